@@ -189,7 +189,7 @@ def _told_apart(measure: str, here: float, there: float) -> str:
 def _retrieve(recipe: Recipe, files: Mapping[str, Path], model: Path | None, out: Path) -> _Made:
     """Make the runs of a recipe's search."""
     from runboard_eval.checkpoints import CheckpointDescription, open_checkpoint
-    from runboard_eval.engines import Resources, describe, retrieve
+    from runboard_eval.engines import Resources, RetrievalTask, describe, retrieve
 
     engine, differs = describe(recipe["engine"]), list[str]()
     with tempfile.TemporaryDirectory(prefix="runboard-") as scratch:
@@ -197,18 +197,19 @@ def _retrieve(recipe: Recipe, files: Mapping[str, Path], model: Path | None, out
         if model is not None:
             checkpoint = open_checkpoint(model, engine.checkpoints, Path(scratch))
             differs = _other_model(recipe["checkpoint"], CheckpointDescription.read(checkpoint))
-        done = retrieve(
+        task = RetrievalTask(
             recipe["engine"],
             files["corpus"],
             files["queries"],
             out,
-            recipe["parameters"],
+            parameters=recipe["parameters"],
             k=recipe["depth"],
             drop_self_matches=recipe["drop_self_matches"],
             excluded=files.get("excluded"),
             tag=recipe["tag"],
             resources=Resources(checkpoint=checkpoint, language=recipe["language"]),
         )
+        done = retrieve(task)
     return _Made({**done.variants, "": out}, differs)
 
 

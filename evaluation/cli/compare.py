@@ -13,7 +13,7 @@ from evaluation.cli import Subparsers
 from evaluation.cli.retrieve import show_problems
 from evaluation.cli.score import measures_option
 from evaluation.core.errors import InvalidContent
-from evaluation.engines import InvalidParameter, Resources, describe, retrieve
+from evaluation.engines import InvalidParameter, Resources, RetrievalTask, describe, retrieve
 from evaluation.judgements.qrels import read_qrels
 from evaluation.runs.score import ScoringTarget, score_run
 from evaluation.statistics.comparison import compare_paired
@@ -97,13 +97,15 @@ def run_fuse(arguments: argparse.Namespace) -> int:
     given = {each.name: getattr(arguments, each.name) for each in describe("fusion").parameters}
     try:
         done = retrieve(
-            "fusion",
-            arguments.queries,  # it reads no corpus
-            arguments.queries,
-            arguments.out,
-            given,
-            k=arguments.depth,
-            resources=Resources(runs=tuple(arguments.runs)),
+            RetrievalTask(
+                "fusion",
+                arguments.queries,  # it reads no corpus
+                arguments.queries,
+                arguments.out,
+                parameters=given,
+                k=arguments.depth,
+                resources=Resources(runs=tuple(arguments.runs)),
+            )
         )
     except InvalidContent as error:
         return show_problems(error)

@@ -228,7 +228,7 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 def _run_engine(rebuilt: Path, kind: CheckpointKind, scratch: Path) -> None:
     """Index and search a few texts with the engine that is for the model. Raises ModelFailure."""
-    from evaluation.engines import ENGINES, InvalidParameter, Resources, retrieve
+    from evaluation.engines import ENGINES, InvalidParameter, Resources, RetrievalTask, retrieve
 
     name = _TRYING.get(kind) or next(
         engine.name
@@ -242,13 +242,15 @@ def _run_engine(rebuilt: Path, kind: CheckpointKind, scratch: Path) -> None:
         (scratch / file).write_text(lines, encoding="utf-8")
     try:
         done = retrieve(
-            name,
-            scratch / "corpus.jsonl",
-            scratch / "queries.jsonl",
-            scratch / "run.txt",
-            {key: value for key, value in _CHEAP.items() if key in known},
-            resources=Resources(checkpoint=rebuilt),
-            work_folder=scratch,
+            RetrievalTask(
+                name,
+                scratch / "corpus.jsonl",
+                scratch / "queries.jsonl",
+                scratch / "run.txt",
+                parameters={key: value for key, value in _CHEAP.items() if key in known},
+                resources=Resources(checkpoint=rebuilt),
+                work_folder=scratch,
+            )
         )
     except InvalidParameter as error:  # the trial sets none, so the model's files leave a choice open
         remedy = (

@@ -18,11 +18,13 @@ from evaluation.core.writing import DISK_FULL
 from evaluation.engines import (
     ENGINES,
     FACTS,
+    EncodingTask,
     InvalidParameter,
     Parameter,
     Part,
     Resources,
     Retrieval,
+    RetrievalTask,
     describe,
     encode,
     retrieve,
@@ -157,20 +159,22 @@ def run_retrieve(arguments: argparse.Namespace) -> int:
 
     def make(given: Mapping[str, object], resources: Resources) -> str:
         done = retrieve(
-            arguments.engine,
-            arguments.corpus,
-            arguments.queries,
-            arguments.out,
-            given,
-            k=arguments.depth,
-            drop_self_matches=arguments.drop_self_matches,
-            excluded=arguments.excluded,
+            RetrievalTask(
+                arguments.engine,
+                arguments.corpus,
+                arguments.queries,
+                arguments.out,
+                parameters=given,
+                k=arguments.depth,
+                drop_self_matches=arguments.drop_self_matches,
+                excluded=arguments.excluded,
+                tag=arguments.tag,
+                resources=resources,
+                shards=arguments.shards,
+                part=_part(arguments),
+                rankings=arguments.rankings,
+            ),
             progress=_show_progress if sys.stderr.isatty() else None,
-            tag=arguments.tag,
-            resources=resources,
-            shards=arguments.shards,
-            part=_part(arguments),
-            rankings=arguments.rankings,
         )
         return _summary(done, arguments.out)
 
@@ -185,7 +189,15 @@ def run_encode(arguments: argparse.Namespace) -> int:
             raise InvalidParameter("Name a folder for the shards: --shards FOLDER.")
         progress = _show_progress if sys.stderr.isatty() else None
         done = encode(
-            arguments.engine, arguments.corpus, arguments.shards, given, resources, _part(arguments), progress
+            EncodingTask(
+                arguments.engine,
+                arguments.corpus,
+                shards=arguments.shards,
+                parameters=given,
+                resources=resources,
+                part=_part(arguments),
+            ),
+            progress,
         )
         shards = f"{len(done.folders):,} of {done.shards:,} shards"
         return f"{arguments.shards}: {shards}, {done.documents:,} documents encoded now"

@@ -15,17 +15,18 @@ from evaluation.engines.base import (
     Stage,
     StageProgress,
 )
-from evaluation.engines.corpus_encoding import encode
+from evaluation.engines.corpus_encoding import EncodingTask, encode
 from evaluation.engines.facts import FACTS, Fact
 from evaluation.engines.parts import Part
 from evaluation.engines.registry import ENGINES, describe
-from evaluation.engines.retrieval import merge, retrieve
+from evaluation.engines.retrieval import RetrievalTask, merge, retrieve
 from evaluation.engines.run_writing import run_lines
 
 __all__ = [
     "ENGINES",
     "FACTS",
     "SHARD_SIZE",
+    "EncodingTask",
     "Engine",
     "EngineDescription",
     "Fact",
@@ -34,6 +35,7 @@ __all__ = [
     "Part",
     "Resources",
     "Retrieval",
+    "RetrievalTask",
     "SearchResult",
     "ShardedEngine",
     "Stage",

@@ -10,11 +10,12 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,16 @@ AUTO = "auto"
 
 def ignore(share: float) -> None:
     """Take no notice of progress."""
+
+
+def size_of(*paths: Path) -> int:
+    """Return the bytes of files, and of the files in folders."""
+    return sum(
+        file.stat().st_size
+        for path in paths
+        for file in (path.rglob("*") if path.is_dir() else (path,))
+        if file.is_file()
+    )
 
 
 def opened(index: Index | None) -> Index:
@@ -129,6 +140,34 @@ class Parameter:
         if self.least is None or self.most is None:
             return kind
         return f"{kind} from {_format_number(self.least)} to {_format_number(self.most)}"
+
+
+@dataclass(frozen=True, slots=True)
+class NamedNumbers:
+    """How a text such as "10,50,100" names numbers, for `Parameter.check`: at most `count` of them, beside `main`."""
+
+    parameter: str
+    most: int
+    count: int
+    main: str
+
+    def __call__(self, text: str) -> list[int]:
+        """The numbers, each once and in order. Raises InvalidParameter."""
+        try:
+            numbers = sorted({int(part) for part in text.split(",") if part.strip()})
+        except ValueError:
+            numbers = [0]
+        if any(not 1 <= number <= self.most for number in numbers):
+            raise InvalidParameter(
+                f"{self.parameter} = {text!r} is not possible; it takes numbers from 1 to {self.most}, "
+                "such as 10,50,100."
+            )
+        if len(numbers) > self.count:
+            what = self.parameter.rpartition("_")[2]
+            raise InvalidParameter(
+                f"{self.parameter} names {len(numbers)} {what}; it takes at most {self.count} beside {self.main}."
+            )
+        return numbers
 
 
 def _format_number(number: float) -> str:
@@ -227,7 +266,8 @@ class Engine(ABC):
     #: How many queries `search` is best given at a time.
     queries_at_once = 64
 
-    def __init__(self) -> None:
+    def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
+        self.parameters, self.resources = parameters, resources
         self.clock = PartTimer()
 
     @abstractmethod
@@ -276,6 +316,60 @@ class Engine(ABC):
     def variant(self, label: str) -> Engine:
         """An engine over the same index that does only the work of this variant, to be timed."""
         raise NotImplementedError(f"{type(self).__name__} has no variants")
+
+
+Setting = TypeVar("Setting")
+
+
+class VariantEngine(Engine, Generic[Setting]):
+    """An engine that gives several rankings from the same work, such as documents re-ranked to several depths.
+
+    `settings` has what tells the rankings apart by the labels of their variants, the main one last. An engine without
+    variants has that alone.
+    """
+
+    settings: Mapping[str, Setting]
+
+    @property
+    def main(self) -> Setting:
+        """The setting of the main ranking."""
+        return list(self.settings.values())[-1]
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """One label for each setting, if there are several."""
+        return labels(self.settings)
+
+    def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
+        """Yield the best `depth` documents of each query, by the main setting."""
+        label = list(self.settings)[-1]
+        for rankings in self._search(queries, depth, {label: self.main}):
+            yield rankings[label]
+
+    def search_variants(self, queries: Sequence[Query], depth: int) -> Iterator[Mapping[str, SearchResult]]:
+        """Yield the rankings of each query for all settings, from the same work."""
+        return self._search(queries, depth, self.settings)
+
+    @abstractmethod
+    def _search(
+        self, queries: Sequence[Query], depth: int, settings: Mapping[str, Setting]
+    ) -> Iterator[Mapping[str, SearchResult]]:
+        """Yield each query's rankings for these settings, under their labels."""
+
+    def variant(self, label: str) -> Engine:
+        """Return an engine over the same index that works for one setting alone."""
+        engine = copy(self)
+        engine.clock, engine.settings = PartTimer(), {label: self.settings[label]}
+        return engine
+
+    def variant_facts(self, label: str) -> Mapping[str, FactValue]:
+        """Return `facts` for the setting of this label."""
+        return self.variant(label).facts()
+
+
+def labels(settings: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the labels of variants with these settings; none where there is one setting alone."""
+    return tuple(settings) if len(settings) > 1 else ()
 
 
 class ShardedEngine(Engine):

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from evaluation.collections.beir import Document, Query
 from evaluation.engines.base import EngineDescription, Parameter, ParameterValue, Resources, SearchResult
 from evaluation.engines.index.inverted_index import IndexBuilder
-from evaluation.engines.index.term_search import K1, LANGUAGE, STEMMING, B, WordEngine, resolve_language
+from evaluation.engines.index.term_search import K1, LANGUAGE, STEMMING, B, WordEngine
 
 #: What is indexed: name → the document's texts, one for each field that is scored apart.
 FIELDS: dict[str, Callable[[Document], tuple[str, ...]]] = {
@@ -32,32 +33,24 @@ FIELDS: dict[str, Callable[[Document], tuple[str, ...]]] = {
 class BM25(WordEngine):
     """A BM25 engine; see `engines.base.Engine` for its methods."""
 
-    def __init__(
-        self, k1: float, b: float, fields: str, stemming: bool, language: str, kept: Path | None = None
-    ) -> None:
-        super().__init__(k1, b, stemming, language)
-        self.texts = FIELDS[fields]
-        self.kept = kept
+    label = "BM25"
 
-    @classmethod
-    def create(cls, parameters: Mapping[str, Any], resources: Resources) -> BM25:
-        """An engine with all of PARAMETERS given."""
-        return cls(**resolve_language(parameters, resources), kept=resources.index)
+    def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
+        super().__init__(parameters, resources)
+        self._texts = FIELDS[parameters["fields"]]
 
     def build(self, corpus: Iterable[Document], folder: Path) -> None:
-        """Index the corpus into the empty `folder` and open it; a kept index is opened, and nothing is read."""
-        if self.kept is not None:
-            self.open(folder)
-            return
-        builder = IndexBuilder(folder, self.analyser, fields=len(self.texts(Document("", "", ""))))
-        for document in corpus:
-            builder.add(document.id, self.texts(document))
-        builder.finish()
+        """Index the corpus into the empty `folder` and open it; with an index as a resource, nothing is read."""
+        if self.resources.index is None:
+            builder = IndexBuilder(folder, self.analyser, fields=len(self._texts(Document("", "", ""))))
+            for document in corpus:
+                builder.add(document.id, self._texts(document))
+            builder.finish()
         self.open(folder)
 
     def open(self, folder: Path) -> None:
-        """Open the kept index, or the one that `build` left."""
-        super().open(self.kept or folder)
+        """Open the index among the resources, or the one that `build` left."""
+        super().open(self.resources.index or folder)
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
         """The best `depth` documents of each query; only documents that have a term of it."""
@@ -78,9 +71,7 @@ PARAMETERS = (
     LANGUAGE,
 )
 
-_MULTIFIELD = tuple(
-    Parameter(p.name, "multifield", p.description, p.choices) if p.name == "fields" else p for p in PARAMETERS
-)
+_MULTIFIELD = tuple(replace(p, default="multifield") if p.name == "fields" else p for p in PARAMETERS)
 
 
 def word_index(parameters: Mapping[str, Any]) -> dict[str, ParameterValue]:
@@ -95,7 +86,7 @@ DESCRIPTIONS = (
         architecture="lexical",
         description="BM25 as Lucene computes it, title and text in one field (bm25-flat): the baseline of every board.",
         parameters=PARAMETERS,
-        create=BM25.create,
+        create=BM25,
         word_index=word_index,
     ),
     EngineDescription(
@@ -104,7 +95,7 @@ DESCRIPTIONS = (
         architecture="lexical",
         description="BM25 over title and text as two fields of equal weight, whose scores are added.",
         parameters=_MULTIFIELD,
-        create=BM25.create,
+        create=BM25,
         word_index=word_index,
     ),
 )

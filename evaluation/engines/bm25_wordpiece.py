@@ -23,9 +23,11 @@ from evaluation.engines.index.word_pieces import WordPieces, grouped
 class WordPieceEngine(TermEngine):
     """An index of word pieces, whose terms are the pieces' numbers in decimal."""
 
-    def __init__(self, k1: float, b: float, pieces: WordPieces) -> None:
-        super().__init__(k1, b)
-        self.pieces = pieces
+    def __init__(
+        self, parameters: Mapping[str, Any], resources: Resources, pieces: WordPieces | None = None
+    ) -> None:
+        super().__init__(parameters, resources)
+        self.pieces = pieces or WordPieces(resources.model, resources.threads)
 
     @property
     def analyser_name(self) -> str:
@@ -46,11 +48,6 @@ class WordPieceEngine(TermEngine):
 class WordPieceBM25(WordPieceEngine):
     """BM25 over word pieces; a query's pieces count as often as they are there."""
 
-    @classmethod
-    def create(cls, parameters: Mapping[str, Any], resources: Resources) -> WordPieceBM25:
-        """An engine with the tokenizer of the checkpoint given. Raises ModelFailure."""
-        return cls(**parameters, pieces=WordPieces(resources.model, resources.threads))
-
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
         """The best `depth` documents of each query; only documents that have a piece of it."""
         for query in queries:
@@ -65,7 +62,7 @@ DESCRIPTIONS = (
         architecture="lexical",
         description="BM25 over the word pieces of a model's tokenizer in place of stemmed words.",
         parameters=(K1, B),
-        create=WordPieceBM25.create,
+        create=WordPieceBM25,
         checkpoints=tuple(CheckpointKind),
     ),
 )

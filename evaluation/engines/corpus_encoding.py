@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
@@ -15,9 +16,7 @@ from evaluation.collections.blocks import fingerprint_of
 from evaluation.core.writing import complete_or_absent, make_folder
 from evaluation.engines.base import (
     SHARD_SIZE,
-    EngineDescription,
     InvalidParameter,
-    ParameterValue,
     Resources,
     ShardedEngine,
     StageProgress,
@@ -28,6 +27,24 @@ from evaluation.engines.registry import describe
 
 #: To be raised by whoever changes what any engine writes into a shard: no older ones are then searched.
 SHARD_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class EncodingTask:
+    """An engine with its parameters and resources, and the corpus that it encodes, or a `part` of its shards.
+
+    Encoded shards are found in the folder `shards`, and those that are missing are left there; without it they are
+    temporary. The folder notes what its shards are made from, and is refused for anything else.
+    """
+
+    engine: str
+    corpus: Path
+    _: KW_ONLY
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    resources: Resources = field(default_factory=Resources)
+    shards: Path | None = None
+    shard_size: int = SHARD_SIZE
+    part: Part | None = None
 
 
 class EncodedCorpus(NamedTuple):
@@ -42,30 +59,25 @@ class EncodedCorpus(NamedTuple):
     shards: int
 
 
-def claim_shards(
-    folder: Path,
-    description: EngineDescription,
-    parameters: Mapping[str, ParameterValue],
-    resources: Resources,
-    corpus: Path,
-    shard_size: int,
-) -> None:
+def claim_shards(task: EncodingTask, folder: Path) -> None:
     """Note in the folder what its shards are made from. Raises InvalidParameter where they are made from another.
 
     Shards without a note are taken as they are: whoever put them there answers for them.
     """
+    description, resources = describe(task.engine), task.resources
     if description.encoding_parameters is None:
         raise InvalidParameter(f"{description.name} encodes no shards; leave them out.")
     note = folder / MADE_FROM
     if not note.exists() and any(folder.glob("[0-9]*")):
         return
+    parameters = description.complete(task.parameters)
     made_from = {
         "format": SHARD_FORMAT,
         "engine": description.name,
         "checkpoint": CheckpointDescription.read(resources.model).sha256 if resources.checkpoint else "",
-        "corpus": fingerprint_of(corpus),
+        "corpus": fingerprint_of(task.corpus),
         "device": resources.device.partition(":")[0],
-        "shard_size": shard_size,
+        "shard_size": task.shard_size,
         **{name: parameters[name] for name in description.encoding_parameters},
     }
     if note.exists():
@@ -80,74 +92,53 @@ def claim_shards(
 
 
 def encode_corpus(
-    engine: ShardedEngine,
-    corpus: Path,
-    folder: Path,
-    shard_size: int,
-    report: StageProgress,
-    part: Part | None = None,
+    engine: ShardedEngine, task: EncodingTask, folder: Path, report: StageProgress
 ) -> EncodedCorpus:
-    """All encoded shards of the corpus, or of a part: those that `folder` has already, and the others made there.
+    """Return the encoded shards of the task: those that `folder` has already, and the others made there.
 
     A shard takes its name only once it is whole. Raises InvalidContent where one has lost bytes since.
     """
     folder.mkdir(exist_ok=True)
     report("encoding", 0.0)
-    total = max(count_documents(corpus), 1)
-    shards = -(-total // shard_size)
-    wanted = part.of(shards, "shards") if part else range(shards)
+    size, total = task.shard_size, max(count_documents(task.corpus), 1)
+    shards = -(-total // size)
+    wanted = task.part.of(shards, "shards") if task.part else range(shards)
     folders = [folder / shard_name(number) for number in wanted]
     check_whole(folders)
     encoded, seconds = 0, 0.0
     reading: Iterator[Document] = iter(())
-    at = -1  # the number of the document that is read next
-    for number, shard in zip(wanted, folders, strict=True):
-        first = number * shard_size
+    position = -1  # the number of the document that is read next
+    for first, shard in zip(range(wanted.start * size, wanted.stop * size, size), folders, strict=True):
         if not shard.exists():
-            if at != first:
-                reading = read_corpus(corpus, first=first)
-            documents = list(islice(reading, shard_size))
-            at = first + len(documents)
+            if position != first:
+                reading = read_corpus(task.corpus, first=first)
+            documents = list(islice(reading, size))
+            position = first + len(documents)
+
+            def make(folder: Path, first: int = first, documents: list[Document] = documents) -> None:
+                engine.encode_shard(
+                    documents,
+                    folder,
+                    lambda share: report("encoding", (first + share * len(documents)) / total),
+                )
+
             started = perf_counter()
-            _encode_shard(engine, documents, shard, first, total, report)
+            make_folder(shard, make)
             seconds += perf_counter() - started
             encoded += len(documents)
-        report("encoding", min((first + shard_size) / total, 1.0))
+        report("encoding", min((first + size) / total, 1.0))
     return EncodedCorpus(folders, encoded, seconds, shards)
 
 
-def _encode_shard(
-    engine: ShardedEngine,
-    documents: Sequence[Document],
-    shard: Path,
-    before: int,
-    total: int,
-    report: StageProgress,
-) -> None:
-    def tell(share: float) -> None:
-        report("encoding", (before + share * len(documents)) / total)
+def encode(task: EncodingTask, progress: StageProgress | None = None) -> EncodedCorpus:
+    """Encode the corpus into the task's folder of shards, where `retrieve` finds it; shards that are there stay.
 
-    make_folder(shard, lambda folder: engine.encode_shard(documents, folder, tell))
-
-
-def encode(
-    engine: str,
-    corpus: Path,
-    shards: Path,
-    parameters: Mapping[str, object],
-    resources: Resources,
-    part: Part | None = None,
-    progress: StageProgress | None = None,
-    shard_size: int = SHARD_SIZE,
-) -> EncodedCorpus:
-    """Encode the corpus, or a part of its shards, into the folder `shards`, where `retrieve` finds them.
-
-    Shards that are there already stay. Raises what `retrieve` does.
+    Raises what `retrieve` does.
     """
-    description = describe(engine)
-    description.check(resources)
-    complete = description.complete(parameters)
-    claim_shards(shards, description, complete, resources, corpus, shard_size)
-    made = description.create(complete, resources)
-    assert isinstance(made, ShardedEngine)
-    return encode_corpus(made, corpus, shards, shard_size, progress or (lambda stage, share: None), part)
+    assert task.shards is not None
+    description = describe(task.engine)
+    description.check(task.resources)
+    claim_shards(task, task.shards)
+    engine = description.create(description.complete(task.parameters), task.resources)
+    assert isinstance(engine, ShardedEngine)
+    return encode_corpus(engine, task, task.shards, progress or (lambda stage, share: None))

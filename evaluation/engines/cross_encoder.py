@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,18 +26,18 @@ from evaluation.engines.base import (
     MAXIMUM_LENGTH,
     EngineDescription,
     FactValue,
+    NamedNumbers,
     Parameter,
     Resources,
     SearchResult,
+    VariantEngine,
+    labels,
     opened,
+    size_of,
 )
-from evaluation.engines.first_stage import FirstStage, Texts, document_numbers, store_texts
+from evaluation.engines.first_stage import Texts, document_numbers, first_stage, store_texts
 from evaluation.engines.passages import FIELDS_PARAMETER, PASSAGE_PARAMETERS, PassageReader, check_passages
 from evaluation.engines.prompts import PROMPT_PARAMETERS, check_prompts
-from evaluation.engines.sizes import EngineOfSizes, NamedNumbers, labels_of
-
-if TYPE_CHECKING:
-    from evaluation.engines.neural.pair_scoring import PairScorer
 
 _MOST = 1000
 #: The most depths that one job makes rankings of, with that of the run itself.
@@ -45,34 +45,27 @@ MOST_DEPTHS = 5
 _NAMED_DEPTHS = NamedNumbers("reranking_depths", _MOST, MOST_DEPTHS - 1, "reranking_depth")
 
 
-class CrossEncoderReRanking(EngineOfSizes):
-    """A re-ranking engine, whose sizes are depths; see `engines.base` for its methods."""
+class CrossEncoderReRanking(VariantEngine[int]):
+    """A re-ranking engine, whose variants are depths; see `engines.base` for its methods."""
 
     #: Enough pairs that those of like length stand together, few enough that progress is seen.
     queries_at_once = 8
 
-    def __init__(
-        self, scorer: PairScorer, first_stage: FirstStage, depths: Mapping[str, int], texts_of: PassageReader
-    ) -> None:
-        super().__init__(depths)
-        self.scorer = scorer
-        self.first_stage = first_stage
-        self.texts_of = texts_of
-        self._read = self._passages = 0
-        self.texts: Texts | None = None
-
-    @classmethod
-    def create(cls, parameters: Mapping[str, Any], resources: Resources) -> CrossEncoderReRanking:
-        """An engine with all of PARAMETERS given, its model loaded. Raises InvalidParameter and ModelFailure."""
+    def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
         from evaluation.engines.neural.pair_scoring import PairScorer
 
-        depths, first_stage = _depths(parameters), FirstStage(resources)
-        return cls(PairScorer(resources, parameters), first_stage, depths, PassageReader(parameters))
+        super().__init__(parameters, resources)
+        self.settings = _depths(parameters)
+        self.first_stage = first_stage(resources)
+        self.scorer = PairScorer(resources, parameters)
+        self.texts_of = PassageReader(parameters)
+        self._read = self._passages = 0
+        self.texts: Texts | None = None
 
     @property
     def analyser_name(self) -> str:
         """What is re-ranked, as printed beside results."""
-        return f"top {self.main_size} of {self.first_stage.name}, {self.scorer.maximum_length} tokens at most"
+        return f"top {self.main} of {self.first_stage.label}, {self.scorer.maximum_length} tokens at most"
 
     @property
     def documents(self) -> int:
@@ -82,6 +75,7 @@ class CrossEncoderReRanking(EngineOfSizes):
     def build(self, corpus: Iterable[Document], folder: Path) -> None:
         """Keep the texts, and index them for the first stage, in one pass."""
         stored = store_texts(corpus, folder / "texts")
+        (folder / "first_stage").mkdir()
         self.first_stage.build(stored, folder / "first_stage")
         deque(stored, maxlen=0)  # what the first stage did not have to read
         self.open(folder)
@@ -93,17 +87,17 @@ class CrossEncoderReRanking(EngineOfSizes):
 
     def size(self) -> int:
         """Bytes of the texts and of the first stage's index."""
-        return opened(self.texts).size() + self.first_stage.size()
+        return size_of(opened(self.texts).folder) + self.first_stage.size()
 
     def _search(
-        self, queries: Sequence[Query], depth: int, sizes: Mapping[str, int]
+        self, queries: Sequence[Query], depth: int, settings: Mapping[str, int]
     ) -> Iterator[Mapping[str, SearchResult]]:
         for found in self._scored(queries):
-            yield {label: _ranking(found, size, depth) for label, size in sizes.items()}
+            yield {label: _ranking(found, size, depth) for label, size in settings.items()}
 
     def facts(self) -> Mapping[str, FactValue]:
         """How many documents are re-ranked, and how much of them is read."""
-        facts = {"depth": min(self.main_size, self.documents), "maximum_length": self.scorer.maximum_length}
+        facts = {"depth": min(self.main, self.documents), "maximum_length": self.scorer.maximum_length}
         passages = {"passages_per_document": self._passages / max(self._read, 1)}
         return {**facts, **(passages if self.texts_of.words else {})}
 
@@ -111,7 +105,7 @@ class CrossEncoderReRanking(EngineOfSizes):
         """The first stage's documents in its order, with the model's scores; the longest of all queries first."""
         texts = opened(self.texts)
         with self.clock.part("first_stage"):
-            candidates = self.first_stage.rankings(queries, self.main_size)
+            candidates = list(self.first_stage.search(queries, self.main))
         with self.clock.part("search"):
             read = [
                 (query.text, self.texts_of(texts[number]))
@@ -191,12 +185,12 @@ DESCRIPTIONS = (
         architecture="re-ranking",
         description="A cross-encoder or a language model re-ranks the first documents of BM25, or of a given run.",
         parameters=PARAMETERS,
-        create=CrossEncoderReRanking.create,
+        create=CrossEncoderReRanking,
         checkpoints=(CheckpointKind.CROSS_ENCODER, CheckpointKind.SEQ2SEQ),
         runs=(0, 1),
         word_index=lambda parameters: {},
         main_alone={"reranking_depths": ""},
-        variants=lambda parameters: labels_of(_depths(parameters)),
+        variants=lambda parameters: labels(_depths(parameters)),
         check_parameters=_check_parameters,
     ),
 )

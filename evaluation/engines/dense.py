@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,11 +28,14 @@ from evaluation.engines.base import (
     EngineDescription,
     FactValue,
     InvalidParameter,
+    NamedNumbers,
     Parameter,
     Progress,
     Resources,
     SearchResult,
+    VariantEngine,
     ignore,
+    labels,
     opened,
     shard_name,
 )
@@ -59,10 +62,6 @@ from evaluation.engines.passages import (
     passage_ids,
 )
 from evaluation.engines.prompts import PROMPT_PARAMETERS, check_prompts, prompts_of
-from evaluation.engines.sizes import EngineOfSizes, NamedNumbers, labels_of
-
-if TYPE_CHECKING:
-    from evaluation.engines.neural.encoding import Encoder
 
 VECTORS = "embeddings.npy"
 IDS = "ids"
@@ -77,18 +76,17 @@ MOST_SMALLER = 6
 _NAMED_DIMENSIONS = NamedNumbers("dimensions", _MOST_DIMENSIONS, MOST_SMALLER, "all dimensions")
 
 
-class DenseRetrieval(EngineOfSizes, DividedEngine):
-    """A dense engine, whose sizes are dimensions of vectors; see `engines.base` for its methods."""
+class DenseRetrieval(VariantEngine[int], DividedEngine):
+    """A dense engine, whose variants are numbers of dimensions; see `engines.base` for its methods."""
 
     #: All of them in one pass over the documents, as far as that can be.
     queries_at_once = 1_024
 
     def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
-        from evaluation.engines.neural import loading
-        from evaluation.engines.neural.encoding import Encoder, EncoderSettings
+        from evaluation.engines.neural.encoding import Encoder
+        from evaluation.engines.neural.loading import load_roles
 
-        self.parameters = parameters
-        self.resources = resources
+        super().__init__(parameters, resources)
         self.checkpoint = CheckpointDescription.read(resources.model)
         check_parameters(parameters, self.checkpoint)
         self.similarity = (
@@ -98,22 +96,12 @@ class DenseRetrieval(EngineOfSizes, DividedEngine):
         )
         self.texts_of = PassageReader(parameters)
         self._unit_length = self.similarity == "cosine" or parameters["normalise"]
-        loading.prepare(resources.threads)
-        settings = EncoderSettings(
-            pooling=parameters["pooling"],
-            maximum_length=parameters["maximum_length"],
-            truncate_dimension=parameters["truncate_dimension"],
-            unit_length=self._unit_length,
-            batch_tokens=parameters["batch_tokens"],
-            compute_dtype=parameters["compute_dtype"],
+        encoders = load_roles(
+            resources,
+            lambda folder: Encoder(folder, resources.device, parameters, unit_length=self._unit_length),
         )
-        encoders = {
-            part: Encoder(resources.model / part, resources.device, settings)
-            for part in self.checkpoint.parts
-        }
-        self._documents: Encoder = encoders.get("document") or encoders["model"]
-        self._queries: Encoder = encoders.get("query") or encoders["model"]
-        super().__init__(_dimensions(parameters, self._documents.dimension))
+        self._documents, self._queries = encoders["document"], encoders["query"]
+        self.settings = _dimensions(parameters, self._documents.dimension)
         self._prompts = prompts_of(self.checkpoint.prompts, parameters)
         self._indexes: dict[int, VectorIndex] = {}
         self._sample: list[NDArray[np.float32]] = []
@@ -127,7 +115,7 @@ class DenseRetrieval(EngineOfSizes, DividedEngine):
     @property
     def _index(self) -> VectorIndex:
         """The main variant's index."""
-        return opened(self._indexes.get(self.main_size))
+        return opened(self._indexes.get(self.main))
 
     @property
     def documents(self) -> int:
@@ -152,7 +140,7 @@ class DenseRetrieval(EngineOfSizes, DividedEngine):
     def learn(self, shards: Sequence[Path], folder: Path) -> None:
         """Learn these from the vectors of all shards, once for each number of dimensions."""
         vectors = [shard / VECTORS for shard in shards]
-        for dimension in self.sizes.values():
+        for dimension in self.settings.values():
             own = self._folder(folder, dimension)
             own.mkdir(exist_ok=True)
             cut = partial(leading, dimension=dimension, unit_length=self._unit_length)
@@ -162,7 +150,7 @@ class DenseRetrieval(EngineOfSizes, DividedEngine):
         self, shards: Sequence[Path], learned: Path, folder: Path, progress: Progress = ignore
     ) -> None:
         """Open the shards for exact search, or index them approximately; once for each number of dimensions."""
-        for dimension in self.sizes.values():
+        for dimension in self.settings.values():
             vectors = [shard / VECTORS for shard in shards]
             own = self._folder(folder, dimension)
             if own != folder:
@@ -187,7 +175,7 @@ class DenseRetrieval(EngineOfSizes, DividedEngine):
         self._counted = int(json.loads((folder / _COUNTED).read_text(encoding="utf-8")))
         self._indexes = {
             dimension: VectorIndex(self._folder(folder, dimension), self.parameters, self.resources)
-            for dimension in self.sizes.values()
+            for dimension in self.settings.values()
         }
 
     def _folder(self, folder: Path, dimension: int) -> Path:
@@ -199,7 +187,7 @@ class DenseRetrieval(EngineOfSizes, DividedEngine):
         return self._index.size()
 
     def _search(
-        self, queries: Sequence[Query], depth: int, sizes: Mapping[str, int]
+        self, queries: Sequence[Query], depth: int, settings: Mapping[str, int]
     ) -> Iterator[Mapping[str, SearchResult]]:
         waiting = iter(queries)
         while some := list(islice(waiting, self.queries_at_once)):
@@ -208,7 +196,7 @@ class DenseRetrieval(EngineOfSizes, DividedEngine):
                 self._queries.encode([query.text for query in some], self._prompts["query"], vectors)
             self._sample += list(vectors[: _SAMPLE - len(self._sample)])
             with self.clock.part("search"):
-                found = {label: self._best(size, vectors, depth) for label, size in sizes.items()}
+                found = {label: self._best(size, vectors, depth) for label, size in settings.items()}
             for place, query in enumerate(some):
                 yield {label: SearchResult(query.id, *best[place]) for label, best in found.items()}
 
@@ -224,7 +212,7 @@ class DenseRetrieval(EngineOfSizes, DividedEngine):
 
     def facts(self) -> Mapping[str, FactValue]:
         """Dimension, similarity, lengths; what an approximate search or float16 loses, over up to 100 queries."""
-        dimension, stored, index = self.main_size, self.parameters["stored_dtype"], self._index
+        dimension, stored, index = self.main, self.parameters["stored_dtype"], self._index
         texts = index.documents / max(self.documents, 1)
         facts: dict[str, FactValue] = {
             "dimension": dimension,
@@ -352,7 +340,7 @@ DESCRIPTIONS = (
             "batch_tokens",
         ),
         main_alone={"dimensions": ""},
-        variants=lambda parameters: labels_of(_dimensions(parameters, _MOST_DIMENSIONS + 1)),
+        variants=lambda parameters: labels(_dimensions(parameters, _MOST_DIMENSIONS + 1)),
         check_parameters=check_parameters,
     ),
 )

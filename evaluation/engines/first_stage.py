@@ -17,58 +17,47 @@ from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
 from evaluation.core.strings import Strings, StringsWriter
 from evaluation.engines import bm25
-from evaluation.engines.base import Engine, Resources, SearchResult
+from evaluation.engines.base import Resources, SearchResult
+from evaluation.engines.bm25 import BM25
 from evaluation.engines.index.ordered_ids import OrderedIds, OrderedIdsWriter
 from evaluation.runs.stored import IndexedRun
 
 
-class FirstStage:
-    """BM25 with its defaults over the same corpus, or, where one is given, a run."""
+class StoredRun:
+    """The rankings of a run that was made before, with the methods of an engine."""
 
-    def __init__(self, resources: Resources) -> None:
-        runs = resources.runs
-        self._run_file = runs[0] if runs else None
-        self._run: IndexedRun | None = None
-        (description,) = (one for one in bm25.DESCRIPTIONS if one.name == "bm25")
-        self._bm25: Engine | None = None
-        if not runs:
-            given = Resources(language=resources.language, index=resources.index)
-            self._bm25 = description.create(description.complete({}), given)
+    label = "a run"
 
-    @property
-    def name(self) -> str:
-        """What it is, for people."""
-        return "BM25" if self._bm25 else "a run"
+    def __init__(self, path: Path) -> None:
+        self._path = path
 
-    def build(self, documents: Iterable[Document], folder: Path) -> None:
-        """Leave what is searched in `folder`, which is made. Documents are read only where BM25 has no index yet."""
-        folder.mkdir()
-        if self._bm25 is not None:
-            self._bm25.build(documents, folder)
-        elif self._run_file is not None:
-            IndexedRun.write(self._run_file, folder / "run")
+    def build(self, corpus: Iterable[Document], folder: Path) -> None:
+        """Put the run's lines together by query; the corpus is not read."""
+        IndexedRun.write(self._path, folder / "run")
+        self.open(folder)
 
     def open(self, folder: Path) -> None:
         """Open what `build` left."""
-        if self._bm25 is not None:
-            self._bm25.open(folder)
-        else:
-            self._run = IndexedRun(folder / "run")
+        self._run = IndexedRun(folder / "run")
+
+    def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
+        """Yield the first `depth` documents of each query; none for a query that the run does not name."""
+        for query in queries:
+            ids, scores = self._run.documents(query.id)
+            yield SearchResult(query.id, ids[:depth], scores[:depth].astype(np.float32))
 
     def size(self) -> int:
-        """Bytes of the index; a run is none."""
-        return self._bm25.size() if self._bm25 else 0
+        """Return 0: a run is no index."""
+        return 0
 
-    def rankings(self, queries: Sequence[Query], depth: int) -> list[SearchResult]:
-        """The best `depth` documents of each query; none for a query that the run does not name."""
-        if self._bm25 is not None:
-            return list(self._bm25.search(queries, depth))
-        if self._run is None:
-            raise RuntimeError("build or open an index first")
-        found = [(query.id, *self._run.documents(query.id)) for query in queries]
-        return [
-            SearchResult(name, ids[:depth], scores[:depth].astype(np.float32)) for name, ids, scores in found
-        ]
+
+def first_stage(resources: Resources) -> BM25 | StoredRun:
+    """Return BM25 with its defaults over the same corpus, or the run among the resources."""
+    if resources.runs:
+        return StoredRun(resources.runs[0])
+    return BM25(
+        bm25.DESCRIPTIONS[0].complete({}), Resources(language=resources.language, index=resources.index)
+    )
 
 
 def document_numbers(ranking: SearchResult, ids: OrderedIds) -> NDArray[np.int64]:
@@ -117,7 +106,3 @@ class Texts:
 
     def __iter__(self) -> Iterator[Document]:
         return map(self.__getitem__, range(len(self)))
-
-    def size(self) -> int:
-        """Bytes of all files."""
-        return sum(path.stat().st_size for path in self.folder.iterdir())

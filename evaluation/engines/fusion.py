@@ -28,6 +28,7 @@ from evaluation.engines.base import (
     Parameter,
     Resources,
     SearchResult,
+    size_of,
 )
 from evaluation.runs.stored import IndexedRun
 
@@ -39,33 +40,28 @@ Contribution = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 class Fusion(Engine):
     """Joins runs query by query; what it keeps on disk are the runs' lines, put together by query."""
 
-    def __init__(self, runs: Sequence[Path], weights: Sequence[float], contribution: Contribution) -> None:
-        super().__init__()
-        self.paths, self.weights, self.contribution = runs, weights, contribution
-        self._runs: list[IndexedRun] = []
-
-    @classmethod
-    def create(cls, parameters: Mapping[str, Any], resources: Resources) -> Fusion:
-        """An engine over the runs given. Raises InvalidParameter where the weights do not fit them."""
+    def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
+        super().__init__(parameters, resources)
         k = parameters["rrf_k"]
         contributions: dict[str, Contribution] = {
             "rrf": lambda scores: 1.0 / (k + np.arange(1, len(scores) + 1)),
             "combsum": _normalised,
             "sum": lambda scores: scores,
         }
-        weights = parse_weights(parameters["weights"], len(resources.runs))
-        return cls(resources.runs, weights, contributions[parameters["method"]])
+        self._contribution = contributions[parameters["method"]]
+        self._weights = parse_weights(parameters["weights"], len(resources.runs))
+        self._runs: list[IndexedRun] = []
 
     def build(self, corpus: Iterable[Document], folder: Path) -> None:
         """Put the lines of each run together by query; the corpus is not looked at. Raises InvalidContent."""
-        for number, path in enumerate(self.paths):
+        for number, path in enumerate(self.resources.runs):
             IndexedRun.write(path, folder / f"{number:02d}")
         self.open(folder)
 
     def open(self, folder: Path) -> None:
         """Open what `build` left."""
         self._folder = folder
-        self._runs = [IndexedRun(folder / f"{number:02d}") for number in range(len(self.paths))]
+        self._runs = [IndexedRun(folder / f"{number:02d}") for number in range(len(self.resources.runs))]
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
         """The best `depth` documents of each query; none where no run has the query."""
@@ -76,9 +72,9 @@ class Fusion(Engine):
 
     def _fused(self, query_id: str, depth: int) -> SearchResult:
         sums: dict[str, float] = {}
-        for run, weight in zip(self._runs, self.weights, strict=True):
+        for run, weight in zip(self._runs, self._weights, strict=True):
             ids, scores = run.documents(query_id)
-            added = weight * self.contribution(scores)
+            added = weight * self._contribution(scores)
             for document, value in zip(ids, added.tolist(), strict=True):
                 sums[document] = sums.get(document, 0.0) + value
         names, totals = list(sums), np.array(list(sums.values()), np.float64)
@@ -87,7 +83,7 @@ class Fusion(Engine):
 
     def size(self) -> int:
         """Bytes of the runs' lines on disk."""
-        return sum(path.stat().st_size for path in self._folder.rglob("*") if path.is_file())
+        return size_of(self._folder)
 
     @property
     def documents(self) -> int:
@@ -101,7 +97,7 @@ class Fusion(Engine):
 
     def facts(self) -> Mapping[str, FactValue]:
         """How many runs were fused."""
-        return {"runs_fused": len(self.paths)}
+        return {"runs_fused": len(self.resources.runs)}
 
 
 def parse_weights(text: str, runs: int) -> tuple[float, ...]:
@@ -146,7 +142,7 @@ DESCRIPTIONS = (
                 "weights", "", "how much each run counts, such as 1,0.5; nothing where all count alike"
             ),
         ),
-        create=Fusion.create,
+        create=Fusion,
         runs=(LEAST_RUNS, MOST_RUNS),
         reads_corpus=False,
     ),

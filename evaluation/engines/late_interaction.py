@@ -9,7 +9,7 @@ the stored vectors, but for compressed ones; what differs is which documents get
 - end-to-end: those that own one of the vectors nearest to any of the query's, found by faiss (inverted lists of vectors
   in eight bits a dimension), without any first stage;
 - compressed: those of the centroids nearest to any of the query's vectors, their scores from centroids and residuals of
-  a few bits (see `compressed_tokens`); the index is a tenth of the vectors;
+  a few bits (see `token_store`); the index is a tenth of the vectors;
 - exhaustive: all of them, in one pass over the vectors for several queries at a time.
 """
 
@@ -41,12 +41,12 @@ from evaluation.engines.base import (
     ignore,
     opened,
 )
+from evaluation.engines.bm25 import BM25
 from evaluation.engines.facts import RESIDUALS
-from evaluation.engines.first_stage import FirstStage, Texts, document_numbers, store_texts
-from evaluation.engines.index.compressed_tokens import CompressedTokens
-from evaluation.engines.index.exact_search import greatest_norm
+from evaluation.engines.first_stage import StoredRun, Texts, document_numbers, first_stage, store_texts
+from evaluation.engines.index.exact_search import Found, greatest_norm
 from evaluation.engines.index.ordered_ids import OrderedIds, write_ordered_ids
-from evaluation.engines.index.token_store import NearestTokens, TokenStore, TokenWriter
+from evaluation.engines.index.token_store import CompressedTokens, NearestTokens, TokenStore, TokenWriter
 from evaluation.engines.parts import DividedEngine
 from evaluation.engines.passages import FIELDS, FIELDS_PARAMETER
 from evaluation.engines.prompts import PROMPT_PARAMETERS, check_prompts
@@ -54,13 +54,11 @@ from evaluation.engines.prompts import PROMPT_PARAMETERS, check_prompts
 if TYPE_CHECKING:
     import torch
 
-    from evaluation.engines.neural.token_vectors import TokenEncoder
-
 #: Inner products that are held at once: 128 MiB of them.
 _PRODUCTS = 2**25
 #: Scores of all documents that are held at once: 256 MiB.
 _SCORES = 2**26
-_STATE = "shards.json"
+_STATE, _FINDER = "shards.json", "finder"
 #: Queries whose end-to-end results are compared with the exhaustive ones, and the depth at which they are.
 _SAMPLE, _COMPARED_DEPTH = 20, 100
 
@@ -70,38 +68,36 @@ Vectors = Sequence["torch.Tensor"]
 class LateInteraction(DividedEngine):
     """A late-interaction engine; see `engines.base` for its methods."""
 
-    def __init__(self, encoder: TokenEncoder, parameters: Mapping[str, Any], resources: Resources) -> None:
-        super().__init__()
-        self.encoder = encoder
-        self.parameters = parameters
+    def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
+        from evaluation.engines.neural.sided_encoders import TokenEncoder
+
+        super().__init__(parameters, resources)
         self.mode: str = parameters["mode"]
-        self.text_of = FIELDS[parameters["fields"]]
-        self.first_stage = FirstStage(resources) if self.mode == "candidates" else None
-        self.nearest = NearestTokens(parameters, resources.threads) if self.mode == "end-to-end" else None
-        self.compressed: CompressedTokens | None = None
-        if self.mode == "compressed":
-            bits, probes = int(parameters["residual_bits"]), parameters["probes"]
-            self.compressed = CompressedTokens(bits, probes, resources.threads)
-        self.ids: OrderedIds | None = None
-        self._sample: list[torch.Tensor] = []
-
-    @classmethod
-    def create(cls, parameters: Mapping[str, Any], resources: Resources) -> LateInteraction:
-        """An engine with all of PARAMETERS given, its model loaded. Raises InvalidParameter and ModelFailure."""
-        from evaluation.engines.neural.token_vectors import TokenEncoder
-
-        if resources.runs and parameters["mode"] != "candidates":
+        if resources.runs and self.mode != "candidates":
             raise InvalidParameter(
                 "A run is re-ranked with mode = candidates only; leave it out, or the mode."
             )
-        return cls(TokenEncoder(resources, parameters), parameters, resources)
+        self.encoder = TokenEncoder(resources, parameters)
+        self.text_of = FIELDS[parameters["fields"]]
+        self.ids: OrderedIds | None = None
+        self.finder: BM25 | StoredRun | NearestTokens | CompressedTokens | None = None
+        if self.mode == "candidates":
+            self.finder = first_stage(resources)
+        elif self.mode == "end-to-end":
+            self.finder = NearestTokens(
+                parameters["nearest_vectors"], parameters["probes"], resources.threads
+            )
+        elif self.mode == "compressed":
+            bits = int(parameters["residual_bits"])
+            self.finder = CompressedTokens(bits, parameters["probes"], resources.threads)
+        self._sample: list[torch.Tensor] = []
 
     @property
     def analyser_name(self) -> str:
         """What gets a score, and how much of documents is read, as printed beside results."""
         found = self.mode
-        if self.first_stage is not None:
-            found = f"top {self.parameters['candidates']} of {self.first_stage.name}"
+        if isinstance(self.finder, BM25 | StoredRun):
+            found = f"top {self.parameters['candidates']} of {self.finder.label}"
         return f"MaxSim, {found}, {self.encoder.maximum_length} tokens at most"
 
     @property
@@ -119,17 +115,17 @@ class LateInteraction(DividedEngine):
     @property
     def learns(self) -> bool:
         """Whether there are centroids, and codes of residuals."""
-        return self.compressed is not None
+        return isinstance(self.finder, CompressedTokens)
 
     @property
     def divides_shards(self) -> bool:
         """Whether parts are of shards: not where a first stage looks at the whole collection."""
-        return self.first_stage is None
+        return self.mode != "candidates"
 
     def learn(self, shards: Sequence[Path], folder: Path) -> None:
         """Learn what compresses vectors."""
-        if self.compressed is not None:
-            self.compressed.learn(TokenStore(shards), self.encoder.dimension, folder)
+        if isinstance(self.finder, CompressedTokens):
+            self.finder.learn(TokenStore(shards), folder)
 
     def build_part(
         self, shards: Sequence[Path], learned: Path, folder: Path, progress: Progress = ignore
@@ -138,32 +134,27 @@ class LateInteraction(DividedEngine):
         texts = [Texts(shard / "texts") for shard in shards]
         write_ordered_ids(folder, (name for part in texts for name in part.ids.of(np.arange(len(part)))))
         (folder / _STATE).write_text(json.dumps([str(shard.resolve()) for shard in shards]), "utf-8")
-        if self.first_stage is not None:
-            self.first_stage.build(chain.from_iterable(texts), folder / "first_stage")
-        if self.nearest is not None:
-            self.nearest.build(TokenStore(shards), self.encoder.dimension, folder)
-        if self.compressed is not None:
-            self.compressed.build(TokenStore(shards), learned, folder)
+        (folder / _FINDER).mkdir()
+        if isinstance(self.finder, BM25 | StoredRun):
+            self.finder.build(chain.from_iterable(texts), folder / _FINDER)
+        elif isinstance(self.finder, NearestTokens):
+            self.finder.build(TokenStore(shards), folder / _FINDER)
+        elif self.finder is not None:
+            self.finder.build(TokenStore(shards), learned, folder / _FINDER)
         self.open(folder)
         progress(1.0)
 
     def open(self, folder: Path) -> None:
-        """Open an index that `build_from_shards` left, and the shards it names."""
+        """Open an index that `build_from_shards` left, and the shards that it names."""
         self.ids = OrderedIds(folder)
         self.store = TokenStore([Path(name) for name in json.loads((folder / _STATE).read_text("utf-8"))])
-        if self.first_stage is not None:
-            self.first_stage.open(folder / "first_stage")
-        if self.nearest is not None:
-            self.nearest.open(folder)
-        if self.compressed is not None:
-            self.compressed.open(folder)
+        if self.finder is not None:
+            self.finder.open(folder / _FINDER)
 
     def size(self) -> int:
-        """Bytes of the vectors, or of their codes, and of what finds documents."""
-        if self.compressed is not None:
-            return self.compressed.size()
-        finding = self.first_stage or self.nearest
-        return self.store.size() + (finding.size() if finding is not None else 0)
+        """Return the bytes of the vectors, or of their codes, and of what finds documents."""
+        vectors = 0 if isinstance(self.finder, CompressedTokens) else self.store.size()
+        return vectors + (self.finder.size() if self.finder else 0)
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
         """The best `depth` documents of each query, of those that get a score."""
@@ -174,9 +165,9 @@ class LateInteraction(DividedEngine):
         if self.mode == "exhaustive":
             with self.clock.part("search"):
                 found = self._rank_all(vectors, depth)
-        elif self.compressed is not None:
+        elif isinstance(self.finder, CompressedTokens):
             with self.clock.part("search"):
-                found = [self._rank_compressed(query, depth) for query in vectors]
+                found = [self._rank_compressed(self.finder, query, depth) for query in vectors]
         else:
             with self.clock.part("first_stage"):
                 candidates = self._candidates(queries, vectors)
@@ -196,28 +187,26 @@ class LateInteraction(DividedEngine):
             "index_kind": self.mode,
             "vectors_per_document": self.store.vectors / max(self.documents, 1),
         }
-        if self.first_stage is not None:
+        if self.mode == "candidates":
             facts["depth"] = min(self.parameters["candidates"], self.documents)
-        if self.compressed is not None:
+        if self.mode == "compressed":
             facts["stored_dtype"] = RESIDUALS[int(self.parameters["residual_bits"])]
             facts["bytes_per_document"] = self.size() / max(self.documents, 1)
-        if (self.nearest or self.compressed) and self._sample and self.documents:
+        if self.mode in ("end-to-end", "compressed") and self._sample and self.documents:
             facts["recall_against_exact"] = self._recall()
         return facts
 
     def _candidates(self, queries: Sequence[Query], vectors: Vectors) -> list[NDArray[np.int64]]:
-        """For each query the documents that get a score."""
-        if self.first_stage is not None:
-            rankings = self.first_stage.rankings(queries, self.parameters["candidates"])
+        """Return the documents that get a score, for each query."""
+        if isinstance(self.finder, BM25 | StoredRun):
+            rankings = self.finder.search(queries, self.parameters["candidates"])
             return [document_numbers(ranking, opened(self.ids)) for ranking in rankings]
-        assert self.nearest is not None
-        return [self.nearest.documents(query.cpu().numpy()) for query in vectors]
+        assert isinstance(self.finder, NearestTokens)
+        return [self.finder.documents(query.cpu().numpy()) for query in vectors]
 
-    def _rank_candidates(
-        self, query: torch.Tensor, documents: NDArray[np.int64], depth: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """The best of these documents for a query."""
-        from evaluation.engines.neural.token_vectors import late_interaction_of_each
+    def _rank_candidates(self, query: torch.Tensor, documents: NDArray[np.int64], depth: int) -> Found:
+        """Return the best of these documents for a query."""
+        from evaluation.engines.neural.sided_encoders import late_interaction_of_each
 
         scores = [
             late_interaction_of_each(query, block, self.encoder.mean)
@@ -225,20 +214,17 @@ class LateInteraction(DividedEngine):
         ]
         return self._best(documents, np.concatenate([np.empty(0, np.float32), *scores]), depth)
 
-    def _rank_compressed(
-        self, query: torch.Tensor, depth: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """The best documents for a query by their codes."""
-        assert self.compressed is not None
-        documents, scores = self.compressed.search(query.cpu().numpy(), depth)
+    def _rank_compressed(self, codes: CompressedTokens, query: torch.Tensor, depth: int) -> Found:
+        """Return the best documents for a query by their codes."""
+        documents, scores = codes.search(query.cpu().numpy(), depth)
         return self._best(documents, scores / np.float32(len(query) if self.encoder.mean else 1), depth)
 
-    def _rank_all(self, queries: Vectors, depth: int) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    def _rank_all(self, queries: Vectors, depth: int) -> list[Found]:
         """The best of all documents for each query, for as many queries at a time as there is room for scores.
 
         All documents are scored together, and those that may belong to the best again, each alone.
         """
-        from evaluation.engines.neural.token_vectors import late_interaction
+        from evaluation.engines.neural.sided_encoders import late_interaction
 
         found = []
         at_once = max(_SCORES // max(self.documents, 1), 1)
@@ -255,9 +241,7 @@ class LateInteraction(DividedEngine):
                 found.append(self._rank_candidates(query, candidates, depth))
         return found
 
-    def _best(
-        self, documents: NDArray[np.int64], scores: NDArray[np.float32], depth: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def _best(self, documents: NDArray[np.int64], scores: NDArray[np.float32], depth: int) -> Found:
         """The `depth` documents of greatest score in trec_eval's order; those without vectors have none."""
         kept = _may_be_best(scores, depth, 0.0)
         documents, scores = documents[kept], scores[kept]
@@ -269,10 +253,10 @@ class LateInteraction(DividedEngine):
         depth = min(_COMPARED_DEPTH, self.documents)
         shares = []
         for query, (exact, _) in zip(self._sample, self._rank_all(self._sample, depth), strict=True):
-            if self.nearest is not None:
-                found = self.nearest.documents(query.cpu().numpy())
+            if isinstance(self.finder, CompressedTokens):
+                found, _ = self._rank_compressed(self.finder, query, depth)
             else:
-                found, _ = self._rank_compressed(query, depth)
+                (found,) = self._candidates((), [query])
             shares.append(np.isin(exact, found).mean())
         return float(np.mean(shares))
 
@@ -338,7 +322,7 @@ DESCRIPTIONS = (
         architecture="late-interaction",
         description="A vector for each token (ColBERT), compared by MaxSim: over candidates or the whole collection.",
         parameters=PARAMETERS,
-        create=LateInteraction.create,
+        create=LateInteraction,
         checkpoints=(CheckpointKind.MULTI_VECTOR,),
         runs=(0, 1),
         word_index=lambda parameters: {} if parameters["mode"] == "candidates" else None,

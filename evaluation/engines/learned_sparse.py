@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Document, Query
@@ -26,36 +26,25 @@ from evaluation.engines.base import (
     SearchResult,
     ignore,
     opened,
+    size_of,
 )
-from evaluation.engines.index.weighted_index import (
-    WeightedIndex,
-    write_sparse_shard,
-    write_weighted_index,
-)
+from evaluation.engines.index.inverted_index import WeightedIndex, write_sparse_shard, write_weighted_index
 from evaluation.engines.parts import DividedEngine
 from evaluation.engines.passages import FIELDS, FIELDS_PARAMETER
 from evaluation.engines.prompts import PROMPT_PARAMETERS, check_prompts
-
-if TYPE_CHECKING:
-    from evaluation.engines.neural.sparse_encoding import SparseTextEncoder
 
 
 class LearnedSparse(DividedEngine):
     """A learned sparse engine; see `engines.base` for its methods."""
 
-    def __init__(self, encoder: SparseTextEncoder, fields: str) -> None:
-        super().__init__()
-        self.encoder = encoder
-        self.text_of = FIELDS[fields]
+    def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
+        from evaluation.engines.neural.sided_encoders import SparseTextEncoder
+
+        super().__init__(parameters, resources)
+        self.encoder = SparseTextEncoder(resources, parameters)
+        self.text_of = FIELDS[parameters["fields"]]
         self.index: WeightedIndex | None = None
         self._queries = self._query_nonzeros = 0
-
-    @classmethod
-    def create(cls, parameters: Mapping[str, Any], resources: Resources) -> LearnedSparse:
-        """An engine with all of PARAMETERS given, its model loaded. Raises ModelFailure."""
-        from evaluation.engines.neural.sparse_encoding import SparseTextEncoder
-
-        return cls(SparseTextEncoder(resources, parameters), parameters["fields"])
 
     @property
     def analyser_name(self) -> str:
@@ -86,7 +75,7 @@ class LearnedSparse(DividedEngine):
 
     def size(self) -> int:
         """Bytes of the inverted index."""
-        return opened(self.index).size()
+        return size_of(opened(self.index).folder)
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
         """The best `depth` documents of each query; only documents whose score is positive."""
@@ -134,7 +123,7 @@ DESCRIPTIONS = (
         architecture="learned-sparse",
         description="A model weighs terms of its vocabulary (SPLADE, SPARTA, inference-free); searched exactly.",
         parameters=PARAMETERS,
-        create=LearnedSparse.create,
+        create=LearnedSparse,
         checkpoints=(CheckpointKind.SPARSE_ENCODER,),
         encoding_parameters=(
             "most_terms",

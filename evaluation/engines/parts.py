@@ -140,11 +140,13 @@ class PartOfRun:
 def learned_for(
     engine: DividedEngine, shards: Path, count: int, parameters: dict[str, Any], own: Path
 ) -> Path:
-    """The folder of what all parts share, kept beside the `count` shards: whichever part comes first makes it.
+    """Return the folder of what all parts share, kept beside the `count` shards: whichever part comes first makes it.
 
-    `own` is an empty folder of this process. Raises InvalidParameter where shards of other parts are not there yet.
+    An engine that learns nothing gets the new folder `own`. Raises InvalidParameter where shards of other parts are
+    not there yet.
     """
     if not engine.learns:
+        own.mkdir()
         return own
     note = shards / MADE_FROM
     made_from = note.read_text("utf-8") if note.exists() else ""

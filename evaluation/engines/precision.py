@@ -9,7 +9,9 @@ from typing import Any
 
 from evaluation.collections.beir import Document, Query, read_corpus
 from evaluation.core.errors import ModelFailure, is_out_of_memory
-from evaluation.engines.base import AUTO, Engine, EngineDescription, Resources, SearchResult
+from evaluation.engines.base import AUTO, Engine, SearchResult
+from evaluation.engines.corpus_encoding import EncodingTask
+from evaluation.engines.registry import describe
 
 #: Queries that are compared, the documents taken of each, and how many of these are its best ones.
 SAMPLED_QUERIES, SAMPLED_DOCUMENTS, BEST = 100, 20, 10
@@ -28,45 +30,38 @@ def computed_in(parameters: Mapping[str, Any], device: str) -> str:
 
 def precision_loss(
     engine: Engine,
-    description: EngineDescription,
-    parameters: Mapping[str, Any],
-    resources: Resources,
+    task: EncodingTask,
     queries: Sequence[Query],
     rankings: Sequence[SearchResult],
-    corpus: Path,
     folder: Path,
 ) -> float | None:
-    """The share of float32's ten best documents that are not among the engine's, in the mean over the rankings.
+    """Return the share of float32's ten best documents that are not among the engine's, in the mean over the rankings.
 
-    The rankings are of the first queries, and what they name is all that is ranked: of a re-ranker each query's own
+    The rankings are of the first queries, and only their documents are ranked: of a re-ranker each query's own
     documents, else all of them together, by both engines. None where there is no document, or no room for the model in
     float32. The engine has another index afterwards, in the empty `folder`.
     """
+    description = describe(task.engine)
     asked = {
         ranking.query_id: ranking.document_ids[:SAMPLED_DOCUMENTS] for ranking in rankings[:SAMPLED_QUERIES]
     }
-    documents = _documents(corpus, asked)
+    documents = _documents(task.corpus, asked)
     asked = _affordable(asked, documents)
     wanted = {identifier for identifiers in asked.values() for identifier in identifiers}
     documents = [document for document in documents if document.id in wanted]
     some = [query for query in queries[:SAMPLED_QUERIES] if asked.get(query.id)]
     if not some:
         return None
-    values = {**parameters, **description.main_alone, "compute_dtype": _WHOLE}
-    given = resources
+    values = {**description.complete(task.parameters), **description.main_alone, "compute_dtype": _WHOLE}
+    resources = task.resources
     if description.runs[1]:
         taken = [ranking for ranking in rankings if ranking.query_id in asked]
-        given = replace(resources, runs=(_write_run(taken, folder / "run.txt"),))
+        resources = replace(resources, runs=(_write_run(taken, folder / "run.txt"),))
         values |= {"mode": "candidates"} if "mode" in values else {}
     else:
-        (folder / "own").mkdir()
-        engine.build(documents, folder / "own")
-        asked = {found.query_id: found.document_ids for found in engine.search(some, SAMPLED_DOCUMENTS)}
+        asked = _best(engine, documents, some, folder / "own")
     try:
-        reference = description.create(values, given)
-        (folder / "reference").mkdir()
-        reference.build(documents, folder / "reference")
-        found = {each.query_id: each.document_ids for each in reference.search(some, SAMPLED_DOCUMENTS)}
+        found = _best(description.create(values, resources), documents, some, folder / "reference")
     except ModelFailure:
         return None
     except Exception as error:
@@ -75,6 +70,15 @@ def precision_loss(
         raise
     lost = [_lost(asked[query.id], found[query.id]) for query in some if asked[query.id]]
     return sum(lost) / len(lost) if lost else None
+
+
+def _best(
+    engine: Engine, documents: Sequence[Document], queries: Sequence[Query], folder: Path
+) -> dict[str, list[str]]:
+    """Index the documents in the new folder, and return the best ones of each query."""
+    folder.mkdir()
+    engine.build(documents, folder)
+    return {each.query_id: each.document_ids for each in engine.search(queries, SAMPLED_DOCUMENTS)}
 
 
 def _documents(corpus: Path, asked: Mapping[str, Sequence[str]]) -> list[Document]:

@@ -19,7 +19,6 @@ what is left without w, and without a.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,19 +30,20 @@ from evaluation.collections.beir import Query
 from evaluation.engines.base import (
     COMPUTE_DTYPE,
     LONGEST_TEXT,
+    Engine,
     EngineDescription,
     FactValue,
     Parameter,
-    PartTimer,
     Resources,
     SearchResult,
+    VariantEngine,
+    labels,
 )
 from evaluation.engines.bm25_wordpiece import WordPieceBM25, WordPieceEngine
 from evaluation.engines.index.term_search import K1, B
-from evaluation.engines.index.word_pieces import WordPieces
 
 if TYPE_CHECKING:
-    from evaluation.engines.neural.augmentation import AugmentationModel, QueryWeights
+    from evaluation.engines.neural.augmentation import QueryWeights
 
 #: Queries are encoded so many at a time: each has a value for every word piece.
 _QUERIES_AT_ONCE = 64
@@ -58,37 +58,17 @@ _LABELS = {
 Switches = tuple[bool, bool]
 
 
-class QueryAugmentation(WordPieceEngine):
+class QueryAugmentation(WordPieceEngine, VariantEngine[Switches | None]):
     """BM25 over word pieces, for queries as a model sees them; beside it, over the same index, what it improves on."""
 
-    def __init__(
-        self,
-        k1: float,
-        b: float,
-        augmentation: bool,
-        weighting: bool,
-        beside: str,
-        pieces: WordPieces,
-        model: AugmentationModel,
-    ) -> None:
-        super().__init__(k1, b, pieces)
-        self.switches: Switches = (augmentation, weighting)
-        self.beside, self.model = beside, model
-        self._special = np.array(sorted(pieces.special), np.int64)
-        self._queries = self._added = 0
-
-    @classmethod
-    def create(cls, parameters: Mapping[str, Any], resources: Resources) -> QueryAugmentation:
-        """An engine with the model of the checkpoint given. Raises ModelFailure."""
+    def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
         from evaluation.engines.neural.augmentation import AugmentationModel
-        from evaluation.engines.neural.loading import prepare
 
-        prepare(resources.threads)
-        pieces = WordPieces(resources.model, resources.threads)
-        settings = dict(parameters)
-        dtype, longest = settings.pop("compute_dtype"), settings.pop("maximum_length")
-        model = AugmentationModel(resources.first_part, resources.device, dtype, longest, pieces.behind_last)
-        return cls(**settings, pieces=pieces, model=model)
+        super().__init__(parameters, resources)
+        self.settings = _variant_switches(parameters)
+        self.model = AugmentationModel(parameters, resources, self.pieces.behind_last)
+        self._special = np.array(sorted(self.pieces.special), np.int64)
+        self._queries = self._added = 0
 
     def open(self, folder: Path) -> None:
         """Open an index that `build` left."""
@@ -98,42 +78,26 @@ class QueryAugmentation(WordPieceEngine):
         for place, term in enumerate(self.searcher.index.terms()):
             self._places[int(term)] = place
 
-    def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
-        """The best `depth` documents of each query; only documents that have a piece of it, or one that is added."""
-        for query, numbers, weights in self._encoded(queries):
-            yield self._ranking(query, numbers, weights, self.switches, depth)
-
-    @property
-    def variants(self) -> tuple[str, ...]:
-        """The rankings that are to be had beside the main one, which is the last."""
-        return tuple(self._variants())
-
-    def _variants(self) -> dict[str, Switches | None]:
-        return _variant_switches(self.beside, self.switches)
-
-    def search_variants(self, queries: Sequence[Query], depth: int) -> Iterator[Mapping[str, SearchResult]]:
-        """The rankings of all variants; the model reads a query once."""
-        plain = self._baseline()
+    def _search(
+        self, queries: Sequence[Query], depth: int, settings: Mapping[str, Switches | None]
+    ) -> Iterator[Mapping[str, SearchResult]]:
+        plain = self.baseline() if None in settings.values() else None
         for query, numbers, weights in self._encoded(queries):
             rankings = {}
-            for label, switches in self._variants().items():
-                if switches is None:
-                    (rankings[label],) = plain.search([query], depth)
-                else:
+            for label, switches in settings.items():
+                if switches is not None:
                     rankings[label] = self._ranking(query, numbers, weights, switches, depth)
+                elif plain is not None:
+                    (rankings[label],) = plain.search([query], depth)
             yield rankings
 
-    def variant(self, label: str) -> WordPieceEngine:
-        """An engine over the same index that does only the work of this variant."""
-        switches = self._variants()[label]
-        if switches is None:
-            return self._baseline()
-        engine = copy(self)
-        engine.clock, engine.switches, engine.beside = PartTimer(), switches, "none"
-        return engine
+    def variant(self, label: str) -> Engine:
+        """Return an engine over the same index that does only the work of this variant."""
+        return self.baseline() if self.settings[label] is None else super().variant(label)
 
-    def _baseline(self) -> WordPieceBM25:
-        engine = WordPieceBM25(self.k1, self.b, self.pieces)
+    def baseline(self) -> WordPieceBM25:
+        """Return BM25 over the same index."""
+        engine = WordPieceBM25(self.parameters, self.resources, self.pieces)
         engine.open(self.searcher.index.folder)
         return engine
 
@@ -184,36 +148,30 @@ class QueryAugmentation(WordPieceEngine):
         return found, vector[found]
 
     def facts(self) -> Mapping[str, FactValue]:
-        """How many terms that a query does not have are added to it, in the mean."""
-        return self._facts(self.switches)
-
-    def variant_facts(self, label: str) -> Mapping[str, FactValue]:
-        """As `facts`; BM25 adds nothing, and reads queries in full."""
-        switches = self._variants()[label]
-        return {"mean_augmentation_length": 0.0} if switches is None else self._facts(switches)
-
-    def _facts(self, switches: Switches) -> dict[str, FactValue]:
-        augmentation, _ = switches
-        added = self._added if augmentation else 0
+        """Return how many terms that a query does not have are added to it, in the mean."""
+        added = self._added if self.main and self.main[0] else 0
         return {
             "mean_augmentation_length": added / max(self._queries, 1),
             "maximum_length": self.model.maximum_length,
         }
 
+    def variant_facts(self, label: str) -> Mapping[str, FactValue]:
+        """Return `facts` of a variant; BM25 adds nothing, and reads queries in full."""
+        return (
+            {"mean_augmentation_length": 0.0}
+            if self.settings[label] is None
+            else super().variant_facts(label)
+        )
 
-def _variant_switches(beside: str, main: Switches) -> dict[str, Switches | None]:
-    """What each variant does, by label, the main one last; BM25 does nothing of it. Empty where there is one alone."""
-    if beside == "none":
-        return {}
+
+def _variant_switches(parameters: Mapping[str, Any]) -> dict[str, Switches | None]:
+    """Return the switches of each variant, by label, the main one last; None is BM25."""
+    main, beside = (parameters["augmentation"], parameters["weighting"]), parameters["beside"]
     ablations = [(True, False), (False, True)] if beside == "ablations" else []
-    switches = [one for one in ablations if one != main]
-    return {_BASELINE: None, **{_LABELS[one]: one for one in (*switches, main)}}
-
-
-def _variants(parameters: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(
-        _variant_switches(parameters["beside"], (parameters["augmentation"], parameters["weighting"]))
-    )
+    switches: dict[str, Switches | None] = {
+        _LABELS[each]: each for each in (*(one for one in ablations if one != main), main)
+    }
+    return switches if beside == "none" else {_BASELINE: None, **switches}
 
 
 DESCRIPTIONS = (
@@ -238,9 +196,9 @@ DESCRIPTIONS = (
             ),
             COMPUTE_DTYPE,
         ),
-        create=QueryAugmentation.create,
+        create=QueryAugmentation,
         checkpoints=(CheckpointKind.QUERY_AUGMENTATION,),
         main_alone={"beside": "none"},
-        variants=_variants,
+        variants=lambda parameters: labels(_variant_switches(parameters)),
     ),
 )

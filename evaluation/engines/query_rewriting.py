@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Query
@@ -25,35 +25,18 @@ from evaluation.engines.base import (
 from evaluation.engines.bm25 import BM25, word_index
 from evaluation.engines.bm25 import PARAMETERS as SEARCH_PARAMETERS
 from evaluation.engines.document_expansion import load_writer
-from evaluation.engines.index.term_search import resolve_language
-
-if TYPE_CHECKING:
-    from evaluation.engines.neural.generation import TextWriter
 
 #: Queries are rewritten so many at a time.
 _QUERIES_AT_ONCE = 64
 
 
 class QueryRewriting(BM25):
-    """BM25 for queries with what a model writes for them. `expansion` are the settings of TextWriter.expand."""
+    """BM25 for queries with what a model writes for them."""
 
-    def __init__(self, writer: TextWriter, prompt: str, expansion: dict[str, int], **search: Any) -> None:
-        super().__init__(**search)
-        self.writer, self.prompt, self.expansion = writer, prompt, expansion
+    def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
+        super().__init__(parameters, resources)
+        self.writer = load_writer(parameters, resources)
         self._queries = self._words = 0
-
-    @classmethod
-    def create(cls, parameters: Mapping[str, Any], resources: Resources) -> QueryRewriting:
-        """An engine with the model of the checkpoint given. Raises ModelFailure."""
-        expansion = {
-            "beams": parameters["beams"],
-            "maximum_length": parameters["maximum_length"],
-            "new_tokens": parameters["generated_tokens"],
-        }
-        spoken = resolve_language(parameters, resources)
-        search = {parameter.name: spoken[parameter.name] for parameter in SEARCH_PARAMETERS}
-        writer = load_writer(parameters, resources)
-        return cls(writer, parameters["prompt"], expansion, **search, kept=resources.index)
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
         """The best `depth` documents of each query; only documents that have a term of it, or of its expansion."""
@@ -70,7 +53,8 @@ class QueryRewriting(BM25):
     def expansions(self, texts: Sequence[str]) -> list[str]:
         """What the model writes for each query; nothing for a query without a word."""
         worded = [number for number, text in enumerate(texts) if text.strip()]
-        written = self.writer.expand([self.prompt + texts[number] for number in worded], **self.expansion)
+        prompt = self.parameters["prompt"]
+        written = self.writer.expand([prompt + texts[number] for number in worded])
         found = dict(zip(worded, written, strict=True))
         self._queries += len(texts)
         self._words += sum(len(text.split()) for text in written)
@@ -80,7 +64,7 @@ class QueryRewriting(BM25):
         """How many words a query gains, in the mean."""
         return {
             "generated_length": self._words / max(self._queries, 1),
-            "maximum_length": self.expansion["maximum_length"],
+            "maximum_length": self.parameters["maximum_length"],
         }
 
 
@@ -99,7 +83,7 @@ DESCRIPTIONS = (
         architecture="generative",
         description="BM25 for queries with a context that a sequence-to-sequence model writes for them (GAR).",
         parameters=(*_WRITING, *SEARCH_PARAMETERS),
-        create=QueryRewriting.create,
+        create=QueryRewriting,
         word_index=word_index,
         checkpoints=(CheckpointKind.SEQ2SEQ,),
         writes_texts=True,

@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,10 @@ from numpy.typing import NDArray
 
 from evaluation.collections.beir import Document, Query
 from evaluation.core.writing import new_map
-from evaluation.engines.base import EngineDescription, FactValue, Parameter, Resources, SearchResult
+from evaluation.engines.base import EngineDescription, FactValue, Parameter, Resources, SearchResult, size_of
 from evaluation.engines.bm25 import BM25, PARAMETERS, word_index
 from evaluation.engines.index import kernels
 from evaluation.engines.index.inverted_index import InvertedIndex
-from evaluation.engines.index.term_search import resolve_language
 
 TERMS_FILE, FREQUENCIES_FILE = "feedback_terms.npy", "feedback_frequencies.npy"
 #: Documents are looked at so many at a time, so that what is written lies together.
@@ -97,30 +97,16 @@ Weights = tuple[NDArray[np.int64], NDArray[np.float64]]
 class RM3(BM25):
     """BM25 with pseudo-relevance feedback, over BM25's index with the documents' frequent terms beside it."""
 
-    def __init__(
-        self,
-        *,
-        feedback_documents: int,
-        feedback_terms: int,
-        original_query_weight: float,
-        **parameters: Any,
-    ) -> None:
-        super().__init__(**parameters)
-        self.feedback_documents = feedback_documents
-        self.feedback_terms = feedback_terms
-        self.original_query_weight = original_query_weight
-        self._english = parameters["language"] == "en"
+    def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
+        super().__init__(parameters, resources)
         self._queries = self._added_terms = 0
-
-    @classmethod
-    def create(cls, parameters: Mapping[str, Any], resources: Resources) -> RM3:
-        """An engine with all of its parameters given."""
-        return cls(**resolve_language(parameters, resources), kept=resources.index)
 
     def build(self, corpus: Iterable[Document], folder: Path) -> None:
         """Index the corpus as BM25 does, and find each document's terms for feedback."""
         super().build(corpus, folder)
-        write_feedback_terms(self.searcher.index, folder, self.feedback_terms, self._english)
+        write_feedback_terms(
+            self.searcher.index, folder, self.parameters["feedback_terms"], english=self.language == "en"
+        )
         self.open(folder)
 
     def open(self, folder: Path) -> None:
@@ -134,9 +120,8 @@ class RM3(BM25):
         self._folder = folder
 
     def size(self) -> int:
-        """Bytes of BM25's index and of the documents' terms, wherever they lie."""
-        folders = {self.searcher.index.folder, self._folder}
-        return sum(path.stat().st_size for folder in folders for path in folder.iterdir())
+        """Return the bytes of BM25's index and of the documents' terms, wherever they are."""
+        return size_of(*{self.searcher.index.folder, self._folder})
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
         """The best `depth` documents of each expanded query; none where the query itself finds none."""
@@ -150,7 +135,9 @@ class RM3(BM25):
                     if (place := searcher.index.place(term)) >= 0
                 }
                 asked = np.array(list(known), np.int64), np.array(list(known.values()), np.float64)
-                feedback = searcher.search(asked[0], asked[1].astype(np.float32), self.feedback_documents)
+                feedback = searcher.search(
+                    asked[0], asked[1].astype(np.float32), self.parameters["feedback_documents"]
+                )
             with self.clock.part("search"):
                 shares = asked[0], asked[1] / max(counts.total(), 1)
                 places, weights = self._expanded(shares, *feedback)
@@ -163,7 +150,7 @@ class RM3(BM25):
     def _expanded(self, asked: Weights, ranks: NDArray[np.uint32], scores: NDArray[np.float32]) -> Weights:
         """The query's terms and those of the documents found, with their weights in the query to ask."""
         found = self._relevance_model(self._order[ranks], scores)
-        own = self.original_query_weight
+        own = self.parameters["original_query_weight"]
         places, numbers = np.unique(np.concatenate([asked[0], found[0]]), return_inverse=True)
         both = np.concatenate([own * asked[1], (1 - own) * found[1]])
         weights = np.bincount(numbers, both, len(places)).astype(np.float64)
@@ -177,7 +164,7 @@ class RM3(BM25):
         terms = self._terms[documents].ravel()[weights > 0]
         places, numbers = np.unique(terms.astype(np.int64), return_inverse=True)
         sums = np.bincount(numbers, weights[weights > 0], len(places))
-        best = np.lexsort((places, -sums))[: self.feedback_terms]
+        best = np.lexsort((places, -sums))[: self.parameters["feedback_terms"]]
         return places[best], sums[best] / (sums[best].sum() or 1.0)
 
     def facts(self) -> Mapping[str, FactValue]:
@@ -187,7 +174,7 @@ class RM3(BM25):
 
 _FIELDS = ("title+text", "title", "text")
 _PARAMETERS = (
-    *(Parameter(p.name, p.default, p.description, _FIELDS) if p.name == "fields" else p for p in PARAMETERS),
+    *(replace(p, choices=_FIELDS) if p.name == "fields" else p for p in PARAMETERS),
     Parameter(
         "feedback_documents", 10, "how many of the first documents are learned from", least=1, most=1000
     ),
@@ -204,7 +191,7 @@ DESCRIPTIONS = (
         architecture="lexical",
         description="BM25 whose query is expanded with terms of the documents found first (RM3, as in Anserini).",
         parameters=_PARAMETERS,
-        create=RM3.create,
+        create=RM3,
         word_index=word_index,
     ),
 )

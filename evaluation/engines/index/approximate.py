@@ -17,10 +17,15 @@ from numpy.typing import NDArray
 
 from evaluation.engines import operations
 from evaluation.engines.base import Parameter
-from evaluation.engines.index.counted import counted_search
 from evaluation.engines.index.exact_search import SPARE, Found, Scores, Vectors
-from evaluation.engines.index.learning import CODES_LEARNED_FROM, VECTORS_PER_LIST, lists_for, sample_rows
 
+#: Vectors that a centroid is learned from. faiss wants 39 of them, and takes no more than 256.
+VECTORS_PER_LIST = 64
+#: Vectors that codes are learned from; faiss takes no more than 256 for each of 256 values.
+CODES_LEARNED_FROM = 65_536
+#: Numbers of the vectors that centroids are learned from: 2 GiB of float32. It bounds the lists of great collections
+#: (10,922 of 768 dimensions). 138 million vectors would get 46,990, learned from 9 GiB in twenty times the time.
+_LEARNED_NUMBERS = 2**29
 _EMPTY, _FULL, _LISTS = "learned.faiss", "index.faiss", "index.ivfdata"
 _INDEXED_AT_ONCE = 65_536
 #: Numbers of the vectors whose lists are in memory while they are filled: 1 GiB of float32.
@@ -48,6 +53,49 @@ PARAMETERS = (
         most=4_096,
     ),
 )
+
+
+def lists_for(count: int, dimension: int, wanted: int = 0, most: int = 2**31) -> int:
+    """How many lists so many vectors are kept in: `wanted`, or 4 √count, as far as there are vectors to learn them."""
+    learnable = min(count, _LEARNED_NUMBERS // dimension) // VECTORS_PER_LIST
+    return max(min(wanted or 4 * math.isqrt(count), learnable, most), 1)
+
+
+def sample_rows(arrays: Sequence[NDArray[Any]], wanted: int) -> NDArray[np.float32]:
+    """`wanted` rows at equal distances through arrays that stand for one (all where there are no more)."""
+    starts = np.cumsum([0, *map(len, arrays)])
+    count = int(starts[-1])
+    rows = np.arange(min(wanted, count)) * count // max(min(wanted, count), 1)
+    sample = np.empty((len(rows), arrays[0].shape[1]), np.float32)
+    edges = np.searchsorted(rows, starts).tolist()
+    for array, first, start, end in zip(arrays, starts.tolist(), edges[:-1], edges[1:], strict=False):
+        sample[start:end] = array[rows[start:end] - first]
+    return sample
+
+
+def counted_search(
+    index: Any, queries: NDArray[np.float32], depth: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """What `index.search` finds for queries × dimensions: scores, and numbers of vectors."""
+    if not operations.are_counted():
+        found: tuple[Scores, NDArray[np.int64]] = index.search(queries, depth)
+        return found
+    import faiss
+
+    counters: Any = faiss.cvar
+    lists, graph = counters.indexIVF_stats, counters.hnsw_stats
+    lists.reset()
+    graph.reset()
+    found = index.search(queries, depth)
+    compared = lists.ndis + graph.ndis
+    if hasattr(index, "nprobe"):
+        compared += len(queries) * index.nlist
+    elif hasattr(index, "pq"):  # products of the values that codes have are added up, one for each piece
+        operations.add(lambda: len(queries) * (index.ntotal * index.pq.M + index.d * index.pq.ksub))
+    elif not hasattr(index, "hnsw"):
+        compared = len(queries) * index.ntotal
+    operations.add(lambda: compared * index.d)
+    return found
 
 
 def learn(

@@ -1,6 +1,6 @@
-"""An inverted index on disk, mapped into memory: terms, postings, lengths and identifiers.
+"""Inverted indexes on disk, mapped into memory: of terms and their frequencies, and of weights.
 
-Files of the folder, in numpy's format unless they end in .bin or .json:
+Files of an index of terms, in numpy's format unless they end in .bin or .json:
 `terms.bin`: sorted terms, UTF-8, one behind the other, and `terms_offsets`: where each starts; `offsets`: the
 postings of term t are [offsets[t]:offsets[t + 1]] of `documents` (numbers in the corpus's order) and
 `frequencies`; `lengths` (fields × documents): encoded in one byte as below; identifiers as in `ordered_ids.py`;
@@ -15,6 +15,11 @@ are gathered as term numbers until a shard is full; a shard is inverted in memor
 written to disk; at the end the shards' vocabularies are merged as sorted streams and their postings copied one behind
 the other. What grows with the corpus in memory is one byte a document and field, the sorting of identifiers, and one
 number for each distinct term of each shard.
+
+An index of weights is for learned sparse retrieval: a document's score is the dot product with the query. An encoded
+shard holds its documents as rows: document d has the terms and weights at [offsets[d]:offsets[d + 1]] of `terms`
+(int32, ascending) and `weights` (float32), and its id in `ids` (see `strings`). The index holds the same by term:
+postings [offsets[t]:offsets[t + 1]] of `documents` (uint32, ascending) and `weights`; ids as in `ordered_ids`.
 """
 
 from __future__ import annotations
@@ -30,13 +35,15 @@ from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from shutil import rmtree
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.core.strings import Strings, StringsWriter, map_array
 from evaluation.core.writing import new_map
+from evaluation.engines import operations
+from evaluation.engines.base import Progress, SearchResult, ignore
 from evaluation.engines.index import kernels
 from evaluation.engines.index.ordered_ids import OrderedIds, OrderedIdsWriter
 from evaluation.text import Analyser
@@ -87,6 +94,47 @@ class _Postings:
     offsets: NDArray[np.int64]
     documents: NDArray[np.uint32]
     frequencies: NDArray[np.uint16]
+
+    def save(self, folder: Path) -> None:
+        """Write all but the terms."""
+        np.save(folder / "offsets.npy", self.offsets)
+        np.save(folder / "documents.npy", self.documents)
+        np.save(folder / "frequencies.npy", self.frequencies)
+
+
+class _PostingsWriter:
+    """Writes the postings of an index in a folder, shard by shard. `values` names what a posting has, of a type."""
+
+    def __init__(
+        self, folder: Path, offsets: NDArray[np.int64], values: str, dtype: type[np.uint16 | np.float32]
+    ) -> None:
+        np.save(folder / "offsets.npy", offsets)
+        self._cursors, size = offsets[:-1].copy(), (int(offsets[-1]),)
+        self._documents = new_map(folder / "documents.npy", np.uint32, size)
+        self._values = new_map(folder / f"{values}.npy", dtype, size)
+
+    def append(
+        self,
+        numbers: NDArray[np.int32],
+        offsets: NDArray[np.int64],
+        documents: NDArray[np.uint32],
+        values: NDArray[Any],
+    ) -> None:
+        """Write a shard's postings by term; `numbers` are those that its terms have in the whole index."""
+        kernels.append_postings(
+            numbers,
+            offsets,
+            documents,
+            values,
+            self._cursors,
+            np.asarray(self._documents),
+            np.asarray(self._values),
+        )
+
+    def close(self) -> None:
+        """Have everything on disk."""
+        self._documents.flush()
+        self._values.flush()
 
 
 class IndexBuilder:
@@ -148,7 +196,10 @@ class IndexBuilder:
         """Write the index."""
         last = self._invert()
         if self._shards == 0:
-            self._write_postings(last)
+            with StringsWriter(self._folder, "terms") as writer:
+                for term in last.terms:
+                    writer.write(term)
+            last.save(self._folder)
         else:
             self._write_shard(last)
             del last
@@ -180,45 +231,22 @@ class IndexBuilder:
         folder = self._shard_folder(self._shards)
         folder.mkdir()
         (folder / "terms.txt").write_text("".join(f"{term}\n" for term in postings.terms), "utf-8")
-        np.save(folder / "offsets.npy", postings.offsets)
-        np.save(folder / "documents.npy", postings.documents)
-        np.save(folder / "frequencies.npy", postings.frequencies)
+        postings.save(folder)
         self._shards += 1
 
     def _shard_folder(self, number: int) -> Path:
         return self._folder / f"shard-{number}"
 
-    def _write_postings(self, postings: _Postings) -> None:
-        """Write the only shard as the index."""
-        with StringsWriter(self._folder, "terms") as writer:
-            for term in postings.terms:
-                writer.write(term)
-        np.save(self._folder / "offsets.npy", postings.offsets)
-        np.save(self._folder / "documents.npy", postings.documents)
-        np.save(self._folder / "frequencies.npy", postings.frequencies)
-
     def _merge(self) -> None:
         """Merge the shards into the index, and remove them."""
         numbers, offsets = self._merge_vocabularies()
-        np.save(self._folder / "offsets.npy", offsets)
-        size = (int(offsets[-1]),)
-        documents = new_map(self._folder / "documents.npy", np.uint32, size)
-        frequencies = new_map(self._folder / "frequencies.npy", np.uint16, size)
-        cursors = offsets[:-1].copy()
+        writer = _PostingsWriter(self._folder, offsets, "frequencies", np.uint16)
         for shard in range(self._shards):
             folder = self._shard_folder(shard)
-            kernels.append_postings(
-                _as_array(numbers[shard], np.int32),
-                np.load(folder / "offsets.npy"),
-                np.load(folder / "documents.npy"),
-                np.load(folder / "frequencies.npy"),
-                cursors,
-                np.asarray(documents),
-                np.asarray(frequencies),
-            )
+            arrays = (np.load(folder / f"{name}.npy") for name in ("offsets", "documents", "frequencies"))
+            writer.append(_as_array(numbers[shard], np.int32), *arrays)
             rmtree(folder)
-        documents.flush()
-        frequencies.flush()
+        writer.close()
 
     def _merge_vocabularies(self) -> tuple[list[array[int]], NDArray[np.int64]]:
         """Write the sorted terms of all shards; return each shard's term numbers, and the postings' offsets."""
@@ -292,33 +320,80 @@ def encode_lengths(lengths: NDArray[np.integer]) -> NDArray[np.uint8]:
 _TERMS_REMEMBERED = 100_000
 
 
-class InvertedIndex:
-    """An index opened for searching. Arrays are mapped copy-on-write, so that nothing can change the files."""
+class _MappedPostings:
+    """Postings of an index, opened for searching; `values` names what a posting has beside its document.
+
+    Arrays are mapped copy-on-write, so that nothing can change the files.
+    """
+
+    def __init__(self, folder: Path, values: str) -> None:
+        self.folder = folder
+        self.offsets: NDArray[np.int64] = map_array(folder / "offsets.npy")
+        self.documents: NDArray[np.uint32] = map_array(folder / "documents.npy")
+        self._values = map_array(folder / f"{values}.npy")
+        self._ids = OrderedIds(folder)
+        self.ranks = self._ids.ranks
+        self._sums = np.zeros(kernels.BLOCK_SIZE, np.float64)
+        self._keys = np.empty(0, np.uint64)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def identifiers(self, ranks: NDArray[np.uint32]) -> list[str]:
+        """Return the identifiers at these places of the descending order."""
+        return self._ids.at(ranks)
+
+    def best(
+        self,
+        terms: NDArray[np.integer],
+        weights: NDArray[np.float32],
+        depth: int,
+        norms: kernels.Norms | None = None,
+        mask: np.uint64 = kernels.DESCENDING,
+    ) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
+        """Return the best `depth` documents for weighted terms as (places in the order of identifiers, scores).
+
+        See `kernels.search` for `norms` and `mask`.
+        """
+        if len(self._keys) < 2 * depth + kernels.SPARE_KEYS:
+            self._keys = np.empty(2 * depth + kernels.SPARE_KEYS, np.uint64)
+        starts, ends = self.offsets[terms], self.offsets[terms + 1]
+        operations.add(lambda: int((ends - starts).sum()))
+        found = kernels.search(
+            self.documents,
+            self._values,
+            starts.astype(np.uint64),
+            ends.astype(np.uint64),
+            weights,
+            norms,
+            self.ranks,
+            depth,
+            self._sums,
+            self._keys,
+            mask,
+        )
+        return kernels.read_keys(self._keys[:found], mask)
+
+
+class InvertedIndex(_MappedPostings):
+    """An index of terms, opened for searching."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        super().__init__(folder, "frequencies")
+        self.frequencies: NDArray[np.uint16] = self._values
         statistics = json.loads((folder / "statistics.json").read_text("utf-8"))
         self.document_count: int = statistics["documents"]
         #: By field: how many documents have a token in it, and how many tokens they have together.
         self.documents_with_field: list[int] = statistics["documents_with_field"]
         self.tokens: list[int] = statistics["tokens"]
-        self.offsets: NDArray[np.int64] = map_array(folder / "offsets.npy")
-        self.documents: NDArray[np.uint32] = map_array(folder / "documents.npy")
-        self.frequencies: NDArray[np.uint16] = map_array(folder / "frequencies.npy")
         self.lengths: NDArray[np.uint8] = map_array(folder / "lengths.npy")
         self._terms = Strings(folder, "terms")
-        self._ids = OrderedIds(folder)
-        self.ranks = self._ids.ranks
         self._places: dict[str, int] = {}
 
     @property
     def fields(self) -> int:
         """How many fields are indexed apart."""
         return len(self.tokens)
-
-    def size(self) -> int:
-        """Bytes of all files."""
-        return sum(path.stat().st_size for path in self.folder.iterdir())
 
     def place(self, term: str) -> int:
         """The number of a term (with its field's mark), -1 if no document has it."""
@@ -337,6 +412,72 @@ class InvertedIndex:
         """All terms (with their fields' marks) in the order of their numbers."""
         return (str(term, "utf-8") for term in self._terms)
 
-    def identifiers(self, ranks: NDArray[np.uint32]) -> list[str]:
-        """The identifiers at these places of the descending order."""
-        return self._ids.at(ranks)
+
+@dataclass(frozen=True, slots=True)
+class SparseRows:
+    """Sparse vectors: row r has the terms and weights at [offsets[r]:offsets[r + 1]], terms ascending."""
+
+    offsets: NDArray[np.int64]
+    terms: NDArray[np.int32]
+    weights: NDArray[np.float32]
+
+    def row(self, number: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Terms and weights of one row."""
+        here = slice(self.offsets[number], self.offsets[number + 1])
+        return self.terms[here], self.weights[here]
+
+
+def write_sparse_shard(folder: Path, ids: Sequence[str], rows: SparseRows) -> None:
+    """Write the encoded documents of a shard, one row each."""
+    with StringsWriter(folder, "ids") as writer:
+        for identifier in ids:
+            writer.write(identifier)
+    np.save(folder / "offsets.npy", rows.offsets)
+    np.save(folder / "terms.npy", rows.terms)
+    np.save(folder / "weights.npy", rows.weights)
+
+
+def write_weighted_index(
+    shards: Sequence[Path], folder: Path, dimension: int, progress: Progress = ignore
+) -> None:
+    """Index shards, in corpus order, for `dimension` terms. In memory at once: one shard, and the ids."""
+    counts = np.zeros(dimension, np.int64)
+    for shard in shards:
+        counts += np.bincount(map_array(shard / "terms.npy"), minlength=dimension)
+    writer = _PostingsWriter(folder, _starts(counts), "weights", np.float32)
+    ids, all_terms = OrderedIdsWriter(folder), np.arange(dimension, dtype=np.int32)
+    for number, shard in enumerate(shards, 1):
+        terms, lengths = map_array(shard / "terms.npy"), np.diff(map_array(shard / "offsets.npy"))
+        documents = np.repeat(np.arange(len(ids), len(ids) + len(lengths), dtype=np.uint32), lengths)
+        by_term, weights = np.argsort(terms, kind="stable"), map_array(shard / "weights.npy")
+        starts = _starts(np.bincount(terms, minlength=dimension))
+        writer.append(all_terms, starts, documents[by_term], weights[by_term])
+        for identifier in Strings(shard, "ids"):
+            ids.write(str(identifier, "utf-8"))
+        progress(number / len(shards))
+    writer.close()
+    ids.close()
+
+
+def _starts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+
+
+class WeightedIndex(_MappedPostings):
+    """An index of weights, opened for searching."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, "weights")
+        kernels.load()
+
+    @property
+    def nonzeros(self) -> int:
+        """Weights of all documents together."""
+        return len(self._values)
+
+    def search(
+        self, query: str, terms: NDArray[np.int32], weights: NDArray[np.float32], depth: int
+    ) -> SearchResult:
+        """Return the best `depth` documents with a positive score for the query of this id and these terms."""
+        ranks, scores = self.best(terms, weights, depth)
+        return SearchResult(query, self.identifiers(ranks), scores)

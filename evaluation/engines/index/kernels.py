@@ -28,6 +28,8 @@ def compiled(function: Function) -> Function:
 
 
 Frequency = TypeVar("Frequency", np.uint16, np.float32)
+#: The field of each row of a query; encoded lengths (fields × documents); what a length contributes (fields × 256).
+Norms = tuple[NDArray[np.uint64], NDArray[np.uint8], NDArray[np.float32]]
 
 #: Scores are added up for this many documents at a time, so that the sums stay in the processor's cache.
 BLOCK_SIZE = 8_192
@@ -226,13 +228,11 @@ def _gather(
 @compiled
 def search(
     documents: NDArray[np.uint32],
-    frequencies: NDArray[np.uint16],
+    values: NDArray[Frequency],
     starts: NDArray[np.uint64],
     ends: NDArray[np.uint64],
     weights: NDArray[np.float32],
-    row_fields: NDArray[np.uint64],
-    lengths: NDArray[np.uint8],
-    inverse_norms: NDArray[np.float32],
+    norms: Norms | None,
     ranks: NDArray[np.uint32],
     wanted: int,
     sums: NDArray[np.float64],
@@ -241,16 +241,17 @@ def search(
 ) -> int:
     """Score all documents for one query, and leave the keys of the best `wanted` in `keys`, in no order.
 
-    Row r of the query is a term in a field: its postings are `documents` and `frequencies`
-    [starts[r]:ends[r]], its weight (boost × idf) is `weights[r]`, its field `row_fields[r]`. `lengths` (fields ×
-    documents) holds encoded lengths, `inverse_norms` (fields × 256) what a length contributes. A term adds
+    Row r of the query is a term (in a field): its postings are `documents` and `values` [starts[r]:ends[r]], its weight
+    is `weights[r]`. Without `norms`, values are weights too, and a score is a dot product, in float64, of which only
+    positive ones are found. With them, values are frequencies and the weight is boost × idf: a term adds
     weight − weight / (1 + frequency × inverse norm), in float32, and terms are added in float64, as in Lucene.
 
     A key has the bits of the float32 score above and the rank of the document below, changed by `mask` (ASCENDING or
     DESCENDING ids among equal scores), so that greater keys come first. Returns the number of keys. `sums` holds
     BLOCK_SIZE zeros before and after; `keys` has room for more than `wanted`: two or three times make sieving rare.
 
-    Indices are unsigned, because numba makes signed ones check for negative values, which costs a third.
+    Indices are unsigned, because numba makes signed ones check for negative values, which costs a third. It compiles
+    the function once without and once with `norms`, each without the other's branch.
     """
     cursors = starts.copy()
     found = 0
@@ -265,67 +266,26 @@ def search(
         first = nearest - nearest % _BLOCK
         behind = first + _BLOCK
         for row in range(len(cursors)):
-            cursor = cursors[row]
-            end = ends[row]
-            weight = weights[row]
-            lengths_here = lengths[row_fields[row]]
-            norms_here = inverse_norms[row_fields[row]]
-            while cursor < end:
-                document = np.uint64(documents[cursor])
-                if document >= behind:
-                    break
-                weighted = np.float32(frequencies[cursor]) * norms_here[lengths_here[document]]
-                sums[document - first] += weight - weight / (one + weighted)
-                cursor += _ONE
+            cursor, end, weight = cursors[row], ends[row], weights[row]
+            if norms is None:
+                while cursor < end:
+                    document = np.uint64(documents[cursor])
+                    if document >= behind:
+                        break
+                    sums[document - first] += np.float64(weight) * np.float64(values[cursor])
+                    cursor += _ONE
+            else:
+                row_fields, lengths, inverse_norms = norms
+                lengths_here, norms_here = lengths[row_fields[row]], inverse_norms[row_fields[row]]
+                while cursor < end:
+                    document = np.uint64(documents[cursor])
+                    if document >= behind:
+                        break
+                    weighted = np.float32(values[cursor]) * norms_here[lengths_here[document]]
+                    sums[document - first] += weight - weight / (one + weighted)
+                    cursor += _ONE
             cursors[row] = cursor
         found, least_key = _gather(strips, first, ranks, wanted, places, keys, found, least_key, mask)
-        sums[:] = 0.0
-    if found > wanted:
-        _select_greatest(keys, found, wanted)
-        found = wanted
-    return found
-
-
-@compiled
-def search_weighted(
-    documents: NDArray[np.uint32],
-    weights: NDArray[np.float32],
-    starts: NDArray[np.uint64],
-    ends: NDArray[np.uint64],
-    query_weights: NDArray[np.float32],
-    ranks: NDArray[np.uint32],
-    wanted: int,
-    sums: NDArray[np.float64],
-    keys: NDArray[np.uint64],
-) -> int:
-    """As `search`, with weights in place of frequencies: a document's score is the dot product with the query.
-
-    Products and sums are in float64, term by term in the order given; only positive scores are found. Ids descend
-    among equal scores.
-    """
-    cursors = starts.copy()
-    found = 0
-    least_key = np.uint64(0)
-    places = np.empty(BLOCK_SIZE, np.int32)
-    strips = sums.reshape((BLOCK_SIZE // _STRIP, _STRIP))
-    while True:
-        nearest = _nearest_document(documents, cursors, ends)
-        if nearest == _NO_DOCUMENT:
-            break
-        first = nearest - nearest % _BLOCK
-        behind = first + _BLOCK
-        for row in range(len(cursors)):
-            cursor = cursors[row]
-            end = ends[row]
-            query_weight = np.float64(query_weights[row])
-            while cursor < end:
-                document = np.uint64(documents[cursor])
-                if document >= behind:
-                    break
-                sums[document - first] += query_weight * np.float64(weights[cursor])
-                cursor += _ONE
-            cursors[row] = cursor
-        found, least_key = _gather(strips, first, ranks, wanted, places, keys, found, least_key, DESCENDING)
         sums[:] = 0.0
     if found > wanted:
         _select_greatest(keys, found, wanted)
@@ -369,9 +329,7 @@ def keep_most_frequent(
         cursors[row] = cursor
 
 
-def read_keys(
-    keys: NDArray[np.uint64], mask: np.uint64 = DESCENDING
-) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
+def read_keys(keys: NDArray[np.uint64], mask: np.uint64) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
     """Return the ranks and the scores of the keys of a search, best first."""
     best = np.sort(keys)[::-1]
     scores = (best >> np.uint64(32)).astype(np.uint32).view(np.float32)
@@ -411,6 +369,6 @@ def load() -> None:
     rows = np.zeros(1, np.uint64), np.ones(1, np.uint64), weights
     sums, keys = np.zeros(BLOCK_SIZE, np.float64), np.empty(8, np.uint64)
     lengths, norms = np.ones((1, 1), np.uint8), np.ones((1, 256), np.float32)
-    search(documents, frequencies, *rows, rows[0], lengths, norms, documents, 1, sums, keys, ASCENDING)
-    search_weighted(documents, weights, *rows, documents, 1, sums, keys)
+    search(documents, frequencies, *rows, (rows[0], lengths, norms), documents, 1, sums, keys, ASCENDING)
+    search(documents, weights, *rows, None, documents, 1, sums, keys, DESCENDING)
     write_order_into_scores(weights)

@@ -9,19 +9,30 @@ order into the scores, as Anserini does: trec_eval would otherwise read ties in 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
-from evaluation.collections.beir import Query
-from evaluation.engines import operations
-from evaluation.engines.base import Engine, Parameter, Resources, SearchResult, opened
+from evaluation.collections.beir import Document, Query
+from evaluation.engines.base import (
+    Engine,
+    Parameter,
+    Progress,
+    Resources,
+    SearchResult,
+    ShardedEngine,
+    ignore,
+    opened,
+    size_of,
+)
 from evaluation.engines.index import kernels
-from evaluation.engines.index.inverted_index import DECODED_LENGTHS, FIELD_MARK, InvertedIndex
+from evaluation.engines.index.inverted_index import DECODED_LENGTHS, FIELD_MARK, IndexBuilder, InvertedIndex
 from evaluation.text import analyser_for
 from evaluation.text.languages import known_language_code, language_code
 
@@ -61,8 +72,6 @@ class TermSearch:
                 for tokens, documents in zip(index.tokens, index.documents_with_field, strict=True)
             ]
         )
-        self._sums = np.zeros(kernels.BLOCK_SIZE, np.float64)
-        self._keys = np.empty(0, np.uint64)
 
     def ranking(self, query_id: str, terms: Mapping[str, float], depth: int) -> SearchResult:
         """The best `depth` documents for terms with their weights, in every field; only documents that have one."""
@@ -99,32 +108,19 @@ class TermSearch:
         which field a term belongs (by default all to the first).
         """
         index = self.index
-        if fields is None:
-            fields = np.zeros(len(places), np.int64)
         if not len(places):
             return np.empty(0, np.uint32), np.empty(0, np.float32)
-        if len(self._keys) < 2 * depth + kernels.SPARE_KEYS:
-            self._keys = np.empty(2 * depth + kernels.SPARE_KEYS, np.uint64)
-        starts, ends = index.offsets[places], index.offsets[places + 1]
-        operations.add(lambda: int((ends - starts).sum()))
+        if fields is None:
+            fields = np.zeros(len(places), np.int64)
         totals = np.array(index.documents_with_field, np.int64)[fields]
-        mask = kernels.ASCENDING if self.anserini_ties else kernels.DESCENDING
-        found = kernels.search(
-            index.documents,
-            index.frequencies,
-            starts.astype(np.uint64),
-            ends.astype(np.uint64),
-            weights * inverse_document_frequency(totals, ends - starts),
-            fields.astype(np.uint64),
-            index.lengths,
-            self._inverse_norms,
-            index.ranks,
+        frequencies = index.offsets[places + 1] - index.offsets[places]
+        return index.best(
+            places,
+            weights * inverse_document_frequency(totals, frequencies),
             depth,
-            self._sums,
-            self._keys,
-            mask,
+            (fields.astype(np.uint64), index.lengths, self._inverse_norms),
+            kernels.ASCENDING if self.anserini_ties else kernels.DESCENDING,
         )
-        return kernels.read_keys(self._keys[:found], mask)
 
 
 class TermEngine(Engine):
@@ -133,11 +129,10 @@ class TermEngine(Engine):
     #: Whether documents with equal scores are in ascending order of their ids, and their scores made different.
     anserini_ties = False
 
-    def __init__(self, k1: float, b: float) -> None:
-        super().__init__()
+    def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
+        super().__init__(parameters, resources)
         kernels.load()
-        self.k1 = k1
-        self.b = b
+        self.k1, self.b = parameters["k1"], parameters["b"]
         self._searcher: TermSearch | None = None
 
     @property
@@ -150,12 +145,12 @@ class TermEngine(Engine):
         self._searcher = TermSearch(folder, self.k1, self.b, self.anserini_ties)
 
     def size(self) -> int:
-        """Bytes of the index on disk."""
-        return self.searcher.index.size()
+        """Return the bytes of the index on disk."""
+        return size_of(self.searcher.index.folder)
 
     @property
     def searcher(self) -> TermSearch:
-        """What searches the opened index."""
+        """The search of the opened index."""
         return opened(self._searcher)
 
 
@@ -164,9 +159,10 @@ class WordEngine(TermEngine):
 
     anserini_ties = True
 
-    def __init__(self, k1: float, b: float, stemming: bool, language: str) -> None:
-        super().__init__(k1, b)
-        self.analyser = analyser_for(language, stemming)
+    def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
+        super().__init__(parameters, resources)
+        self.language = resolve_language(parameters, resources)["language"]
+        self.analyser = analyser_for(self.language, parameters["stemming"])
 
     @property
     def analyser_name(self) -> str:
@@ -174,11 +170,46 @@ class WordEngine(TermEngine):
         return self.analyser.name
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
-        """The best `depth` documents of each query; only documents with one of its terms."""
+        """Yield the best `depth` documents of each query; only documents with one of its terms."""
         for query in queries:
             with self.clock.part("search"):
                 ranking = self.searcher.ranking(query.id, Counter(self.analyser(query.text)), depth)
             yield ranking
+
+
+class ReadWordsEngine(WordEngine, ShardedEngine):
+    """A WordEngine over documents that a model reads first; shards have a line of JSON for each document."""
+
+    #: The file of a shard.
+    shard_file: str
+
+    @abstractmethod
+    def rows(
+        self, ids: Sequence[str], texts: Sequence[str], progress: Progress
+    ) -> Iterable[Mapping[str, Any]]:
+        """Return what the model makes of each document. Raises ModelFailure."""
+
+    @abstractmethod
+    def add_row(self, builder: IndexBuilder, row: Mapping[str, Any]) -> None:
+        """Index a document of `rows`."""
+
+    def encode_shard(self, documents: Sequence[Document], folder: Path, progress: Progress = ignore) -> None:
+        """Write the rows of the documents into the empty `folder`."""
+        texts = [f"{document.title} {document.text}".strip() for document in documents]
+        with (folder / self.shard_file).open("wb") as file:
+            for row in self.rows([document.id for document in documents], texts, progress):
+                file.write(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
+
+    def build_from_shards(self, shards: Sequence[Path], folder: Path, progress: Progress = ignore) -> None:
+        """Index the rows of all shards into the empty `folder`, and open the index."""
+        builder = IndexBuilder(folder, self.analyser)
+        for number, shard in enumerate(shards, 1):
+            with (shard / self.shard_file).open("rb") as file:
+                for line in file:
+                    self.add_row(builder, orjson.loads(line))
+            progress(number / len(shards))
+        builder.finish()
+        self.open(folder)
 
 
 def inverse_document_frequency(

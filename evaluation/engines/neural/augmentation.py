@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,9 @@ import transformers
 from numpy.typing import NDArray
 
 from evaluation.core.errors import ModelFailure
-from evaluation.engines.neural.batching import Indices, OutputCheck, Tokenised, input_keys, run_in_batches
-from evaluation.engines.neural.loading import load_transformer, maximum_length, model_failures, use_dtype
+from evaluation.engines.base import Resources
+from evaluation.engines.neural.batching import Indices, OutputCheck, Tokenised, collect_batches, input_keys
+from evaluation.engines.neural.loading import load_transformer, maximum_length, model_failures
 
 FILE_NAME = "augmentation.safetensors"
 
@@ -45,16 +46,15 @@ class AugmentationModel:
     `projection` is W, with a row for each piece, and `weighting` is u.
     """
 
-    def __init__(self, part: Path, device: str, dtype: str, longest: int, pieces: int) -> None:
-        self._device = device
-        self.encoder, tokenizer = load_transformer(part, _Encoder, device)
-        use_dtype(self.encoder, dtype, device)
-        self.maximum_length = maximum_length(self.encoder, tokenizer, longest)
+    def __init__(self, parameters: Mapping[str, Any], resources: Resources, pieces: int) -> None:
+        part, self._device = resources.first_part, resources.device
+        self.encoder, tokenizer = load_transformer(resources, _Encoder, parameters["compute_dtype"])
+        self.maximum_length = maximum_length(self.encoder, tokenizer, parameters["maximum_length"])
         self.padding_id = tokenizer.pad_token_id or 0
         self._check = OutputCheck()
         dimension = self.encoder.config.hidden_size
         with model_failures():
-            tensors = safetensors.torch.load_file(part / FILE_NAME, device)
+            tensors = safetensors.torch.load_file(part / FILE_NAME, self._device)
         missing = {"W", "u"} - set(tensors)
         if missing:
             raise ModelFailure("missing_weights", f"{FILE_NAME} lacks {' and '.join(sorted(missing))}")
@@ -72,28 +72,22 @@ class AugmentationModel:
         """What the model says of queries given as token numbers, special ones included. Raises ModelFailure."""
         tokens = Tokenised.of(inputs, self.padding_id)
         lengths = tokens.lengths
-        found: dict[int, QueryWeights] = {}
 
-        def run(indices: Indices) -> tuple[torch.Tensor, torch.Tensor]:
+        def run(indices: Indices) -> Iterator[QueryWeights]:
             features = tokens.padded(indices, self._device)
             vectors = self.encoder(**features).last_hidden_state.float()
             self._check.see(input_keys(features), vectors[:, 0])
-            added = torch.relu(vectors[:, 0] @ self.projection.T)
-            weights = torch.relu(vectors @ self.weighting)
-            return added.cpu(), weights.cpu()
+            added = torch.relu(vectors[:, 0] @ self.projection.T).cpu().numpy()
+            weights = torch.relu(vectors @ self.weighting).cpu().numpy()
+            return map(_query_weights, added, weights, lengths[indices])
 
-        def keep(indices: Indices, outputs: tuple[torch.Tensor, torch.Tensor]) -> None:
-            added, weights = (output.numpy() for output in outputs)
-            for place, index in enumerate(indices.tolist()):
-                if not (np.isfinite(added[place]).all() and np.isfinite(weights[place]).all()):
-                    raise ModelFailure(
-                        "not_finite_output", "the model gives weights that are no finite numbers"
-                    )
-                terms = np.flatnonzero(added[place])
-                found[index] = QueryWeights(
-                    terms, added[place, terms], weights[place, : lengths[index]].copy()
-                )
-
-        run_in_batches(lengths, run, keep, device=self._device)
+        found = collect_batches(lengths, run, device=self._device)
         self._check.finish()
-        return [found[index] for index in range(len(inputs))]
+        return found
+
+
+def _query_weights(added: NDArray[np.float32], weights: NDArray[np.float32], length: int) -> QueryWeights:
+    if not (np.isfinite(added).all() and np.isfinite(weights).all()):
+        raise ModelFailure("not_finite_output", "the model gives weights that are no finite numbers")
+    terms = np.flatnonzero(added)
+    return QueryWeights(terms, added[terms], weights[:length].copy())

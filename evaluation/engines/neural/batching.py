@@ -24,6 +24,7 @@ from evaluation.engines.base import Progress, ignore
 from evaluation.engines.index.word_pieces import grouped
 
 Output = TypeVar("Output")
+Item = TypeVar("Item")
 Indices = NDArray[np.intp]
 
 #: How many tokens go through a model at once, padding included, where nobody says. On a processor 4,096 took MiniLM
@@ -165,6 +166,19 @@ def run_in_batches(
             _TRIM(0)
     if waiting is not None:
         keep(*waiting)
+
+
+def collect_batches(
+    lengths: NDArray[np.int64], run: Callable[[Indices], Iterable[Item]], **options: Any
+) -> list[Item]:
+    """Return what `run` gives for each text, in the order of the texts; see `run_in_batches`."""
+    found: dict[int, Item] = {}
+
+    def keep(indices: Indices, items: Iterable[Item]) -> None:
+        found.update(zip(indices.tolist(), items, strict=True))
+
+    run_in_batches(lengths, run, keep, **options)
+    return [found[index] for index in range(len(lengths))]
 
 
 def batches_of(lengths: NDArray[np.int64], tokens: int, most_texts: int = 0) -> Iterator[Indices]:

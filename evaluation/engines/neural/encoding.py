@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,63 +38,44 @@ PROBE = (
 _LEAST_PROBES = 8
 
 
-@dataclass(frozen=True, slots=True)
-class EncoderSettings:
-    """Settings of an encoder. AUTO, and 0 for `maximum_length` and `batch_tokens`, are the checkpoint's own."""
-
-    pooling: str
-    maximum_length: int
-    #: 0 is all.
-    truncate_dimension: int | str
-    unit_length: bool
-    batch_tokens: int
-    compute_dtype: str
-
-
 class Encoder:
-    """One encoder of a checkpoint, loaded. Raises ModelFailure where it cannot be, or makes nothing of texts."""
+    """One encoder of a checkpoint, loaded. Raises ModelFailure where it cannot be, or makes nothing of texts.
 
-    def __init__(self, folder: Path, device: str, settings: EncoderSettings) -> None:
-        self.settings = settings
-        self._device = device
-        self._model: SentenceTransformer = loading.load_sentence_encoder(folder, device).eval()
-        loading.use_dtype(self._model, settings.compute_dtype, device)
+    `parameters` are those of the dense engine; `unit_length` asks for vectors of length one.
+    """
+
+    def __init__(self, folder: Path, device: str, parameters: Mapping[str, Any], unit_length: bool) -> None:
+        self._device, self._parameters, self._unit_length = device, parameters, unit_length
+        self._model: SentenceTransformer = loading.load_encoder(SentenceTransformer, folder, device)
+        loading.use_dtype(self._model, parameters["compute_dtype"], device)
         first = self._model[0]
         self._static = first if isinstance(first, StaticEmbedding) else None
         self.maximum_length = self._maximum_length()
         self.pooling = self._choose_pooling()
-        if settings.truncate_dimension != AUTO:
-            self._model.truncate_dim = settings.truncate_dimension or None
+        if parameters["truncate_dimension"] != AUTO:
+            self._model.truncate_dim = parameters["truncate_dimension"] or None
         self.dimension: int = self._model.get_embedding_dimension() or 0
         self._probe()
 
-    def encode(
-        self,
-        texts: Sequence[str],
-        prompt: str,
-        into: Vectors,
-        progress: Progress = ignore,
-    ) -> None:
+    def encode(self, texts: Sequence[str], prompt: str, into: Vectors, progress: Progress = ignore) -> None:
         """Write the vector of each text, with the prompt before it, to its row of `into` (texts × dimension)."""
         tokens = self._tokenise([prompt + text for text in texts])
         prompt_length = self._prompt_length(prompt)
 
         def run(indices: Indices) -> torch.Tensor:
-            return self._run(self._features(tokens, indices, prompt_length))
+            vectors = self._model(self._features(tokens, indices, prompt_length))["sentence_embedding"]
+            vectors = vectors.float()[:, : self.dimension]
+            return torch.nn.functional.normalize(vectors, dim=1) if self._unit_length else vectors
 
         def keep(indices: Indices, vectors: torch.Tensor) -> None:
             into[indices] = vectors.cpu().numpy()
             if not np.isfinite(into[indices]).all():
                 raise ModelFailure("not_finite_output", "a vector that the model made is not finite")
 
-        at_once = self.settings.batch_tokens or (_STATIC_TOKENS if self._static is not None else 0)
+        at_once = self._parameters["batch_tokens"] or (_STATIC_TOKENS if self._static is not None else 0)
         batching.run_in_batches(
             tokens.lengths, run, keep, tokens=at_once, device=self._device, progress=progress
         )
-
-    def _run(self, features: dict[str, Any]) -> torch.Tensor:
-        vectors = self._model(features)["sentence_embedding"].float()[:, : self.dimension]
-        return torch.nn.functional.normalize(vectors, dim=1) if self.settings.unit_length else vectors
 
     def _tokenise(self, texts: list[str]) -> Tokenised:
         if self._static is None:
@@ -123,7 +103,7 @@ class Encoder:
 
     def _maximum_length(self) -> int | None:
         """Tokens that are read of a text; None where the model sets no limit (static embeddings)."""
-        asked = self.settings.maximum_length
+        asked = self._parameters["maximum_length"]
         if self._static is not None:
             return asked or None
         longest = loading.longest_text(self._model, self._model.max_seq_length, asked)
@@ -132,16 +112,16 @@ class Encoder:
 
     def _choose_pooling(self) -> str:
         """Set the pooling that is asked for; return what it is in words."""
-        poolings = [module for module in self._model if isinstance(module, Pooling)]
-        if not poolings:
-            if self.settings.pooling != "auto":
+        asked = self._parameters["pooling"]
+        pooling = next((module for module in self._model if isinstance(module, Pooling)), None)
+        if pooling is None:
+            if asked != AUTO:
                 raise ModelFailure(
                     "invalid_parameter", "the model has no pooling that could be changed; leave it at auto"
                 )
             return "mean" if self._static is not None else ""
-        pooling = poolings[0]
-        if self.settings.pooling != "auto":
-            pooling.pooling_mode = self.settings.pooling
+        if asked != AUTO:
+            pooling.pooling_mode = asked
             pooling.pooling_output_dimension = pooling.embedding_dimension
         return (
             pooling.pooling_mode if isinstance(pooling.pooling_mode, str) else "+".join(pooling.pooling_mode)

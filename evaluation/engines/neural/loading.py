@@ -25,7 +25,6 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 import torch
 import transformers
-from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
 from torch.nn import Embedding, Module
 
 from evaluation.checkpoints.description import CheckpointDescription
@@ -34,7 +33,8 @@ from evaluation.engines.base import OWN_LENGTH_LIMIT, Resources
 from evaluation.engines.neural.batching import MOST_CHARACTERS
 from evaluation.engines.precision import computed_in
 
-Model = TypeVar("Model")
+Model = TypeVar("Model", bound=Module)
+Loaded = TypeVar("Loaded")
 #: How weights are read, whatever the folder says.
 SAFE_MODEL = {"use_safetensors": True, "weights_only": True, "attn_implementation": "sdpa"}
 _SAFE = {"trust_remote_code": False, "local_files_only": True}
@@ -51,42 +51,34 @@ def prepare(threads: int) -> None:
     transformers.utils.logging.disable_progress_bar()
 
 
-def load_sentence_encoder(folder: Path, device: str) -> SentenceTransformer:
-    """A dense or static encoder. Raises ModelFailure."""
-    return _load(lambda: SentenceTransformer(str(folder), **_options(folder, device)))
+def load_encoder(encoder_class: type[Model], folder: Path, device: str, **options: Any) -> Model:
+    """Return a model of a class of sentence-transformers, ready to be run. Raises ModelFailure."""
+    with model_failures():
+        settings = {**_SAFE, "model_kwargs": safe_model(folder), **options}
+        model: Model = encoder_class(str(folder), device=device, **settings).eval()
+        return model
 
 
-def load_sparse_encoder(folder: Path, device: str) -> SparseEncoder:
-    """A learned sparse encoder. Raises ModelFailure."""
-    return _load(lambda: SparseEncoder(str(folder), **_options(folder, device)))
+def load_transformer(resources: Resources, auto_class: Any, dtype: str) -> tuple[Any, Any]:
+    """Return the checkpoint's model, through a class of transformers, and its tokenizer, in a process set up.
 
-
-def load_multi_vector_encoder(folder: Path, device: str) -> MultiVectorEncoder:
-    """A late-interaction encoder. Raises ModelFailure."""
-    return _load(lambda: MultiVectorEncoder(str(folder), **_options(folder, device)))
-
-
-def load_cross_encoder(folder: Path, device: str) -> CrossEncoder:
-    """A cross-encoder, whose scores are left as the model gives them. Raises ModelFailure."""
-    return _load(
-        lambda: CrossEncoder(str(folder), activation_fn=torch.nn.Identity(), **_options(folder, device))
-    )
-
-
-def load_transformer(folder: Path, auto_class: Any, device: str) -> tuple[Any, Any]:
-    """(model, tokenizer) through a class of transformers, such as AutoModelForSeq2SeqLM. Raises ModelFailure."""
-
-    def load() -> tuple[Any, Any]:
+    The model computes in what the parameter `compute_dtype` names. Raises ModelFailure.
+    """
+    prepare(resources.threads)
+    folder = resources.first_part
+    with model_failures():
         model, found = auto_class.from_pretrained(
             folder, output_loading_info=True, **safe_model(folder), **_SAFE
         )
         if found["missing_keys"]:
-            raise ModelFailure(
-                "missing_weights", "the model lacks " + ", ".join(sorted(found["missing_keys"])[:5])
-            )
-        return model.to(device).eval(), transformers.AutoTokenizer.from_pretrained(folder, **_SAFE)
-
-    return _load(load)
+            missing = ", ".join(sorted(found["missing_keys"])[:5])
+            raise ModelFailure("missing_weights", f"the model lacks {missing}")
+        model, tokenizer = (
+            model.to(resources.device).eval(),
+            transformers.AutoTokenizer.from_pretrained(folder, **_SAFE),
+        )
+    use_dtype(model, dtype, resources.device)
+    return model, tokenizer
 
 
 def safe_model(folder: Path) -> dict[str, Any]:
@@ -111,15 +103,6 @@ def library_options(folder: Path) -> dict[str, Any]:
     }
 
 
-def _options(folder: Path, device: str) -> dict[str, Any]:
-    return {**_SAFE, "device": device, "model_kwargs": safe_model(folder)}
-
-
-def _load(load: Callable[[], Model]) -> Model:
-    with model_failures():
-        return load()
-
-
 @contextmanager
 def model_failures() -> Iterator[None]:
     """Turn what a library raises over a model into ModelFailure, in words of ours: theirs can tell of the machine."""
@@ -139,7 +122,7 @@ ROLES: tuple[Role, ...] = ("query", "document")
 USUAL_LENGTH = 512
 
 
-def load_roles(resources: Resources, load: Callable[[Path], Model]) -> dict[Role, Model]:
+def load_roles(resources: Resources, load: Callable[[Path], Loaded]) -> dict[Role, Loaded]:
     """The model for queries and the one for documents, loaded once where they are the same, in a process set up."""
     prepare(resources.threads)
     folders: dict[Role, Path] = {role: part_folder(resources.model, role) for role in ROLES}

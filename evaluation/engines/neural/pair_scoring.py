@@ -9,6 +9,7 @@ import numpy as np
 import torch
 import transformers
 from numpy.typing import NDArray
+from sentence_transformers import CrossEncoder
 from sentence_transformers.cross_encoder.modules import LogitScore
 
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
@@ -25,7 +26,7 @@ from evaluation.engines.neural.batching import (
 )
 from evaluation.engines.neural.loading import (
     USUAL_LENGTH,
-    load_cross_encoder,
+    load_encoder,
     load_transformer,
     longest_text,
     model_failures,
@@ -44,22 +45,26 @@ class PairScorer:
     """
 
     def __init__(self, resources: Resources, parameters: Mapping[str, Any]) -> None:
-        prepare(resources.threads)
         self._device, self._batch_tokens = resources.device, parameters["batch_tokens"]
         described = CheckpointDescription.read(resources.model)
         writes = self._writes = described.kind == CheckpointKind.SEQ2SEQ
         if writes:
-            auto = transformers.AutoModelForSeq2SeqLM
-            self._model, self._tokenizer = load_transformer(resources.first_part, auto, self._device)
+            self._model, self._tokenizer = load_transformer(
+                resources, transformers.AutoModelForSeq2SeqLM, parameters["compute_dtype"]
+            )
             self.maximum_length = positions(self._model, parameters["maximum_length"] or USUAL_LENGTH)
         else:
-            self._model = load_cross_encoder(resources.first_part, self._device).eval()
+            prepare(resources.threads)
+            identity = torch.nn.Identity()  # scores are left as the model gives them
+            self._model = load_encoder(
+                CrossEncoder, resources.first_part, self._device, activation_fn=identity
+            )
+            use_dtype(self._model, parameters["compute_dtype"], self._device)
             if self._model.num_labels > 2:
                 what = f"the model gives {self._model.num_labels} values for a pair, and not one score or two"
                 raise ModelFailure("not_loadable", what)
             self._tokenizer, own = self._model.tokenizer, self._model.max_seq_length
             self.maximum_length = longest_text(self._model, own, parameters["maximum_length"])
-        use_dtype(self._model, parameters["compute_dtype"], self._device)
         asked = parameters["template"]
         name = (described.template or "monot5" * writes) if asked == AUTO else asked
         self._template = TEMPLATES[name] if name else None
@@ -82,7 +87,6 @@ class PairScorer:
 
     def score(self, queries: Sequence[str], documents: Sequence[str]) -> NDArray[np.float32]:
         """The score of each pair of queries[i] and documents[i]. Raises ModelFailure."""
-        scores = np.empty(len(queries), np.float32)
         tokens = self._tokenise(
             *([readable_part(text, self.maximum_length) for text in texts] for texts in (queries, documents))
         )
@@ -93,6 +97,8 @@ class PairScorer:
             outputs = self._next_token(features) if self._writes else self._outputs(features)
             self._check.see(keys, outputs)
             return outputs
+
+        scores = np.empty(len(queries), np.float32)
 
         def keep(indices: Indices, batch: torch.Tensor) -> None:
             scores[indices] = batch.cpu().numpy()

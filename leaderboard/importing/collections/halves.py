@@ -17,7 +17,7 @@ from evaluation.collections.check import check_corpus
 from evaluation.collections.other_formats import write_excluded
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
-from evaluation.engines import Resources, retrieve
+from evaluation.engines import Resources, RetrievalTask, retrieve
 from evaluation.judgements.answers import read_answers
 from evaluation.judgements.excluded import read_excluded
 from evaluation.judgements.merge import write_judgements
@@ -112,10 +112,11 @@ def _draw(
     _write_queries(_given(source.queries), topics, set(qrels.query_ids).__contains__)
     level, drop = options.relevance_level or 1, bool(options.drop_self_matches)
     resources = Resources(language=options.language or "en")
-    retrieve(
+    task = RetrievalTask(
         "bm25", _given(source.corpus), topics, run,
-        drop_self_matches=drop, excluded=source.excluded, progress=progress, work_folder=work, resources=resources,
+        drop_self_matches=drop, excluded=source.excluded, work_folder=work, resources=resources,
     )  # fmt: skip
+    retrieve(task, progress)
     target = ScoringTarget(
         qrels,
         relevance_level=level,

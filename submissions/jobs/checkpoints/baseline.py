@@ -14,7 +14,7 @@ from django.db import transaction
 
 from evaluation.core.errors import ModelFailure
 from evaluation.core.problems import RunStatistics
-from evaluation.engines import Resources, describe, retrieve
+from evaluation.engines import Resources, RetrievalTask, describe, retrieve
 from evaluation.execution.job import ExecutionJob
 from evaluation.runs.score import check_run
 from leaderboard.core.storage.runs import run_path, store_run, write_text
@@ -96,16 +96,18 @@ def _retrieve(
     )
     work = with_kept_index(lease, work, version)
     retrieval = retrieve(
-        work.engine,
-        corpus,
-        local_path(Area.FILES, version.topics_sha256),
-        out,
-        parameters,
-        drop_self_matches=job.dataset.drop_self_matches,
-        excluded=excluded_path(version),
+        RetrievalTask(
+            work.engine,
+            corpus,
+            local_path(Area.FILES, version.topics_sha256),
+            out,
+            parameters=parameters,
+            drop_self_matches=job.dataset.drop_self_matches,
+            excluded=excluded_path(version),
+            work_folder=out.parent,
+            resources=Resources(language=work.language, index=work.index),
+        ),
         progress=lease.report_stage,
-        work_folder=out.parent,
-        resources=Resources(language=work.language, index=work.index),
     )
     if retrieval.documents != version.statistics.get("documents", retrieval.documents):
         raise DamagedInput(f"{retrieval.documents} documents were read of the corpus {corpus.name}")

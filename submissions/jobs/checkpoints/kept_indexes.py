@@ -24,6 +24,7 @@ from django.conf import settings
 from evaluation.core.errors import ModelFailure
 from evaluation.efficiency import describe as describe_hardware
 from evaluation.engines import Resources, describe
+from evaluation.engines.base import size_of
 from evaluation.engines.index.inverted_index import FORMAT, InvertedIndex
 from evaluation.engines.index.term_search import resolve_language
 from evaluation.execution.job import INDEX_FOLDER, ExecutionJob
@@ -101,7 +102,7 @@ def _is_whole(place: Path, size: int, version: DatasetVersion) -> bool:
     """Whether the index can be opened, and has all of its bytes and documents."""
     try:
         index = InvertedIndex(place / INDEX_FOLDER)
-        return (index.size(), index.document_count) == (size, version.statistics["documents"])
+        return (size_of(index.folder), index.document_count) == (size, version.statistics["documents"])
     except _DAMAGED:
         return False
 

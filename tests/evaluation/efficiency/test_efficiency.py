@@ -27,7 +27,7 @@ from evaluation.efficiency.effort import OF_VARIANT, WHOLE, TooSlow, measuring_s
 from evaluation.efficiency.meters import EnergyMeter
 from evaluation.efficiency.protocol import Instruments, encoding_rate, mean_spread, sample_evenly
 from evaluation.efficiency.timing import Moment, OtherWork, one_thread
-from evaluation.engines import Engine, Resources, Retrieval, SearchResult, retrieve
+from evaluation.engines import Engine, Resources, Retrieval, RetrievalTask, SearchResult, retrieve
 from evaluation.engines import describe as describe_engine
 
 
@@ -45,7 +45,7 @@ class Scripted(Engine):
     """An engine whose search takes as many seconds as the query's text says, an eighth of it encoding."""
 
     def __init__(self, clock: Ticking) -> None:
-        super().__init__()
+        super().__init__({}, Resources())
         self.ticking = clock
         self.searched: list[tuple[int, str]] = []
 
@@ -416,10 +416,7 @@ def test_bm25_is_measured_where_it_was_built(tmp_path: Path) -> None:
     queries.write_text("".join(json.dumps({"_id": f"q{n}", "text": f"word{n}"}) + "\n" for n in range(8)))
     found: list[EfficiencyFigures] = []
     retrieve(
-        "bm25",
-        corpus,
-        queries,
-        tmp_path / "run.txt",
+        RetrievalTask("bm25", corpus, queries, tmp_path / "run.txt"),
         afterwards=lambda *done: found.append(measure(*done)),
     )
     [figures] = found

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from evaluation.engines.index import approximate
-from evaluation.engines.index.learning import VECTORS_PER_LIST, lists_for, sample_rows
+from evaluation.engines.index.approximate import VECTORS_PER_LIST, lists_for, sample_rows
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from evaluation.engines import (
     Engine,
     InvalidParameter,
     Resources,
+    RetrievalTask,
     SearchResult,
     describe,
     retrieve,
@@ -238,7 +239,7 @@ def lines_of(path: Path) -> list[list[str]]:
 def test_a_run_has_six_fields_ranks_from_one_and_scores_that_read_back(
     collection: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    done = retrieve("bm25", *collection, tmp_path / "run.txt", k=10)
+    done = retrieve(RetrievalTask("bm25", *collection, tmp_path / "run.txt", k=10))
     lines = lines_of(tmp_path / "run.txt")
     assert {line[0] for line in lines} == {"d7", "q2"}
     assert [line[3] for line in lines] == [str(rank) for rank in range(1, 11)] * 2
@@ -258,8 +259,8 @@ def test_every_score_reads_back_as_it_was(score: float) -> None:
 
 
 def test_a_query_does_not_find_itself_when_so_asked(collection: tuple[Path, Path], tmp_path: Path) -> None:
-    retrieve("bm25", *collection, tmp_path / "all.txt", k=30)
-    retrieve("bm25", *collection, tmp_path / "others.txt", k=29, drop_self_matches=True)
+    retrieve(RetrievalTask("bm25", *collection, tmp_path / "all.txt", k=30))
+    retrieve(RetrievalTask("bm25", *collection, tmp_path / "others.txt", k=29, drop_self_matches=True))
     found = [line[2] for line in lines_of(tmp_path / "all.txt") if line[0] == "d7"]
     others = [line for line in lines_of(tmp_path / "others.txt") if line[0] == "d7"]
     assert [line[2] for line in others] == [document for document in found if document != "d7"]
@@ -269,10 +270,12 @@ def test_a_query_does_not_find_itself_when_so_asked(collection: tuple[Path, Path
 def test_excluded_documents_are_left_out_and_the_run_keeps_its_depth(
     collection: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    retrieve("bm25", *collection, tmp_path / "all.txt", k=30)
+    retrieve(RetrievalTask("bm25", *collection, tmp_path / "all.txt", k=30))
     found = [line[2] for line in lines_of(tmp_path / "all.txt") if line[0] == "q2"]
     (tmp_path / "excluded.tsv").write_text("".join(f"q2\t{name}\n" for name in found[:3]))
-    retrieve("bm25", *collection, tmp_path / "run.txt", k=10, excluded=tmp_path / "excluded.tsv")
+    retrieve(
+        RetrievalTask("bm25", *collection, tmp_path / "run.txt", k=10, excluded=tmp_path / "excluded.tsv")
+    )
     lines = [line for line in lines_of(tmp_path / "run.txt") if line[0] == "q2"]
     assert [line[2] for line in lines] == found[3:13]
     assert [line[3] for line in lines] == [str(rank) for rank in range(1, 11)]
@@ -284,7 +287,10 @@ def test_progress_goes_through_the_stages_and_may_stop_without_a_trace(
     stages: list[str] = []
     out, work = tmp_path / "run.txt", tmp_path / "work"
     work.mkdir()
-    retrieve("bm25", *collection, out, progress=lambda stage, share: stages.append(stage), work_folder=work)
+    retrieve(
+        RetrievalTask("bm25", *collection, out, work_folder=work),
+        progress=lambda stage, share: stages.append(stage),
+    )
     assert list(dict.fromkeys(stages)) == ["loading", "indexing", "searching"]
     out.unlink()
 
@@ -293,14 +299,14 @@ def test_progress_goes_through_the_stages_and_may_stop_without_a_trace(
             raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        retrieve("bm25", *collection, out, progress=stop, work_folder=work)
+        retrieve(RetrievalTask("bm25", *collection, out, work_folder=work), progress=stop)
     assert not list(work.iterdir())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.jsonl", "queries.jsonl", "work"]
 
 
 def test_a_run_is_compressed_if_its_name_says_so(collection: tuple[Path, Path], tmp_path: Path) -> None:
-    retrieve("bm25", *collection, tmp_path / "run.txt", tag="mine")
-    retrieve("bm25", *collection, tmp_path / "run.txt.gz", tag="mine")
+    retrieve(RetrievalTask("bm25", *collection, tmp_path / "run.txt", tag="mine"))
+    retrieve(RetrievalTask("bm25", *collection, tmp_path / "run.txt.gz", tag="mine"))
     assert gzip.decompress((tmp_path / "run.txt.gz").read_bytes()) == (tmp_path / "run.txt").read_bytes()
 
 
@@ -308,7 +314,7 @@ def test_a_corpus_with_duplicate_ids_is_refused(collection: tuple[Path, Path], t
     corpus, queries = collection
     corpus.write_text('{"_id": "a", "text": "x"}\n' * 2)
     with pytest.raises(InvalidContent, match="identifier"):
-        retrieve("bm25", corpus, queries, tmp_path / "run.txt")
+        retrieve(RetrievalTask("bm25", corpus, queries, tmp_path / "run.txt"))
     assert not (tmp_path / "run.txt").exists()
 
 

@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from evaluation.engines.index.compressed_tokens import CompressedTokens
-from evaluation.engines.index.token_store import TokenStore, TokenWriter
+from evaluation.engines.index.token_store import CompressedTokens, TokenStore, TokenWriter
 
 Floats = NDArray[np.float32]
 
@@ -36,7 +35,7 @@ def indexed(folder: Path, shards: list[Path], bits: int, probes: int, learned: P
     folder.mkdir()
     index = CompressedTokens(bits, probes, 1)
     if learned is None:
-        index.learn(TokenStore(shards), 8, folder)
+        index.learn(TokenStore(shards), folder)
     index.build(TokenStore(shards), learned or folder, folder)
     index.open(folder)
     return index
@@ -63,7 +62,7 @@ def test_what_is_learned_from_is_in_memory_once(tmp_path: Path) -> None:
     store = TokenStore(stored(tmp_path, documents, 8, 64))
     importlib.import_module("faiss")
     tracemalloc.start()
-    CompressedTokens(2, 8, 1).learn(store, 64, tmp_path)
+    CompressedTokens(2, 8, 1).learn(store, tmp_path)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1.5 * store.vectors * 64 * 4

@@ -14,7 +14,16 @@ import pytest
 from evaluation.__main__ import main
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.core.errors import InvalidContent
-from evaluation.engines import InvalidParameter, Part, Resources, encode, merge, retrieve
+from evaluation.engines import (
+    EncodingTask,
+    InvalidParameter,
+    Part,
+    Resources,
+    RetrievalTask,
+    encode,
+    merge,
+    retrieve,
+)
 from evaluation.engines.dense import DenseRetrieval
 from tests.evaluation.neural import rebuilt
 from tests.evaluation.tiny_models import tiny_dense
@@ -39,7 +48,7 @@ def parts(files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("evaluation.engines.base.Engine.queries_at_once", 3)
     made = [tmp_path / "1.txt", tmp_path / "2.txt.gz"]
     for number, path in enumerate(made, 1):
-        retrieve("bm25", *files, path, part=Part(number, 2))
+        retrieve(RetrievalTask("bm25", *files, path, part=Part(number, 2)))
     return made
 
 
@@ -55,7 +64,7 @@ def problems(paths: Sequence[Path], queries: Path) -> list[str]:
 def test_queries_whose_ids_begin_like_a_comment_are_merged(
     files: tuple[Path, Path], parts: list[Path], tmp_path: Path
 ) -> None:
-    retrieve("bm25", *files, tmp_path / "whole.txt")
+    retrieve(RetrievalTask("bm25", *files, tmp_path / "whole.txt"))
     merge(parts, files[1], tmp_path / "merged.txt")
     assert (tmp_path / "merged.txt").read_bytes() == (tmp_path / "whole.txt").read_bytes()
     assert {line.split()[0] for line in (tmp_path / "merged.txt").read_text().splitlines()} == set(QUERIES)
@@ -109,7 +118,7 @@ def test_a_first_line_with_impossible_values_is_none_of_a_part(
 
 def test_parts_of_two_corpora_of_one_size_are_not_merged(files: tuple[Path, Path], parts: list[Path]) -> None:
     files[0].write_text(files[0].read_text().replace("fox", "dog"))
-    retrieve("bm25", *files, parts[1], part=Part(2, 2))
+    retrieve(RetrievalTask("bm25", *files, parts[1], part=Part(2, 2)))
     assert problems(parts, files[1]) == ["the files are parts of different runs"]
 
 
@@ -133,7 +142,7 @@ def test_rankings_are_kept_for_one_corpus(files: tuple[Path, Path], tmp_path: Pa
     for words in (("fox", "dog"), ("dog", "fox")):  # the same number of bytes
         files[0].write_text(files[0].read_text().replace(*words))
         for rankings in (tmp_path / "kept", None):
-            retrieve("bm25", *files, tmp_path / "run.txt", rankings=rankings)
+            retrieve(RetrievalTask("bm25", *files, tmp_path / "run.txt", rankings=rankings))
             found.append((tmp_path / "run.txt").read_bytes())
     assert found[0] == found[1]
     assert found[2] == found[3] != found[0]
@@ -144,7 +153,7 @@ def test_a_kept_ranking_that_is_damaged_is_made_again(
     files: tuple[Path, Path], tmp_path: Path, damage: str
 ) -> None:
     def run() -> bytes:
-        retrieve("bm25", *files, tmp_path / "run.txt", rankings=tmp_path / "kept")
+        retrieve(RetrievalTask("bm25", *files, tmp_path / "run.txt", rankings=tmp_path / "kept"))
         return (tmp_path / "run.txt").read_bytes()
 
     whole = run()
@@ -165,13 +174,13 @@ def dense(tmp_path_factory: pytest.TempPathFactory) -> Resources:
 
 def test_rankings_are_kept_for_each_part(files: tuple[Path, Path], dense: Resources, tmp_path: Path) -> None:
     given: dict[str, Any] = {"resources": dense, "shard_size": 10, "shards": tmp_path / "shards"}
-    retrieve("dense", *files, tmp_path / "whole.txt", **given)
+    retrieve(RetrievalTask("dense", *files, tmp_path / "whole.txt", **given))
     given["rankings"] = tmp_path / "kept"
     paths = [tmp_path / f"{number}.txt" for number in (1, 2, 3)]
     for number, path in enumerate(paths, 1):
-        retrieve("dense", *files, path, part=Part(number, 3), **given)
+        retrieve(RetrievalTask("dense", *files, path, part=Part(number, 3), **given))
     merge(paths, files[1], tmp_path / "merged.txt")
-    retrieve("dense", *files, tmp_path / "run.txt", **given)
+    retrieve(RetrievalTask("dense", *files, tmp_path / "run.txt", **given))
     whole = (tmp_path / "whole.txt").read_bytes()
     assert (tmp_path / "merged.txt").read_bytes() == (tmp_path / "run.txt").read_bytes() == whole
 
@@ -184,9 +193,18 @@ def test_what_two_parts_learn_at_once_is_one_index(
     paths = [tmp_path / "1.txt", tmp_path / "2.txt"]
 
     def part(number: int) -> None:
-        retrieve("dense", *files, paths[number - 1], {"search": "ivf"}, part=Part(number, 2), **given)
+        retrieve(
+            RetrievalTask(
+                "dense",
+                *files,
+                paths[number - 1],
+                parameters={"search": "ivf"},
+                part=Part(number, 2),
+                **given,
+            )
+        )
 
-    retrieve("dense", *files, tmp_path / "whole.txt", {"search": "ivf"}, **given)
+    retrieve(RetrievalTask("dense", *files, tmp_path / "whole.txt", parameters={"search": "ivf"}, **given))
     learn: Callable[..., None] = DenseRetrieval.learn
     others: Iterator[int] = iter([2])
 
@@ -218,13 +236,24 @@ def test_shards_of_something_else_are_refused(
     def refused(corpus: Path, parameters: dict[str, object] | None = None, size: int = 10) -> str:
         given: dict[str, Any] = {"shards": shards, "part": Part(1, 2), "resources": dense, "shard_size": size}
         with pytest.raises(InvalidParameter) as refusal:
-            retrieve("dense", corpus, files[1], tmp_path / "run.txt", parameters, **given)
+            retrieve(
+                RetrievalTask("dense", corpus, files[1], tmp_path / "run.txt", parameters=parameters, **given)
+            )
         with pytest.raises(InvalidParameter) as again:
-            encode("dense", corpus, shards, parameters or {}, dense, shard_size=size)
+            encode(
+                EncodingTask(
+                    "dense",
+                    corpus,
+                    shards=shards,
+                    parameters=parameters or {},
+                    resources=dense,
+                    shard_size=size,
+                )
+            )
         assert str(again.value) == str(refusal.value)
         return str(refusal.value).removeprefix(f"The shards in {shards} are of another ")
 
-    encode("dense", files[0], shards, {}, dense, shard_size=10)
+    encode(EncodingTask("dense", files[0], shards=shards, resources=dense, shard_size=10))
     assert refused(other) == "corpus; name a new folder."
     assert refused(files[0], size=20) == "shard_size; name a new folder."
     given: dict[str, object] = {"fields": "title", "maximum_length": 3}
@@ -232,9 +261,13 @@ def test_shards_of_something_else_are_refused(
     assert not (tmp_path / "run.txt").exists()
 
     def learn(corpus: Path) -> int:
-        encode("dense", corpus, shards, {}, dense, shard_size=10)
+        encode(EncodingTask("dense", corpus, shards=shards, resources=dense, shard_size=10))
         given: dict[str, Any] = {"shards": shards, "part": Part(1, 2), "resources": dense, "shard_size": 10}
-        retrieve("dense", corpus, files[1], tmp_path / "run.txt", {"search": "ivf"}, **given)
+        retrieve(
+            RetrievalTask(
+                "dense", corpus, files[1], tmp_path / "run.txt", parameters={"search": "ivf"}, **given
+            )
+        )
         return len(list(shards.glob("learned-*")))
 
     assert learn(files[0]) == 1

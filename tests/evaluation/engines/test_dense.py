@@ -18,7 +18,7 @@ from evaluation.__main__ import main
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.core.errors import InvalidContent, ModelFailure
 from evaluation.core.writing import make_folder
-from evaluation.engines import InvalidParameter, Resources, Retrieval, describe, retrieve
+from evaluation.engines import InvalidParameter, Resources, Retrieval, RetrievalTask, describe, retrieve
 from tests.evaluation import tiny_models
 
 QUERIES = ["heart disease", "the price of stock", "brown fox", "zzz 12", ""]
@@ -88,7 +88,15 @@ def search(collection: tuple[Path, Path], tmp_path: Path) -> Callable[..., tuple
         out = tmp_path / "run.txt"
         resources = Resources(checkpoint)
         done = retrieve(
-            "dense", *collection, out, parameters, resources=resources, shard_size=shard_size, k=100
+            RetrievalTask(
+                "dense",
+                *collection,
+                out,
+                parameters=parameters,
+                resources=resources,
+                shard_size=shard_size,
+                k=100,
+            )
         )
         return read_run(out), done
 
@@ -285,14 +293,18 @@ def test_shards_give_the_bytes_of_one(
 
     alone, apart = tmp_path / "alone", tmp_path / "apart"
     outs = [tmp_path / "alone.txt", tmp_path / "apart.txt"]
-    retrieve("dense", *collection, outs[0], resources=Resources(tiny), shards=alone, shard_size=7)
+    retrieve(
+        RetrievalTask("dense", *collection, outs[0], resources=Resources(tiny), shards=alone, shard_size=7)
+    )
     description = describe("dense")
     apart.mkdir()
     for number, documents in reversed(list(enumerate(split_corpus(read_corpus(collection[0]), 7)))):
         engine = description.create(description.complete({}), Resources(tiny))
         assert isinstance(engine, ShardedEngine)
         make_folder(apart / shard_name(number), partial(engine.encode_shard, documents))
-    retrieve("dense", *collection, outs[1], resources=Resources(tiny), shards=apart, shard_size=7)
+    retrieve(
+        RetrievalTask("dense", *collection, outs[1], resources=Resources(tiny), shards=apart, shard_size=7)
+    )
     assert outs[0].read_bytes() == outs[1].read_bytes()
     files = sorted(path.relative_to(alone) for path in alone.glob("0*/**/*") if path.is_file())
     assert all((alone / name).read_bytes() == (apart / name).read_bytes() for name in files)
@@ -313,13 +325,13 @@ def test_collections_may_be_as_small_as_can_be(
     corpus = tmp_path / "corpus.jsonl"
     out = tmp_path / "run.txt"
     write_lines(corpus, [{"_id": "d", "text": "word " * 100_000}])
-    retrieve("dense", corpus, queries, out, parameters, resources=Resources(tiny))
+    retrieve(RetrievalTask("dense", corpus, queries, out, parameters=parameters, resources=Resources(tiny)))
     assert out.read_text().startswith("q Q0 d 1 ")
     write_lines(corpus, [])
-    retrieve("dense", corpus, queries, out, parameters, resources=Resources(tiny))
+    retrieve(RetrievalTask("dense", corpus, queries, out, parameters=parameters, resources=Resources(tiny)))
     assert out.read_text() == ""
     write_lines(queries, [])
-    retrieve("dense", corpus, queries, out, parameters, resources=Resources(tiny))
+    retrieve(RetrievalTask("dense", corpus, queries, out, parameters=parameters, resources=Resources(tiny)))
     assert out.read_text() == ""
 
 
@@ -327,7 +339,7 @@ def test_repeated_ids_are_refused(tiny: Path, tmp_path: Path) -> None:
     corpus = write_lines(tmp_path / "corpus.jsonl", [{"_id": "d", "text": "a"}, {"_id": "d", "text": "b"}])
     queries = write_lines(tmp_path / "queries.jsonl", [{"_id": "q", "text": "cat"}])
     with pytest.raises(InvalidContent, match="identifier"):
-        retrieve("dense", corpus, queries, tmp_path / "run.txt", resources=Resources(tiny))
+        retrieve(RetrievalTask("dense", corpus, queries, tmp_path / "run.txt", resources=Resources(tiny)))
 
 
 def test_parameters_that_do_not_go_together_are_refused(search: Search, tiny: Path, static: Path) -> None:
@@ -416,7 +428,7 @@ def test_a_corpus_of_one_document_of_empty_ones_and_of_a_huge_one(
     corpus = write_lines(tmp_path / "corpus.jsonl", rows)
     queries = write_lines(tmp_path / "queries.jsonl", [{"_id": "q0", "text": "heart disease"}])
     resources = Resources(tiny if engine == "dense" else None)
-    done = retrieve(engine, corpus, queries, tmp_path / "run.txt", resources=resources)
+    done = retrieve(RetrievalTask(engine, corpus, queries, tmp_path / "run.txt", resources=resources))
     assert done.documents == len(texts)
     found = read_run(tmp_path / "run.txt").get("q0", {})
     # No word of the query is in an empty text; vectors rank whatever there is.
@@ -429,5 +441,5 @@ def test_a_document_that_is_longer_than_any_may_be_is_named(tiny: Path, tmp_path
     corpus = write_lines(tmp_path / "corpus.jsonl", rows)
     queries = write_lines(tmp_path / "queries.jsonl", [{"_id": "q0", "text": "heart disease"}])
     with pytest.raises(InvalidContent, match="1 line is longer than 64 MiB"):
-        retrieve("dense", corpus, queries, tmp_path / "run.txt", resources=Resources(tiny))
+        retrieve(RetrievalTask("dense", corpus, queries, tmp_path / "run.txt", resources=Resources(tiny)))
     assert not (tmp_path / "run.txt").exists()

@@ -14,7 +14,15 @@ import pytest
 
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.collections.beir import Document
-from evaluation.engines import ENGINES, InvalidParameter, Resources, Retrieval, precision, retrieve
+from evaluation.engines import (
+    ENGINES,
+    InvalidParameter,
+    Resources,
+    Retrieval,
+    RetrievalTask,
+    precision,
+    retrieve,
+)
 from evaluation.engines.precision import computed_in
 from tests.evaluation import tiny_models
 from tests.evaluation.neural import DOCUMENTS, QUERIES, created, rebuilt, run_bytes, searched
@@ -96,7 +104,16 @@ def retrieved(name: str, checkpoint: Path, folder: Path, **parameters: Any) -> R
     """What was done over the small collection."""
     run_bytes(name, checkpoint, folder, **parameters)
     corpus, queries = folder / "corpus.jsonl", folder / "queries.jsonl"
-    return retrieve(name, corpus, queries, folder / "again.txt", parameters, resources=Resources(checkpoint))
+    return retrieve(
+        RetrievalTask(
+            name,
+            corpus,
+            queries,
+            folder / "again.txt",
+            parameters=parameters,
+            resources=Resources(checkpoint),
+        )
+    )
 
 
 @pytest.mark.parametrize(
@@ -175,7 +192,9 @@ def test_the_loss_is_that_of_the_best_ten_over_a_hundred_queries(encoder: Path, 
     best: dict[str, list[set[str]]] = {}
     for name in ("float32", "bfloat16"):
         out, chosen = tmp_path / f"{name}.txt", {"compute_dtype": name}
-        done = retrieve("dense", corpus, queries, out, chosen, resources=Resources(encoder))
+        done = retrieve(
+            RetrievalTask("dense", corpus, queries, out, parameters=chosen, resources=Resources(encoder))
+        )
         run = read_run(out)
         best[name] = [set(list(run[f"q{number}"])[:10]) for number in range(100)]
     kept = [len(one & other) / 10 for one, other in zip(best["float32"], best["bfloat16"], strict=True)]

@@ -13,7 +13,7 @@ import pytest
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Document, Query
 from evaluation.core.errors import ModelFailure
-from evaluation.engines import Resources, describe, retrieve
+from evaluation.engines import Resources, RetrievalTask, describe, retrieve
 from evaluation.engines.base import split_corpus
 from tests.evaluation.neural import AWKWARD, DOCUMENTS, created, rebuilt, searched
 from tests.evaluation.tiny_models import tiny_t5
@@ -127,13 +127,15 @@ def test_shards_and_one_process_give_the_same_run(checkpoint: Path, tmp_path: Pa
     queries.write_text('{"_id": "q", "text": "heat in the stock market"}\n')
     for size in (4, 100):
         retrieve(
-            "doc2query",
-            corpus,
-            queries,
-            tmp_path / f"{size}.run",
-            SMALL,
-            resources=Resources(checkpoint=checkpoint),
-            shard_size=size,
+            RetrievalTask(
+                "doc2query",
+                corpus,
+                queries,
+                tmp_path / f"{size}.run",
+                parameters=SMALL,
+                resources=Resources(checkpoint=checkpoint),
+                shard_size=size,
+            )
         )
     assert (tmp_path / "4.run").read_bytes() == (tmp_path / "100.run").read_bytes()
 

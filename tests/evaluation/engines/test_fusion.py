@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from evaluation.collections.beir import Query
 from evaluation.core.errors import InvalidRun
-from evaluation.engines import InvalidParameter, Resources, SearchResult, describe, retrieve
+from evaluation.engines import InvalidParameter, Resources, RetrievalTask, SearchResult, describe, retrieve
 
 Run = dict[str, dict[str, float]]
 
@@ -110,7 +110,9 @@ def test_only_the_queries_asked_for_come_out_and_no_corpus_is_read(tmp_path: Pat
     queries = tmp_path / "queries.jsonl"
     queries.write_text('{"_id": "q1", "text": "t"}\n')
     resources = Resources(runs=tuple(runs))
-    done = retrieve("fusion", tmp_path / "no corpus", queries, tmp_path / "out.run", resources=resources)
+    done = retrieve(
+        RetrievalTask("fusion", tmp_path / "no corpus", queries, tmp_path / "out.run", resources=resources)
+    )
     lines = [line.split() for line in (tmp_path / "out.run").read_text().splitlines()]
     assert [(line[0], line[2]) for line in lines] == [("q1", "b"), ("q1", "a")]
     assert (done.documents, done.queries, done.lines) == (3, 1, 2)

@@ -13,7 +13,7 @@ from evaluation.checkpoints.archives import validate_archive
 from evaluation.checkpoints.description import HEADS, CheckpointDescription, CheckpointKind
 from evaluation.checkpoints.rebuilding import open_checkpoint, rebuild
 from evaluation.collections.beir import Document, Query
-from evaluation.engines import Resources, retrieve
+from evaluation.engines import Resources, RetrievalTask, retrieve
 from evaluation.engines.neural.checking import check_checkpoint
 from tests.evaluation.neural import created, rebuilt, searched
 from tests.evaluation.tiny_families import HIDDEN, byte_tokenizer, save_encoder, save_transformer
@@ -122,10 +122,16 @@ def test_the_rows_of_bge_m3_are_fused_by_the_sum_of_their_scores(
     for name in expected:
         own = {"mode": "exhaustive", "maximum_length": 0} if name == "late-interaction" else {}
         runs.append(tmp_path / f"{name}.run")
-        retrieve(name, corpus, queries, runs[-1], own, resources=Resources(checkpoint=m3))
+        retrieve(
+            RetrievalTask(name, corpus, queries, runs[-1], parameters=own, resources=Resources(checkpoint=m3))
+        )
     fused = tmp_path / "fused.run"
     parameters = {"method": "sum", "weights": "0.4,0.2,0.4"}
-    retrieve("fusion", corpus, queries, fused, parameters, resources=Resources(runs=tuple(runs)))
+    retrieve(
+        RetrievalTask(
+            "fusion", corpus, queries, fused, parameters=parameters, resources=Resources(runs=tuple(runs))
+        )
+    )
     found = {line.split()[2]: float(line.split()[4]) for line in fused.read_text("utf-8").splitlines()}
     weights = dict(zip(expected, (0.4, 0.2, 0.4), strict=True))
     sums = {

@@ -19,7 +19,7 @@ from evaluation.__main__ import main
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.collections.beir import Document
 from evaluation.core.errors import InvalidContent
-from evaluation.engines import ENGINES, Resources, encode
+from evaluation.engines import ENGINES, EncodingTask, Resources, encode
 from evaluation.engines.corpus_encoding import EncodedCorpus
 from submissions.sandbox.bubblewrap import _binaries
 from tests.evaluation.neural import rebuilt
@@ -44,7 +44,11 @@ def names(folder: Path) -> list[str]:
 
 
 def encode_all(corpus: Path) -> EncodedCorpus:
-    return encode("toy", corpus, corpus.with_name("shards"), {}, Resources(corpus.parent), shard_size=5)
+    return encode(
+        EncodingTask(
+            "toy", corpus, shards=corpus.with_name("shards"), resources=Resources(corpus.parent), shard_size=5
+        )
+    )
 
 
 def test_encoding_goes_on_after_a_kill_by_a_process_of_the_same_id(

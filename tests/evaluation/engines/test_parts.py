@@ -17,9 +17,11 @@ from evaluation.__main__ import main
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.core.errors import InvalidContent
 from evaluation.engines import (
+    EncodingTask,
     InvalidParameter,
     Part,
     Resources,
+    RetrievalTask,
     SearchResult,
     encode,
     merge,
@@ -85,13 +87,25 @@ def test_parts_merge_to_the_bytes_of_one_search(
     monkeypatch.setattr("evaluation.engines.base.Engine.queries_at_once", 3)
     given: dict[str, Any] = {"resources": Resources(checkpoints.get(engine)), "k": 6, "shard_size": 9}
     shards = tmp_path / "shards" if engine not in ("cross-encoder", "bm25") else None
-    whole = retrieve(engine, *files, tmp_path / "run.txt", parameters, shards=shards, **given)
+    whole = retrieve(
+        RetrievalTask(engine, *files, tmp_path / "run.txt", parameters=parameters, shards=shards, **given)
+    )
     for count in (2, 4):
         names = {path.name: [] for path in whole.variants.values()} or {"run.txt": []}
         for number in range(count, 0, -1):
             (tmp_path / f"{number}-{count}").mkdir()
             out = tmp_path / f"{number}-{count}" / "run.txt"
-            retrieve(engine, *files, out, parameters, shards=shards, part=Part(number, count), **given)
+            retrieve(
+                RetrievalTask(
+                    engine,
+                    *files,
+                    out,
+                    parameters=parameters,
+                    shards=shards,
+                    part=Part(number, count),
+                    **given,
+                )
+            )
             for name, parts in names.items():
                 parts.append(out.with_name(name))
         for name, parts in names.items():
@@ -128,10 +142,18 @@ def test_graphs_of_parts_find_most_of_what_one_finds(
     for number in (1, 2):
         parts.append(tmp_path / f"{number}.txt")
         shards, part = tmp_path / "shards", Part(number, 2)
-        encode("dense", files[0], shards, {}, Resources(checkpoints["dense"]), shard_size=9)
-        retrieve("dense", *files, parts[-1], {"search": "hnsw"}, shards=shards, part=part, **given)
+        encode(
+            EncodingTask(
+                "dense", files[0], shards=shards, resources=Resources(checkpoints["dense"]), shard_size=9
+            )
+        )
+        retrieve(
+            RetrievalTask(
+                "dense", *files, parts[-1], parameters={"search": "hnsw"}, shards=shards, part=part, **given
+            )
+        )
     merge(parts, files[1], tmp_path / "merged.txt")
-    retrieve("dense", *files, tmp_path / "exact.txt", shards=tmp_path / "shards", **given)
+    retrieve(RetrievalTask("dense", *files, tmp_path / "exact.txt", shards=tmp_path / "shards", **given))
     found, exact = ((tmp_path / f"{name}.txt").read_text().splitlines() for name in ("merged", "exact"))
     pairs = [{tuple(line.split()[:3:2]) for line in lines} for lines in (found, exact)]
     assert len(pairs[0] & pairs[1]) > 0.9 * len(pairs[1])
@@ -154,21 +176,21 @@ def test_an_interrupted_search_goes_on(
             raise KeyboardInterrupt
         return search(engine, queries)
 
-    retrieve("cross-encoder", *files, tmp_path / "whole.txt", resources=given["resources"])
+    retrieve(RetrievalTask("cross-encoder", *files, tmp_path / "whole.txt", resources=given["resources"]))
     monkeypatch.setattr(CrossEncoderReRanking, "_scored", counted)
     with pytest.raises(KeyboardInterrupt):
-        retrieve("cross-encoder", *files, tmp_path / "run.txt", **given)
+        retrieve(RetrievalTask("cross-encoder", *files, tmp_path / "run.txt", **given))
     assert not (tmp_path / "run.txt").exists()
     next(iter(sorted((tmp_path / "kept").rglob("000001.json")))).write_bytes(
         b""
     )  # as a lost machine leaves it
-    retrieve("cross-encoder", *files, tmp_path / "run.txt", **given)
+    retrieve(RetrievalTask("cross-encoder", *files, tmp_path / "run.txt", **given))
     assert asked == [2, 2, 2, 2, 2, 2, 2, 1]  # three were kept, one of them damaged
     for variant in ("", ".top-10", ".top-50"):
         kept, whole = (tmp_path / f"{name}{variant}.txt" for name in ("run", "whole"))
         assert kept.read_bytes() == whole.read_bytes()
     other = {**given, "k": 3}
-    retrieve("cross-encoder", *files, tmp_path / "run.txt", **other)
+    retrieve(RetrievalTask("cross-encoder", *files, tmp_path / "run.txt", **other))
     assert len(asked) == 8 + 6  # nothing of another depth was taken for this one
 
 
@@ -208,7 +230,7 @@ def test_the_command_line_encodes_searches_and_merges(
 def test_parts_that_do_not_belong_together_are_refused(files: tuple[Path, Path], tmp_path: Path) -> None:
     def part(name: str, number: int, **more: Any) -> Path:
         path = tmp_path / name
-        retrieve("bm25", *files, path, part=Part(number, 2), **more)
+        retrieve(RetrievalTask("bm25", *files, path, part=Part(number, 2), **more))
         return path
 
     def refused(*paths: Path, queries: Path = files[1]) -> str:
@@ -243,11 +265,13 @@ def test_an_index_learned_from_all_shards_waits_for_them(
     parameters = {"search": "ivf"}
     with pytest.raises(InvalidParameter, match=r"3 are not in .* yet, the first is 00002"):
         retrieve(
-            "dense",
-            *files,
-            tmp_path / "run.txt",
-            parameters,
-            part=Part(1, 2),
-            shards=tmp_path / "shards",
-            **given,
+            RetrievalTask(
+                "dense",
+                *files,
+                tmp_path / "run.txt",
+                parameters=parameters,
+                part=Part(1, 2),
+                shards=tmp_path / "shards",
+                **given,
+            )
         )

@@ -12,7 +12,7 @@ import pytest
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Document, Query
 from evaluation.core.errors import ModelFailure
-from evaluation.engines import Resources, describe, retrieve
+from evaluation.engines import Resources, RetrievalTask, describe, retrieve
 from tests.evaluation.neural import AWKWARD, DOCUMENTS, QUERIES, created, rebuilt, searched
 from tests.evaluation.tiny_models import tiny_deepct
 
@@ -89,22 +89,26 @@ def test_shards_and_one_process_give_the_same_run(checkpoint: Path, tmp_path: Pa
     queries.write_text('{"_id": "q", "text": "heat in the stock market"}\n')
     resources = Resources(checkpoint=checkpoint)
     first = retrieve(
-        "deepct",
-        corpus,
-        queries,
-        tmp_path / "a.run",
-        resources=resources,
-        shard_size=3,
-        shards=tmp_path / "s",
+        RetrievalTask(
+            "deepct",
+            corpus,
+            queries,
+            tmp_path / "a.run",
+            resources=resources,
+            shard_size=3,
+            shards=tmp_path / "s",
+        )
     )
     again = retrieve(
-        "deepct",
-        corpus,
-        queries,
-        tmp_path / "b.run",
-        resources=resources,
-        shard_size=3,
-        shards=tmp_path / "s",
+        RetrievalTask(
+            "deepct",
+            corpus,
+            queries,
+            tmp_path / "b.run",
+            resources=resources,
+            shard_size=3,
+            shards=tmp_path / "s",
+        )
     )
     assert (tmp_path / "a.run").read_bytes() == (tmp_path / "b.run").read_bytes()
     assert len(list((tmp_path / "s").glob("0*"))) == 4

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from evaluation.core.errors import InvalidContent
 from evaluation.core.order import trec_order
-from evaluation.engines.index.weighted_index import (
+from evaluation.engines.index.inverted_index import (
     SparseRows,
     WeightedIndex,
     write_sparse_shard,

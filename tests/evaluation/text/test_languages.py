@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.engines import InvalidParameter, Resources, describe, retrieve
+from evaluation.engines import InvalidParameter, Resources, RetrievalTask, describe, retrieve
 from evaluation.text import SNOWBALL_LANGUAGES, analyser_for
 from evaluation.text.languages import UnknownLanguage, language_code, language_name
 from evaluation.text.segmentation import CJK_LANGUAGES, DICTIONARY_LANGUAGES
@@ -114,11 +114,13 @@ def test_bm25_finds_the_sentence_that_a_question_is_about(language: str, tmp_pat
         (tmp_path / f"{name}.jsonl").write_text("\n".join(rows), encoding="utf-8")
     out = tmp_path / "run.txt"
     retrieve(
-        "bm25",
-        tmp_path / "corpus.jsonl",
-        tmp_path / "queries.jsonl",
-        out,
-        resources=Resources(language=language),
+        RetrievalTask(
+            "bm25",
+            tmp_path / "corpus.jsonl",
+            tmp_path / "queries.jsonl",
+            out,
+            resources=Resources(language=language),
+        )
     )
     first = [line.split() for line in out.read_text().splitlines() if line.split()[3] == "1"]
     assert sum(query == document for query, _, document, *_ in first) >= 4, first

@@ -10,7 +10,7 @@ import pytest
 import pytrec_eval
 
 from evaluation.collections.check import check_corpus, check_queries
-from evaluation.engines import retrieve
+from evaluation.engines import RetrievalTask, retrieve
 from evaluation.runs.score import ScoringTarget, check_run
 from leaderboard.importing.demo.stdlib_search import (
     VERSION,
@@ -59,7 +59,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def run(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("run") / "run.txt"
-    retrieve("bm25", built / "corpus.jsonl", built / "queries.jsonl", path)
+    retrieve(RetrievalTask("bm25", built / "corpus.jsonl", built / "queries.jsonl", path))
     return path
 
 

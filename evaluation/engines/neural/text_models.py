@@ -1,0 +1,241 @@
+"""Models of transformers that read or write texts: weights for the words of a text (DeepCT), and texts for a text.
+
+The latter are sequence-to-sequence models: queries are sampled for documents, and expansions written for queries.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+import transformers
+from numpy.typing import NDArray
+from transformers.modeling_outputs import BaseModelOutput
+
+from evaluation.core.errors import ModelFailure
+from evaluation.engines.base import Progress, Resources, ignore
+from evaluation.engines.index.word_pieces import grouped
+from evaluation.engines.neural.batching import (
+    MOST_CHARACTERS,
+    Indices,
+    OutputCheck,
+    Tokenised,
+    collect_batches,
+    input_keys,
+    tokenise,
+)
+from evaluation.engines.neural.loading import load_transformer, maximum_length, model_failures, positions
+
+
+class TermWeigher:
+    """A token classifier with one label, loaded. Raises ModelFailure where it cannot be, or has more labels."""
+
+    def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
+        self._device = resources.device
+        self._model, self._tokenizer = load_transformer(
+            resources, transformers.AutoModelForTokenClassification, parameters["compute_dtype"]
+        )
+        labels = self._model.config.num_labels
+        if labels != 1:
+            raise ModelFailure(
+                "not_loadable", f"the model gives {labels} values for a token, and not one weight"
+            )
+        self.maximum_length = maximum_length(self._model, self._tokenizer, parameters["maximum_length"])
+        self._check = OutputCheck()
+
+    def weigh(self, texts: Sequence[str], progress: Progress = ignore) -> list[dict[str, float]]:
+        """For each text the weight of each of its words (in lower case), as far as the model reads.
+
+        A word has the weight of its first piece, and where it stands several times the greatest of its weights: as in
+        DeepCT's own code. Raises ModelFailure.
+        """
+        found: list[dict[str, float]] = []
+        for some in grouped([text[:MOST_CHARACTERS] for text in texts], str):
+            found += self._weigh(some)
+            progress(len(found) / len(texts))
+        self._check.finish()
+        return found
+
+    def _weigh(self, texts: list[str]) -> list[dict[str, float]]:
+        with model_failures():
+            encoded = self._tokenizer(
+                texts,
+                truncation=True,
+                max_length=self.maximum_length,
+                return_offsets_mapping=True,
+                return_attention_mask=False,
+                return_token_type_ids=False,
+            )
+        tokens = Tokenised.of(encoded["input_ids"], self._tokenizer.pad_token_id or 0)
+
+        def run(indices: Indices) -> Iterator[dict[str, float]]:
+            features = tokens.padded(indices, self._device)
+            mask = features["attention_mask"]
+            weights: torch.Tensor = self._model(**features).logits[:, :, 0].float() * mask
+            self._check.see(input_keys(features), weights.sum(1, keepdim=True) / mask.sum(1, keepdim=True))
+            return (
+                _word_weights(texts[index], encoded, index, row)
+                for index, row in zip(indices.tolist(), weights.cpu().numpy(), strict=True)
+            )
+
+        return collect_batches(tokens.lengths, run, device=self._device)
+
+
+def _word_weights(text: str, encoded: Any, index: int, weights: NDArray[np.float32]) -> dict[str, float]:
+    """The weights of the words of one text, from those of its pieces."""
+    spans: dict[int, list[int]] = {}  # by number of the word: its first piece, where it starts, where it ends
+    for piece, (word, (start, end)) in enumerate(
+        zip(encoded.word_ids(index), encoded["offset_mapping"][index], strict=True)
+    ):
+        if word is not None:
+            spans.setdefault(word, [piece, start, end])[2] = end
+    found: dict[str, float] = {}
+    for piece, start, end in spans.values():
+        name = text[start:end].strip().lower()
+        found[name] = max(float(weights[piece]), found.get(name, -np.inf))
+    return found
+
+
+#: Texts that are written at the same time. Each holds the attention over its whole input in memory.
+CPU_ROWS, CUDA_ROWS = 40, 640
+#: What is written for a text.
+Written = TypeVar("Written")
+#: The mask of a batch's tokens, and what the encoder made of them.
+_Batch = tuple[torch.Tensor, torch.Tensor]
+
+
+class TextWriter:
+    """A sequence-to-sequence model, loaded. Raises ModelFailure where it cannot be."""
+
+    def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
+        self._device = resources.device
+        self._rows = CUDA_ROWS if self._device.startswith("cuda") else CPU_ROWS
+        self._parameters, self._new_tokens = parameters, parameters["generated_tokens"]
+        self._model, self._tokenizer = load_transformer(
+            resources, transformers.AutoModelForSeq2SeqLM, parameters["compute_dtype"]
+        )
+        config = self._model.config
+        start = config.decoder_start_token_id
+        if start is None:
+            raise ModelFailure("not_loadable", "config.json does not say decoder_start_token_id")
+        # ours alone: a checkpoint's own settings could make it write something else, or without an end
+        with model_failures():
+            self._model.generation_config = transformers.GenerationConfig(
+                decoder_start_token_id=start,
+                bos_token_id=getattr(config, "bos_token_id", None),
+                eos_token_id=config.eos_token_id,
+                forced_eos_token_id=getattr(config, "forced_eos_token_id", None),
+                pad_token_id=0 if config.pad_token_id is None else config.pad_token_id,
+            )
+        self._check = OutputCheck()
+
+    def sample(self, texts: Sequence[str], progress: Progress = ignore) -> list[list[str]]:
+        """Return texts written for each text, every token drawn from the likeliest by their probabilities.
+
+        The draws of a text follow from the seed and the text itself, so that it does not matter which others it is
+        written beside.
+        """
+        count, top_k, seed = (self._parameters[name] for name in ("queries_per_document", "top_k", "seed"))
+        shape = (count, self._new_tokens, top_k)
+
+        def write(batch: _Batch, indices: Indices) -> list[list[str]]:
+            noise = np.stack([_noise(texts[index], seed, shape) for index in indices])
+            draws = torch.from_numpy(noise.reshape(-1, *shape[1:])).to(self._device)
+            rows = torch.arange(len(indices), device=self._device).repeat_interleave(count)
+            written: list[str] = []
+            for start in range(0, len(rows), self._rows):
+                some = slice(start, start + self._rows)
+                written += self._write(batch, rows[some], _Drawing(draws[some]))
+            return [written[first : first + count] for first in range(0, len(written), count)]
+
+        return self._each(texts, max(self._rows // count, 1), write, progress)
+
+    def expand(self, texts: Sequence[str]) -> list[str]:
+        """Return what the model finds likeliest to follow each text: by beam search, greedily with one beam."""
+        beams: int = self._parameters["beams"]
+
+        def write(batch: _Batch, indices: Indices) -> list[str]:
+            return self._write(batch, torch.arange(len(indices), device=self._device), _Finite(), beams)
+
+        return self._each(texts, max(self._rows // beams, 1), write)
+
+    def _each(
+        self,
+        texts: Sequence[str],
+        texts_at_once: int,
+        write: Callable[[_Batch, Indices], list[Written]],
+        progress: Progress = ignore,
+    ) -> list[Written]:
+        """Return what `write` gives for each text, called with encoded batches."""
+        with model_failures():
+            tokens = tokenise(
+                self._tokenizer, texts, positions(self._model, self._parameters["maximum_length"])
+            )
+
+        def run(indices: Indices) -> list[Written]:
+            features = tokens.padded(indices, self._device)
+            memory = self._model.get_encoder()(**features).last_hidden_state
+            mask = features["attention_mask"].unsqueeze(-1)
+            means = (memory.float() * mask).sum(1) / mask.sum(1).clamp(min=1)
+            self._check.see(input_keys(features), means)
+            return write((features["attention_mask"], memory), indices)
+
+        written = collect_batches(
+            tokens.lengths, run, most_texts=texts_at_once, device=self._device, progress=progress
+        )
+        self._check.finish()
+        return written
+
+    def _write(
+        self, batch: _Batch, rows: torch.Tensor, processor: transformers.LogitsProcessor, beams: int = 1
+    ) -> list[str]:
+        """Return texts for these rows of the encoded batch; a row may be there several times."""
+        mask, memory = batch
+        output = self._model.generate(
+            encoder_outputs=BaseModelOutput(last_hidden_state=memory[rows]),
+            attention_mask=mask[rows],
+            max_new_tokens=self._new_tokens,
+            num_beams=beams,
+            do_sample=False,
+            logits_processor=transformers.LogitsProcessorList([processor]),
+        )
+        decoded: list[str] = self._tokenizer.batch_decode(output, skip_special_tokens=True)
+        return [" ".join(text.split()) for text in decoded]
+
+
+class _Finite(transformers.LogitsProcessor):  # type: ignore[misc]
+    """Stops where a model gives no numbers."""
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        if bool(torch.isnan(scores).any()):
+            raise ModelFailure("not_finite_output", "the model gives probabilities that are no numbers")
+        return scores
+
+
+class _Drawing(_Finite):
+    """Leaves the one token that is drawn: the greatest of the likeliest, each moved by its noise (rows × steps × k).
+
+    With noise of Gumbel's distribution this draws by the tokens' probabilities (E. J. Gumbel, 1954).
+    """
+
+    def __init__(self, noise: torch.Tensor) -> None:
+        self._noise = noise
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        scores = super().__call__(input_ids, scores)
+        step = input_ids.shape[1] - 1  # the decoder starts with one token
+        noise = self._noise[:, step, : scores.shape[1]]
+        likeliest = scores.float().topk(noise.shape[1], dim=1)
+        drawn = (likeliest.values + noise).argmax(dim=1, keepdim=True)
+        alone = torch.full_like(scores, -torch.inf)
+        return alone.scatter_(1, likeliest.indices.gather(1, drawn), 0.0)
+
+
+def _noise(text: str, seed: int, shape: tuple[int, int, int]) -> NDArray[np.float32]:
+    """Return Gumbel noise (texts × steps × likeliest tokens) that follows from the seed and the text."""
+    digest = hashlib.blake2b(f"{seed}\n{text}".encode(), digest_size=16).digest()
+    random = np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "big")))
+    return random.gumbel(size=shape).astype(np.float32)
