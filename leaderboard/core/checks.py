@@ -48,11 +48,11 @@ def check_folder(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list
 
 
 def check_site_pages(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Whether the operator's pages are there."""
+    """Return a warning for each page of the operator whose file is missing."""
     return [
         Warning(
-            f"{name.upper()}_FILE is {path}, which is no file: /{name}/ answers 404.",
-            hint="Name a Markdown file that the web processes can read.",
+            f"{path} is missing: /{name}/ answers 404.",
+            hint="Restore the file in SITE_PAGES_FOLDER, or restart the site without it.",
             id="leaderboard.W005",
         )
         for name, path in settings.SITE_PAGES.items()

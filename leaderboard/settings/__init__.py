@@ -119,11 +119,7 @@ STORAGES = {
         "BACKEND": "django.core.files.storage.FileSystemStorage",
         "OPTIONS": {"location": str(VAR / "media")},
     },
-    "staticfiles": {
-        "BACKEND": env.str(
-            "RUNBOARD_STATIC_BACKEND", default="whitenoise.storage.CompressedManifestStaticFilesStorage"
-        )
-    },
+    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
 }
 
 #: Whether a proxy before this process sends what lies in the store (`leaderboard.core.http.downloads`); off: this
@@ -154,7 +150,7 @@ PIECES_AT_ONCE = 2
 #: How many datasets a team's models may be run on from midnight to midnight, UTC.
 MODEL_JOBS_PER_DAY = env.int("MODEL_JOBS_PER_DAY", default=60)
 #: How many files for hidden datasets may be refused to a person in such a day; more are not read.
-REFUSALS_PER_DAY = env.int("REFUSALS_PER_DAY", default=20)
+REFUSALS_PER_DAY = 20
 #: Whether workers fetch models from the hub for whoever names one with its commit, whatever the switch in the admin
 #: says (`submissions.checkpoints.hub.fetches`). It needs a way to the internet.
 HUB_DOWNLOADS = env.bool("HUB_DOWNLOADS", default=False)

@@ -152,17 +152,13 @@ except ValueError as error:
 #: `https://host`: the address that pages, feeds and exports write; empty: the one by which a visitor came.
 SITE_ADDRESS = site_address(env.str("SITE_ADDRESS", default=""))
 CSRF_TRUSTED_ORIGINS = [SITE_ADDRESS] if SITE_ADDRESS else []
-#: The operator's pages by name, each a Markdown file. Privacy without one (None) says what the software keeps; terms
-#: and contact are the operator's alone.
-SITE_PAGES = {
-    name: Path(file) if file else None
-    for name, file in (
-        ("terms", env.str("TERMS_FILE", default="")),
-        ("privacy", env.str("PRIVACY_FILE", default="")),
-        ("contact", env.str("CONTACT_FILE", default="")),
-    )
-    if file or name == "privacy"
-}
+#: The operator's pages by name, as Markdown files. /privacy/ without a file (None) describes what the software stores.
+SITE_PAGES: dict[str, Path | None] = {"privacy": None}
+if _pages := env.str("SITE_PAGES_FOLDER", default=""):
+    if not Path(_pages).is_dir():
+        raise ImproperlyConfigured(f"SITE_PAGES_FOLDER is {_pages}, which is not a folder.")
+    _files = {name: Path(_pages, f"{name}.md") for name in ("terms", "privacy", "contact")}
+    SITE_PAGES |= {name: file for name, file in _files.items() if file.is_file()}
 
 # --- language and time
 LANGUAGE_CODE = "en-gb"

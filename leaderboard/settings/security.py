@@ -235,7 +235,7 @@ TEAM_APPROVAL = env.bool("TEAM_APPROVAL", default=not EMBEDDED)
 #: For so many days after its approval (without TEAM_APPROVAL, where nobody approved it, after it
 #: was made) a team is young; 0: none is. With it, one that is not approved always is.
 YOUNG_TEAM_DAYS = env.int("YOUNG_TEAM_DAYS", default=0 if EMBEDDED else 90)
-#: How many results of young teams are told a day of one hidden dataset; the others wait for their turn.
+#: Results of young teams shown per hidden dataset and day; the others wait for their turn.
 YOUNG_TEAM_READINGS = env.int("YOUNG_TEAM_READINGS", default=6)
 if YOUNG_TEAM_DAYS < 0 or YOUNG_TEAM_READINGS < 1:
     raise ImproperlyConfigured("YOUNG_TEAM_DAYS is a number from 0, YOUNG_TEAM_READINGS one from 1.")

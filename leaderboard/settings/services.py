@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import os
 import tempfile
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
-
-from django.core.exceptions import ImproperlyConfigured
 
 from leaderboard.settings.environment import VAR, env, three_quarters_of_memory, usable_cores
 
@@ -79,36 +78,34 @@ CELERY_WORKER_PROC_ALIVE_TIMEOUT = 120.0
 # Whoever reaches the broker could otherwise ask workers for their settings, and tell them to stop.
 CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
 
-#: Every time of the queue (leases, heartbeats, backoff, how often somebody looks) times this. Below 1 for tests that
-#: kill workers by the hundred; production leaves it alone. Not the wall clock of a job, which is about the work.
-QUEUE_TIME_SCALE = env.float("QUEUE_TIME_SCALE", default=1.0)
+
+@dataclass(frozen=True)
+class QueueTimes:
+    """Times of the queue, in seconds. Tests that kill many workers shorten all of them."""
+
+    lease: float = 60.0  # silence of a worker after which its job is given to another
+    look: float = 2.0  # between two heartbeats of a claim, which also look for cancellations
+    unheard: float = 30.0  # after which a process is killed whose work does not stop
+    heartbeat: float = 10.0  # between two heartbeats of a worker
+    worker_silence: float = 30.0  # after which a worker counts as dead
+    retries: tuple[float, ...] = (0.0, 60.0)  # before the next attempt, by the number of attempts
+    dispatch: float = 5.0  # between two turns of the dispatcher
+    idle_poll: float = 10.0  # between two looks of an idle worker into the database, for lost wakeups
+
+
+QUEUE_TIMES = QueueTimes()
 #: The longest a job may run, in seconds.
 JOB_WALL_CLOCK_SECONDS = env.int("JOB_WALL_CLOCK_SECONDS", default=6 * 3600)
-#: How long, in seconds, a worker may be silent before its job is given to another.
-LEASE_SECONDS = 60.0 * QUEUE_TIME_SCALE
-#: Seconds between two signs of life of a claim, which also look for a wish to cancel; a lease is thirty times as long.
-LEASE_LOOK_SECONDS = 2.0 * QUEUE_TIME_SCALE
-#: Seconds after which a process is ended whose work does not stop when it must.
-UNHEARD_SECONDS = 30.0 * QUEUE_TIME_SCALE
-#: Seconds between two signs of life of a worker, and how long it may be silent before it counts as dead.
-HEARTBEAT_SECONDS = 10.0 * QUEUE_TIME_SCALE
-WORKER_SILENCE_SECONDS = 30.0 * QUEUE_TIME_SCALE
-#: A file that a worker touches at each sign of life, for checks of containers; empty: none.
+#: A file that a worker touches at each heartbeat, for health checks of containers; empty: none.
 HEARTBEAT_FILE = env.str("HEARTBEAT_FILE", default="")
-#: Seconds without work after which a worker ends; 0 is never.
+#: Seconds without work after which a worker ends; 0: never. `manage.py worker --until-idle` sets it.
 WORKER_UNTIL_IDLE = env.float("WORKER_UNTIL_IDLE", default=0.0)
-#: Seconds a job waits before its next attempt, by how many were made.
-BACKOFF_SECONDS = tuple(seconds * QUEUE_TIME_SCALE for seconds in (0.0, 60.0))
-#: Seconds between two turns of the dispatcher.
-DISPATCH_SECONDS = 5.0 * QUEUE_TIME_SCALE
-#: Seconds between two looks of an idle worker into the database, for wakeups that it did not hear.
-IDLE_POLL_SECONDS = 10.0 * QUEUE_TIME_SCALE
 
 CELERY_BEAT_SCHEDULE = {
     "dispatch": {
         "task": "runboard.dispatch",
-        "schedule": DISPATCH_SECONDS,
-        "options": {"expires": DISPATCH_SECONDS},
+        "schedule": QUEUE_TIMES.dispatch,
+        "options": {"expires": QUEUE_TIMES.dispatch},
     },
     "sweep": {"task": "runboard.sweep", "schedule": 3600.0, "options": {"expires": 3600.0}},
 }
@@ -126,12 +123,9 @@ _SERVER_OPTIONS = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
-
-
-#: Seconds that a transaction may stand still between two statements before the server ends it. A process that is
-#: frozen, or a machine that is suspended, in the middle of one holds its locks no longer. No work of ours computes for
-#: so long between two statements.
-IDLE_TRANSACTION_SECONDS = env.float("IDLE_TRANSACTION_SECONDS", default=60.0) * QUEUE_TIME_SCALE
+#: Seconds after which PostgreSQL ends an idle transaction, so that a frozen process or a suspended machine holds no
+#: locks. None of our work computes for so long between two statements.
+_IDLE_TRANSACTION_SECONDS = 60
 
 
 def databases() -> dict[str, dict[str, Any]]:
@@ -141,12 +135,9 @@ def databases() -> dict[str, dict[str, Any]]:
         database.setdefault("CONN_MAX_AGE", 60)
         database["CONN_HEALTH_CHECKS"] = True
         if "postgresql" in database["ENGINE"]:
-            limit = f"-c idle_in_transaction_session_timeout={round(IDLE_TRANSACTION_SECONDS * 1000)}"
+            limit = f"-c idle_in_transaction_session_timeout={_IDLE_TRANSACTION_SECONDS * 1000}"
             database["OPTIONS"] = {**_SERVER_OPTIONS, "options": limit, **database.get("OPTIONS", {})}
         return {"default": database}
-    synchronous = env.str("SQLITE_SYNCHRONOUS", default="FULL")
-    if synchronous not in ("FULL", "EXTRA", "NORMAL", "OFF"):
-        raise ImproperlyConfigured("SQLITE_SYNCHRONOUS is to be FULL, EXTRA, NORMAL or OFF.")
     return {
         "default": {
             "ENGINE": "django.db.backends.sqlite3",
@@ -157,7 +148,7 @@ def databases() -> dict[str, dict[str, Any]]:
                 "timeout": 20,
                 # Without recursive triggers a row that REPLACE takes away fires none: the audit log would not be kept.
                 "init_command": "PRAGMA journal_mode=WAL; PRAGMA recursive_triggers=ON; "
-                f"PRAGMA synchronous={synchronous}; PRAGMA busy_timeout=20000;",
+                "PRAGMA synchronous=FULL; PRAGMA busy_timeout=20000;",
             },
         }
     }
@@ -175,12 +166,10 @@ POSTGRESQL_BIN = env.str("POSTGRESQL_BIN", default="")
 
 #: Documents that are encoded as one piece of work; larger corpora are shared out between workers.
 SHARD_SIZE = env.int("SHARD_SIZE", default=50_000)
-#: What kept embeddings may take on disk, in bytes; those that were used longest ago go first.
+#: The most bytes of embeddings on disk, and of BM25 indexes each; the least recently used go first.
 EMBEDDINGS_CACHE_BYTES = env.int("EMBEDDINGS_CACHE_BYTES", default=50 * 2**30)
 #: The same for the bucket of `EMBEDDINGS_STORAGE`; 0: as much as there is.
 EMBEDDINGS_STORAGE_BYTES = env.int("EMBEDDINGS_STORAGE_BYTES", default=0)
-#: The same for kept indexes of BM25.
-INDEX_CACHE_BYTES = env.int("INDEX_CACHE_BYTES", default=50 * 2**30)
 #: What a host of workers alone may have of the store that `STORE_STORAGE` shares, in bytes; 0: everything stays.
 STORE_COPIES_BYTES = env.int("STORE_COPIES_BYTES", default=0)
 
@@ -192,12 +181,6 @@ SANDBOX_CGROUP = env.str("SANDBOX_CGROUP", default="")
 MODEL_MEMORY_BYTES = env.int("MODEL_MEMORY_BYTES", default=three_quarters_of_memory())
 MODEL_WALL_CLOCK_SECONDS = JOB_WALL_CLOCK_SECONDS * 9 // 10
 MODEL_OUTPUT_BYTES = env.int("MODEL_OUTPUT_BYTES", default=64 * 1024**3)
-#: Seconds that the library has to say whether it takes a checkpoint, and how many a team may send in an hour that it
-#: does not.
-MODEL_CHECK_SECONDS = 60
-REFUSED_CHECKPOINTS_PER_HOUR = 10
 MODEL_THREADS = env.int("MODEL_THREADS", default=usable_cores())
-#: How long, in seconds, a model may wait for the machine to itself; then it goes on without being measured.
-MEASURING_WAIT_SECONDS = 30 * 60
 #: The lock of everybody who works or measures on this machine; containers on one machine must share it.
 TIMING_LOCK = env.str("TIMING_LOCK", default=f"{tempfile.gettempdir()}/runboard-timing-{os.geteuid()}.lock")

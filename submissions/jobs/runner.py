@@ -215,7 +215,7 @@ def _what_ails_worker(job: Job, error: Exception) -> str:
 def _wait_for_judgements(job: Job) -> None:
     """Open judgements are laid out by the dispatcher, within seconds where one is alive: no fault of anybody's."""
     line = "The judgements are not laid out here yet: the job waits for them."
-    _put_back(job, line, timedelta(seconds=2 * settings.DISPATCH_SECONDS))
+    _put_back(job, line, timedelta(seconds=2 * settings.QUEUE_TIMES.dispatch))
 
 
 def _put_back(job: Job, line: str, delay: timedelta, error: Exception | None = None) -> None:
@@ -297,7 +297,7 @@ def requeue_after_loss(job: Job) -> None:
             requeue(job, counted=job.fence >= _CLAIMS)
             return
         except (OperationalError, InterfaceError):
-            if time.monotonic() > deadline or STOPPING.wait(settings.LEASE_LOOK_SECONDS):
+            if time.monotonic() > deadline or STOPPING.wait(settings.QUEUE_TIMES.look):
                 raise
 
 

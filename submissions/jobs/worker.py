@@ -260,7 +260,7 @@ class HungProcessMonitor:
             self._of_old = frozenset(jobs)
         known = self._ended or {}
         self._ended = {claim: known.get(claim, now) for claim in jobs.keys() - self._of_old}
-        longest = settings.UNHEARD_SECONDS + settings.LEASE_SECONDS / 2
+        longest = settings.QUEUE_TIMES.unheard + settings.QUEUE_TIMES.lease / 2
         return {claim: jobs[claim] for claim, since in self._ended.items() if now - since > longest}
 
 
@@ -288,7 +288,7 @@ def start_polling() -> None:
 
 def _poll_forever() -> None:
     # Processes that were started together need not look together.
-    while not STOPPING.wait(settings.IDLE_POLL_SECONDS * random.uniform(0.8, 1.0)):  # noqa: S311
+    while not STOPPING.wait(settings.QUEUE_TIMES.idle_poll * random.uniform(0.8, 1.0)):  # noqa: S311
         try:
             close_old_connections()
             poll_queues()
@@ -314,6 +314,6 @@ def poll_queues() -> None:
 def dispatcher_is_late() -> bool:
     """Whether nobody has dispatched for three times as long as it should take: wakeups are not sent, or get lost."""
     # Within that time to both sides: a clock that was set back must not keep everybody waiting.
-    while_ago = timedelta(seconds=3 * settings.DISPATCH_SECONDS)
+    while_ago = timedelta(seconds=3 * settings.QUEUE_TIMES.dispatch)
     now = Now()
     return not Worker.objects.filter(dispatched_at__range=(now - while_ago, now + while_ago)).exists()

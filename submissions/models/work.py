@@ -111,7 +111,7 @@ class JobQuerySet(models.QuerySet["Job"]):
 
     def waiting(self) -> Self:
         """Those that a worker may claim now, by the database's clock."""
-        now, longest = Now(), timedelta(seconds=2 * max(settings.BACKOFF_SECONDS))
+        now, longest = Now(), timedelta(seconds=2 * max(settings.QUEUE_TIMES.retries))
         return self.filter(
             Q(state__in=WAITING),
             Q(lease_expires_at=None),
@@ -165,14 +165,14 @@ class JobQuerySet(models.QuerySet["Job"]):
 
         The latter somebody else ended, and they are in one of the states `ENDED_BY_OTHERS`.
         """
-        limit = Now() + timedelta(seconds=settings.LEASE_SECONDS / 2)
+        limit = Now() + timedelta(seconds=settings.QUEUE_TIMES.lease / 2)
         own = self.filter(worker__startswith=f"{worker}:")
         return own.filter(Q(lease_expires_at__lt=limit) | Q(state__in=ENDED_BY_OTHERS))
 
     def expired(self) -> Self:
         """Those whose worker went silent by the database's clock, in every state that is not terminal."""
         # One that ends later than any that is given now was given by a clock that has been set back since.
-        now, longest = Now(), timedelta(seconds=2 * settings.LEASE_SECONDS)
+        now, longest = Now(), timedelta(seconds=2 * settings.QUEUE_TIMES.lease)
         return self.exclude(state__in=TERMINAL).filter(
             Q(lease_expires_at__lt=now) | Q(lease_expires_at__gt=now + longest)
         )

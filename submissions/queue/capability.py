@@ -20,7 +20,7 @@ from submissions.models import Job, Worker
 from submissions.sandbox.supervision import require_free_disk
 
 #: A worker not heard of for so long counts as dead.
-SILENCE = timedelta(seconds=settings.WORKER_SILENCE_SECONDS)
+SILENCE = timedelta(seconds=settings.QUEUE_TIMES.worker_silence)
 #: The queues whose workers run models, and the kinds of jobs that do.
 QUEUES = frozenset({Job.Queue.CPU, Job.Queue.GPU})
 KINDS = (Job.Kind.MODEL, Job.Kind.SHARD)

@@ -24,7 +24,7 @@ from submissions.queue.process import refusal
 logger = logging.getLogger(__name__)
 
 #: Seconds between two signs of life.
-INTERVAL: float = settings.HEARTBEAT_SECONDS
+INTERVAL: float = settings.QUEUE_TIMES.heartbeat
 #: What a worker could do is remembered for so long after it was last heard of: jobs for its like are taken, and wait.
 MEMORY = timedelta(days=1)
 

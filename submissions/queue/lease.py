@@ -28,7 +28,7 @@ from submissions.sandbox.machine_lock import WAITING
 logger = logging.getLogger(__name__)
 
 #: Seconds between two signs of life, which also look for a wish to cancel; a lease is thirty times as long by default.
-LOOK: float = settings.LEASE_LOOK_SECONDS
+LOOK: float = settings.QUEUE_TIMES.look
 #: Set in pool processes, which are replaced when they end: one whose work does not stop when it must is ended.
 ENDS_ITS_PROCESS = threading.Event()
 #: Upper limits of the buckets, in seconds: from a run that is scored at once to a model that runs all day.
@@ -223,7 +223,7 @@ def _look_after(lease: Lease) -> None:
     except Exception:
         logger.exception("fault %s in keeping a lease", secrets.token_hex(4))
     lease.unheard = lease.unheard + LOOK if lease.lost or lease.cancelled else 0.0
-    if lease.unheard > settings.UNHEARD_SECONDS and ENDS_ITS_PROCESS.is_set():
+    if lease.unheard > settings.QUEUE_TIMES.unheard and ENDS_ITS_PROCESS.is_set():
         _end_process(lease)
 
 
@@ -237,7 +237,11 @@ def _extend(lease: Lease) -> None:
         # Nobody watches the progress of a shard, or waits for it to be cancelled: its row is written several times in a
         # lease, and not at each look. Hundreds of workers look.
         watched = job.kind != Job.Kind.SHARD
-        if not watched and stage == lease.told_stage and now - lease.extended_at < settings.LEASE_SECONDS / 6:
+        if (
+            not watched
+            and stage == lease.told_stage
+            and now - lease.extended_at < settings.QUEUE_TIMES.lease / 6
+        ):
             return
         told = (lease.progress, stage, lease.note)
         if not extend_lease(job, *told, waited=lease.waited, unless_cancelled=True):

@@ -71,7 +71,7 @@ def refusal(*, heartbeats: int = 1) -> str:
     if STOPPING.is_set():
         return "The worker is stopping."
     age = time.monotonic() - _own.asked_at
-    if age >= settings.HEARTBEAT_SECONDS * (1 if _own.refusal else heartbeats):
+    if age >= settings.QUEUE_TIMES.heartbeat * (1 if _own.refusal else heartbeats):
         reason = mismatch()
         if reason and reason != _own.refusal:
             logger.error("This worker takes no work. %s", reason)

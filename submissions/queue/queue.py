@@ -25,7 +25,7 @@ from submissions.queue.lifecycle import advance, append_log_line, write_log
 
 ATTEMPTS = 3
 #: How long a job waits before its second and third attempt: a lost worker is made good at once, a second loss is not.
-BACKOFF = tuple(timedelta(seconds=seconds) for seconds in settings.BACKOFF_SECONDS)
+BACKOFF = tuple(timedelta(seconds=seconds) for seconds in settings.QUEUE_TIMES.retries)
 #: What nobody waits for: it comes after every verdict.
 _LAST = (Job.Kind.CERTAINTY, Job.Kind.STATISTICS)
 #: What finds the dataset as it is when it begins: one that waits is enough.
@@ -54,7 +54,7 @@ def wake_worker(queue: str) -> None:
 
 def _lease_end() -> CombinedExpression:
     """By the database's clock, as all times that decide about claims: those of several machines may differ."""
-    return Now() + timedelta(seconds=settings.LEASE_SECONDS)
+    return Now() + timedelta(seconds=settings.QUEUE_TIMES.lease)
 
 
 def claim(queues: Sequence[str], worker: str, permitted: Q | None = None) -> Job | None:
@@ -187,7 +187,7 @@ def reap() -> int:
     """
     # Less than nothing is a clock that was set back past the server's start: it says nothing of how long ago that was,
     # and nobody waits until it has caught up. Set back by less, it costs a few seconds' pause, as a start does, once.
-    if 0 <= _database_uptime() < 5 * settings.LEASE_LOOK_SECONDS:
+    if 0 <= _database_uptime() < 5 * settings.QUEUE_TIMES.look:
         return 0
     count = 0
     for job in Job.objects.expired():

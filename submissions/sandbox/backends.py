@@ -40,6 +40,8 @@ except Exception as error:
     sys.exit(str(error).partition("\\n")[0] or type(error).__name__)
 print("sandboxed")"""
 _PROBE_SECONDS = 60
+#: Seconds that a model waits for the machine to itself; then it runs without a measurement.
+MEASURING_WAIT_SECONDS = 30 * 60
 #: Address space that libraries reserve and do not use.
 _RESERVED = 8 << 30
 #: How often, and with how many seconds between, a tree of processes is looked at until all of it is stopped.
@@ -83,7 +85,7 @@ class SandboxLimits:
             memory_bytes=settings.MODEL_MEMORY_BYTES,
             wall_clock_seconds=settings.MODEL_WALL_CLOCK_SECONDS,
             output_bytes=settings.MODEL_OUTPUT_BYTES,
-            waiting_seconds=settings.MEASURING_WAIT_SECONDS,
+            waiting_seconds=MEASURING_WAIT_SECONDS,
         )
 
 

@@ -45,8 +45,7 @@ def prepare(folder: str, after: ExitStack) -> None:
     """A migrated database and a broker of its own."""
     os.environ.update(
         RUNBOARD_VAR=folder,
-        DJANGO_SETTINGS_MODULE="leaderboard.settings",
-        RUNBOARD_STATIC_BACKEND="django.contrib.staticfiles.storage.StaticFilesStorage",
+        DJANGO_SETTINGS_MODULE="tests.settings",
         LOG_LEVEL="ERROR",
         SITE_ADDRESS="http://localhost",
     )

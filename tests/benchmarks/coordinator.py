@@ -155,7 +155,7 @@ def dispatcher() -> None:
     connections.close_all()
     while True:
         tasks.dispatch()
-        time.sleep(settings.DISPATCH_SECONDS)
+        time.sleep(settings.QUEUE_TIMES.dispatch)
 
 
 def start(work: Callable[..., None], *told: Any) -> int:

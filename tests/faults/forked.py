@@ -129,20 +129,21 @@ def _work(name: str, queues: Sequence[str], orders: Orders) -> None:
         except Exception as error:
             print(f"{name}: {error!r}", file=sys.stderr)
             connections.close_all()
-        time.sleep(max(settings.DISPATCH_SECONDS, 0.3) if "dispatch" in queues else _PAUSE)
+        time.sleep(max(settings.QUEUE_TIMES.dispatch, 0.3) if "dispatch" in queues else _PAUSE)
 
 
 def _set_times(scale: float) -> None:
-    """What the settings, and the modules that read them when they were loaded, make of QUEUE_TIME_SCALE."""
+    """What the settings, and the modules that read them when they were loaded, make of a scale."""
     from leaderboard.core import wakeup
+    from leaderboard.settings.services import QueueTimes
     from submissions.queue import lease, queue
+    from tests.settings import scaled
 
-    settings.LEASE_SECONDS = 60.0 * scale
+    times = settings.QUEUE_TIMES = scaled(QueueTimes(), scale)
     standing = round(60_000 * scale)
     connection.settings_dict["OPTIONS"]["options"] = f"-c idle_in_transaction_session_timeout={standing}"
-    settings.LEASE_LOOK_SECONDS = lease.LOOK = 2.0 * scale
-    settings.DISPATCH_SECONDS = 5.0 * scale
-    queue.BACKOFF = tuple(timedelta(seconds=seconds * scale) for seconds in (0.0, 60.0))
+    lease.LOOK = times.look
+    queue.BACKOFF = tuple(timedelta(seconds=seconds) for seconds in times.retries)
 
     def silent(*arguments: Any, **options: Any) -> bool:
         """No wakeups are sent here."""

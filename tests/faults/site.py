@@ -42,8 +42,8 @@ class Site:
         self.port = 0
         self._environment = {
             "PYTHONUNBUFFERED": "1",
-            "QUEUE_TIME_SCALE": str(scale),
-            "IDLE_TRANSACTION_SECONDS": "60",
+            "TEST_TIME_SCALE": str(scale),
+            "TEST_IDLE_TRANSACTION_SECONDS": str(60 * scale),
             "WEBHOOKS_LOOPBACK": "on",
             "TIMING_LOCK": str(folder / "timing.lock"),
             "FAULT_ORDERS": str(self.orders.folder),

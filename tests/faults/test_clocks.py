@@ -5,6 +5,7 @@ The control: where leases are judged by the dispatcher's own clock, work is take
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def test_by_its_own_clock_a_dispatcher_takes_work_from_the_living(
     if connection.vendor != "postgresql":
         pytest.skip(NEEDS_POSTGRESQL)
     scale = 0.1
-    settings.LEASE_SECONDS *= scale
+    settings.QUEUE_TIMES = replace(settings.QUEUE_TIMES, lease=60.0 * scale)
     site = Site(tmp_path / "site", scale=scale)
     site.orders.set_clock("dispatcher", HOUR)
     site.add(ForkedService("dispatcher", ["dispatch"], site.orders, site.folder / "dispatcher.log", scale))

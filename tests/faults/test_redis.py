@@ -115,7 +115,7 @@ def test_without_anybody_who_looks_a_lost_wakeup_is_lost(
     submission = work.submit()
     site.broker.start()
     # Celery's look every so often; forked ones ten times a second.
-    time.sleep(2 * settings.IDLE_POLL_SECONDS * site.scale + 1 if full() else 0.5)
+    time.sleep(2 * settings.QUEUE_TIMES.idle_poll * site.scale + 1 if full() else 0.5)
     assert set(Job.objects.values_list("state", flat=True)) == {State.QUEUED}
     site.orders.clear()
     site.wait_for(lambda: ended([submission]), "the job to end once somebody looks")

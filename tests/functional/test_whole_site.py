@@ -36,7 +36,7 @@ class Site:
             REDIS_URL=None,
             DATABASE_URL=None,
             # As the site has it, without compressing: Brotli takes half a minute over the admin's files.
-            RUNBOARD_STATIC_BACKEND="django.contrib.staticfiles.storage.ManifestStaticFilesStorage",
+            TEST_STATIC_STORAGE="django.contrib.staticfiles.storage.ManifestStaticFilesStorage",
         )
         self.started.append(supervisor)
         return supervisor

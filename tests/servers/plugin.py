@@ -26,7 +26,6 @@ from tests.servers.postgresql import Server, Unavailable, start_postgresql
 FOREIGN = [
     "SECRET_KEY",
     "ALLOWED_HOSTS",
-    "RUNBOARD_EMBEDDED",
     "HTTPS",
     "DEBUG",
     "EMAIL_URL",
@@ -68,13 +67,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
         os.environ.pop(name, None)
     (folder / "var" / "static").mkdir(parents=True)
     os.environ["RUNBOARD_VAR"] = str(folder / "var")
-    # Nobody misses these rows after a loss of power.
-    os.environ.setdefault("SQLITE_SYNCHRONOUS", "NORMAL")
-    # A test in a transaction of its own may wait long for something else on a busy machine.
-    os.environ["IDLE_TRANSACTION_SECONDS"] = "3600"
     # Tests time nothing that is kept, and need not wait for what else runs on this machine.
     os.environ["TIMING_LOCK"] = str(folder / "timing.lock")
-    os.environ["RUNBOARD_STATIC_BACKEND"] = "django.contrib.staticfiles.storage.StaticFilesStorage"
     # Playwright's own event loop runs in the thread of the tests, where Django would refuse the database.
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
     # Compiled kernels are kept between sessions: compiling them takes longer than most tests.

@@ -20,11 +20,7 @@ def serving(
 ) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """The address of the site and its process, while the block lasts; the log is kept in `folder`."""
     port = processes.free_port()
-    environment = {
-        "RUNBOARD_STATIC_BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage",
-        **processes.on_test_database(),
-        **(more or {}),
-    }
+    environment = {**processes.on_test_database(), **(more or {})}
     log = folder / "web.log"
     process = processes.start(services.web(port, environment).arguments, log, environment, cwd=ROOT)
     try:

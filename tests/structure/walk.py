@@ -27,7 +27,6 @@ PACKAGES = tuple(f"{ROOT / name}{os.sep}" for name in ("evaluation", "leaderboar
 PARTS = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>", "<module>")
 #: What reads the first bytes alone, to tell zips from runs, and what reads a run after its row is published.
 UNCOUNTED = frozenset({"zip.is_zip", "derived_files.prepare_run"})
-PLAIN_FILES = "django.contrib.staticfiles.storage.StaticFilesStorage"
 
 _opened: list[str] | None = None
 
@@ -154,8 +153,8 @@ def main() -> None:
     parser.add_argument("--queries", action="store_true", help="list the queries of each stretch by caller")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        os.environ |= {"RUNBOARD_VAR": folder, "DJANGO_SETTINGS_MODULE": "leaderboard.settings"}
-        os.environ |= {"LOG_LEVEL": "ERROR", "RUNBOARD_STATIC_BACKEND": PLAIN_FILES}
+        os.environ |= {"RUNBOARD_VAR": folder, "DJANGO_SETTINGS_MODULE": "tests.settings"}
+        os.environ["LOG_LEVEL"] = "ERROR"
         import django
         from django.test.utils import setup_test_environment
 

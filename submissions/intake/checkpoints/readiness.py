@@ -22,6 +22,8 @@ from submissions.queue.capability import Capability, common_obstacle, reported_c
 from submissions.queue.heartbeat import MEMORY
 from submissions.quotas.ledger import QUOTA
 
+#: Checkpoints of a team that the library may refuse within an hour.
+REFUSED_CHECKPOINTS_PER_HOUR = 10
 SANDBOX_UNAVAILABLE = ProblemCode("sandbox_unavailable", "Models cannot be run here now: no worker has a sandbox "
     "that works.", "The message says why; the operator installs what it names.")  # fmt: skip
 NO_GPU = ProblemCode("no_gpu", "A GPU was asked for, and no worker with one was there within a day.",
@@ -150,7 +152,7 @@ def refuse_beyond_quota(team: Team, wanted: int) -> None:
     hour_ago = timezone.now() - timedelta(hours=1)
     jobs = Job.objects.filter(submission__team=team, error_code=CHECKPOINT_REFUSED, finished_at__gte=hour_ago)
     refused = jobs.values("submission").distinct().count()  # one for all of its datasets
-    if refused >= settings.REFUSED_CHECKPOINTS_PER_HOUR:
+    if refused >= REFUSED_CHECKPOINTS_PER_HOUR:
         raise Refused.of(
             QUOTA,
             f"The library took none of {refused} checkpoints that your team sent within the last hour.",

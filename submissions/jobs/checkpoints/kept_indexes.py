@@ -136,7 +136,7 @@ def _build(lease: Lease, version: DatasetVersion, parameters: Mapping[str, Any],
 
 
 def sweep_indexes() -> int:
-    """Remove indexes of no version that is now current, and beyond `INDEX_CACHE_BYTES`; returns how many.
+    """Remove indexes of no version that is now current, and beyond `EMBEDDINGS_CACHE_BYTES`; returns how many.
 
     Those that were used longest ago go first, and none that was used within `GRACE`.
     """
@@ -160,7 +160,7 @@ def sweep_indexes() -> int:
     removed = {place for place in stale if delete_if_old(place)}
     left = {place: size for place, size in sizes.items() if place not in removed}
     needed = sorted(left.keys() - set(stale), key=used.__getitem__)
-    return len(removed) + remove_least_used(left, needed, settings.INDEX_CACHE_BYTES, delete_if_old)
+    return len(removed) + remove_least_used(left, needed, settings.EMBEDDINGS_CACHE_BYTES, delete_if_old)
 
 
 def _corpus(place: Path) -> str | None:

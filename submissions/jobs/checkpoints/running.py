@@ -39,6 +39,8 @@ from submissions.sandbox.supervision import OnProgress
 
 #: The file beside a checkpoint with the releases of the libraries that accepted it.
 NOTE = "checked.txt"
+#: Seconds in which the library must check a checkpoint.
+CHECK_SECONDS = 60
 _CHECK_LIMITS = {"memory_bytes": 2 << 30, "output_bytes": 1 << 20}
 
 
@@ -242,7 +244,7 @@ def check_with_library(job: Job, lease: Lease, checkpoint: Checkpoint) -> None:
     note = folder_of(checkpoint) / NOTE
     if is_checked(note):
         return
-    limits = SandboxLimits(wall_clock_seconds=settings.MODEL_CHECK_SECONDS, **_CHECK_LIMITS)
+    limits = SandboxLimits(wall_clock_seconds=CHECK_SECONDS, **_CHECK_LIMITS)
     with job_folder() as folder:
         work = ExecutionJob("check", "", folder / "out", checkpoint=note.parent, measure=False)
         outcome = run_job(

@@ -135,7 +135,7 @@ def test_an_operator_writes_terms_and_contact_and_privacy_has_a_default(
     assert check_site_pages(None) == []
     (tmp_path / "terms.md").unlink()
     assert client.get("/terms/").status_code == 404
-    assert "TERMS_FILE is" in str(check_site_pages(None)[0])
+    assert "terms.md is missing" in str(check_site_pages(None)[0])
 
 
 def test_error_pages_offer_a_search_and_name_the_request(client: Client) -> None:

@@ -15,6 +15,8 @@ from leaderboard.systems import challenges
 from submissions.accounts import membership, passwords, second_factor, tokens
 from submissions.checkpoints import concurrency
 from submissions.intake import files
+from submissions.intake.checkpoints import readiness
+from submissions.jobs.checkpoints import running
 from submissions.notifications import webhooks
 from submissions.uploads import handler
 from submissions.uploads import service as upload_service
@@ -22,6 +24,8 @@ from submissions.uploads import service as upload_service
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "limits.md").read_text()
 CONSTANTS: dict[str, ModuleType] = {
+    "readiness.REFUSED_CHECKPOINTS_PER_HOUR": readiness,
+    "running.CHECK_SECONDS": running,
     "membership.MOST_TEAMS": membership,
     "membership.MOST_INVITATIONS": membership,
     "webhooks.LIMIT": webhooks,

@@ -12,6 +12,7 @@ import pytest
 from leaderboard.models import Dataset
 from submissions.checkpoints.service import folder_of, store_checkpoint
 from submissions.core.errors import Refused
+from submissions.intake.checkpoints import readiness
 from submissions.intake.checkpoints.readiness import quota_of, refuse_beyond_quota
 from submissions.jobs.checkpoints import running
 from submissions.models import Checkpoint, Job, State, Submission
@@ -22,9 +23,9 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("the_library_checks
 
 
 @pytest.fixture(autouse=True)
-def the_library_has_time(settings: Any) -> None:
-    """However busy the machine is."""
-    settings.MODEL_CHECK_SECONDS = 300
+def the_library_has_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Allow for a busy machine."""
+    monkeypatch.setattr(running, "CHECK_SECONDS", 300)
 
 
 def sent(submission: Submission, tmp_path: Path, **configuration: Any) -> Checkpoint:
@@ -75,7 +76,7 @@ def test_what_the_library_does_not_take_ends_all_jobs_of_the_submission_and_cost
     assert stranger.state == State.QUEUED
     assert submission.team is not None
     assert quota_of(submission.team).used == 0
-    settings.REFUSED_CHECKPOINTS_PER_HOUR = 1
+    monkeypatch.setattr(readiness, "REFUSED_CHECKPOINTS_PER_HOUR", 1)
     with pytest.raises(Refused, match="none of 1 checkpoints"):
         refuse_beyond_quota(submission.team, 1)
 

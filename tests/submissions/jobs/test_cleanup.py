@@ -74,7 +74,7 @@ def test_no_depth_stops_the_sweep() -> None:
 def test_a_host_of_workers_alone_keeps_its_disk_clean(tmp_path: Path, settings: Any) -> None:
     """No scorer sweeps there. What another of its workers removes meanwhile, as a link to nowhere shows, is skipped."""
     settings.VAR = tmp_path / "var"
-    settings.INDEX_CACHE_BYTES = 1
+    settings.EMBEDDINGS_CACHE_BYTES = 1
     names = ("work/tmp1", "store/checkpoints/7/.partial-x", f"store/word-indexes/ab/{'ab' * 32}")
     killed, partial, index = (tmp_path / "var" / name for name in names)
     for folder in (killed, partial, index):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -230,7 +231,7 @@ def test_a_bucket_that_takes_longer_than_a_lease_costs_no_claim(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As one of 30 s does a lease of 60: here each object takes twice a lease."""
-    settings.LEASE_SECONDS, settings.LEASE_LOOK_SECONDS = 1.5, 0.05
+    settings.QUEUE_TIMES = replace(settings.QUEUE_TIMES, lease=1.5, look=0.05)
     monkeypatch.setattr(leases, "LOOK", 0.05)
     monkeypatch.setattr(bucket, "delay", 3.0)
     parent = make_job(setting.version.dataset, kind=Job.Kind.MODEL, queue="cpu")

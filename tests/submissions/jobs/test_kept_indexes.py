@@ -187,13 +187,13 @@ def test_the_sweep_keeps_indexes_of_current_versions_within_the_bound(
     old = time.time() - GRACE - 60
     os.utime(place, (old, old))
     assert sweep_indexes() == 0
-    settings.INDEX_CACHE_BYTES = 1
+    settings.EMBEDDINGS_CACHE_BYTES = 1
     fresh = place.with_name("a" * 64)
     shutil.copytree(place, fresh)
     os.utime(fresh)
     assert sweep_indexes() == 1
     assert places() == [fresh]
-    settings.INDEX_CACHE_BYTES = 2**30
+    settings.EMBEDDINGS_CACHE_BYTES = 2**30
     Dataset.objects.filter(pk__in=(small.pk, other.pk)).update(current_version=None)
     assert sweep_indexes() == 0  # a job may be about to open it
     os.utime(fresh, (old, old))

@@ -46,7 +46,7 @@ def workers(transactional_db: None, tmp_path: Path) -> Iterator[dict[int, subpro
         "SANDBOX": "none",
         "MODEL_THREADS": "1",
         "SHARD_SIZE": str(SHARD_SIZE),
-        "QUEUE_TIME_SCALE": "0.1",
+        "TEST_TIME_SCALE": "0.1",
         "TIMING_LOCK": str(tmp_path / "timing.lock"),
     }
     if url := os.environ.get("DATABASE_URL", ""):

@@ -75,7 +75,7 @@ def test_an_array_of_workers_does_what_waits_and_ends(
     submitit = pytest.importorskip("submitit")
     dataset = make_dataset()
     jobs = [make_job(dataset, kind=Job.Kind.CERTAINTY, queue=Job.Queue.CPU) for _ in range(4)]
-    environment = {"REDIS_URL": "redis://127.0.0.1:1/0", "QUEUE_TIME_SCALE": "0.1", "SANDBOX": "none"}
+    environment = {"REDIS_URL": "redis://127.0.0.1:1/0", "TEST_TIME_SCALE": "0.1", "SANDBOX": "none"}
     for name, value in {**environment, **processes.on_test_database()}.items():
         monkeypatch.setenv(name, value)
     executor = submitit.LocalExecutor(folder=tmp_path / "jobs")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -66,7 +67,7 @@ def test_a_shard_is_told_of_several_times_in_a_lease_and_not_at_each_look(
         return real(*what, **more)
 
     monkeypatch.setattr(leases, "extend_lease", extend)
-    settings.LEASE_SECONDS = 3.0
+    settings.QUEUE_TIMES = replace(settings.QUEUE_TIMES, lease=3.0)
     job = claimed(kind=Job.Kind.SHARD)
     with hold_lease(job) as lease:
         wait_for(lambda: len(told) == 3)
@@ -83,7 +84,7 @@ def test_a_shard_is_told_of_several_times_in_a_lease_and_not_at_each_look(
 @pytest.mark.parametrize("kind", [Job.Kind.POOL, Job.Kind.SHARD])
 def test_a_claim_that_is_over_is_heard_of(kind: str, monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
     monkeypatch.setattr(leases, "LOOK", 0.02)
-    settings.LEASE_SECONDS = 3.0
+    settings.QUEUE_TIMES = replace(settings.QUEUE_TIMES, lease=3.0)
     job = claimed(kind)
     with hold_lease(job) as lease:
         requeue(job, counted=True)
@@ -94,7 +95,7 @@ def test_a_claim_that_is_over_is_heard_of(kind: str, monkeypatch: pytest.MonkeyP
 
 def test_a_lease_is_extended_in_time(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
     monkeypatch.setattr(leases, "LOOK", 0.02)
-    settings.LEASE_SECONDS = 0.6
+    settings.QUEUE_TIMES = replace(settings.QUEUE_TIMES, lease=0.6)
     job = claimed()
     with hold_lease(job) as lease:
         time.sleep(1.5)

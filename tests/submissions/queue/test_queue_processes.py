@@ -44,7 +44,7 @@ def start(transactional_db: None, tmp_path: Path) -> Iterator[Start]:
     def worker(
         name: str, queues: str = "score,dispatch", words: tuple[str, ...] = (), **more: str
     ) -> subprocess.Popen[bytes]:
-        environment = {"REDIS_URL": "redis://127.0.0.1:1/0", "QUEUE_TIME_SCALE": SCALE, **more}
+        environment = {"REDIS_URL": "redis://127.0.0.1:1/0", "TEST_TIME_SCALE": SCALE, **more}
         if url := os.environ.get("DATABASE_URL", ""):
             database = str(connections["default"].settings_dict["NAME"])
             environment["DATABASE_URL"] = re.sub(r"/[^/?]*(\?|$)", rf"/{database}\1", url, count=1)

@@ -7,6 +7,7 @@ import signal
 import threading
 import tomllib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from math import inf
 from pathlib import Path
@@ -165,7 +166,7 @@ def test_a_process_that_does_not_hear_that_its_job_ended_is_ended(
     """Foreign code that lets nothing else run: its own thread cannot end it, and the lease is gone already."""
     ended: list[int] = []
     monkeypatch.setattr(os, "kill", lambda process, what: ended.append(process))
-    settings.UNHEARD_SECONDS, settings.LEASE_SECONDS = 0.0, 0.0
+    settings.QUEUE_TIMES = replace(settings.QUEUE_TIMES, unheard=0.0, lease=0.0)
     before = claimed()
     assert advance(
         before.pk, State.CANCELLED, fence=before.fence
@@ -185,7 +186,7 @@ def test_each_kind_of_job_has_work() -> None:
 def test_a_process_that_heard_goes_on(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
     """Whoever leaves a job that was cancelled, put back or timed out says so, and is held for nothing."""
     monkeypatch.setattr(os, "kill", lambda process, what: pytest.fail("ended"))
-    settings.UNHEARD_SECONDS, settings.LEASE_SECONDS = 0.0, 0.0
+    settings.QUEUE_TIMES = replace(settings.QUEUE_TIMES, unheard=0.0, lease=0.0)
     hung = HungProcessMonitor("host:1")
     assert hung.end([2]) == []
     job = claimed()

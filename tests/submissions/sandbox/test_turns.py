@@ -17,7 +17,7 @@ from submissions.models import Job, State
 from submissions.queue import lease as leases
 from submissions.queue.lease import Lease
 from submissions.queue.queue import claim, extend_lease, reap
-from submissions.sandbox import running
+from submissions.sandbox import backends, running
 from submissions.sandbox.backends import Backend
 from submissions.sandbox.machine_lock import WAITING, MachineLock
 from tests.factories import make_dataset, make_job
@@ -164,7 +164,7 @@ def test_the_log_says_why_an_entry_has_no_costs(
     own_lock: None, neighbour: MachineLock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
     settings.VAR = tmp_path / "var"
-    settings.MEASURING_WAIT_SECONDS = 0
+    monkeypatch.setattr(backends, "MEASURING_WAIT_SECONDS", 0)
     use_toy_engine(monkeypatch, settings)
     monkeypatch.setattr(leases, "LOOK", 60.0)
     job = queue_model(make_published(tmp_path / "collection"), make_submission())
