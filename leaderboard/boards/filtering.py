@@ -168,14 +168,15 @@ def _filled_columns(board: Board, found: Sequence[Row], state: BoardState, defau
         rows = [row for row in board.rows if row.ranked_in != PRIVATE]
     needed = {default, *(sort.key for sort in board.sorts), *(bounds.key for bounds in state.ranges)}
     needed.update(key for row in rows for key, cell in row.cells.items() if cell.text)
+    values_of_rows = [row.values for row in rows]
 
     def stays(column: Column) -> bool:
         if column.key in needed or not (
             every_kind or column.kind == "figure" or column.group in (OTHER_MEASURES, JUDGED_SHARE)
         ):
             return True
-        values = (row.values.get(column.key) for row in rows)
-        return any(values) if column == SIZE else any(value is not None for value in values)
+        values = [row.get(column.key) for row in values_of_rows]
+        return any(values) if column == SIZE else values.count(None) < len(values)
 
     return [column for column in board.columns if stays(column)]
 

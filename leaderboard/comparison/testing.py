@@ -25,8 +25,8 @@ from leaderboard.results.significance.statements import BoardStatements
 #: A page draws so many signs at most, one for each query and permutation: about a second of a core.
 MOST_SIGNS = 100_000_000
 FEWEST_PERMUTATIONS = 1_000
-#: Results of tests and overlaps of runs, for a week; some hundreds of bytes for six systems. Their keys name all
-#: inputs, so none is ever stale.
+#: Results of tests and overlaps of runs, for a week; some hundreds of bytes for six systems. None is ever stale: a key
+#: names the contents that the result was computed from.
 comparisons = FixedCache("comparison", 16_384, 7 * 24 * 3600)
 
 

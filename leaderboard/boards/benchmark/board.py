@@ -23,6 +23,7 @@ from leaderboard.boards.benchmark.columns import (
 )
 from leaderboard.boards.benchmark.costs import LineCosts
 from leaderboard.boards.benchmark.lines import (
+    IN_DOMAIN,
     available_measures,
     baselines_of,
     collect_lines,
@@ -36,7 +37,7 @@ from leaderboard.boards.columns.costs import BoardCosts
 from leaderboard.boards.columns.marks import DOUBTFUL, SEEDS, has_seeds, notes_on_challenges
 from leaderboard.boards.columns.reported import has_doubtful
 from leaderboard.boards.columns.weighted import fill_weighted
-from leaderboard.boards.facets import OF_DATASETS
+from leaderboard.boards.facets import OF_DATASETS, matches_facet
 from leaderboard.boards.facts import BenchmarkFacts, Member
 from leaderboard.boards.filtering import apply_view, assign_ranks, best_values, count_rows, resolved_sorts
 from leaderboard.boards.model import Board, Column
@@ -210,7 +211,7 @@ def rank_benchmark(
         relative=AVERAGE,
         filtered=state.filtered,
     )
-    in_domain = any(line.in_domain for line in lines)
+    in_domain = any(matches_facet(row.facets, "training", (IN_DOMAIN,)) for row in rows)
     return RankedBenchmark(
         replace(board, summary=summary), facts, tables, baselines, costs.shown, in_domain, on_weights
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, compress, count
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -23,7 +23,8 @@ IN_DOMAIN = Entry.Training.IN_DOMAIN.value
 
 #: When an entry was published, then its id: the order of every board.
 Published = tuple[str, int]
-#: What a line has on a dataset on which it has no result.
+_published = attrgetter("published", "pk")
+#: The place of a missing result.
 NO_RESULT = EntryRow("", "", "", "", {}, "", "", "", "", 0)
 
 
@@ -59,13 +60,10 @@ class SystemLine:
     @property
     def parameters(self) -> int | None:
         """Number of the model's weights, counted for a result or else declared."""
-        counts = [result.parameters for result in self.results if result is not NO_RESULT]
-        return next((count for count in counts if count), self.about.parameters)
-
-    @property
-    def in_domain(self) -> list[int]:
-        """Where the system had been trained on the dataset."""
-        return [place for place, result in enumerate(self.results) if result.training == IN_DOMAIN]
+        for result in self.results:
+            if (result.measured or result.parameter_count) and (number := result.parameters):
+                return number
+        return self.about.parameters
 
 
 class BenchmarkLine(NamedTuple):
@@ -139,11 +137,11 @@ def _line(key: LineKey, found: Sequence[_Results], names: Sequence[str]) -> Syst
     return SystemLine(
         key,
         first[0],
-        min((result.published, result.pk) for result in first),
+        min(map(_published, first)),
         results,
         [result.scores.get(name) for result, name in zip(results, names, strict=True)],
-        [result.comparison_group for result in results],
-        {place for place, result in enumerate(results) if result.is_baseline},
+        list(map(attrgetter("comparison_group"), results)),
+        set(compress(count(), map(attrgetter("is_baseline"), results))),
     )
 
 
@@ -205,6 +203,8 @@ def _current_groups(lines: Sequence[SystemLine], number: int) -> list[str]:
     for line in lines:
         if line.ranked_in == REPORTED:
             continue
+        if line.groups == current and not line.baseline_on:
+            continue  # like most lines
         anchored |= line.baseline_on
         for place, group in enumerate(line.groups):
             if group and (place not in anchored or place in line.baseline_on):

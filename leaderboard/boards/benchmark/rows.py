@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 from leaderboard.boards.benchmark import aggregates
 from leaderboard.boards.benchmark.aggregates import Tables, plain
@@ -37,11 +38,11 @@ def rows_of(
     special = any(member.parts or measure in member.stand_ins for member in facts.members)
     made, rows, shown = [], [], _shown(lines, tables, view)
     for number, (line, kind) in enumerate(zip(lines, tables.kinds, strict=True)):
-        provenances = {result.provenance for result in line.results} - {""}
-        trainings = {result.training for result in line.results} - {""}
+        provenances = set(map(attrgetter("provenance"), line.results)) - {""}
+        trainings = set(map(attrgetter("training"), line.results)) - {""}
         decimals = 3 if kind == REPORTED or hidden else 4
         entry = _of_system(line, ", ".join(sorted(provenances)))
-        mixed, seeds = len(provenances) > 1, any(result.seed_count for result in line.results)
+        mixed, seeds = len(provenances) > 1, any(map(attrgetter("seed_count"), line.results))
         beside = {}
         if special or mixed or seeds or IN_DOMAIN in trainings or line.left_out:
             beside = _beside(facts, measure, line, decimals, mixed=mixed, spreads=not view)
