@@ -20,8 +20,6 @@ from leaderboard.results.kinds import CLOSED, GONE, QUARANTINED, REPORTED, STALE
 from leaderboard.results.significance.statements import BoardStatements
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
-
     from leaderboard.boards.facets import Facet, Facets
     from leaderboard.boards.state import Sort
     from leaderboard.results.board_rows.measurements import Machine, MeasuredEntry
@@ -406,13 +404,6 @@ class Board:
             else cell.value
             for column, cell in cells
         }
-
-    def frame(self) -> DataFrame:
-        """The exported values of all rows, in order, a column for each key; missing ones are None. Loads pandas."""
-        from pandas import DataFrame
-
-        keys = [column.key for column in self.columns]
-        return DataFrame([self.exported(row) for row in self.rows], columns=keys, dtype=object)
 
     def block_of(self, row: Row) -> Block:
         """Which part of the table the row stands in: no order mixes them."""

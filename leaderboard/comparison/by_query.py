@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +13,8 @@ from evaluation.runs.top_documents import TopDocuments, displayed_documents
 from evaluation.statistics.bootstrap import RESAMPLES
 from evaluation.statistics.comparison import PairedResult, compare_paired
 from leaderboard.comparison.queries.collection import OpenCollection, query_url
-from leaderboard.comparison.queries.detail import DEPTH, run_of
-from leaderboard.comparison.testing import comparisons, values_of
+from leaderboard.comparison.queries.detail import DEPTH, first_run
+from leaderboard.comparison.testing import values_of
 from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
 from leaderboard.datasets.derived_files import top_documents
@@ -94,27 +94,18 @@ class Overlap(NamedTuple):
 def overlaps(collection: OpenCollection, entries: Sequence[Entry]) -> list[Overlap] | None:
     """Every pair of the entries, by their places; None where a run has not been prepared for pages.
 
-    Of a seed set the first seed's run. Remembered by the checksums of the runs.
+    Of a seed set the first seed's run.
     """
-    runs = [run_of(entry) for entry in entries]
-    if None in runs:
-        return None
-    names = " ".join(run.sha256 for run in runs if run)
-    qrels = collection.dataset.current_qrels
-    judged = qrels.sha256 if qrels else ""
-    text = f"overlap {names} {judged} {collection.dataset.drop_self_matches} {collection.excluded_sha256}"
-    known: Any = comparisons.get(text)
-    if known is None:
-        tops = [top_documents(run, collection.excluded_sha256) for run in runs if run]
-        if None in tops:
+    sets = []
+    for entry in entries:
+        top = top_documents(first_run(entry), collection.excluded_sha256)
+        if top is None:
             return None
-        sets = [_sets(collection, top) for top in tops if top is not None]
-        known = [
-            (first, second, *_shared(sets[first], sets[second]))
-            for first, second in combinations(range(len(sets)), 2)
-        ]
-        comparisons.set(text, known)
-    return [Overlap(*each) for each in known]
+        sets.append(_sets(collection, top))
+    return [
+        Overlap(first, second, *_shared(sets[first], sets[second]))
+        for first, second in combinations(range(len(sets)), 2)
+    ]
 
 
 def _sets(collection: OpenCollection, top: TopDocuments) -> dict[str, frozenset[str]]:

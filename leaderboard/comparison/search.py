@@ -24,6 +24,10 @@ LONGEST_QUERY, MOST_WORDS, MOST_FOUND, MOST_OF_ONE, MOST_READ = 100, 6, 8, 500, 
 KINDS = ("benchmark", "dataset", "system", "team", "author")
 
 
+#: Returns the texts beside a name from columns as they are read.
+Describe = Callable[..., Sequence[str]]
+
+
 class Found(NamedTuple):
     """One answer: `about` is a few words beside the name, `of` how many of its kind there are."""
 
@@ -52,14 +56,47 @@ def search(query: str, kind: str = "") -> list[Found]:
     systems = System.objects.filter(pk__in=public)
     named = systems.exclude(anonymity.anonymous_now())
     most = MOST_OF_ONE if kind else MOST_FOUND
+    shown_team = Case(When(anonymity.anonymous_now(), then=Value("")), default=anonymity.team_name())
+
+    def by_name(
+        of_kind: str,
+        rows: QuerySet[Any],
+        searched: Sequence[str],
+        *about: str,
+        describe: Describe | None = None,
+    ) -> list[Found]:
+        """Find words in these columns; those whose name begins with the query come first."""
+        place = Case(
+            When(name__istartswith=query, then=Value(0)), default=Value(1), output_field=IntegerField()
+        )
+        matches = rows.filter(_has(words, *searched)).annotate(of=Window(Count("*"))).order_by(place, "name")
+        found = []
+        for name, slug, of, *texts in matches[:most].values_list("name", "slug", "of", *about):
+            described = ", ".join(filter(None, describe(*texts) if describe else texts))
+            found.append(Found(of_kind, name, reverse(of_kind, args=[slug]), described, of))
+        return found
+
     finders: dict[str, Callable[[], list[Found]]] = {
-        "benchmark": lambda: _benchmarks(query, words, most),
-        "dataset": lambda: _datasets(query, words, most),
-        "system": lambda: _systems(query, words, systems, most),
-        "team": lambda: _teams(query, words, named, most),
+        "benchmark": lambda: by_name("benchmark", Benchmark.objects.all(), ("name", "slug")),
+        "dataset": lambda: by_name(
+            "dataset", Dataset.objects.listed(), ("name", "slug", "task", "domain"), "task", "domain"
+        ),
+        "system": lambda: by_name(
+            "system",
+            systems.annotate(shown=shown_team, by=anonymity.team_name()),
+            ("name", "architecture", "shown"),
+            *("by", "source__authors", "source__year", "architecture"),
+            describe=_describe_system,
+        ),
+        "team": lambda: by_name("team", Team.objects.filter(pk__in=named.values("team_id")), ("name",)),
         "author": lambda: _authors(words, named, most),
     }
     return [one for name, find in finders.items() if kind in ("", name) for one in find()]
+
+
+def _describe_system(team: str, authors: str, year: int | None, architecture: str) -> Sequence[str]:
+    """Return the participant or team that pages name, or the publication, and the architecture."""
+    return team or short_citation(authors, year), ARCHITECTURES.get(architecture, architecture)
 
 
 def _has(words: Sequence[str], *columns: str) -> Q:
@@ -69,52 +106,6 @@ def _has(words: Sequence[str], *columns: str) -> Q:
         for word in words
     )
     return reduce(and_, each)
-
-
-def _first(rows: QuerySet[Any], query: str, most: int) -> QuerySet[Any]:
-    """The first rows, each with `of`, how many there are."""
-    place = Case(When(name__istartswith=query, then=Value(0)), default=Value(1), output_field=IntegerField())
-    return rows.annotate(of=Window(Count("*"))).order_by(place, "name")[:most]
-
-
-def _benchmarks(query: str, words: Sequence[str], most: int) -> list[Found]:
-    rows = _first(Benchmark.objects.filter(_has(words, "name", "slug")), query, most)
-    return [
-        Found("benchmark", name, reverse("benchmark", args=[slug]), "", of)
-        for name, slug, of in rows.values_list("name", "slug", "of")
-    ]
-
-
-def _datasets(query: str, words: Sequence[str], most: int) -> list[Found]:
-    listed = Dataset.objects.listed().filter(_has(words, "name", "slug", "task", "domain"))
-    rows = _first(listed, query, most).values_list("name", "slug", "task", "domain", "of")
-    return [
-        Found("dataset", name, reverse("dataset", args=[slug]), ", ".join(filter(None, (task, domain))), of)
-        for name, slug, task, domain, of in rows
-    ]
-
-
-def _systems(query: str, words: Sequence[str], systems: QuerySet[System], most: int) -> list[Found]:
-    """By name, architecture and the participant or team that pages name; with that, or the publication."""
-    whole = systems.annotate(
-        shown=Case(When(anonymity.anonymous_now(), then=Value("")), default=anonymity.team_name())
-    )
-    rows = _first(whole.filter(_has(words, "name", "architecture", "shown")), query, most).values_list(
-        "name", "slug", "architecture", anonymity.team_name(), "source__authors", "source__year", "of"
-    )
-    return [
-        Found("system", name, reverse("system", args=[slug]), ", ".join(filter(None, about)), of)
-        for name, slug, architecture, team, authors, year, of in rows
-        for about in [(team or short_citation(authors, year), ARCHITECTURES.get(architecture, architecture))]
-    ]
-
-
-def _teams(query: str, words: Sequence[str], named: QuerySet[System], most: int) -> list[Found]:
-    teams = Team.objects.filter(_has(words, "name"), pk__in=named.values("team_id"))
-    return [
-        Found("team", name, reverse("team", args=[slug]), "", of)
-        for name, slug, of in _first(teams, query, most).values_list("name", "slug", "of")
-    ]
 
 
 def _authors(words: Sequence[str], named: QuerySet[System], most: int) -> list[Found]:

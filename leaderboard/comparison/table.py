@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -15,7 +15,6 @@ from leaderboard.boards import pages
 from leaderboard.boards.benchmark.columns import MEAN
 from leaderboard.boards.columns.gap import gap_texts
 from leaderboard.boards.columns.significance import format_p_value
-from leaderboard.boards.model import Row
 from leaderboard.boards.state import BoardState
 from leaderboard.boards.wording import p_text
 from leaderboard.comparison.selection import ComparedEntry
@@ -160,7 +159,7 @@ def compare(
     found = [_row(slugs, of_dataset, measure) for of_dataset in by_dataset.values()]
     rows = [row for row in found if sum(cell.value is not None for cell in row.cells) > 1]
     boards = statements({cell.entry.dataset_id for row in rows for cell in row.cells if cell.entry})
-    rows, pairs, permutations = _run_tests(_with_gaps(rows, boards), boards)
+    rows, pairs, permutations = _run_tests(rows, boards)
     means = _means(slugs, rows, measure, benchmark)
     return Comparison(
         rows=rows,
@@ -185,36 +184,17 @@ def _row(slugs: Sequence[str], entries: Sequence[ComparedEntry], chosen: str) ->
         own = [entry for entry in with_measure if entry.system == slug]
         together = [entry for entry in own if entry.group == group]
         entry = max(together or own, key=lambda entry: sign * entry.scores[measure], default=None)
-        cells.append(_cell(entry, measure, comparable=bool(together)))
+        value = entry.scores[measure] if entry is not None else None
+        comparable = bool(together)
+        delta = None
+        if cells and cells[0].comparable and comparable:
+            delta = deltas.absolute(value, cells[0].value)
+        cells.append(ComparedCell(entry, value, comparable, delta, measure=measure))
         chosen_among = max(chosen_among, len(together or own))
-    anchor = cells[0]
-    if anchor.comparable:
-        cells[1:] = [
-            replace(cell, delta=deltas.absolute(cell.value, anchor.value)) if cell.comparable else cell
-            for cell in cells[1:]
-        ]
     one = next((cell.entry for cell in cells if cell.comparable and cell.entry), entries[0])
     return ComparedDataset(
         one.dataset, one.dataset_name, measure, tuple(cells), _untested(one), chosen_among > 1
     )
-
-
-def _with_gaps(
-    rows: Sequence[ComparedDataset], boards: Mapping[int, BoardStatements]
-) -> list[ComparedDataset]:
-    """Return the rows with the contamination gaps of their cells."""
-    return [
-        replace(
-            row,
-            cells=tuple(
-                replace(cell, gap=boards[cell.entry.dataset_id].of(cell.entry.pk, cell.measure).gap)
-                if cell.entry
-                else cell
-                for cell in row.cells
-            ),
-        )
-        for row in rows
-    ]
 
 
 def _shared_measure(entries: Sequence[ComparedEntry]) -> str:
@@ -224,12 +204,6 @@ def _shared_measure(entries: Sequence[ComparedEntry]) -> str:
         for name in entry.scores:
             systems.setdefault(name, set()).add(entry.system)
     return max(systems, key=lambda name: len(systems[name]))
-
-
-def _cell(entry: ComparedEntry | None, measure: str, *, comparable: bool) -> ComparedCell:
-    if entry is None:
-        return ComparedCell(measure=measure)
-    return ComparedCell(entry, entry.scores[measure], comparable, measure=measure)
 
 
 def _group(slugs: Sequence[str], entries: Sequence[ComparedEntry]) -> str:
@@ -258,46 +232,47 @@ def _untested(entry: ComparedEntry) -> str:
 def _run_tests(
     rows: Sequence[ComparedDataset], boards: Mapping[int, BoardStatements]
 ) -> tuple[list[ComparedDataset], int, int]:
-    """Return the rows with their tests, the number of tests, and the number of permutations of each."""
-    open_rows = [row for row in rows if not row.untested and row.cells[0].comparable]
-    questions = {row.slug: question for row in open_rows if (question := _question(row)) is not None}
-    judged = sum(row.cells[0].entry.judged for row in open_rows if row.cells[0].entry)
+    """Return the rows with their tests and gaps, the number of tests, and the number of permutations of each."""
+    questions: dict[str, TestRequest] = {}
+    judged = 0
+    for row in rows:
+        if row.untested or not row.cells[0].comparable:
+            continue
+        compared = [cell.entry for cell in row.cells if cell.comparable and cell.entry is not None]
+        judged += compared[0].judged
+        if len(compared) > 1:
+            questions[row.slug] = TestRequest(tuple(entry.pk for entry in compared), row.measure)
     permutations = permutations_for(judged)
     answers = run_tests(list(questions.values()), permutations) if questions else {}
     results = {slug: answers[question] for slug, question in questions.items()}
-    p = [tested.p for tested_row in results.values() for tested in tested_row]
-    of_page = iter(holm(np.array(p)).tolist() if p else [])
-    tested = [_with_tests(row, results.get(row.slug, []), of_page, len(p), boards) for row in rows]
+    p = [tested.p for of_row in results.values() for tested in of_row]
+    of_page = iter([CorrectedP(each, len(p), PAGE_PAIRS) for each in holm(np.array(p)).tolist()] if p else [])
+    tested = [_with_tests(row, results.get(row.slug, []), of_page, boards) for row in rows]
     return tested, len(p), permutations
-
-
-def _question(row: ComparedDataset) -> TestRequest | None:
-    entries = tuple(cell.entry.pk for cell in row.cells if cell.comparable and cell.entry)
-    return TestRequest(entries, row.measure) if len(entries) > 1 else None
 
 
 def _with_tests(
     row: ComparedDataset,
     results: Sequence[PairTest],
-    of_page: Iterator[float],
-    tests: int,
+    of_page: Iterator[CorrectedP],
     boards: Mapping[int, BoardStatements],
 ) -> ComparedDataset:
-    """Return the row with its results, each p-value corrected as on the dataset's board, or over the page."""
-    if not results:
-        return row
-    remaining = iter(results)
-    first = row.cells[0]
-    cells = [first]
-    for cell in row.cells[1:]:
-        if cell.comparable:
-            page_p, corrected = next(of_page), None
-            if first.entry and cell.entry:
-                board = boards[first.entry.dataset_id]
-                corrected = corrected_on_board(board, (first.entry.pk, cell.entry.pk), row.measure)
-            if corrected is None and tests > 1:
-                corrected = CorrectedP(page_p, tests, PAGE_PAIRS)
-            cell = replace(cell, tested=next(remaining), corrected=corrected)
+    """Return the row with its results, each p-value corrected as on the dataset's board, or over the page.
+
+    Cells of entries have their contamination gaps, too.
+    """
+    remaining, first = iter(results), row.cells[0].entry
+    cells = []
+    for place, cell in enumerate(row.cells):
+        if (entry := cell.entry) is not None:
+            cell = replace(cell, gap=boards[entry.dataset_id].of(entry.pk, cell.measure).gap)
+            if place and cell.comparable and results and first is not None:
+                page_wide = next(of_page)
+                pair = first.pk, entry.pk
+                corrected = corrected_on_board(boards[first.dataset_id], pair, row.measure)
+                if corrected is None and page_wide.tests > 1:
+                    corrected = page_wide
+                cell = replace(cell, tested=next(remaining), corrected=corrected)
         cells.append(cell)
     return replace(row, cells=tuple(cells))
 
@@ -316,9 +291,8 @@ def _means(slugs: Sequence[str], rows: Sequence[ComparedDataset], chosen: str, b
     complete = [row for row in rows if row.complete]
     scopes = benchmark_scopes({row.slug for row in complete}, benchmark) if complete or benchmark else []
     for scope in scopes:
-        if found := board_means(scope, slugs, chosen):
-            cells = _mean_cells(found.values, found.measure)
-            return _Means(found.datasets, cells, scope, whole=True)
+        if (means := board_means(scope, slugs, chosen)) is not None:
+            return means
     if not scopes:
         return _common_means(complete, None)
     return _common_means([row for row in complete if row.slug in scopes[0].counted], scopes[0])
@@ -377,14 +351,6 @@ class BenchmarkScope:
     known: frozenset[str]
 
 
-class BoardMeans(NamedTuple):
-    """Each system's mean as the benchmark's board has it, and over how many datasets."""
-
-    values: list[float]
-    datasets: int
-    measure: str
-
-
 def benchmark_scopes(datasets: Collection[str], wanted: str) -> list[BenchmarkScope]:
     """The `wanted` benchmark, else those that all of the datasets belong to, the smallest first. Two queries.
 
@@ -399,7 +365,16 @@ def benchmark_scopes(datasets: Collection[str], wanted: str) -> list[BenchmarkSc
     )
     for slug, name, dataset, counted in rows:
         members.setdefault((slug, name), {}).update({dataset: counted} if dataset else {})
-    scopes = [_scope(slug, name, found, parts) for (slug, name), found in members.items()]
+    scopes = [
+        BenchmarkScope(
+            slug,
+            name,
+            frozenset(dataset for dataset, counted in datasets_counted.items() if counted),
+            frozenset(datasets_counted),
+            frozenset(datasets_counted).union(*(parts.get(dataset, ()) for dataset in datasets_counted)),
+        )
+        for (slug, name), datasets_counted in members.items()
+    ]
     if wanted:
         chosen = [scope for scope in scopes if scope.slug == wanted]
         if not chosen:
@@ -409,17 +384,7 @@ def benchmark_scopes(datasets: Collection[str], wanted: str) -> list[BenchmarkSc
     return sorted(fitting, key=lambda scope: len(scope.members))
 
 
-def _scope(slug: str, name: str, members: dict[str, bool], parts: dict[str, list[str]]) -> BenchmarkScope:
-    return BenchmarkScope(
-        slug,
-        name,
-        frozenset(dataset for dataset, counted in members.items() if counted),
-        frozenset(members),
-        frozenset(members).union(*(parts.get(dataset, ()) for dataset in members)),
-    )
-
-
-def board_means(scope: BenchmarkScope, slugs: Sequence[str], measure: str) -> BoardMeans | None:
+def board_means(scope: BenchmarkScope, slugs: Sequence[str], measure: str) -> _Means | None:
     """The systems' means on the benchmark's board, all scored or all reported; None where one of them has none.
 
     Of several results of a system that with the best mean is taken. `measure` is empty for the benchmark's own.
@@ -431,18 +396,14 @@ def board_means(scope: BenchmarkScope, slugs: Sequence[str], measure: str) -> Bo
     mean = page.board.column(MEAN) if page else None
     if page is None or mean is None:
         return None
-    lower = mean.better == "lower"
+    best = min if mean.better == "lower" else max
     for reported in (False, True):
-        ranked = [row for row in page.board.rows if row.ranked_in not in UNRANKED]
-        rows = [row for row in ranked if (row.ranked_in == REPORTED) == reported]
-        found = [_best((row for row in rows if row.entry.slug == slug), lower) for slug in slugs]
-        values = [value for _, value in filter(None, found)]
-        if len(values) == len(slugs):
-            datasets = sum(member.counted for member in page.members)
-            return BoardMeans(values, datasets, page.board.measure)
+        means: dict[str, list[float]] = {slug: [] for slug in slugs}
+        for row in page.board.rows:
+            value, ranked = row.value(MEAN), row.ranked_in not in UNRANKED
+            if ranked and (row.ranked_in == REPORTED) == reported and isinstance(value, (int, float)):
+                means.get(row.entry.slug, []).append(float(value))
+        if all(means.values()):
+            cells = _mean_cells([best(means[slug]) for slug in slugs], page.board.measure)
+            return _Means(sum(member.counted for member in page.members), cells, scope, whole=True)
     return None
-
-
-def _best(rows: Iterable[Row], lower: bool) -> tuple[Row, float] | None:
-    found = [(row, float(value)) for row in rows if isinstance(value := row.value(MEAN), (int, float))]
-    return min(found, key=lambda one: one[1] if lower else -one[1], default=None)

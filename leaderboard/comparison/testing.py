@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from django.db.models import prefetch_related_objects
 from django.utils.translation import gettext
 from django.utils.translation import gettext_noop as _
 from numpy.typing import NDArray
@@ -19,7 +18,7 @@ from leaderboard.boards.wording import p_text
 from leaderboard.core.cache.memory import FixedCache
 from leaderboard.core.measures import better
 from leaderboard.models import Entry
-from leaderboard.results.records import per_query_means
+from leaderboard.results.records import entries_with_values, measure_values
 from leaderboard.results.significance.statements import BoardStatements
 
 #: A page draws so many signs at most, one for each query and permutation: about a second of a core.
@@ -90,31 +89,20 @@ def run_tests(questions: Sequence[TestRequest], permutations: int) -> dict[TestR
     known = comparisons.get_many(keys.values())
     missing = [question for question, key in keys.items() if key not in known]
     if missing:
-        entries = with_values(pk for question in missing for pk in question.entries)
+        entries = entries_with_values(pk for question in missing for pk in question.entries)
         new = {keys[question]: _run_test(question, entries, permutations) for question in missing}
         comparisons.set_many(new)
         known |= new
     return {question: [PairTest(*each) for each in known[key]] for question, key in keys.items()}
 
 
-def with_values(ids: Any) -> dict[int, Entry]:
-    """Entries with the rows that have their values by query. One query, three where a seed set is among them."""
-    rows = list(Entry.objects.filter(pk__in=set(ids)).select_related("evaluation__run", "system"))
-    prefetch_related_objects([entry for entry in rows if entry.evaluation is None], "seeds__evaluation__run")
-    return {entry.pk: entry for entry in rows}
-
-
 def values_of(entries: Sequence[Entry], measure: str) -> NDArray[np.float64] | None:
     """Shape (queries, entries); None where one has no values of the measure, or of other queries."""
-    columns = []
-    for entry in entries:
-        measures, values = per_query_means(entry)
-        if measure not in measures:
-            return None
-        columns.append(values[:, measures.index(measure)])
-    if len({len(column) for column in columns}) != 1:
+    columns = [measure_values(entry, measure) for entry in entries]
+    known = [column for column in columns if column is not None]
+    if len(known) < len(columns) or len({len(column) for column in known}) != 1:
         return None
-    return np.column_stack(columns)
+    return np.column_stack(known)
 
 
 def _run_test(

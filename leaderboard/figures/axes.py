@@ -24,18 +24,12 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:] if text.split(" ")[0].isalpha() and text[1:2].islower() else text
 
 
-def linear_axis(
-    title: str, values: Sequence[float], *, signed: bool = False, most: int = MOST_TICKS
-) -> dict[str, Any]:
+def linear_axis(title: str, values: Sequence[float]) -> dict[str, Any]:
     """A linear axis with room around these values; equal ones stand in its middle."""
     low, high = min(values), max(values)
     room = ROOM * (high - low) or max(0.1 * abs(high), 0.01)
     bounds = low - room, high + room
-    return {
-        "title": {"text": title},
-        "range": list(bounds),
-        **linear_ticks(*bounds, signed=signed, most=most),
-    }
+    return {"title": {"text": title}, "range": list(bounds), **linear_ticks(*bounds)}
 
 
 def linear_ticks(

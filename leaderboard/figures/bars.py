@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from leaderboard.boards.model import Row
 from leaderboard.figures.graph_objects import go
@@ -44,27 +44,27 @@ def bar_layout(number: int, each: int = BAR, /, **more: Any) -> go.Layout:
     return go.Layout({**usual, "yaxis": axis}, **more)
 
 
-def heatmap(
-    names: Sequence[str],
-    values: Sequence[Sequence[float | None]],
-    texts: Sequence[Sequence[str]],
-    most: float,
-    title: str,
-    hover: str,
-) -> go.Bar:
+class NameSquare(NamedTuple):
+    """Names against themselves: values by row and column, None for an empty cell, with their texts."""
+
+    names: Sequence[str]
+    values: Sequence[Sequence[float | None]]
+    texts: Sequence[Sequence[str]]
+
+
+def heatmap(square: NameSquare, most: float, title: str, hover: str) -> go.Bar:
     """A square of names against themselves, with texts that can be read on every hue of the scale.
 
     It is made of bars one wide, which plotly's smallest bundle has: `hover` gets row, column and text as
     `%{customdata[0]}` to `[2]`.
     """
-    cells = [
-        (row, column, values[row][column], texts[row][column])
-        for row in range(len(names))
-        for column in range(len(names))
-        if values[row][column] is not None
+    numbers = range(len(square.names))
+    places = [
+        (row, column) for row in numbers for column in numbers if square.values[row][column] is not None
     ]
+    texts = [square.texts[row][column] for row, column in places]
     marker = {
-        "color": [value for *_, value, _ in cells],
+        "color": [square.values[row][column] for row, column in places],
         "colorscale": SCALE,
         "cmin": 0,
         "cmax": most,
@@ -73,16 +73,19 @@ def heatmap(
     bar = {"thickness": 10, "outlinewidth": 0, "title": {"text": title, "side": "right"}}
     return go.Bar(
         orientation="h",
-        y=[row for row, *_ in cells],
-        base=[column - 0.5 for _, column, *_ in cells],
-        x=[1] * len(cells),
-        text=[text for *_, text in cells],
+        y=[row for row, _ in places],
+        base=[column - 0.5 for _, column in places],
+        x=[1] * len(places),
+        text=texts,
         textposition="inside",
         insidetextanchor="middle",
         insidetextfont_color=INK,
         textangle=0,
         constraintext="none",
-        customdata=[[names[row], names[column], text] for row, column, _, text in cells],
+        customdata=[
+            [square.names[row], square.names[column], text]
+            for (row, column), text in zip(places, texts, strict=True)
+        ],
         hovertemplate=f"{hover}<extra></extra>",
         marker={**marker, "colorbar": bar},
         meta={"narrow": {"marker": marker}},
@@ -91,15 +94,8 @@ def heatmap(
 
 def heatmap_layout(height: int, names: Sequence[str], across: dict[str, Any], **more: Any) -> go.Layout:
     """The layout of a square of names; `across` is what its horizontal axis says beside the names."""
-    number = len(names)
-    axis = {"tickvals": list(range(number)), "ticktext": list(names), "showgrid": False, "ticks": ""}
+    low, high = -0.5, len(names) - 0.5
+    axis = {"tickvals": list(range(len(names))), "ticktext": list(names), "showgrid": False, "ticks": ""}
     axis["zeroline"] = False
-    low, high = -0.5, number - 0.5
-    return go.Layout(
-        height=height,
-        bargap=0,
-        showlegend=False,
-        xaxis={**axis, "range": [low, high], **across},
-        yaxis={**axis, "range": [high, low]},
-        **more,
-    )
+    xaxis, yaxis = {**axis, "range": [low, high], **across}, {**axis, "range": [high, low]}
+    return go.Layout(height=height, bargap=0, showlegend=False, xaxis=xaxis, yaxis=yaxis, **more)

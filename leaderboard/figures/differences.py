@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from django.urls import reverse
 
-from leaderboard.boards.facts import Member
 from leaderboard.boards.model import DELTA, Board, Row
 from leaderboard.boards.system.page import results_of, system_facts
 from leaderboard.core.measures import better
@@ -17,7 +16,7 @@ from leaderboard.core.text.numbers import DECIMALS, signed
 from leaderboard.figures.axes import MOST_NARROW_TICKS, MOST_TICKS, linear_ticks
 from leaderboard.figures.bars import bar_layout, rows_of_bars
 from leaderboard.figures.graph_objects import go
-from leaderboard.figures.model import Cell, Figure, FigureRequest, Plot, Table
+from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import BETTER, GREY, INK, SOFT, WORSE, mark
 from leaderboard.figures.points import system_url, whiskers
 from leaderboard.figures.rows import (
@@ -36,8 +35,6 @@ from leaderboard.results.significance.types import EntryCertainty
 
 #: So many systems side by side; without a choice there are two.
 MOST_SYSTEMS, USUAL_SYSTEMS = 4, 2
-#: The ends of a difference's 95% interval, None where it has none.
-Ends = tuple[float, float] | None
 NOTHING = "No system of this view can be compared with a baseline of its own source and version."
 
 
@@ -55,14 +52,35 @@ def build(request: FigureRequest) -> Plot:
     return Plot.empty(NOTHING) if board.column(DELTA) is None else _system_differences(board, DELTA)
 
 
+class _Difference(NamedTuple):
+    """A difference from the baseline, None where there is none, with what its tests found."""
+
+    value: float | None
+    certainty: EntryCertainty | None
+    link: str = ""
+
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        """The 95% interval."""
+        return self.certainty.delta_interval if self.certainty is not None else None
+
+
 class _Series(NamedTuple):
-    """Differences from the baseline, with 95% intervals, links of the points, and significance."""
+    """Differences of one system, or of several on one dataset."""
 
     name: str
-    values: Sequence[float | None]
-    ends: Sequence[Ends]
-    links: Sequence[str] = ()
-    significant: Sequence[bool] = ()
+    differences: Sequence[_Difference]
+
+
+class _Subject(NamedTuple):
+    """What differences are of: the measure, the baseline, how values are written, and texts of the figure."""
+
+    measure: str
+    baseline: str
+    form: str
+    caption: str
+    subtitle: str
+    lower: bool
 
 
 def _system_differences(board: Board, column: str) -> Plot:
@@ -73,40 +91,21 @@ def _system_differences(board: Board, column: str) -> Plot:
     lower = lower_is_better(board)
     rows.sort(key=lambda row: value(row, column) or 0.0, reverse=not lower)
     rows, notes = rows_of_bars(rows, "best differences")
-    series = _Series(
-        f"Δ {board.measure}",
-        [value(row, column) for row in rows],
-        [_ends(row, column) for row in rows],
-        [system_url(row) for row in rows],
-        [differs(_certainty(row, column)) for row in rows],
-    )
-    return _plot(
+    differences = [_difference(row, column, system_url(row)) for row in rows]
+    subject = _Subject(
         board.measure,
         board.baseline,
-        ("System", names_of(rows)),
-        [series],
         score_format(rows, "+"),
         f"Difference in {board.measure} on {titled(board)} between each system and {board.baseline}.",
         f"{board.title}, {board.measure}",
-        notes,
-        lower=lower,
+        lower,
     )
+    return _plot(subject, ("System", names_of(rows)), [_Series(f"Δ {board.measure}", differences)], notes)
 
 
-def _ends(row: Row, column: str) -> Ends:
-    """The 95% interval of what a row has in a column of differences."""
-    return difference_interval(_certainty(row, column))
-
-
-def _certainty(row: Row, column: str) -> EntryCertainty | None:
-    return row[column].certainty or (row.certainty if column == DELTA else None)
-
-
-def difference_interval(found: EntryCertainty | None) -> Ends:
-    """The ends of the interval of an entry's difference to the baseline, where there is one."""
-    if found is None or found.delta_low is None or found.delta_high is None:
-        return None
-    return found.delta_low, found.delta_high
+def _difference(row: Row, column: str, link: str = "") -> _Difference:
+    certainty = row[column].certainty or (row.certainty if column == DELTA else None)
+    return _Difference(value(row, column), certainty, link)
 
 
 def _benchmark_differences(request: FigureRequest) -> Plot:
@@ -114,40 +113,38 @@ def _benchmark_differences(request: FigureRequest) -> Plot:
     board, places = page.board, datasets_of(page, counted=False)
     if len(places) == 1:
         return _system_differences(board, places[0].slug)
+    slugs = request.systems or request.state.pins
     rows = [
         row
         for row in present(board)
-        if not row.entry.is_baseline and any(value(row, place.slug) is not None for place in places)
+        if not row.entry.is_baseline
+        and (not slugs or row.entry.slug in slugs)
+        and any(value(row, place.slug) is not None for place in places)
     ]
-    slugs = request.systems or request.state.pins
-    most = MOST_SYSTEMS if slugs else USUAL_SYSTEMS
-    rows = chosen_first([row for row in rows if not slugs or row.entry.slug in slugs], slugs, most)
+    rows = chosen_first(rows, slugs, MOST_SYSTEMS if slugs else USUAL_SYSTEMS)
     if not rows:
         return Plot.empty(NOTHING)
     places = [place for place in places if any(value(row, place.slug) is not None for row in rows)]
-    lower = lower_is_better(board)
+    lower, names = lower_is_better(board), names_of(rows)
     places.sort(key=lambda place: _order(value(rows[0], place.slug), lower=lower))
-    names = names_of(rows)
     series = [
-        _Series(
-            name,
-            [value(row, place.slug) for place in places],
-            [_ends(row, place.slug) for place in places],
-            significant=[differs(_certainty(row, place.slug)) for place in places],
-        )
+        _Series(name, [_difference(row, place.slug) for place in places])
         for row, name in zip(rows, names, strict=True)
     ]
-    return _plot(
+    listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    subject = _Subject(
         board.measure,
         board.baseline,
-        ("Dataset", [place.facts.name for place in places]),
-        series,
         score_format(rows, "+"),
-        f"Difference in {board.measure} from {board.baseline} by dataset of {titled(board)}, for {_listed(names)}.",
+        f"Difference in {board.measure} from {board.baseline} by dataset of {titled(board)}, for {listed}.",
         f"{', '.join(names)}: {board.title}, {board.measure}",
-        _notes(page.board, places, chosen=bool(slugs)),
-        lower=lower,
+        lower,
     )
+    notes = [] if slugs else ["The first systems of the board; pinning others there shows those."]
+    for place in places:
+        if (measure := place.measure(board.measure)) != board.measure:
+            notes.append(f"{place.facts.name} shows {measure} instead of {board.measure}.")
+    return _plot(subject, ("Dataset", [place.facts.name for place in places]), series, notes)
 
 
 def build_system(request: FigureRequest) -> Plot:
@@ -162,93 +159,80 @@ def build_system(request: FigureRequest) -> Plot:
     measures = list(dict.fromkeys(one.measure for one in results))
     baseline = baselines_label(one.baseline_name for one in results)
     heads = [f"{one.dataset}, {one.configuration}".removesuffix(", ") for one in results]
-    series = _Series(
-        facts["name"],
-        [round(one.delta or 0.0, DECIMALS) for one in results],
-        [difference_interval(one.certainty) for one in results],
-        [reverse("dataset", args=[one.dataset_slug]) for one in results],
-        [differs(one.certainty) for one in results],
-    )
-    return _plot(
+    differences = [
+        _Difference(
+            round(one.delta or 0.0, DECIMALS), one.certainty, reverse("dataset", args=[one.dataset_slug])
+        )
+        for one in results
+    ]
+    subject = _Subject(
         list_names(measures),
         baseline,
-        ("Dataset", heads),
-        [series],
         f"+.{DECIMALS}f",
         f"Difference of {facts['name']} from {baseline} in {list_names(measures)}, by dataset.",
         f"{facts['name']}, {list_names(measures)}",
-        lower=better(measures[0]) == "lower",
+        better(measures[0]) == "lower",
     )
+    return _plot(subject, ("Dataset", heads), [_Series(facts["name"], differences)])
 
 
 def _plot(
-    measure: str,
-    baseline: str,
-    heads: tuple[str, Sequence[str]],
-    series: Sequence[_Series],
-    form: str,
-    caption: str,
-    subtitle: str,
-    notes: Sequence[str] = (),
-    *,
-    lower: bool,
+    subject: _Subject, heads: tuple[str, Sequence[str]], series: Sequence[_Series], notes: Sequence[str] = ()
 ) -> Plot:
     """The differences of all series, a row for each of the heads; of a single one with values and intervals."""
-    what, names = heads
-    single = len(series) == 1
-    sure = any(any(one.ends) for one in series)
-    columns: list[Sequence[Cell]] = [one.values for one in series]
-    titles = [one.name for one in series]
-    if single and sure:
-        pairs = [pair or (None, None) for pair in series[0].ends]
-        columns += [[low for low, _ in pairs], [high for _, high in pairs]]
-        titles += ["95% from", "to"]
-    data = [
-        _points(number, one, names, form, lower=lower, single=single) for number, one in enumerate(series)
-    ]
-    numbers = [number for one in series for number in one.values if number is not None]
-    numbers += [end for one in series for pair in one.ends if pair for end in pair]
-    colour = " Lines are 95% confidence intervals." + (
-        f" Filled points are significantly better (green) or worse (orange) than {baseline}."
-        if single
-        else ""
-    )
+    names, single, form = heads[1], len(series) == 1, subject.form
+    every = [one for each in series for one in each.differences]
+    ends = [one.ends for one in every]
+    tested = any(ends)
+    columns = [(each.name, [one.value for one in each.differences], form) for each in series]
+    if single and tested:
+        low, high = zip(*(pair or (None, None) for pair in ends), strict=True)
+        columns += [("95% from", list(low), form), ("to", list(high), form)]
+    data = [_points(number, each, names, subject, single=single) for number, each in enumerate(series)]
+    if single:
+        data.append(_value_column(names, data[0].text))
+    numbers = [one.value for one in every if one.value is not None]
+    numbers += [end for pair in ends if pair for end in pair]
+    explanation = " Lines are 95% confidence intervals." if tested else ""
+    if tested and single:
+        explanation += (
+            f" Filled points are significantly better (green) or worse (orange) than {subject.baseline}."
+        )
     return Plot(
-        data=[*data, _value_column(names, data[0].text)] if single else data,
-        layout=bar_layout(
-            len(names), **_axes(measure, baseline, numbers, lower=lower), showlegend=not single
-        ),
-        table=Table((what, *titles), list(zip(names, *columns, strict=True)), ("", *[form] * len(columns))),
-        caption=f"{caption}{colour}" if sure else caption,
-        subtitle=subtitle,
+        data=data,
+        layout=bar_layout(len(names), **_axes(subject, numbers), showlegend=not single),
+        table=Table.of(heads, *columns),
+        caption=subject.caption + explanation,
+        subtitle=subject.subtitle,
         notes=list(notes),
-        baseline=baseline,
+        baseline=subject.baseline,
     )
 
 
 def _points(
-    number: int, series: _Series, heads: Sequence[str], form: str, *, lower: bool, single: bool
+    number: int, series: _Series, heads: Sequence[str], subject: _Subject, *, single: bool
 ) -> go.Scatter:
     """Return one series. Alone, significant differences have colors; several have a hue and a symbol each."""
-    look = mark(number)
+    differences, look = series.differences, mark(number)
     colors, symbols = [look.color] * len(heads), [look.symbol] * len(heads)
     if single:
-        symbols = ["circle" if certain else "circle-open" for certain in series.significant]
+        significant = [differs(one.certainty) for one in differences]
+        symbols = ["circle" if certain else "circle-open" for certain in significant]
         colors = [
-            (BETTER if ((number or 0) > 0) != lower else WORSE) if certain else GREY
-            for certain, number in zip(series.significant, series.values, strict=True)
+            (BETTER if ((one.value or 0) > 0) != subject.lower else WORSE) if certain else GREY
+            for certain, one in zip(significant, differences, strict=True)
         ]
+    numbers, ends = [one.value or 0.0 for one in differences], [one.ends for one in differences]
+    digits = int(subject.form[-2])
     return go.Scatter(
         mode="markers",
         name=series.name,
-        x=list(series.values),
+        x=[one.value for one in differences],
         y=list(heads),
-        text=[signed(each, int(form[-2])) if each is not None else "" for each in series.values],
-        error_x=whiskers(
-            [each or 0.0 for each in series.values], series.ends, SOFT if single else look.color
-        ),
+        text=[signed(one.value, digits) if one.value is not None else "" for one in differences],
+        error_x=whiskers(numbers, ends, SOFT if single else look.color),
         marker={"color": colors, "symbol": symbols, "size": 11, "line": {"color": colors, "width": 2}},
-        meta={"links": list(series.links)},
+        meta={"links": [one.link for one in differences if one.link]},
         hovertemplate="%{y}<br>%{fullData.name}: %{text}<extra></extra>",
     )
 
@@ -269,15 +253,15 @@ def _value_column(heads: Sequence[str], texts: Sequence[str]) -> go.Scatter:
     )
 
 
-def _axes(measure: str, baseline: str, numbers: Sequence[float], *, lower: bool) -> dict[str, Any]:
+def _axes(subject: _Subject, numbers: Sequence[float]) -> dict[str, Any]:
     """The horizontal axis, and one from 0 to 1 for values at the right edge; on a phone they take more of it."""
 
     def axis(share: float, most: int) -> dict[str, Any]:
         low, high = min(0.0, *numbers), max(0.0, *numbers)
         span = high - low or 0.1
         bounds = low - 0.04 * span, high + share * span
-        arrow = "← better" if lower else "better →"
-        title = {"text": f"Δ {measure} vs {baseline} ({arrow})"}
+        arrow = "← better" if subject.lower else "better →"
+        title = {"text": f"Δ {subject.measure} vs {subject.baseline} ({arrow})"}
         ticks = linear_ticks(*bounds, signed=True, most=most)
         return {"title": title, "range": list(bounds), "zeroline": True, **ticks}
 
@@ -288,19 +272,6 @@ def _axes(measure: str, baseline: str, numbers: Sequence[float], *, lower: bool)
 
 def _order(number: float | None, *, lower: bool) -> tuple[bool, float]:
     return (number is None, round(number if lower else -number, DIGITS) if number is not None else 0.0)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _notes(board: Board, places: Sequence[Member], *, chosen: bool) -> list[str]:
-    notes = [] if chosen else ["The first systems of the board; pinning others there shows those."]
-    for place in places:
-        measure = place.measure(board.measure)
-        if measure != board.measure:
-            notes.append(f"{place.facts.name} shows {measure} instead of {board.measure}.")
-    return notes
 
 
 SYSTEM_DELTAS = Figure(

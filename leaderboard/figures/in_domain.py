@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -12,8 +11,8 @@ from leaderboard.boards.facts import Member
 from leaderboard.boards.model import Row
 from leaderboard.figures.axes import linear_axis, sentence
 from leaderboard.figures.graph_objects import go
-from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
-from leaderboard.figures.points import ChartPoint, traces_by_architecture
+from leaderboard.figures.model import Figure, FigureRequest, Plot
+from leaderboard.figures.points import ChartPoint, points_table, traces_by_architecture
 from leaderboard.figures.rows import (
     counts_several,
     datasets_of,
@@ -36,79 +35,63 @@ MARK = "‡"
 MOST_COMPARED = 200
 
 
-class _Sides(NamedTuple):
-    """The dataset that systems were trained on, those where they were not, and the rows that have both."""
-
-    trained: Member
-    others: Sequence[Member]
-    rows: Sequence[Row]
-    left_out: Sequence[Row]
-
-
 def build(request: FigureRequest) -> Plot:
     """By system its score on the dataset that most were trained on, and its mean over the others, none of them seen."""
     if request.state.zero_shot:
         return Plot.empty("This view shows zero-shot values only: none of them is in-domain.")
-    page = request.benchmark_page
-    sides = _sides(datasets_of(page, counted=False), present(page.board))
-    if sides is None or not sides.rows:
+    board, datasets = request.benchmark_page.board, datasets_of(request.benchmark_page, counted=False)
+    every = present(board)
+    counts = Counter(member.slug for row in every for member in datasets if _is_marked(row, member))
+    most = counts.most_common(1)[0][0] if counts else None
+    trained_on = next((member for member in datasets if member.slug == most), None)
+    others = [member for member in datasets if member.counted and member != trained_on]
+    of_kind: list[Row] = []
+    if trained_on is not None:
+        of_kind, _ = rows_of_kind([row for row in every if value(row, trained_on.slug) is not None])
+    rows: list[Row] = []
+    left_out: list[Row] = []
+    for row in of_kind:
+        fits = mean(row, others) is not None and not any(_is_marked(row, member) for member in others)
+        (rows if fits else left_out).append(row)
+    if trained_on is None or not rows:
         return Plot.empty(
             "No system of this view was trained on one of these datasets and scored on all others."
         )
-    rows, names = list(sides.rows), names_of(sides.rows)
-    form, measure = score_format(rows), page.board.measure
-    across = f"{sides.trained.measure(measure)} on {sides.trained.facts.name}"
-    up = f"mean {measure} over the other {len(sides.others)}"
+    form, measure, kind = score_format(rows), board.measure, describe_kind(rows[0].ranked_in)
+    across = f"{trained_on.measure(measure)} on {trained_on.facts.name}"
+    up = f"mean {measure} over the other {len(others)}"
     points = [
         ChartPoint(row, name, x, y, (f"{across}: {x:{form}}", f"{up}: {y:{form}}"))
-        for row, name in zip(rows, names, strict=True)
-        if (x := value(row, sides.trained.slug)) is not None and (y := mean(row, sides.others)) is not None
+        for row, name in zip(rows, names_of(rows), strict=True)
+        if (x := value(row, trained_on.slug)) is not None and (y := mean(row, others)) is not None
     ]
-    trained = [MARK in row[sides.trained.slug].mark for row in rows]
+    trained = [_training(point.row, trained_on) for point in points]
     traces, labels = traces_by_architecture(points)
+    x_axis = linear_axis(sentence(across), [point.x for point in points])
+    y_axis = linear_axis(sentence(up), [point.y for point in points])
     return Plot(
         data=traces,
-        layout=go.Layout(
-            height=420,
-            xaxis=linear_axis(sentence(across), [point.x for point in points]),
-            yaxis=linear_axis(sentence(up), [point.y for point in points]),
-            **labels,
+        layout=go.Layout(height=420, xaxis=x_axis, yaxis=y_axis, **labels),
+        table=points_table(
+            points,
+            (sentence(across), form),
+            (sentence(up), form),
+            (f"Trained on {trained_on.facts.name}", trained),
         ),
-        table=Table(
-            ("System", sentence(across), sentence(up), f"Trained on {sides.trained.facts.name}"),
-            [
-                (point.name, point.x, point.y, _trained(point.row, seen=seen))
-                for point, seen in zip(points, trained, strict=True)
-            ],
-            ("", form, form, ""),
-        ),
-        caption=f"{sentence(across)}, on which {sum(trained)} of these {len(points)} systems were trained, against "
-        f"{up} datasets of {titled(page.board)}, for which none declares training labels. "
-        f"{describe_kind(rows[0].ranked_in).capitalize()} only.",
-        subtitle=f"{page.board.title}, {measure}, {describe_kind(rows[0].ranked_in)}",
+        caption=f"{sentence(across)}, on which {trained.count('yes')} of these {len(points)} systems were trained, "
+        f"against {up} datasets of {titled(board)}, for which none declares training labels. "
+        f"{kind.capitalize()} only.",
+        subtitle=f"{board.title}, {measure}, {kind}",
         notes=[
             *_not_zero_shot(points),
             *_correlation(points),
-            *left_out_note(sides.left_out, "for want of scores or trained on others, too"),
+            *left_out_note(left_out, "for want of scores or trained on others, too"),
         ],
     )
 
 
-def _sides(places: Sequence[Member], rows: Sequence[Row]) -> _Sides | None:
-    """The dataset with most in-domain values, and the counted others. Only rows of one kind."""
-    counts = Counter(place.slug for row in rows for place in places if MARK in row[place.slug].mark)
-    if not counts:
-        return None
-    trained = next(place for place in places if place.slug == counts.most_common(1)[0][0])
-    others = [place for place in places if place.counted and place != trained]
-    of_kind, _ = rows_of_kind([row for row in rows if value(row, trained.slug) is not None])
-    fitting = [
-        row
-        for row in of_kind
-        if mean(row, others) is not None and not any(MARK in row[place.slug].mark for place in others)
-    ]
-    fits = {id(row) for row in fitting}
-    return _Sides(trained, others, fitting, [row for row in of_kind if id(row) not in fits])
+def _is_marked(row: Row, dataset: Member) -> bool:
+    return MARK in row[dataset.slug].mark
 
 
 def _has(row: Row, exposure: Entry.Training) -> bool:
@@ -117,8 +100,10 @@ def _has(row: Row, exposure: Entry.Training) -> bool:
     return exposure.value in ((exposures,) if isinstance(exposures, str) else exposures)
 
 
-def _trained(row: Row, *, seen: bool) -> str:
-    return "yes" if seen else "not declared" if _has(row, Entry.Training.UNDECLARED) else "no"
+def _training(row: Row, dataset: Member) -> str:
+    if _is_marked(row, dataset):
+        return "yes"
+    return "not declared" if _has(row, Entry.Training.UNDECLARED) else "no"
 
 
 def _not_zero_shot(points: Sequence[ChartPoint]) -> list[str]:

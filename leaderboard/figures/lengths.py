@@ -15,8 +15,8 @@ from leaderboard.figures.bars import LONGEST_NARROW_NAME, cut, row_name
 from leaderboard.figures.graph_objects import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import BLUE, GREEN, GREY, INK, ORANGE, PAPER, PURPLE, SYMBOLS
-from leaderboard.figures.points import line_trace
-from leaderboard.results.profiles.public import CollectionLengths, lengths_of, retrieved_lengths
+from leaderboard.figures.points import area_trace, line_trace
+from leaderboard.results.profiles.public import lengths_of, retrieved_lengths
 from leaderboard.results.profiles.store import DEPTH
 
 #: More systems than that are no picture any more.
@@ -53,19 +53,25 @@ def build_violins(request: FigureRequest) -> Plot:
         return Plot.empty(_missing(page.dataset))
     systems, notes = _systems(page.board.rows, MOST_SYSTEMS)
     lanes = [_Lane("All documents", profile.documents, GREY)]
-    if profile.relevant is not None and profile.relevant.total:
-        lanes.append(_Lane("Relevant documents", profile.relevant, GREEN))
+    relevant = profile.relevant if profile.relevant is not None and profile.relevant.total else None
+    if relevant is not None:
+        lanes.append(_Lane("Relevant documents", relevant, GREEN))
     lanes += [_Lane(name, lengths, BLUE) for name, lengths in systems]
+    quantiles = zip(*(_quantiles(lane.lengths) for lane in lanes), strict=True)
+    heads = ("5%", "25%", "Median", "75%", "95%")
     return Plot(
         data=[*_outlines(lanes), *_boxes(lanes)],
         layout=_layout(lanes),
-        table=Table(
-            ("Documents", "Number", "Mean words", "5%", "25%", "Median", "75%", "95%"),
-            [(lane.name, lane.lengths.total, lane.lengths.mean, *_quantiles(lane.lengths)) for lane in lanes],
-            ("", ",d", ",.1f", ",.0f", ",.0f", ",.0f", ",.0f", ",.0f"),
+        table=Table.of(
+            ("Documents", [lane.name for lane in lanes]),
+            ("Number", [lane.lengths.total for lane in lanes], ",d"),
+            ("Mean words", [lane.lengths.mean for lane in lanes], ",.1f"),
+            *((head, values, ",.0f") for head, values in zip(heads, quantiles, strict=True)),
         ),
-        caption=f"Words per document of {page.dataset['name']}: of the whole corpus{_also(profile, bool(systems))}. "
-        "Lines run from 5% to 95%, bars over the middle half; dots are medians.",
+        caption=f"Words per document of {page.dataset['name']}: of the whole corpus"
+        + (", of the relevant documents" if relevant else "")
+        + (f", and of the first {DEPTH} documents of each system" if systems else "")
+        + ". Lines run from 5% to 95%, bars over the middle half; dots are medians.",
         subtitle=page.dataset["name"],
         notes=[_WORDS, *notes, *([_WITHHELD] if page.dataset["hidden"] else [])],
     )
@@ -76,15 +82,6 @@ def _missing(dataset: dict[str, Any]) -> str:
     if dataset["current_version_id"] is None or not dataset["current_version__corpus_sha256"]:
         return f"The documents of {dataset['name']} are not stored here, so their lengths are unknown."
     return f"The lengths of the documents of {dataset['name']} are not shown: they are not public or not counted yet."
-
-
-def _also(profile: CollectionLengths, systems: bool) -> str:
-    """What is shown beside the whole corpus."""
-    relevant = (
-        ", of the relevant documents" if profile.relevant is not None and profile.relevant.total else ""
-    )
-    ranked = f", and of the first {DEPTH} documents of each system"
-    return relevant + (ranked if systems else "")
 
 
 def _systems(rows: Sequence[Row], most: int) -> tuple[list[tuple[str, LengthDistribution]], list[str]]:
@@ -131,18 +128,9 @@ def _outlines(lanes: Sequence[_Lane]) -> list[go.Scatter]:
         bins = range(int(filled[0]), int(filled[-1]) + 1) if len(filled) else range(0)
         across = [edge for bin_ in bins for edge in (_PLACES[bin_], _PLACES[bin_ + 1])]
         up = [float(density[bin_]) / highest * _WIDEST for bin_ in bins for _ in range(2)]
-        traces.append(
-            line_trace(
-                lane.name,
-                [round(value, 3) for value in (*across, *reversed(across))],
-                [round(number + each, 4) for each in (*(-each for each in up), *reversed(up))],
-                {"color": lane.color, "width": 1},
-                fill="toself",
-                fillcolor=lane.color,
-                opacity=0.45,
-                showlegend=False,
-            )
-        )
+        xs = [round(value, 3) for value in (*across, *reversed(across))]
+        ys = [round(number + each, 4) for each in (*(-each for each in up), *reversed(up))]
+        traces.append(area_trace(lane.name, xs, ys, lane.color, 0.45, line=1, showlegend=False))
     return traces
 
 
@@ -233,10 +221,9 @@ def build_relevance(request: FigureRequest) -> Plot:
             yaxis={"range": [0.0, 1.06 * highest], **linear_ticks(0.0, 1.06 * highest, percent=True)},
             yaxis_title_text="share of documents",
         ),
-        table=Table(
-            ("Words", *(name for name, _ in lines)),
-            [(label, *(column[place] for column in columns)) for place, label in enumerate(ranges)],
-            ("", *(".1%" for _ in lines)),
+        table=Table.of(
+            ("Words", ranges),
+            *((name, column, ".1%") for (name, _), column in zip(lines, columns, strict=True)),
         ),
         caption=f"Lengths of the relevant documents of {page.dataset['name']}, of the corpus, and of systems' top "
         f"{DEPTH}. A document that is relevant to two queries counts twice.",

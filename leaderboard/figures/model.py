@@ -30,34 +30,42 @@ TEMPLATES = frozenset({"hovertemplate", "texttemplate"})
 _PLAIN = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
+class TableColumn(NamedTuple):
+    """A column of a figure's table. `form` is a format specification, such as `.3f`, `+.3f` and `,d`."""
+
+    head: str
+    values: Sequence[Cell]
+    form: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The values of a picture. `formats` has a format specification for a column: `.3f`, `+.3f`, `,d`, "" for text."""
+    """The values of a picture, by column."""
 
-    heads: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
-    formats: Sequence[str] = ()
+    columns: Sequence[TableColumn]
 
-    def texts(self) -> list[list[str]]:
-        """The cells as people read them, a dash where there is no value."""
-        formats = self.formats or [""] * len(self.heads)
-        return [[_text(value, form) for value, form in zip(row, formats, strict=True)] for row in self.rows]
+    @classmethod
+    def of(cls, *columns: tuple[str, Sequence[Cell]] | tuple[str, Sequence[Cell], str]) -> Table:
+        """Return the table with columns of these heads, values, and formats."""
+        return cls([TableColumn(*column) for column in columns])
 
     @property
-    def numeric(self) -> list[bool]:
-        """Which columns hold numbers."""
-        return [
-            any(isinstance(row[place], (int, float)) for row in self.rows) for place in range(len(self.heads))
-        ]
+    def heads(self) -> list[str]:
+        return [column.head for column in self.columns]
+
+    @property
+    def rows(self) -> list[tuple[Cell, ...]]:
+        return list(zip(*(column.values for column in self.columns), strict=True))
+
+    def texts(self) -> list[list[str]]:
+        """Return the cells as people read them, with a dash where there is no value."""
+        columns = ([_text(value, column.form) for value in column.values] for column in self.columns)
+        return [list(row) for row in zip(*columns, strict=True)]
 
     def as_data(self) -> dict[str, Any]:
-        """As the JSON has it: values for programs, texts for the page."""
-        return {
-            "heads": list(self.heads),
-            "rows": [list(row) for row in self.rows],
-            "texts": self.texts(),
-            "numeric": self.numeric,
-        }
+        """Return the JSON: values for programs, texts for the page, and which columns hold numbers."""
+        numeric = [any(isinstance(one, (int, float)) for one in column.values) for column in self.columns]
+        return {"heads": self.heads, "rows": self.rows, "texts": self.texts(), "numeric": numeric}
 
 
 def _text(value: Cell, form: str) -> str:
@@ -86,7 +94,7 @@ class Plot:
     @classmethod
     def empty(cls, reason: str) -> Plot:
         """Nothing to draw, and why."""
-        return cls([], None, Table((), ()), reason)
+        return cls([], None, Table(()), reason)
 
 
 def plain(value: Any, key: str = "") -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from evaluation.collections.profiles import TOKENISATION
-from leaderboard.figures.bars import LONGEST_NARROW_NAME, cut, heatmap, heatmap_layout
+from leaderboard.figures.bars import LONGEST_NARROW_NAME, NameSquare, cut, heatmap, heatmap_layout
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.results.profiles.public import OverlapMatrix, public_overlaps
 
@@ -40,31 +40,20 @@ def build_heatmap(request: FigureRequest) -> Plot:
     across = np.linalg.svd(centred)[0][:, 0]
     order = np.argsort(across * np.sign(across[np.abs(across).argmax()]), kind="stable")
     names = [complete.datasets[place].name for place in order]
-    values = complete.similarities[np.ix_(order, order)]
-    shown: list[list[float | None]] = values.tolist()
-    for place, row in enumerate(shown):
+    values: list[list[float | None]] = complete.similarities[np.ix_(order, order)].tolist()
+    for place, row in enumerate(values):
         row[place] = None
     form = "%.2f" if len(names) <= _MOST_WITH_NUMBERS else ""
+    texts = [[form % value if form and value is not None else "" for value in row] for row in values]
+    most = max(value for row in values for value in row if value is not None) or 1.0
+    hover = "%{customdata[0]} and %{customdata[1]}: %{marker.color:.3f}"
+    short = [cut(name, LONGEST_NARROW_NAME) for name in names]
     return Plot(
-        data=[
-            heatmap(
-                names,
-                shown,
-                [[form and form % value if value is not None else "" for value in row] for row in shown],
-                max(value for row in shown for value in row if value is not None) or 1.0,
-                "overlap",
-                "%{customdata[0]} and %{customdata[1]}: %{marker.color:.3f}",
-            )
-        ],
-        layout=heatmap_layout(
-            160 + 36 * max(len(names), 4),
-            [cut(name, LONGEST_NARROW_NAME) for name in names],
-            {"tickangle": -40},
-        ),
-        table=Table(
-            ("Dataset", *names),
-            [(name, *row) for name, row in zip(names, shown, strict=True)],
-            ("", *(".3f" for _ in names)),
+        data=[heatmap(NameSquare(names, values, texts), most, "overlap", hover)],
+        layout=heatmap_layout(160 + 36 * max(len(names), 4), short, {"tickangle": -40}),
+        # The similarities are symmetric, so that a row is a column.
+        table=Table.of(
+            ("Dataset", names), *((name, row, ".3f") for name, row in zip(names, values, strict=True))
         ),
         caption=f"How much vocabulary {len(names)} collections share: 0 means no word in common, 1 the same words "
         "equally often.",

@@ -1,4 +1,4 @@
-"""Hues that people tell apart whichever way they see colour (after Okabe and Ito), each with a symbol and a pattern.
+"""Hues that people tell apart whichever way they see colour (after Okabe and Ito), each with a symbol.
 
 A colour is a custom property of static/css/figures.css, which has a value for the light and one for the dark scheme;
 the browser puts it in. So a figure's data is the same for both.
@@ -27,7 +27,6 @@ GREY = "var(--figure-grey)"
 #: In the order in which several kinds of things get them.
 HUES = (BLUE, ORANGE, GREEN, PURPLE, VERMILLION, SKY, OLIVE, GREY)
 SYMBOLS = ("circle", "diamond", "square", "triangle-up", "cross", "triangle-down", "star", "x")
-PATTERNS = ("", "/", ".", "x", "\\", "-", "|", "+")
 
 #: A scale from nothing to much, on paper; for heat maps. All of it is a ground for INK, which texts have to ask for:
 #: Plotly's own choice, dark grey or white, is too weak on the middle of any scale.
@@ -39,29 +38,23 @@ class Mark(NamedTuple):
 
     color: str
     symbol: str
-    pattern: str
 
 
 def mark(number: int) -> Mark:
     """The mark of the n-th kind; after eight they repeat, with other symbols."""
-    shifted = number + number // len(HUES)
-    return Mark(
-        HUES[number % len(HUES)],
-        SYMBOLS[shifted % len(SYMBOLS)],
-        PATTERNS[shifted % len(PATTERNS)],
-    )
+    return Mark(HUES[number % len(HUES)], SYMBOLS[(number + number // len(HUES)) % len(SYMBOLS)])
 
 
 #: By architecture, always the same. BM25 and other lexical ones are grey: what is compared with.
 ARCHITECTURE: dict[str, Mark] = {
-    Architecture.LEXICAL.value: Mark(GREY, "circle", ""),
-    Architecture.LEARNED_SPARSE.value: Mark(GREEN, "square", "/"),
-    Architecture.DENSE.value: Mark(BLUE, "diamond", "\\"),
-    Architecture.LATE_INTERACTION.value: Mark(PURPLE, "triangle-up", "x"),
-    Architecture.RE_RANKING.value: Mark(VERMILLION, "cross", "-"),
-    Architecture.DOCUMENT_EXPANSION.value: Mark(ORANGE, "triangle-down", "|"),
-    Architecture.QUERY_AUGMENTATION.value: Mark(OLIVE, "star", "+"),
-    Architecture.GENERATIVE.value: Mark(SKY, "hexagon", "."),
-    Architecture.FUSION.value: Mark(ORANGE, "pentagon", "."),
-    Architecture.OTHER.value: Mark(GREY, "x", "/"),
+    Architecture.LEXICAL.value: Mark(GREY, "circle"),
+    Architecture.LEARNED_SPARSE.value: Mark(GREEN, "square"),
+    Architecture.DENSE.value: Mark(BLUE, "diamond"),
+    Architecture.LATE_INTERACTION.value: Mark(PURPLE, "triangle-up"),
+    Architecture.RE_RANKING.value: Mark(VERMILLION, "cross"),
+    Architecture.DOCUMENT_EXPANSION.value: Mark(ORANGE, "triangle-down"),
+    Architecture.QUERY_AUGMENTATION.value: Mark(OLIVE, "star"),
+    Architecture.GENERATIVE.value: Mark(SKY, "hexagon"),
+    Architecture.FUSION.value: Mark(ORANGE, "pentagon"),
+    Architecture.OTHER.value: Mark(GREY, "x"),
 }

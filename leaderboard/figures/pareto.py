@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence, Set
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from leaderboard.boards.columns.about import SIZE
@@ -13,7 +14,7 @@ from leaderboard.figures.axes import linear_axis, log_axis, sentence, uncapitali
 from leaderboard.figures.graph_objects import go
 from leaderboard.figures.model import Figure, FigureChoice, FigureRequest, Plot, Table
 from leaderboard.figures.palette import BLUE, GREY, SOFT
-from leaderboard.figures.points import ChartPoint, line_trace, traces_by_architecture
+from leaderboard.figures.points import ChartPoint, area_trace, line_trace, traces_by_architecture
 from leaderboard.figures.rows import (
     effectiveness,
     left_out_note,
@@ -44,21 +45,44 @@ MEASURED = {
 #: What a publication calls the axis.
 STATED = {"latency": "latency", "index": "index size", "cost": "cost"}
 
-#: Whose figure it is: a system's slug and its configuration.
+#: A system's slug and its configuration.
 Key = tuple[str, str]
 
 
 class CostAxis(NamedTuple):
-    """What rows cost, by their place among the rows; the axis's title, where it is from, and other places to look.
+    """Costs of rows by their place, the axis's title, where the costs are from, and other places to look.
 
-    `where` is the publication, machine and dataset of what was not measured here.
+    `where` is the publication, machine and dataset of costs that were not measured here.
     """
 
     values: Mapping[int, float]
     title: str
-    origin: str
+    origin: str = ""
     others: Sequence[str] = ()
     where: str = ""
+
+
+class _ScoredRows:
+    """The ranked rows of a board that have a score."""
+
+    def __init__(self, request: FigureRequest) -> None:
+        self.request, self.board = request, request.board()
+        self.score, self.title = effectiveness(request, self.board)
+        self.rows = [row for row in present(self.board) if value(row, self.score) is not None]
+
+    @cached_property
+    def whole(self) -> _ScoredRows:
+        """The rows of the board without its facets."""
+        return _ScoredRows(self.request.unfiltered()) if self.request.state.filtered else self
+
+    @property
+    def reported(self) -> dict[Key, int]:
+        """The places of the rows that a publication reports."""
+        return {
+            (row.entry.slug, row.entry.configuration): number
+            for number, row in enumerate(self.rows)
+            if row.ranked_in != SCORED
+        }
 
 
 def has_costs(board: Board) -> bool:
@@ -72,92 +96,67 @@ def has_costs(board: Board) -> bool:
 
 
 def build(request: FigureRequest) -> Plot:
-    """One point for each system of the view that has a score and a cost from one source and one machine.
+    """Draw one point for each system of the view that has a score and a cost from one source and one machine.
 
-    Where no axis is asked for, it is the first that has points.
+    Where no axis is asked for, it is the first that has points on the whole board, whatever its facets leave.
     """
-    board, rows = request.board(), _with_score(request)
-    score, y_title = effectiveness(request, board)
-    axis = _axis(request)
-    costs = _costs(request, board, axis, rows)
-    drawn = sorted(costs.values)
-    if not drawn:
-        return _without_points(axis, costs, y_title)
-    shown = [rows[number] for number in drawn]
-    names, form = names_of(shown), score_format(shown)
-    points = [
-        ChartPoint(
-            row,
-            name,
-            costs.values[number],
-            y,
-            (_score_line(row, y_title, y, form, ends), f"{costs.title}: {format_quantity(x)}"),
-            ends,
+    scored = _ScoredRows(request)
+    axis = request.choice("x")
+    if not request.asks("x"):
+        axis = next((each for each in MEASURED if _costs(scored.whole, each).values), axis)
+    costs = _costs(scored, axis)
+    cost_name = MEASURED[axis][1].lower()
+    if not costs.values:
+        return Plot.empty(
+            f"No system of this view has both a {scored.title} and a known {cost_name}"
+            + (f" {uncapitalised(costs.origin)}" if costs.origin else ".")
+            + (f" Elsewhere: {'; '.join(costs.others)}." if costs.others else "")
         )
-        for number, row, name in zip(drawn, shown, names, strict=True)
-        if (y := value(row, score)) is not None and (x := costs.values[number]) > 0
-        for ends in [_interval(request, row)]
-    ]
-    best = frontier(points, lower=lower_is_better(board))
-    without = [row for number, row in enumerate(rows) if number not in costs.values]
+    rows = [scored.rows[number] for number in sorted(costs.values)]
+    form, points = score_format(rows), _points(scored, costs)
+    lower = lower_is_better(scored.board)
+    best = frontier(points, lower=lower)
     x_axis = log_axis(f"{costs.title}, log scale", [point.x for point in points])
-    y_axis = linear_axis(sentence(y_title), [y for point in points for y in (point.y, *(point.ends or ()))])
-    baseline = [number for number, point in enumerate(points) if point.row.entry.is_baseline]
-    traces, labels = traces_by_architecture(points, first=[*best, *baseline], log_x=True)
+    heights = [y for point in points for y in (point.y, *(point.ends or ()))]
+    y_axis = linear_axis(sentence(scored.title), heights)
+    baselines = [number for number, point in enumerate(points) if point.row.entry.is_baseline]
+    traces, labels = traces_by_architecture(points, first=[*best, *baselines], log_x=True)
+    frontier_traces = _frontier_traces([points[number] for number in best], x_axis, y_axis, lower=lower)
+    reference = _reference([points[number] for number in baselines], x_axis, lower=lower)
+    without = [row for number, row in enumerate(scored.rows) if number not in costs.values]
+    notes = left_out_note(without, f"without a known {cost_name} there")
     return Plot(
-        data=[
-            *_frontier_traces(
-                [points[number] for number in best], x_axis, y_axis, lower=lower_is_better(board)
-            ),
-            *_reference(board, [points[number] for number in baseline], x_axis),
-            *traces,
-        ],
+        data=[*frontier_traces, *reference, *traces],
         layout=go.Layout(height=440, xaxis=x_axis, yaxis=y_axis, **labels),
         chosen={"x": axis},
-        table=Table(
-            ("System", y_title, costs.title, "On the frontier"),
-            [
-                (point.name, point.y, point.x, "yes" if number in best else "no")
-                for number, point in enumerate(points)
-            ],
-            ("", form, ",.6g", ""),
+        table=Table.of(
+            ("System", [point.name for point in points]),
+            (scored.title, [point.y for point in points], form),
+            (costs.title, [point.x for point in points], ",.6g"),
+            ("On the frontier", ["yes" if number in best else "no" for number in range(len(points))]),
         ),
-        caption=f"{sentence(y_title)} of {titled(board)} against {uncapitalised(costs.title)}, for {len(points)} "
-        f"systems; the shaded area is worse and costs more than a system on the line. {costs.origin}",
-        subtitle=f"{board.title}, {y_title}; {costs.origin.rstrip('.')}",
-        notes=[
-            *left_out_note(without, f"without a known {MEASURED[axis][1].lower()} there"),
-            *([f"Also known from: {'; '.join(costs.others)}."] if costs.others else []),
-        ],
+        caption=f"{sentence(scored.title)} of {titled(scored.board)} against {uncapitalised(costs.title)}, for "
+        f"{len(points)} systems; the shaded area is worse and costs more than a system on the line. {costs.origin}",
+        subtitle=f"{scored.board.title}, {scored.title}; {costs.origin.rstrip('.')}",
+        notes=[*notes, *([f"Also known from: {'; '.join(costs.others)}."] if costs.others else [])],
     )
 
 
-def _without_points(axis: str, costs: CostAxis, y_title: str) -> Plot:
-    return Plot.empty(
-        f"No system of this view has both a {y_title} and a known {MEASURED[axis][1].lower()}"
-        + (f" {uncapitalised(costs.origin)}" if costs.origin else ".")
-        + (f" Elsewhere: {'; '.join(costs.others)}." if costs.others else "")
-    )
-
-
-def _axis(request: FigureRequest) -> str:
-    """The axis that is asked for, else the first with points on the whole board, whatever its facets leave."""
-    if request.asks("x"):
-        return request.choice("x")
-    whole = request.unfiltered() if request.state.filtered else request
-    rows = _with_score(whole)
-    known = (axis for axis in MEASURED if _costs(whole, whole.board(), axis, rows).values)
-    return next(known, request.choice("x"))
-
-
-def _interval(request: FigureRequest, row: Row) -> tuple[float, float] | None:
-    """The 95% interval of the row's score on a dataset, where one is published."""
-    found = row.certainty
-    return (found.low, found.high) if request.dataset and found is not None else None
-
-
-def _score_line(row: Row, title: str, score: float, form: str, ends: tuple[float, float] | None) -> str:
-    return f"{title}: {score:{form}}" + (f" ({ends[0]:{form}} to {ends[1]:{form}})" if ends else "")
+def _points(scored: _ScoredRows, costs: CostAxis) -> list[ChartPoint]:
+    """Return the points, with the published 95% intervals of scores on a dataset."""
+    drawn = {number: scored.rows[number] for number in sorted(costs.values)}
+    form, points = score_format(list(drawn.values())), []
+    for (number, row), name in zip(drawn.items(), names_of(list(drawn.values())), strict=True):
+        score, cost, certainty = value(row, scored.score), costs.values[number], row.certainty
+        if score is None or cost <= 0:
+            continue
+        score_line, ends = f"{scored.title}: {score:{form}}", None
+        if scored.request.dataset and certainty is not None:
+            ends = certainty.low, certainty.high
+            score_line += f" ({ends[0]:{form}} to {ends[1]:{form}})"
+        lines = (score_line, f"{costs.title}: {format_quantity(cost)}")
+        points.append(ChartPoint(row, name, cost, score, lines, ends))
+    return points
 
 
 def _frontier_traces(
@@ -167,56 +166,48 @@ def _frontier_traces(
     right, worst = 10 ** x_axis["range"][1], y_axis["range"][1 if lower else 0]
     xs, ys = [*(point.x for point in best), right], [*(point.y for point in best), best[-1].y]
     corners = [(x, y) for y, *across in zip(ys, xs, xs[1:], strict=False) for x in across]
-    shade = line_trace(
-        "dominated",
-        [*(x for x, _ in corners), right, xs[0]],
-        [*(y for _, y in corners), worst, worst],
-        {"width": 0, "color": BLUE},
-        fill="toself",
-        fillcolor=BLUE,
-        opacity=0.08,
-        showlegend=False,
+    corners += [(right, worst), (xs[0], worst)]
+    shade = area_trace(
+        "dominated", [x for x, _ in corners], [y for _, y in corners], BLUE, 0.08, showlegend=False
     )
     style = {"color": SOFT, "width": 1.5, "dash": "dot", "shape": "hv"}
     return [shade, line_trace("Pareto frontier", xs[:-1], ys[:-1], style)][: len(best)]
 
 
-def _reference(board: Board, baselines: Sequence[ChartPoint], x_axis: Mapping[str, Any]) -> list[go.Scatter]:
+def _reference(
+    baselines: Sequence[ChartPoint], x_axis: Mapping[str, Any], *, lower: bool
+) -> list[go.Scatter]:
     """A line across at the score of the best baseline, by its own name."""
     if not baselines:
         return []
-    best = (min if lower_is_better(board) else max)(baselines, key=lambda point: point.y)
+    best = (min if lower else max)(baselines, key=lambda point: point.y)
     across = [10**end for end in x_axis["range"]]
     style = {"color": GREY, "width": 1.2, "dash": "dash"}
     return [line_trace(f"{best.name} (baseline)", across, [best.y, best.y], style)]
 
 
-def _costs(request: FigureRequest, board: Board, axis: str, rows: Sequence[Row]) -> CostAxis:
-    """What was measured here where the board, whatever its facets leave, has any, else what one publication states."""
+def _costs(scored: _ScoredRows, axis: str) -> CostAxis:
+    """Return costs measured here if the board, whatever its facets leave, has any, else those of one publication."""
     if axis == "parameters":
-        return _sizes(rows)
+        return _sizes(scored.rows)
     key, title = MEASURED[axis]
-    stated = _stated(request, axis, title, rows)
-    if request.choice("device"):
+    stated, filtered = _stated(scored, axis, title), scored.request.state.filtered
+    if scored.request.choice("device"):
         return stated
-    column, measured = _measured(board, key, rows)
-    if not measured and request.state.filtered:
-        whole = request.unfiltered().board()
+    column, measured = _measured(scored.board, key, scored.rows)
+    if not measured and filtered:
+        whole = scored.whole.board
         column, elsewhere = _measured(whole, key, whole.rows)
         column = column if elsewhere else None
-    if column is None or not (measured or request.state.filtered):
+    if column is None or not (measured or filtered):
         return stated
     others = sorted({*stated.others, *([stated.where] if stated.values and stated.where else [])})
-    return CostAxis(
-        measured,
-        _with_unit(title, column.unit),
-        f"Measured here {column.group.removeprefix(EFFICIENCY).strip()}.",
-        others,
-    )
+    origin = f"Measured here {column.group.removeprefix(EFFICIENCY).strip()}."
+    return CostAxis(measured, _with_unit(title, column.unit), origin, others)
 
 
 def _measured(board: Board, key: str, rows: Sequence[Row]) -> tuple[Column | None, dict[int, float]]:
-    """The board's column of something measured, and what it has by the row's place."""
+    """Return the board's column of something measured, and its values by the rows' places."""
     column = board.column(key)
     if column is None:
         return None, {}
@@ -237,39 +228,23 @@ def _sizes(rows: Sequence[Row]) -> CostAxis:
     return CostAxis(values, "Parameters (M)", origin)
 
 
-def _stated(request: FigureRequest, axis: str, title: str, rows: Sequence[Row]) -> CostAxis:
+def _stated(scored: _ScoredRows, axis: str, title: str) -> CostAxis:
+    request, source = scored.request, None
     if request.dataset:
-        datasets, source = [request.dataset_page.dataset["pk"]], None
+        datasets = [request.dataset_page.dataset["pk"]]
     else:
         datasets = [member.dataset_id for member in request.benchmark_page.members]
         source = request.benchmark_page.benchmark["source_id"]
     settings = reported_figures(axis, datasets, source)
-    reported = _reported(rows)
-    scored = _reported(_with_score(request.unfiltered())) if request.state.filtered else reported
-    setting, others = select_setting(settings, scored.keys(), reported.keys(), request.choice("device"))
+    reported, known = scored.reported, scored.whole.reported
+    setting, others = select_setting(settings, known.keys(), reported.keys(), request.choice("device"))
     named = sorted({str(other) for other in others})
     if setting is None:
-        return CostAxis({}, title, "", named)
+        return CostAxis({}, title, others=named)
     values = {reported[key]: costs for key, costs in settings[setting].items() if key in reported}
     return CostAxis(
         values, _with_unit(title, setting.unit), f"As reported by {setting}.", named, str(setting)
     )
-
-
-def _reported(rows: Sequence[Row]) -> dict[Key, int]:
-    """The places of the rows that a publication reports."""
-    return {
-        (row.entry.slug, row.entry.configuration): number
-        for number, row in enumerate(rows)
-        if row.ranked_in != SCORED
-    }
-
-
-def _with_score(request: FigureRequest) -> list[Row]:
-    """The ranked rows of the board that have what the figure means by how good a system is."""
-    board = request.board()
-    score, _ = effectiveness(request, board)
-    return [row for row in present(board) if value(row, score) is not None]
 
 
 def _with_unit(title: str, unit: str) -> str:
@@ -305,23 +280,20 @@ def reported_figures(
     if axis not in STATED:
         return {}
     names = dict(Dataset.objects.filter(pk__in=datasets).values_list("pk", "name"))
-    found = [
-        (dataset, row, figure)
-        for dataset, rows in present_rows(datasets).items()
-        for _, row in rows.results
-        if row.provenance == REPORTED and source_id in (None, row.source_id)
-        for figure in row.figures
-        if figure["name"] == STATED[axis] and not figure.get("doubtful")
-    ]
     settings: dict[ParetoSetting, dict[Key, float]] = {}
-    for dataset, row, figure in found:
-        key, unit = key_of(figure, {figure["name"]}), str(figure.get("unit", ""))
-        value = round(float(figure["value"]) * MILLISECONDS.get(unit, 1.0), 6)
-        if value > 0:  # no logarithmic axis has a place for others
-            setting = ParetoSetting(
-                dataset, names[dataset], row.source, row.source_key or "", key.hardware, key.unit
-            )
-            settings.setdefault(setting, {})[row.slug, row.configuration] = value
+    for dataset, rows in present_rows(datasets).items():
+        for _, row in rows.results:
+            if row.provenance != REPORTED or source_id not in (None, row.source_id):
+                continue
+            for figure in row.figures:
+                if figure["name"] != STATED[axis] or figure.get("doubtful"):
+                    continue
+                key, unit = key_of(figure, {figure["name"]}), str(figure.get("unit", ""))
+                cost = round(float(figure["value"]) * MILLISECONDS.get(unit, 1.0), 6)
+                if cost > 0:  # no logarithmic axis has a place for others
+                    place = names[dataset], row.source, row.source_key or "", key.hardware, key.unit
+                    setting = ParetoSetting(dataset, *place)
+                    settings.setdefault(setting, {})[row.slug, row.configuration] = cost
     return settings
 
 

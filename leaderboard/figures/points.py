@@ -7,32 +7,44 @@ none there either is left to the table. Architectures have a symbol and a hue ea
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from django.urls import reverse
 
 from leaderboard.boards.model import Row
+from leaderboard.boards.system.depth import LabelBox
 from leaderboard.figures.graph_objects import go
+from leaderboard.figures.model import Cell, Table
 from leaderboard.figures.palette import ARCHITECTURE, INK, PAPER, SOFT
 from leaderboard.models import architecture_choices
 
-#: The picture's assumed size inside its axes, wide and on a phone, in pixels; how far names may reach beyond it at the
-#: right; and how large the letters of a phone are, beside those of a wide screen.
-WIDE, NARROW, HEIGHT = 660.0, 250.0, 330.0
-BEYOND, NARROW_BEYOND, NARROW_LETTERS = 12.0, 4.0, 0.9
-#: The widths of a small letter and of others in a wide typeface, the height of a line, and the gap beside a point.
-SMALL, LARGE, LINE, GAP = 7.0, 8.7, 15.0, 7.0
-#: By preference, plotly's words, and where the text's box begins: shares of its width and height, and gaps.
-POSITIONS = {
-    "middle right": (0.0, -0.5, 1, 0),
-    "top center": (-0.5, -1.0, 0, -1),
-    "bottom center": (-0.5, 0.0, 0, 1),
-    "middle left": (-1.0, -0.5, -1, 0),
-    "top right": (0.0, -1.0, 0.7, -0.3),
-    "bottom right": (0.0, 0.0, 0.7, 0.3),
-    "top left": (-1.0, -1.0, -0.7, -0.3),
-    "bottom left": (-1.0, 0.0, -0.7, 0.3),
+#: Pixels: the assumed height of a picture, a line of text, the gap beside a point, and the widths of a small letter and
+#: of others in a wide typeface.
+HEIGHT, LINE, GAP, SMALL, LARGE = 330.0, 15.0, 7.0, 7.0, 8.7
+
+
+class PictureWidth(NamedTuple):
+    """Width inside the axes in pixels, how far names may reach beyond the right edge, and the size of letters."""
+
+    width: float
+    beyond: float
+    letters: float
+
+
+WIDE, NARROW = PictureWidth(660.0, 12.0, 1.0), PictureWidth(250.0, 4.0, 0.9)
+#: Distance of a label's upper left corner from its point: shares of its width and height, and pixels.
+Offset = tuple[float, float, float, float]
+#: Plotly's words for the places beside a point, by preference.
+POSITIONS: dict[str, Offset] = {
+    "middle right": (0.0, -0.5, GAP, 0.0),
+    "top center": (-0.5, -1.0, 0.0, -GAP),
+    "bottom center": (-0.5, 0.0, 0.0, GAP),
+    "middle left": (-1.0, -0.5, -GAP, 0.0),
+    "top right": (0.0, -1.0, 0.7 * GAP, -0.3 * GAP),
+    "bottom right": (0.0, 0.0, 0.7 * GAP, 0.3 * GAP),
+    "top left": (-1.0, -1.0, -0.7 * GAP, -0.3 * GAP),
+    "bottom left": (-1.0, 0.0, -0.7 * GAP, 0.3 * GAP),
 }
 #: Places further off, from the nearest on: where a text begins right of the point or ends left of it, and pixels below.
 FAR = [(side, row * 16) for row in (-1, 1, -2, 2, -3, 3, -4, 4, -5, 5, -6, 6, -7, 7) for side in (26, -26)]
@@ -40,68 +52,6 @@ FAR = [(side, row * 16) for row in (-1, 1, -2, 2, -3, 3, -4, 4, -5, 5, -6, 6, -7
 MOST_FAR = 25
 #: For points on a line, whose right is taken by it.
 ABOVE_FIRST = sorted(POSITIONS, key=lambda position: not position.startswith("top"))
-
-
-class _LabelBox(NamedTuple):
-    left: float
-    top: float
-    right: float
-    bottom: float
-
-    def meets(self, other: _LabelBox) -> bool:
-        """Whether the two overlap."""
-        return (
-            self.left < other.right
-            and other.left < self.right
-            and self.top < other.bottom
-            and other.top < self.bottom
-        )
-
-
-def _place_labels(
-    names: Sequence[str],
-    points: Sequence[tuple[float, float]],
-    width: float,
-    beyond: float,
-    letters: float,
-    first: Sequence[int],
-    log_x: bool,
-    ends: Sequence[tuple[float, float]],
-    far: bool,
-) -> list[dict[str, Any]]:
-    """The labels of points in a picture of this width; those at the places `first` choose first.
-
-    `beyond` is how far they may reach over its right edge, `letters` how large they are, `ends` those of the points'
-    intervals. The text of a label is empty where there is no room for it, and where it has its place `far` off.
-    """
-    size = width, HEIGHT
-    scaled = _scaled([*points, *((points[0][0], end) for pair in ends for end in pair)], size, log_x)
-    heights = [y for _, y in scaled[len(points) :]]
-    scaled = scaled[: len(points)]
-    taken = [_LabelBox(x - GAP + 1, y - GAP + 1, x + GAP - 1, y + GAP - 1) for x, y in scaled]
-    if ends:
-        whiskers = zip(scaled, heights[::2], heights[1::2], strict=True)
-        taken += [_LabelBox(x - 2, min(ys), x + 2, max(ys)) for (x, _), *ys in whiskers]
-    labels: list[dict[str, Any]] = [{"text": "", "textposition": "middle right"} for _ in names]
-    for number in dict.fromkeys([*first, *range(len(names))]):
-        wide = letters * width_of(names[number])
-        near = ABOVE_FIRST if number in first else list(POSITIONS)
-        candidates = [
-            (_box(wide, scaled[number], position), {"text": names[number], "textposition": position})
-            for position in near
-        ]
-        if far and (number in first or len(names) <= MOST_FAR):
-            candidates += [(_far_box(wide, scaled[number], offset), {"far": offset}) for offset in FAR]
-        for box, label in candidates:
-            outside = (
-                box.left < 0 or box.right > size[0] + beyond or box.top < -10 or box.bottom > size[1] + 5
-            )
-            others = (other for place, other in enumerate(taken) if place != number)
-            if not outside and not any(box.meets(other) for other in others):
-                labels[number] |= label
-                taken.append(box)
-                break
-    return labels
 
 
 def label_points(
@@ -113,13 +63,48 @@ def label_points(
     ends: Sequence[tuple[float, float]] = (),
     far: bool = True,
 ) -> list[dict[str, Any]]:
-    """By point, what its trace says of its label: `text` and `textposition`, and others on a phone; or how `far` it is.
+    """Return what a trace says of each label: `text` and `textposition`, the same for phones, or how `far` it is.
 
-    `ends` has those of every point's interval, or is empty. With `far` the layout needs `far_labels`.
+    The names at the places `first` choose first. A label without room has no text. `ends` has those of every point's
+    interval, or is empty. With `far` the layout needs `far_labels`.
     """
-    wide = _place_labels(names, points, WIDE, BEYOND, 1.0, first, log_x, ends, far)
-    narrow = _place_labels(names, points, NARROW, NARROW_BEYOND, NARROW_LETTERS, first, log_x, ends, far)
-    return [{**label, "narrow": small} for label, small in zip(wide, narrow, strict=True)]
+    across = _shares([math.log10(x) if log_x else x for x, _ in points])
+    up = _shares([*(y for _, y in points), *(end for pair in ends for end in pair)])
+
+    def place(picture: PictureWidth) -> list[dict[str, Any]]:
+        tops = [(1 - share) * HEIGHT for share in up]
+        spots = [(share * picture.width, top) for share, top in zip(across, tops, strict=False)]
+        taken = [LabelBox(x - GAP + 1, y - GAP + 1, x + GAP - 1, y + GAP - 1) for x, y in spots]
+        intervals = zip(tops[len(points) :: 2], tops[len(points) + 1 :: 2], strict=True)
+        taken += [
+            LabelBox(x - 2, min(pair), x + 2, max(pair))
+            for (x, _), pair in zip(spots, intervals, strict=False)
+        ]
+        labels: list[dict[str, Any]] = [{"text": "", "textposition": "middle right"} for _ in names]
+        for number in dict.fromkeys([*first, *range(len(names))]):
+            leads = number in first
+            others = [box for place, box in enumerate(taken) if place != number]
+            for offset, label in _candidates(
+                names[number], leads=leads, far=far and (leads or len(names) <= MOST_FAR)
+            ):
+                box = _box(offset, picture.letters * width_of(names[number]), spots[number])
+                inside = box.left >= 0 and box.right <= picture.width + picture.beyond
+                inside = inside and box.top >= -10 and box.bottom <= HEIGHT + 5
+                if inside and not any(map(box.meets, others)):
+                    labels[number] |= label
+                    taken.append(box)
+                    break
+        return labels
+
+    return [{**label, "narrow": small} for label, small in zip(place(WIDE), place(NARROW), strict=True)]
+
+
+def _candidates(name: str, *, leads: bool, far: bool) -> Iterator[tuple[Offset, dict[str, Any]]]:
+    """Yield the places that a label may have, by preference, with what its trace says there."""
+    for position in ABOVE_FIRST if leads else POSITIONS:
+        yield POSITIONS[position], {"text": name, "textposition": position}
+    for right, below in FAR if far else ():
+        yield (-1.0 if right < 0 else 0.0, -0.5, right, below), {"far": (right, below)}
 
 
 def width_of(name: str) -> float:
@@ -127,15 +112,10 @@ def width_of(name: str) -> float:
     return sum(SMALL if sign.islower() or sign in " .,-()[]" else LARGE for sign in name)
 
 
-def _box(width: float, point: tuple[float, float], position: str) -> _LabelBox:
-    across, down, right, below = POSITIONS[position]
-    left, top = point[0] + across * width + right * GAP, point[1] + down * LINE + below * GAP
-    return _LabelBox(left, top, left + width, top + LINE)
-
-
-def _far_box(width: float, point: tuple[float, float], offset: tuple[int, int]) -> _LabelBox:
-    left, top = point[0] + offset[0] - width * (offset[0] < 0), point[1] + offset[1] - LINE / 2
-    return _LabelBox(left, top, left + width, top + LINE)
+def _box(offset: Offset, width: float, point: tuple[float, float]) -> LabelBox:
+    across, down, right, below = offset
+    left, top = point[0] + across * width + right, point[1] + down * LINE + below
+    return LabelBox(left, top, left + width, top + LINE)
 
 
 def far_labels(
@@ -169,26 +149,21 @@ def far_labels(
     return {"annotations": annotations(labels), "meta": {"narrow": narrow}}
 
 
-def _scaled(
-    points: Sequence[tuple[float, float]], size: tuple[float, float], log_x: bool
-) -> list[tuple[float, float]]:
-    """The points in pixels from the upper left, as axes with a margin of a twentieth put them."""
-    xs = [math.log10(x) if log_x else x for x, _ in points]
-    ys = [y for _, y in points]
-    return [(_within(x, xs) * size[0], (1 - _within(y, ys)) * size[1]) for x, y in zip(xs, ys, strict=True)]
-
-
-def _within(number: float, numbers: Sequence[float]) -> float:
+def _shares(numbers: Sequence[float]) -> list[float]:
+    """Return the place of each number between the least and the greatest, on axes with a margin of a twentieth."""
     low, high = min(numbers), max(numbers)
-    return 0.5 if low == high else 0.06 + 0.88 * (number - low) / (high - low)
+    return [0.5 if low == high else 0.06 + 0.88 * (number - low) / (high - low) for number in numbers]
 
 
 class ChartPoint(NamedTuple):
-    """A system at its place; `lines` are what hovering says below the name, `ends` those of its score's interval."""
+    """A system at its place; `lines` are what hovering shows below the name, `ends` those of its score's interval.
+
+    `x` is a number, or a day.
+    """
 
     row: Row
     name: str
-    x: float
+    x: Any
     y: float
     lines: Sequence[str]
     ends: tuple[float, float] | None = None
@@ -207,34 +182,35 @@ def traces_by_architecture(
     traces = []
     for architecture, name in architecture_choices():
         mark = ARCHITECTURE.get(architecture, ARCHITECTURE["other"])
-        mine = [
-            (point, label)
-            for point, label in zip(points, labels, strict=True)
-            if point.row.entry.architecture == architecture
-        ]
+        places_of = [n for n, point in enumerate(points) if point.row.entry.architecture == architecture]
+        mine = [points[number] for number in places_of]
+        baselines = [point.row.entry.is_baseline for point in mine]
         if mine:
-            trace = point_trace(
-                name,
-                [point.x for point, _ in mine],
-                [point.y for point, _ in mine],
-                [label for _, label in mine],
-                [(point.name, *point.lines) for point, _ in mine],
-                {
-                    "color": mark.color,
-                    "symbol": mark.symbol,
-                    "size": [15 if point.row.entry.is_baseline else 11 for point, _ in mine],
-                    "line": {
-                        "color": [INK if point.row.entry.is_baseline else PAPER for point, _ in mine],
-                        "width": [2 if point.row.entry.is_baseline else 1 for point, _ in mine],
-                    },
+            marker = {
+                "color": mark.color,
+                "symbol": mark.symbol,
+                "size": [15 if is_baseline else 11 for is_baseline in baselines],
+                "line": {
+                    "color": [INK if is_baseline else PAPER for is_baseline in baselines],
+                    "width": [2 if is_baseline else 1 for is_baseline in baselines],
                 },
-                links=[system_url(point.row) for point, _ in mine],
-                error_y=whiskers(
-                    [point.y for point, _ in mine], [point.ends for point, _ in mine], mark.color
-                ),
-            )
-            traces.append(trace)
+            }
+            bars = whiskers([point.y for point in mine], [point.ends for point in mine], mark.color)
+            of_trace = [labels[number] for number in places_of]
+            traces.append(point_trace(name, mine, of_trace, marker, error_y=bars))
     return traces, far_labels(names, places, labels, log_x=log_x)
+
+
+def points_table(
+    points: Sequence[ChartPoint], x: tuple[str, str], y: tuple[str, str], *more: tuple[str, Sequence[Cell]]
+) -> Table:
+    """Return the table of points. `x` and `y` are the heads and formats of their columns."""
+    return Table.of(
+        ("System", [point.name for point in points]),
+        (x[0], [point.x for point in points], x[1]),
+        (y[0], [point.y for point in points], y[1]),
+        *more,
+    )
 
 
 def system_url(row: Row) -> str:
@@ -256,24 +232,23 @@ def whiskers(
 
 def point_trace(
     name: str,
-    x: Sequence[Any],
-    y: Sequence[float],
+    points: Sequence[ChartPoint],
     labels: Sequence[Mapping[str, Any]],
-    lines: Sequence[Sequence[str]],
     marker: Mapping[str, Any],
-    links: Sequence[str] = (),
     **more: Any,
 ) -> go.Scatter:
-    """Points with their labels; hovering says the lines of each as plain text, of all as many; `links` are theirs."""
+    """Return points with their labels and links; hovering shows the name and lines of each as plain text."""
+    lines = [[point.name, *point.lines] for point in points]
     template = "<br>".join(f"%{{customdata[{place}]}}" for place in range(len(lines[0])))
+    links = [system_url(point.row) for point in points]
     return go.Scatter(
         mode="markers+text",
         name=name,
-        x=x,
-        y=y,
+        x=[point.x for point in points],
+        y=[point.y for point in points],
         **_texts(labels),
-        meta={"narrow": _texts([label["narrow"] for label in labels]), "links": list(links)},
-        customdata=[list(each) for each in lines],
+        meta={"narrow": _texts([label["narrow"] for label in labels]), "links": links},
+        customdata=lines,
         hovertemplate=f"{template}<extra></extra>",
         cliponaxis=False,
         marker=marker,
@@ -291,3 +266,11 @@ def line_trace(
     """A line; hovering says nothing of it unless `more` has a template."""
     hover = {} if "hovertemplate" in more else {"hoverinfo": "skip"}
     return go.Scatter(mode="lines", name=name, x=x, y=y, line=line, **hover, **more)
+
+
+def area_trace(
+    name: str, x: Sequence[Any], y: Sequence[Any], color: str, opacity: float, *, line: int = 0, **more: Any
+) -> go.Scatter:
+    """A filled area within a closed outline."""
+    style = {"width": line, "color": color}
+    return line_trace(name, x, y, style, fill="toself", fillcolor=color, opacity=opacity, **more)

@@ -12,7 +12,7 @@ from leaderboard.figures.axes import linear_axis, sentence
 from leaderboard.figures.graph_objects import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import BLUE, ORANGE, PAPER
-from leaderboard.figures.points import label_points, line_trace, point_trace, system_url
+from leaderboard.figures.points import ChartPoint, label_points, line_trace, point_trace
 from leaderboard.figures.rows import (
     counted_datasets,
     effectiveness,
@@ -31,15 +31,6 @@ from leaderboard.results.kinds import REPORTED
 
 #: From how many different dates on there is any progress to see.
 FEWEST_DATES = 3
-
-
-class _Dated(NamedTuple):
-    """A row at its date, ISO text: a day, or a year for what publications report."""
-
-    row: Row
-    name: str
-    date: str
-    score: float
 
 
 class _Line(NamedTuple):
@@ -76,40 +67,40 @@ def build(request: FigureRequest) -> Plot:
     board = request.board()
     column, y_title = effectiveness(request, board)
     rows = [row for row in present(board) if value(row, column) is not None]
-    dated = _dated(request, rows, column)
-    days = len({one.date for one in dated})
+    lower, form = lower_is_better(board), score_format(rows)
+    dated = _dated(request, rows, column, form)
+    days = len({when for when, _ in dated})
     if days < FEWEST_DATES:
         return Plot.empty(
             f"Progress is drawn from {FEWEST_DATES} different dates on; the systems of this view that have a "
             f"{y_title} came on {days or 'none'}."
         )
-    lower, form = lower_is_better(board), score_format(rows)
-    lines = []
+    traces, table, descriptions = [], [], []
     for line, reported in zip(LINES, (False, True), strict=True):
-        of_kind = [one for one in dated if (one.row.ranked_in == REPORTED) is reported]
+        of_kind = [each for each in dated if (each[1].row.ranked_in == REPORTED) is reported]
         if of_kind:
-            lines.append((line, of_kind, running_best([one.score for one in of_kind], lower=lower)))
-    present_keys = {id(one.row) for one in dated}
+            points = [point for _, point in of_kind]
+            best = running_best([point.y for point in points], lower=lower)
+            traces += _traces(line, points, best)
+            descriptions.append(line.description)
+            for number, (when, point) in enumerate(of_kind):
+                table.append((point.name, when, point.y, "yes" if number in best else "no"))
+    names, whens, scores, firsts = zip(*table, strict=True)
+    drawn = {id(point.row) for _, point in dated}
     return Plot(
-        data=[trace for line, of_kind, best in lines for trace in _traces(line, of_kind, best, form)],
+        data=traces,
         layout=go.Layout(
             height=400,
-            xaxis=_axis([one.date for one in dated]),
-            yaxis=linear_axis(sentence(y_title), [one.score for one in dated]),
+            xaxis=_axis([when for when, _ in dated]),
+            yaxis=linear_axis(sentence(y_title), scores),
         ),
-        table=Table(
-            ("System", "Date", y_title, "Best when it came"),
-            [
-                (one.name, one.date, one.score, "yes" if number in best else "no")
-                for _, of_kind, best in lines
-                for number, one in enumerate(of_kind)
-            ],
-            ("", "", form, ""),
+        table=Table.of(
+            ("System", names), ("Date", whens), (y_title, scores, form), ("Best when it came", firsts)
         ),
         caption=f"{sentence(y_title)} of {titled(board)} over time, for {len(dated)} systems; lines show the best so "
-        f"far. {sentence('; '.join(line.description for line, _, _ in lines))}.",
+        f"far. {sentence('; '.join(descriptions))}.",
         subtitle=f"{board.title}, {y_title}",
-        notes=left_out_note([row for row in rows if id(row) not in present_keys], "without a date"),
+        notes=left_out_note([row for row in rows if id(row) not in drawn], "without a date"),
     )
 
 
@@ -134,20 +125,23 @@ def _date_of(entry: EntryRow) -> str:
     return entry.published[:10]
 
 
-def _dated(request: FigureRequest, rows: Sequence[Row], column: str) -> list[_Dated]:
-    """The rows that have a date, in its order; of one date the best first."""
+def _dated(
+    request: FigureRequest, rows: Sequence[Row], column: str, form: str
+) -> list[tuple[str, ChartPoint]]:
+    """Return the rows that have a date, a day or a year, in its order; of one date the best first."""
     if request.dataset:
         datasets = [request.dataset_page.dataset["pk"]]
     else:
         datasets = counted_datasets(request.benchmark_page.members)
     dates = _dates(datasets)
-    dated = [
-        _Dated(row, name, day, score)
-        for row, name in zip(rows, names_of(rows), strict=True)
-        if (day := dates.get(_key(row))) and (score := value(row, column)) is not None
-    ]
+    dated = []
+    for row, name in zip(rows, names_of(rows), strict=True):
+        when, score = dates.get(_key(row)), value(row, column)
+        if when and score is not None:
+            line = f"{when}: {format_value(score, int(form[-2]))}"
+            dated.append((when, ChartPoint(row, name, _day(when), score, [line])))
     sign = 1 if lower_is_better(request.board()) else -1
-    return sorted(dated, key=lambda one: (one.date, sign * one.score))
+    return sorted(dated, key=lambda each: (each[0], sign * each[1].y))
 
 
 #: A system's slug, its configuration, and whether its results are reported.
@@ -185,34 +179,23 @@ def _day(when: str) -> str:
     return f"{when}-07-01" if len(when) == 4 else when
 
 
-def _traces(line: _Line, dated: Sequence[_Dated], best: Sequence[int], form: str) -> list[go.Scatter]:
-    days, scores = [_day(one.date) for one in dated], [one.score for one in dated]
+def _traces(line: _Line, points: Sequence[ChartPoint], best: Sequence[int]) -> list[go.Scatter]:
+    days, scores = [str(point.x) for point in points], [point.y for point in points]
     years = [float(day[:4]) + int(day[5:7]) / 12 + int(day[8:10]) / 365 for day in days]
-    points = point_trace(
-        line.label,
-        days,
-        scores,
-        label_points(
-            [one.name for one in dated], list(zip(years, scores, strict=True)), first=best, far=False
-        ),
-        [(one.name, f"{one.date}: {format_value(one.score, int(form[-2]))}") for one in dated],
-        {
-            "color": line.color,
-            "symbol": line.symbol,
-            "size": 9,
-            "line": {"color": line.color if line.symbol.endswith("open") else PAPER, "width": 1.5},
-        },
-        links=[system_url(one.row) for one in dated],
-    )
-    if len(dated) == 1:
-        return [points]
+    places = list(zip(years, scores, strict=True))
+    labels = label_points([point.name for point in points], places, first=best, far=False)
+    ring = {"color": line.color if line.symbol.endswith("open") else PAPER, "width": 1.5}
+    marker = {"color": line.color, "symbol": line.symbol, "size": 9, "line": ring}
+    drawn = point_trace(line.label, points, labels, marker)
+    if len(points) == 1:
+        return [drawn]
     best_so_far = line_trace(
         f"Best so far ({line.label.split(',')[0].lower()})",
         [*(days[number] for number in best), max(days)],
         [*(scores[number] for number in best), scores[best[-1]]],
         {"color": line.color, "width": 1.5, "shape": "hv", "dash": line.dash},
     )
-    return [best_so_far, points]
+    return [best_so_far, drawn]
 
 
 PROGRESS = Figure(

@@ -9,22 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leaderboard.comparison.by_query import by_query
-from leaderboard.comparison.queries.collection import (
-    OpenCollection,
-    by_score,
-    compared_entries,
-    open_collection,
-)
+from leaderboard.comparison.queries.collection import OpenCollection, open_collection
 from leaderboard.comparison.queries.listing import QUANTILES, Difficulty, difficulty
-from leaderboard.comparison.testing import with_values
-from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better
 from leaderboard.figures.graph_objects import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, SubjectNotFound, Table
 from leaderboard.figures.palette import BETTER, BLUE, INK, ORANGE, WORSE
-from leaderboard.figures.points import line_trace
+from leaderboard.figures.points import area_trace, line_trace
 from leaderboard.models import Dataset, Entry
 from leaderboard.models.datasets import Visibility
+from leaderboard.results.records import entries_with_values
 from leaderboard.rounds.topics import LEAST_OTHERS, Topic
 
 #: So many queries are in the table of difficulty; of more, evenly spaced ones.
@@ -56,7 +50,6 @@ def build_difficulty(request: FigureRequest) -> Plot:
     places = np.unique(np.linspace(0, queries - 1, min(queries, MOST_QUERIES)).round().astype(int))
     order = _hardest_first(values, collection, measure)
     rows = order[places]
-    ranks, names = (places + 1).tolist(), [query_ids[row] for row in rows]
     together = -(-queries // MOST_POINTS)
     columns = {
         "Mean": values.mean,
@@ -78,10 +71,10 @@ def build_difficulty(request: FigureRequest) -> Plot:
             yaxis={"title_text": measure, "rangemode": "tozero"},
             hovermode="closest",
         ),
-        table=Table(
-            ("Place", "Query", *columns),
-            list(zip(ranks, names, *(column[rows].tolist() for column in columns.values()), strict=True)),
-            (",d", "", *(".4f" for _ in columns)),
+        table=Table.of(
+            ("Place", (places + 1).tolist(), ",d"),
+            ("Query", [query_ids[row] for row in rows]),
+            *((head, column[rows].tolist(), ".4f") for head, column in columns.items()),
         ),
         caption=f"{measure} by query of {name}, the hardest first: the median of {values.systems} "
         f"{'system' if values.systems == 1 else 'systems'}, the band from 10% to 90% of them, and {baseline}."
@@ -111,35 +104,23 @@ def _difficulty_traces(
         return [round(value, 6) for value in (sums / number).tolist()]
 
     low, middle, high = (smooth(row) for row in values.quantiles)
-    median = line_trace(
-        "median",
-        ranks,
-        middle,
-        {"color": INK, "width": 2},
-        hovertemplate="query %{x}<br>median %{y:.3f}<extra></extra>",
-    )
+    hover = "query %{x}<br>median %{y:.3f}<extra></extra>"
+    median = line_trace("median", ranks, middle, {"color": INK, "width": 2}, hovertemplate=hover)
     if values.systems == 1:
         return [median]
-    band = line_trace(
-        "10% to 90% of systems",
-        [*ranks, *reversed(ranks)],
-        [*high, *reversed(low)],
-        {"width": 0, "color": BLUE},
-        fill="toself",
-        fillcolor=BLUE,
-        opacity=0.22,
-    )
-    if values.baseline is None:
-        return [band, median]
-    points = go.Scatter(
-        mode="markers",
-        name=baseline,
-        x=ranks,
-        y=smooth(values.baseline),
-        marker={"color": ORANGE, "size": 7, "symbol": "diamond"},
-        hovertemplate="query %{x}<br>%{fullData.name} %{y:.3f}<extra></extra>",
-    )
-    return [band, median, points]
+    around, edges = [*ranks, *reversed(ranks)], [*high, *reversed(low)]
+    traces = [area_trace("10% to 90% of systems", around, edges, BLUE, 0.22), median]
+    if values.baseline is not None:
+        points = go.Scatter(
+            mode="markers",
+            name=baseline,
+            x=ranks,
+            y=smooth(values.baseline),
+            marker={"color": ORANGE, "size": 7, "symbol": "diamond"},
+            hovertemplate="query %{x}<br>%{fullData.name} %{y:.3f}<extra></extra>",
+        )
+        traces.append(points)
+    return traces
 
 
 def build_differences(request: FigureRequest) -> Plot:
@@ -150,10 +131,7 @@ def build_differences(request: FigureRequest) -> Plot:
             raise SubjectNotFound
         return Plot.empty("Values by query are shown of open judgements alone.")
     dataset = collection.dataset
-    measures = dataset.measures or [dataset.primary_measure]
-    measure = request.state.measure or dataset.primary_measure
-    if request.state.measure and measure not in measures:
-        raise UnknownChoice("measure", measure, measures)
+    measure = collection.measure(request.state.measure)
     entries = _pair(collection, request.systems, measure)
     if entries is None:
         return Plot.empty("Two systems with results on the dataset's present judgements are compared.")
@@ -163,8 +141,8 @@ def build_differences(request: FigureRequest) -> Plot:
     first, second = (entry.system.name for entry in entries)
     ordered = np.argsort(-pair.differences, kind="stable")
     places, notes = _evenly_spaced(len(ordered))
-    rows = ordered[places]
-    names = [collection.judgements.query_ids[row] for row in rows.tolist()]
+    rows = ordered[places].tolist()
+    names = [collection.judgements.query_ids[row] for row in rows]
     differences, ranks = pair.differences[rows].tolist(), [place + 1 for place in places]
     result = pair.result
     bars = _upright_bars(
@@ -177,11 +155,7 @@ def build_differences(request: FigureRequest) -> Plot:
     return Plot(
         data=[bars],
         layout=_upright_layout(len(rows), f"Δ {measure}", showlegend=False),
-        table=Table(
-            ("Place", "Query", f"Δ {measure}"),
-            list(zip(ranks, names, differences, strict=True)),
-            ("d", "", "+.4f"),
-        ),
+        table=Table.of(("Place", ranks, "d"), ("Query", names), (f"Δ {measure}", differences, "+.4f")),
         caption=f"{measure} of {second} less that of {first} on each of the {len(ordered):,} judged queries of "
         f"{dataset.name}: {result.wins:,} won by {second}, {result.ties:,} tied, {result.losses:,} lost.",
         subtitle=f"{dataset.name}, {measure}: {second} less {first}",
@@ -191,14 +165,11 @@ def build_differences(request: FigureRequest) -> Plot:
 
 def _pair(collection: OpenCollection, systems: tuple[str, ...], measure: str) -> list[Entry] | None:
     """The best entries of the first two systems; without systems those of BM25 and of the best."""
-    ranked = by_score(compared_entries(collection.dataset).select_related("system"), measure)
-    best: dict[str, int] = {}
-    for entry in ranked:
-        best.setdefault(entry.system.slug, entry.pk)
-    wanted = [best[slug] for slug in systems[:2] if slug in best] if systems else list(best.values())[:2]
+    best = collection.best_entries(measure)
+    wanted = [best[slug].pk for slug in (systems or best) if slug in best][:2]
     if len(wanted) < 2:
         return None
-    entries = with_values(wanted)
+    entries = entries_with_values(wanted)
     return [entries[pk] for pk in wanted]
 
 
@@ -211,37 +182,31 @@ def plot_round_topics(topics: Sequence[Topic], run: str, measure: str, of_round:
     places, notes = _evenly_spaced(len(ordered))
     shown, ranks = [ordered[place] for place in places], [place + 1 for place in places]
     names = [topic.query for topic in shown]
-    differences = [round(topic.difference or 0.0, 6) for topic in shown]
-    best, worst = (
-        [round(getattr(topic, name) - (topic.median or 0.0), 6) for topic in shown]
-        for name in ("best", "worst")
+    own, best, worst = (
+        [round((getattr(topic, name) or 0.0) - (topic.median or 0.0), 6) for topic in shown]
+        for name in ("own", "best", "worst")
     )
+    lines = [
+        line_trace(
+            name,
+            ranks,
+            values,
+            {"dash": dash, "width": 1.5},
+            hovertemplate=f"{name} %{{y:+.3f}}<extra></extra>",
+        )
+        for name, values, dash in (("best", best, "dot"), ("worst", worst, "dash"))
+    ]
+    hover = "%{customdata}<br>%{y:+.3f}<extra></extra>"
+    bars = _upright_bars(ranks, own, measure, name="own", customdata=names, hovertemplate=hover)
     return Plot(
-        data=[
-            *(
-                line_trace(
-                    name,
-                    ranks,
-                    values,
-                    {"dash": dash, "width": 1.5},
-                    hovertemplate=f"{name} %{{y:+.3f}}<extra></extra>",
-                )
-                for name, values, dash in (("best", best, "dot"), ("worst", worst, "dash"))
-            ),
-            _upright_bars(
-                ranks,
-                differences,
-                measure,
-                name="own",
-                customdata=names,
-                hovertemplate="%{customdata}<br>%{y:+.3f}<extra></extra>",
-            ),
-        ],
+        data=[*lines, bars],
         layout=_upright_layout(len(shown), f"{measure} less the median"),
-        table=Table(
-            ("Place", "Query", "Own less median", "Best less median", "Worst less median"),
-            list(zip(ranks, names, differences, best, worst, strict=True)),
-            ("d", "", "+.3f", "+.3f", "+.3f"),
+        table=Table.of(
+            ("Place", ranks, "d"),
+            ("Query", names),
+            ("Own less median", own, "+.3f"),
+            ("Best less median", best, "+.3f"),
+            ("Worst less median", worst, "+.3f"),
         ),
         caption=f"{measure} of {run} less the median of {of_round} on each of the {len(ordered):,} judged queries.",
         subtitle=f"{of_round}, {measure}: {run} less the median",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from leaderboard.boards.facts import Member
 from leaderboard.boards.model import Row
@@ -46,36 +46,57 @@ class _Size(NamedTuple):
 def build_sizes(request: FigureRequest) -> Plot:
     """A line for each dataset of the view, tasks together, with its documents and its queries on axes of their own."""
     page = request.benchmark_page
-    sizes = [one for one in _sizes(datasets_of(page, counted=False)) if one.documents or one.queries]
+    sizes = _sizes(datasets_of(page, counted=False))
     if not sizes:
         return Plot.empty("The sizes of these datasets are not known.")
-    documents = log_axis("Documents", [one.documents for one in sizes if one.documents] or [1], sparse=True)
-    queries = log_axis("Queries", [one.queries for one in sizes if one.queries] or [1], sparse=True)
+    names, tasks = [one.name for one in sizes], [one.task for one in sizes]
+    documents, queries = [one.documents for one in sizes], [one.queries for one in sizes]
+    x, x2 = (
+        log_axis(title, [number for number in numbers if number] or [1], sparse=True)
+        for title, numbers in (("Documents", documents), ("Queries", queries))
+    )
+    traces = [
+        go.Scatter(
+            mode="markers",
+            name=what,
+            x=numbers,
+            y=names,
+            customdata=tasks,
+            marker={"color": BLUE, "size": 10},
+            hovertemplate=f"%{{y}}, %{{customdata}}<br>%{{x:,}} {what}<extra></extra>",
+            xaxis=axis,
+        )
+        for what, numbers, axis in (("documents", documents, "x"), ("queries", queries, "x2"))
+    ]
+    # The name of each task stands beside its first dataset, where no grid line runs; a phone has no room for it.
+    beside = {"xref": "paper", "x": 0.78, "xanchor": "left", "font": {"color": SOFT}, "showarrow": False}
     firsts = [next(of_task) for _, of_task in groupby(sizes, lambda one: one.task)]
     return Plot(
-        data=_size_traces(sizes),
+        data=traces,
         layout=bar_layout(
             len(sizes),
             22,
-            xaxis={**documents, "domain": [0.0, 0.46]},
-            xaxis2={**queries, "domain": [0.5, 0.76], "anchor": "y"},
-            annotations=[_task_name(one) for one in firsts],
+            xaxis={**x, "domain": [0.0, 0.46]},
+            xaxis2={**x2, "domain": [0.5, 0.76], "anchor": "y"},
+            annotations=[{**beside, "y": one.name, "text": one.task} for one in firsts],
             meta={
                 "narrow": {
-                    "xaxis": {**documents, "domain": [0.0, 0.56]},
-                    "xaxis2": {**queries, "domain": [0.64, 1.0], "anchor": "y"},
-                    "annotations": [],  # no room for them
+                    "xaxis": {**x, "domain": [0.0, 0.56]},
+                    "xaxis2": {**x2, "domain": [0.64, 1.0], "anchor": "y"},
+                    "annotations": [],
                 }
             },
             showlegend=False,
             yaxis_showgrid=True,
             yaxis_categoryorder="array",
-            yaxis_categoryarray=[one.name for one in sizes],
+            yaxis_categoryarray=names,
         ),
-        table=Table(
-            ("Dataset", "Task", "Domain", "Documents", "Queries"),
-            [(one.name, one.task, one.domain or None, one.documents, one.queries) for one in sizes],
-            ("", "", "", ",d", ",d"),
+        table=Table.of(
+            ("Dataset", names),
+            ("Task", tasks),
+            ("Domain", [one.domain or None for one in sizes]),
+            ("Documents", documents, ",d"),
+            ("Queries", queries, ",d"),
         ),
         caption=f"Documents and test queries of the {len(sizes)} datasets of {titled(page.board)}, by task. Counted at "
         "import, or as the source of the reported figures states them.",
@@ -85,64 +106,34 @@ def build_sizes(request: FigureRequest) -> Plot:
 
 
 def _sizes(places: list[Member]) -> list[_Size]:
+    """Return the sizes that are known, tasks together."""
     rows = {row["slug"]: row for row in lists.datasets()}
     sizes = []
     for place in places:
-        row = rows.get(place.slug)
-        if row is None:
-            continue
-        statistics = published_statistics(row["statistics"]._asdict(), hidden=row["hidden"])
-        sizes.append(
-            _Size(
-                cut(row["name"]),
-                row["task"] or "task not stated",
-                row["domain"],
-                statistics["documents"],
-                statistics["queries"],
-                place.counted,
-            )
-        )
+        if (row := rows.get(place.slug)) is not None:
+            numbers = published_statistics(row["statistics"]._asdict(), hidden=row["hidden"])
+            name, task, counts = cut(row["name"]), row["task"], (numbers["documents"], numbers["queries"])
+            sizes.append(_Size(name, task or "task not stated", row["domain"], *counts, place.counted))
     order = list(dict.fromkeys(one.task for one in sizes))
-    return sorted(sizes, key=lambda one: (order.index(one.task), -(one.documents or 0)))
-
-
-def _size_traces(sizes: Sequence[_Size]) -> list[go.Scatter]:
-    return [
-        go.Scatter(
-            mode="markers",
-            name=what,
-            x=[getattr(one, what) for one in sizes],
-            y=[one.name for one in sizes],
-            customdata=[one.task for one in sizes],
-            marker={"color": BLUE, "size": 10},
-            hovertemplate=f"%{{y}}, %{{customdata}}<br>%{{x:,}} {what}<extra></extra>",
-            xaxis=axis,
-        )
-        for what, axis in (("documents", "x"), ("queries", "x2"))
-    ]
-
-
-def _task_name(first: _Size) -> dict[str, Any]:
-    """The name of a task beside its first dataset, where no grid line runs."""
-    place = {"xref": "paper", "x": 0.78, "xanchor": "left", "y": first.name}
-    return {**place, "text": first.task, "font": {"color": SOFT}, "showarrow": False}
+    sizes.sort(key=lambda one: (order.index(one.task), -(one.documents or 0)))
+    return [one for one in sizes if one.documents or one.queries]
 
 
 def build_task_means(request: FigureRequest) -> Plot:
     """A line for each task, a point for each system."""
-    return _build_means(request, "task", lambda place: place.task)
+    return _build_means(request, "task")
 
 
 def build_domain_means(request: FigureRequest) -> Plot:
     """A line for each domain, a point for each system."""
-    return _build_means(request, "domain", lambda place: place.domain)
+    return _build_means(request, "domain")
 
 
-def _build_means(request: FigureRequest, what: str, group_of: Callable[[Member], str]) -> Plot:
+def _build_means(request: FigureRequest, what: Literal["task", "domain"]) -> Plot:
     page = request.benchmark_page
     groups: dict[str, list[Member]] = {}
     for place in datasets_of(page):
-        groups.setdefault(group_of(place) or "not said", []).append(place)
+        groups.setdefault(getattr(place, what) or "not said", []).append(place)
     of_kind, kind = rows_of_kind(present(page.board))
     rows = chosen_first(of_kind, request.systems or request.state.pins, MOST_SYSTEMS)
     rows = _with_baseline(rows, of_kind)
@@ -152,30 +143,27 @@ def _build_means(request: FigureRequest, what: str, group_of: Callable[[Member],
         return Plot.empty(f"No system of this view has all datasets of any {what}.")
     names, form = names_of(rows), score_format(rows)
     labels = {group: f"{group} ({len(groups[group])})" for group in means}
+    numbers = [value for values in means.values() for value in values if value is not None]
+    axis = linear_axis(f"Mean {page.board.measure}", numbers)
+    by_system = zip(names, zip(*means.values(), strict=True), strict=True)
+    notes = [
+        "A system that lacks a dataset has no mean there. The first system is highlighted, or the first that is pinned "
+        "on the board."
+    ]
+    if len(of_kind) > len(rows):
+        notes.append(f"{len(rows)} of {len(of_kind)} systems.")
     return Plot(
         data=_mean_traces(rows, names, means, labels, form),
-        layout=bar_layout(
-            len(means),
-            34,
-            xaxis=linear_axis(
-                f"Mean {page.board.measure}",
-                [value for values in means.values() for value in values if value is not None],
-            ),
-            yaxis_showgrid=True,
-        ),
-        table=Table(
-            (what.capitalize(), "Datasets", *names),
-            [(group, len(groups[group]), *values) for group, values in means.items()],
-            ("", "d", *[form] * len(names)),
+        layout=bar_layout(len(means), 34, xaxis=axis, yaxis_showgrid=True),
+        table=Table.of(
+            (what.capitalize(), list(means)),
+            ("Datasets", [len(groups[group]) for group in means], "d"),
+            *((name, values, form) for name, values in by_system),
         ),
         caption=f"Mean {page.board.measure} of {len(rows)} systems over the datasets of each {what} of "
         f"{titled(page.board)}, {describe_kind(kind)} only. The number of datasets is in brackets.",
         subtitle=f"{page.board.title}, {page.board.measure}, {describe_kind(kind)}",
-        notes=[
-            "A system that lacks a dataset has no mean there. The first system is highlighted, or the first that is "
-            "pinned on the board.",
-            *([f"{len(rows)} of {len(of_kind)} systems."] if len(of_kind) > len(rows) else []),
-        ],
+        notes=notes,
     )
 
 

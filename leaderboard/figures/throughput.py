@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from leaderboard.boards.model import Board, Row
 from leaderboard.figures.axes import linear_axis, log_axis
 from leaderboard.figures.graph_objects import go
-from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
-from leaderboard.figures.points import ChartPoint, traces_by_architecture
+from leaderboard.figures.model import Figure, FigureRequest, Plot
+from leaderboard.figures.points import ChartPoint, points_table, traces_by_architecture
 from leaderboard.figures.rows import names_of, present, titled
 from leaderboard.models import Entry
 
@@ -27,11 +27,9 @@ def _timed(board: Board) -> list[int]:
 
 def _speed(row: Row) -> float:
     """Return the queries per second of a row, 0 if they were not measured or are doubtful."""
-    return (
-        0.0
-        if row.measured is None or row.measured.doubt
-        else row.measured.figures["queries_per_second"] or 0.0
-    )
+    if row.measured is None or row.measured.doubt:
+        return 0.0
+    return row.measured.figures["queries_per_second"] or 0.0
 
 
 def build(request: FigureRequest) -> Plot:
@@ -48,19 +46,14 @@ def build(request: FigureRequest) -> Plot:
         for recall in [recalls[row.entry.pk]]
     ]
     traces, labels = traces_by_architecture(points)
+    x_axis, y_axis = (
+        linear_axis(RECALL, [point.x for point in points]),
+        log_axis(f"{SPEED}, log scale", speeds),
+    )
     return Plot(
         data=traces,
-        layout=go.Layout(
-            height=400,
-            xaxis=linear_axis(RECALL, [point.x for point in points]),
-            yaxis=log_axis(f"{SPEED}, log scale", speeds),
-            **labels,
-        ),
-        table=Table(
-            ("System", RECALL, SPEED),
-            [(point.name, point.x, point.y) for point in points],
-            ("", ".4f", ",.4g"),
-        ),
+        layout=go.Layout(height=400, xaxis=x_axis, yaxis=y_axis, **labels),
+        table=points_table(points, (RECALL, ".4f"), (SPEED, ",.4g")),
         caption=f"Approximate indexes on {titled(board)}: recall of exact search against throughput. "
         f"{board.cost_group or 'All were timed on one machine'}.",
         subtitle=board.title,

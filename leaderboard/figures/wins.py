@@ -10,7 +10,7 @@ import numpy as np
 from leaderboard.boards.benchmark.aggregates import wins
 from leaderboard.boards.facts import Member
 from leaderboard.boards.model import Row
-from leaderboard.figures.bars import bar_layout, cut, heatmap, heatmap_layout, rows_of_bars
+from leaderboard.figures.bars import NameSquare, bar_layout, cut, heatmap, heatmap_layout, rows_of_bars
 from leaderboard.figures.graph_objects import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import BETTER, GREY, PAPER, WORSE
@@ -62,12 +62,12 @@ def build_wins(request: FigureRequest) -> Plot:
         return Plot.empty("No system of this view can be compared with a baseline on these datasets.")
     datasets = len(datasets_of(request.benchmark_page))
     counted.sort(key=lambda one: (-one.compared, -one.won, one.lost))
-    shown, left_out = rows_of_bars(counted, "most datasets, and of these the most wins")
+    shown, notes = rows_of_bars(counted, "most datasets, and of these the most wins")
     systems = names_of([one.row for one in shown])
     coverage = [f"{one.compared}/{datasets}" for one in shown]
     incomplete = sum(one.compared < datasets for one in shown)
     if incomplete:
-        left_out.append(
+        notes.append(
             f"{incomplete} of these {len(shown)} systems cannot be compared on all {datasets} datasets: they come "
             "last, with the number that they are compared on in brackets."
         )
@@ -75,11 +75,12 @@ def build_wins(request: FigureRequest) -> Plot:
         f"{name} ({compared})" if one.compared < datasets else name
         for one, name, compared in zip(shown, systems, coverage, strict=True)
     ]
+    won, tied, lost = ([getattr(one, count) for one in shown] for count in ("won", "tied", "lost"))
     return Plot(
         data=[
-            _bars("Losses", names, [one.lost for one in shown], WORSE, sign=-1),
-            _bars("Wins", names, [one.won for one in shown], BETTER),
-            *([_bars("Ties", names, ties, GREY)] if any(ties := [one.tied for one in shown]) else []),
+            _bars("Losses", names, lost, WORSE, sign=-1),
+            _bars("Wins", names, won, BETTER),
+            *([_bars("Ties", names, tied, GREY)] if any(tied) else []),
         ],
         layout=bar_layout(
             len(shown),
@@ -87,19 +88,18 @@ def build_wins(request: FigureRequest) -> Plot:
             xaxis={"range": [-datasets * 1.08, datasets * 1.08], **_ticks(datasets)},
             xaxis_title_text="← datasets lost · datasets won →",
         ),
-        table=Table(
-            ("System", "Wins", "Ties", "Losses", "Datasets compared"),
-            [
-                (name, one.won, one.tied, one.lost, compared)
-                for name, one, compared in zip(systems, shown, coverage, strict=True)
-            ],
-            ("", "d", "d", "d", ""),
+        table=Table.of(
+            ("System", systems),
+            ("Wins", won, "d"),
+            ("Ties", tied, "d"),
+            ("Losses", lost, "d"),
+            ("Datasets compared", coverage),
         ),
         caption=f"Datasets of {titled(board)} on which each system scores above or below {board.baseline} in "
         f"{board.measure}, of the {datasets} that count.",
         baseline=board.baseline,
         subtitle=f"{board.title}, {board.measure}",
-        notes=left_out,
+        notes=notes,
     )
 
 
@@ -139,15 +139,21 @@ def build_head_to_head(request: FigureRequest) -> Plot:
     places = datasets_of(page)
     if len(rows) < 2 or not places:
         return Plot.empty("A comparison needs two systems of one kind, reported or scored.")
-    names = names_of(rows)
+    names, counted = names_of(rows), describe_kind(kind)
     counts = _compared(rows, places, lower=lower_is_better(page.board))
-    counted = describe_kind(kind)
+    texts = [[_cell(one) for one in line] for line in counts]
+    short = [cut(name, 22) for name in names]
+    notes = ["A tie counts for neither; in the shade it is half a win for each."]
+    if len(of_kind) > len(rows):
+        notes.append(
+            f"The first {len(rows)} of {len(of_kind)} systems; pinning others on the board puts them first."
+        )
+    if other := len(every) - len(of_kind):
+        notes.append(f"{other} of the other kind, reported or scored, are not compared with these.")
     return Plot(
         data=[
             heatmap(
-                names,
-                [[_share(one) for one in line] for line in counts],
-                [[_cell(one) for one in line] for line in counts],
+                NameSquare(names, [[_share(one) for one in line] for line in counts], texts),
                 1,
                 "share won",
                 "%{customdata[0]} against %{customdata[1]}<br>won–lost %{customdata[2]}",
@@ -155,18 +161,18 @@ def build_head_to_head(request: FigureRequest) -> Plot:
         ],
         layout=heatmap_layout(
             len(rows) * 34 + 130,
-            _short(names),
+            short if len(set(short)) == len(short) else names,
             {"side": "top", "tickangle": -45},
             meta={"narrow": {"font": {"size": 9}}} if len(rows) > MOST_NARROW else {},
         ),
-        table=Table(
-            ("Won–lost against", *names),
-            [(name, *(_cell(one) or None for one in line)) for name, line in zip(names, counts, strict=True)],
+        table=Table.of(
+            ("Won–lost against", names),
+            *((name, [line[place] or None for line in texts]) for place, name in enumerate(names)),
         ),
         caption=f"Datasets of {titled(page.board)} that the row's system wins and loses against the column's in "
         f"{page.board.measure}. {len(rows)} systems, {counted} only.",
         subtitle=f"{page.board.title}, {page.board.measure}, {counted}",
-        notes=_notes(len(of_kind), len(rows), other=len(every) - len(of_kind)),
+        notes=notes,
     )
 
 
@@ -187,20 +193,6 @@ def _cell(counts: Counts | None) -> str:
 def _share(counts: Counts | None) -> float | None:
     """The share of the common datasets that were won, a tie half."""
     return round((counts[0] + counts[1] / 2) / sum(counts), 4) if counts else None
-
-
-def _short(names: Sequence[str]) -> list[str]:
-    short = [cut(name, 22) for name in names]
-    return short if len(set(short)) == len(short) else list(names)
-
-
-def _notes(of_kind: int, shown: int, *, other: int) -> list[str]:
-    notes = ["A tie counts for neither; in the shade it is half a win for each."]
-    if of_kind > shown:
-        notes.append(f"The first {shown} of {of_kind} systems; pinning others on the board puts them first.")
-    if other:
-        notes.append(f"{other} of the other kind, reported or scored, are not compared with these.")
-    return notes
 
 
 WIN_COUNTS = Figure(

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from django.db.models import prefetch_related_objects
 from numpy.typing import NDArray
 
 from leaderboard.models import DatasetVersion, Entry, Evaluation, Qrels, Run, System
@@ -151,3 +152,16 @@ def per_query_means(entry: Entry) -> tuple[list[str], NDArray[np.float64]]:
     if evaluations := entry_evaluations(entry):
         return mean_values(evaluations)
     raise ValueError(f"{entry} was not scored here: it has no values by query")
+
+
+def measure_values(entry: Entry, measure: str) -> NDArray[np.float64] | None:
+    """Return an entry's unrounded values of one measure by query, or None if it has none."""
+    measures, values = per_query_means(entry)
+    return values[:, measures.index(measure)] if measure in measures else None
+
+
+def entries_with_values(ids: Iterable[int]) -> dict[int, Entry]:
+    """Read entries with their systems, runs, and values by query. One query, three if a seed set is among them."""
+    rows = list(Entry.objects.filter(pk__in=set(ids)).select_related("evaluation__run", "system"))
+    prefetch_related_objects([entry for entry in rows if entry.evaluation is None], "seeds__evaluation__run")
+    return {entry.pk: entry for entry in rows}

@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from leaderboard.core import audit
 from leaderboard.core.work_requests import request_notice, request_work
-from leaderboard.models import BenchmarkMember, Dataset, Entry, Round, RoundSummary, WorkRequest
+from leaderboard.models import Dataset, Entry, Round, RoundSummary, WorkRequest
 from leaderboard.results.board_rows.revisions import Kind, boards_changed, lock_boards
 from leaderboard.results.protection import policy_of
 from leaderboard.results.publishing.ladder_places import update_shown
@@ -47,11 +47,10 @@ def phase(row: Round, now: datetime) -> Phase:
     return Phase.OPEN if now < row.closes_at else Phase.CLOSED
 
 
-def rounds_of(dataset: Dataset | int) -> list[Round]:
-    """The dataset's own rounds and those of benchmarks that it is in, by opening."""
-    key = dataset if isinstance(dataset, int) else dataset.pk
-    of_dataset = Q(dataset=key) | Q(benchmark__members__dataset=key)
-    return list(Round.objects.filter(of_dataset).order_by("opens_at", "pk").distinct())
+def rounds_of(*datasets: int) -> QuerySet[Round]:
+    """Return the rounds of datasets and of benchmarks that they are in, by opening."""
+    of_these = Q(dataset__in=datasets) | Q(benchmark__members__dataset__in=datasets)
+    return Round.objects.filter(of_these).order_by("opens_at", "pk").distinct()
 
 
 def current_round(dataset: Dataset | int, now: datetime) -> Round | None:
@@ -59,7 +58,8 @@ def current_round(dataset: Dataset | int, now: datetime) -> Round | None:
 
     That is the open one; else the last one that has closed and is not revealed yet; else the next that is announced.
     """
-    return governing_round(rounds_of(dataset), now)
+    key = dataset if isinstance(dataset, int) else dataset.pk
+    return governing_round(list(rounds_of(key)), now)
 
 
 def governing_round(rounds: Sequence[Round], now: datetime) -> Round | None:
@@ -84,17 +84,18 @@ def datasets_of(row: Round) -> list[Dataset]:
 
 def listed_rounds() -> QuerySet[Round]:
     """Every round that anybody may know of, with its datasets; not one of a dataset in preparation."""
-    rounds = Round.objects.exclude(dataset__state=Dataset.State.PREPARING).select_related(
-        "dataset", "benchmark"
-    )
+    return _listed(Round.objects.all())
+
+
+def _listed(rounds: QuerySet[Round]) -> QuerySet[Round]:
+    rounds = rounds.exclude(dataset__state=Dataset.State.PREPARING).select_related("dataset", "benchmark")
     return rounds.prefetch_related("benchmark__members__dataset")
 
 
 def listed_datasets(row: Round) -> list[Dataset]:
     """Those of `datasets_of` that have a page: what is in preparation is named to nobody."""
-    if row.benchmark is None:
-        found = [row.dataset] if row.dataset is not None else []
-    else:  # as listed_rounds has read them
+    found = [row.dataset] if row.dataset is not None else []
+    if row.benchmark is not None:  # as listed_rounds has read them
         members = sorted(row.benchmark.members.all(), key=lambda member: (member.position, member.pk))
         found = [member.dataset for member in members]
     return [dataset for dataset in found if dataset.state != Dataset.State.PREPARING]
@@ -140,7 +141,7 @@ def check_round(row: Round) -> None:
 
 def _overlaps(row: Round) -> dict[str, str]:
     for dataset in datasets_of(row):
-        for other in rounds_of(dataset):
+        for other in rounds_of(dataset.pk):
             if other.pk != row.pk and other.opens_at < row.closes_at and row.opens_at < other.closes_at:
                 return {
                     "opens_at": f"{dataset} has a round then: {other} is open from {utc(other.opens_at)} to "
@@ -255,27 +256,19 @@ def summary_of(row: Round, dataset: Dataset) -> RoundSummary | None:
 
 def unfinished_rounds() -> list[Round]:
     """Every round that pages point to: announced, open, or closed until the reveal; by opening."""
-    return sorted(listed_rounds().filter(revealed_at=None), key=lambda row: (row.opens_at, row.pk))
+    return list(listed_rounds().filter(revealed_at=None).order_by("opens_at", "pk"))
 
 
 def announced_rounds(datasets: Iterable[int]) -> list[Round]:
-    """Those of these datasets, their benchmarks' among them."""
-    wanted = set(datasets)
-    of_these = Q(dataset__in=wanted) | Q(benchmark__members__dataset__in=wanted)
-    rows = listed_rounds().filter(of_these, revealed_at=None).distinct()
-    return sorted(rows, key=lambda row: (row.opens_at, row.pk))
+    """Return the unfinished rounds of datasets and of their benchmarks."""
+    return list(_listed(rounds_of(*datasets).filter(revealed_at=None)))
 
 
 def dataset_rounds(dataset: int) -> list[Round]:
-    """Those of one dataset that its page points to, its benchmarks' among them. One query, two while those have any."""
-    rows = list(Round.objects.filter(revealed_at=None).order_by("opens_at", "pk"))
-    benchmarks: set[int] = set()
-    if any(row.benchmark_id is not None for row in rows):
-        members = BenchmarkMember.objects.filter(dataset=dataset)
-        benchmarks.update(members.values_list("benchmark_id", flat=True))
-    return [row for row in rows if row.dataset_id == dataset or row.benchmark_id in benchmarks]
+    """Return the unfinished rounds of a dataset and of its benchmarks. One query."""
+    return list(rounds_of(dataset).filter(revealed_at=None))
 
 
 def benchmark_rounds(benchmark: int) -> list[Round]:
-    """Those of the benchmark itself."""
+    """Return the unfinished rounds of a benchmark itself."""
     return list(Round.objects.filter(benchmark=benchmark, revealed_at=None).order_by("opens_at", "pk"))

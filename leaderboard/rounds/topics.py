@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from leaderboard.core.measures import better
 from leaderboard.core.text.numbers import MINUS
 from leaderboard.models import Dataset, Entry, Evaluation, Membership, Qrels, Round, RoundSummary
-from leaderboard.results.records import per_query_values
+from leaderboard.results.records import entry_evaluations, mean_values
 from leaderboard.results.values import published_value
 
 #: Parties beside the reader's own: from fewer, a reader who takes the own values away learns what one other has.
@@ -78,26 +78,20 @@ def runs_of(
         entries = entries.filter(system__team__in=teams)
     found = []
     for entry in entries.select_related("system", "evaluation").prefetch_related("seeds__evaluation"):
-        runs = [entry.evaluation] if entry.evaluation else [seed.evaluation for seed in entry.seeds.all()]
-        evaluations = list(
-            Evaluation.objects.filter(run__in=[each.run_id for each in runs], qrels=qrels)
-            .select_related("run")
-            .order_by("run", "-pk")
-        )
-        newest = {each.run_id: each for each in reversed(evaluations)}
-        if runs and len(newest) == len({each.run_id for each in runs}):
+        wanted = {each.run_id for each in entry_evaluations(entry)}
+        evaluations = Evaluation.objects.filter(run__in=wanted, qrels=qrels).select_related("run")
+        newest = {each.run_id: each for each in evaluations.order_by("-run", "pk")}
+        if wanted and newest.keys() == wanted:
             found.append(_run(entry, list(newest.values()), dataset))
     return found
 
 
 def _run(entry: Entry, evaluations: Sequence[Evaluation], dataset: Dataset) -> RoundRun:
-    measures = [name for name in dataset.measures if all(name in each.measures for each in evaluations)]
-    of_seeds = [
-        per_query_values(each)[:, [each.measures.index(name) for name in measures]] for each in evaluations
-    ]
+    names, values = mean_values(evaluations)
+    measures = [name for name in dataset.measures if name in names]
     tag = evaluations[0].run.tag or entry.configuration
     label = f"{entry.system.name} · {tag}" if tag else entry.system.name
-    return RoundRun(entry, label, measures, np.mean(of_seeds, axis=0))
+    return RoundRun(entry, label, measures, values[:, [names.index(name) for name in measures]])
 
 
 def parties_by_team(entries: Iterable[Entry]) -> dict[int, int]:

@@ -26,12 +26,12 @@ from leaderboard.comparison.selection import (
     system_choices,
 )
 from leaderboard.comparison.table import Comparison, compare, reasons
-from leaderboard.comparison.testing import with_values
 from leaderboard.core.cache.pages import PageVariant, cache_page
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.text import numbers
 from leaderboard.models import Entry
+from leaderboard.results.records import entries_with_values
 from leaderboard.views.board_views import site_revision
 
 
@@ -150,7 +150,7 @@ def _one_dataset(
         for slug, cell in zip(view.systems, row.cells, strict=True)
         if cell.comparable and cell.entry
     ]
-    entries = with_values(pk for _, pk in there)
+    entries = entries_with_values(pk for _, pk in there)
     by_slug = {choice.slug: entries[pk] for choice, pk in there}
     pair = by_query(collection, [by_slug[view.systems[0]], by_slug[other]], row.measure)
     path = reverse("compare")

@@ -65,7 +65,7 @@ def queries(request: HttpRequest, slug: str) -> HttpResponse:
         "list": listing,
         "text": state.text,
         "heads": heads,
-        "measures": collection.dataset.measures or [collection.dataset.primary_measure],
+        "measures": collection.measures,
         "before": path + state.but(page=listing.page - 1).query_string() if listing.page > 1 else "",
         "after": path + state.but(page=listing.page + 1).query_string()
         if listing.page < listing.pages
@@ -97,6 +97,6 @@ def _query(request: HttpRequest, slug: str, query_id: str) -> HttpResponse:
         "here": state.query_string(),
         "all_judged": f"{query_url(slug, query_id)}{replace(state, all_judged=True).query_string()}",
         "most": MOST_SYSTEMS,
-        "measures": collection.dataset.measures or [collection.dataset.primary_measure],
+        "measures": collection.measures,
     }
     return render(request, "leaderboard/query.html", context)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import yaml
@@ -12,6 +12,9 @@ import yaml
 from leaderboard.models import Entry
 from leaderboard.models.results import EntryQuerySet
 from leaderboard.results.mteb import SPLITS
+
+#: Columns of an entry that its result has unchanged.
+_OF_ENTRY = ("scores", "configuration", "provenance", "training", "published_at")
 
 
 class ExchangedResult(NamedTuple):
@@ -21,8 +24,9 @@ class ExchangedResult(NamedTuple):
     dataset_slug: str
     beir_name: str
     language: str
-    split: str
     measure: str
+    present_split: str | None
+    own_split: str | None
     scores: dict[str, float]
     configuration: str
     provenance: str
@@ -34,51 +38,22 @@ class ExchangedResult(NamedTuple):
         """The score of the dataset's primary measure."""
         return self.scores.get(self.measure)
 
+    @property
+    def split(self) -> str:
+        """The split of its judgements, or the one that publications report."""
+        if self.provenance == Entry.Provenance.REPORTED:
+            return SPLITS.get(self.dataset_slug, "test")
+        return self.own_split or self.present_split or "test"
+
 
 def results_of(system_id: int) -> list[ExchangedResult]:
     """The system's public results by dataset; of several under one configuration the newest. One query."""
-    rows = (
-        EntryQuerySet(Entry)
-        .public()
-        .filter(system_id=system_id)
-        .order_by("dataset__name", "published_at", "pk")
-        .values(
-            "dataset__name",
-            "dataset__slug",
-            "dataset__beir_name",
-            "dataset__language",
-            "dataset__primary_measure",
-            "dataset__current_qrels__split",
-            "evaluation__qrels__split",
-            "scores",
-            "configuration",
-            "provenance",
-            "training",
-            "published_at",
-        )
-    )
-    newest = {(row["dataset__slug"], row["configuration"], row["provenance"]): row for row in rows}
-    return [_exchanged_result(row) for row in newest.values()]
-
-
-def _exchanged_result(row: Mapping[str, Any]) -> ExchangedResult:
-    reported = row["provenance"] == Entry.Provenance.REPORTED
-    prefix = "evaluation__" if row["evaluation__qrels__split"] else "dataset__current_"
-    return ExchangedResult(
-        dataset=row["dataset__name"],
-        dataset_slug=row["dataset__slug"],
-        beir_name=row["dataset__beir_name"],
-        language=row["dataset__language"],
-        split=SPLITS.get(row["dataset__slug"], "test")
-        if reported
-        else row[f"{prefix}qrels__split"] or "test",
-        measure=row["dataset__primary_measure"],
-        scores=row["scores"],
-        configuration=row["configuration"],
-        provenance=row["provenance"],
-        training=row["training"],
-        published_at=row["published_at"],
-    )
+    of_dataset = ("name", "slug", "beir_name", "language", "primary_measure", "current_qrels__split")
+    columns = [*(f"dataset__{name}" for name in of_dataset), "evaluation__qrels__split", *_OF_ENTRY]
+    rows = EntryQuerySet(Entry).public().filter(system_id=system_id)
+    ordered = rows.order_by("dataset__name", "published_at", "pk")
+    results = [ExchangedResult(*row) for row in ordered.values_list(*columns)]
+    return list({(each.dataset_slug, each.configuration, each.provenance): each for each in results}.values())
 
 
 def to_yaml(results: Sequence[ExchangedResult], site: str, url: str, user: str) -> str:

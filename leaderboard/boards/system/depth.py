@@ -134,8 +134,8 @@ def _chart(title: str, points: Sequence[tuple[float, float, str]], axis: Axis, *
     return "".join([*parts, "</svg>"])
 
 
-class _LabelBox(NamedTuple):
-    """What a label covers."""
+class LabelBox(NamedTuple):
+    """The area that a label covers."""
 
     left: float
     top: float
@@ -143,13 +143,13 @@ class _LabelBox(NamedTuple):
     bottom: float
 
     @classmethod
-    def of(cls, x: float, y: float, text: str) -> _LabelBox:
-        """That of a text in the middle of `x` with its baseline at `y`."""
+    def of(cls, x: float, y: float, text: str) -> LabelBox:
+        """Return the area of a text in the middle of `x` with its baseline at `y`."""
         half = len(text) * _LETTER / 2
         return cls(x - half, y - _LINE, x + half, y + 2)
 
-    def meets(self, other: _LabelBox) -> bool:
-        """Whether the two have anything in common."""
+    def meets(self, other: LabelBox) -> bool:
+        """Whether the two overlap."""
         return (
             self.left < other.right
             and other.left < self.right
@@ -172,7 +172,7 @@ def _labels(places: Sequence[_Place]) -> Iterator[_Place]:
 
     Where no such place is left there is no label; the table has them all.
     """
-    taken = [_LabelBox(x - 4, y - 4, x + 4, y + 4) for x, y, _ in places]
+    taken = [LabelBox(x - 4, y - 4, x + 4, y + 4) for x, y, _ in places]
     for x, y, text in places:
         half = len(text) * _LETTER / 2
         for centre, baseline in (
@@ -180,7 +180,7 @@ def _labels(places: Sequence[_Place]) -> Iterator[_Place]:
             (x, y + 19),
             *((x + side * (half + 6), y + up) for up in (-6, 14) for side in (-1, 1)),
         ):
-            box = _LabelBox.of(centre, baseline, text)
+            box = LabelBox.of(centre, baseline, text)
             inside = box.left >= 0 and box.right <= WIDTH and box.top >= TOP - 14 and box.bottom < BOTTOM - 1
             crossed = any(box.is_crossed(start, end) for start, end in pairwise(places))
             if inside and not crossed and not any(map(box.meets, taken)):

@@ -16,32 +16,23 @@ from leaderboard.boards.system.result import (
     is_word_pieces,
     job_of,
     scores_by_job,
-    with_certainty,
 )
+from leaderboard.boards.wording import separation_text, significance_text
 from leaderboard.core import anonymity
 from leaderboard.core.text import deltas
 from leaderboard.core.text.baselines import baseline_label
 from leaderboard.models import DECLARED_NUMBERS, Entry, Seed, System
 from leaderboard.models.results import EntryQuerySet
-from leaderboard.results.board_rows.entry_rows import short_citation
+from leaderboard.results.board_rows.entry_rows import EntryRow, short_citation
 from leaderboard.results.board_rows.measurements import MeasuredEntry, measured_of
 from leaderboard.results.reported_facts import is_address
+from leaderboard.results.significance.statements import NOTHING_SAID, BoardStatements, statements
 from leaderboard.results.values import is_about_judging
 
-#: What a result shows as it was read, by its own names.
-_AS_READ = {
-    "dataset": "dataset__name",
-    "dataset_slug": "dataset__slug",
-    "provenance": "provenance",
-    "training": "training",
-    "is_baseline": "is_baseline",
-    "configuration": "configuration",
-    "locator": "locator",
-    "submission": "submission_reference",
-    "facts": "facts",
-    "seed_count": "seed_count",
-    "deviations": "deviations",
-}
+#: Columns of an entry that its result shows unchanged.
+_AS_READ = (
+    "provenance", "training", "is_baseline", "configuration", "locator", "facts", "seed_count", "deviations",
+)  # fmt: skip
 
 
 def system_facts(slug: str) -> dict[str, Any] | None:
@@ -90,35 +81,42 @@ def results_of(system_id: int) -> list[Result]:
         .values(
             "pk",
             "dataset_id",
+            "dataset__name",
+            "dataset__slug",
             "dataset__hidden",
             "dataset__measures",
             "scores",
             "figures",
             "comparison_group",
+            "submission_reference",
             "system__anonymous_until",
-            *_AS_READ.values(),
+            *_AS_READ,
             published=Cast("published_at", TextField()),
         )
     )
     seeds = _seeds([row["pk"] for row in mine if row["seed_count"]])
     if mine and mine[0]["system__anonymous_until"] is not None:
         seeds = {entry: anonymity.unnamed_seeds(found) for entry, found in seeds.items()}
-    fields = ranked_boards({row["dataset_id"] for row in mine})
+    boards = ranked_boards({row["dataset_id"] for row in mine})
+    scored = {row["dataset_id"] for row in mine if row["provenance"] != Entry.Provenance.REPORTED}
+    said = statements(scored) if scored else {}
     measured: dict[int, list[MeasuredEntry]] = {}
     for one in measured_of(system_id):
         measured.setdefault(one.entry_id, []).append(one)
     word_pieces = scores_by_job(mine)
-    results = (
-        _result(
-            {**row, "seeds": seeds.get(row["pk"], [])},
-            fields[row["dataset_id"]],
-            measured.get(row["pk"], []),
-            word_pieces.get(job_of(row), {}),
-        )
-        for row in mine
-    )
-    found = [(row, result) for row, result in zip(mine, results, strict=True) if result is not None]
-    return with_certainty(found)
+    results = []
+    for row in mine:
+        entry = next((each for each in boards[row["dataset_id"]].entries if each.pk == row["pk"]), None)
+        if entry is None or not row["scores"]:  # it left the board between two queries, or has no score
+            continue
+        extra = {
+            "seeds": seeds.get(entry.pk, []),
+            "measured": measured.get(entry.pk, []),
+            "word_pieces": word_pieces.get(job_of(row), {}),
+        }
+        board = said.get(row["dataset_id"], NOTHING_SAID)
+        results.append(_result({**row, **extra}, entry, boards[row["dataset_id"]], board))
+    return results
 
 
 def quarantined_of(system_id: int) -> list[dict[str, Any]]:
@@ -146,31 +144,29 @@ def _seeds(entries: Collection[int]) -> dict[int, list[tuple[str, dict[str, floa
     return found
 
 
-def _result(
-    row: Mapping[str, Any],
-    field: RankedBoard,
-    measured: list[MeasuredEntry],
-    of_word_pieces: Mapping[str, float],
-) -> Result | None:
-    """The entry as the page shows it, None where it has no score, or left the board between two queries."""
+def _result(row: Mapping[str, Any], entry: EntryRow, board: RankedBoard, said: BoardStatements) -> Result:
+    """Return the entry as the page shows it."""
     scores: dict[str, float] = row["scores"]
     own = [name for name in row["dataset__measures"] if name in scores]
     about_judging = [name for name in scores if is_about_judging(name) and name not in own]
     ordered = [*own, *about_judging] if own else [*scores]
-    entry = next((each for each in field.entries if each.pk == row["pk"]), None)
-    if not ordered or entry is None:
-        return None
     measure, value = ordered[0], scores[ordered[0]]
-    standing, compared = field.standing(entry, measure), field.baseline(entry, measure)
+    standing, compared = board.standing(entry, measure), board.baseline(entry, measure)
     baseline = compared.scores[measure] if compared else None
-    word_pieces = None if is_word_pieces(row["configuration"]) else of_word_pieces.get(measure)
+    delta = deltas.absolute(value, baseline)
+    word_pieces = None if is_word_pieces(row["configuration"]) else row["word_pieces"].get(measure)
     reported = row["provenance"] == Entry.Provenance.REPORTED
+    statement, tests = said.of(entry.pk, measure), said.tests(measure)
+    others_tied = len(said.tied_with_best(measure) - {entry.pk})
     return Result(
-        **{name: row[column] for name, column in _AS_READ.items()},
+        **{name: row[name] for name in _AS_READ},
+        dataset=row["dataset__name"],
+        dataset_slug=row["dataset__slug"],
+        submission=row["submission_reference"],
         measure=measure,
         value=value,
         baseline=baseline,
-        delta=deltas.absolute(value, baseline),
+        delta=delta,
         relative=deltas.relative(value, baseline),
         best=standing.best.scores[measure],
         best_system=standing.best.system,
@@ -182,13 +178,19 @@ def _result(
         scores=[(name, scores[name]) for name in ordered[1:]],
         figures=[figure for figure in row["figures"] if figure["name"] not in scores],
         address=next(filter(is_address, (figure["locator"] for figure in row["figures"])), ""),
-        measured=measured,
+        measured=row["measured"],
         word_pieces=word_pieces,
         word_pieces_delta=deltas.absolute(value, word_pieces),
         word_pieces_relative=deltas.relative(value, word_pieces),
         seeds=_seed_results(row["seeds"], ordered),
         baseline_slug=compared.slug if compared else "",
         baseline_name=baseline_label(compared.system, row["dataset__name"]) if compared else "",
+        certainty=tests.of(entry.pk) if tests is not None else None,
+        better_than_baseline=statement.better,
+        tied_with_best=statement.tied_with_best,
+        significance=significance_text(statement, delta, measure),
+        separation=separation_text(standing.rank, statement, others_tied),
+        contamination_gap=statement.gap,
     )
 
 

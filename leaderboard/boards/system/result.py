@@ -14,13 +14,11 @@ from leaderboard.boards.columns.significance import (
     ranks_text,
 )
 from leaderboard.boards.model import rank_label
-from leaderboard.boards.wording import separation_text, significance_text
 from leaderboard.core.text import numbers
-from leaderboard.models import Entry
 from leaderboard.results.board_rows.measurements import MeasuredEntry
 from leaderboard.results.reported_facts import fact_texts
 from leaderboard.results.significance.gaps import Gap
-from leaderboard.results.significance.statements import BoardStatements, differs, statements
+from leaderboard.results.significance.statements import differs
 from leaderboard.results.significance.types import EntryCertainty
 
 
@@ -130,34 +128,6 @@ class Result(NamedTuple):
             "p_best": "—" if sure.p_best_corrected is None else format_p_value(sure.p_best_corrected),
             "tally": f"{sure.wins}/{sure.ties}/{sure.losses}" if compared else "—",
         }
-
-
-def with_certainty(results: Sequence[tuple[Mapping[str, Any], Result]]) -> list[Result]:
-    """The results, each given with its entry's row, and with what was found of its primary measure.
-
-    Nothing is added to reported figures, and where nothing was found yet; over hidden judgements what follows from
-    published scores. As many queries as `statements` makes, none where no result was scored.
-    """
-    scored = {row["dataset_id"] for row, _ in results if row["provenance"] != Entry.Provenance.REPORTED}
-    boards = statements(scored) if scored else {}
-    found = []
-    for row, result in results:
-        board = boards.get(row["dataset_id"], BoardStatements())
-        said = board.of(row["pk"], result.measure)
-        of_measure = board.certainty.of(result.measure) if board.certainty is not None else None
-        found.append(
-            result._replace(
-                certainty=of_measure.of(row["pk"]) if of_measure is not None else None,
-                better_than_baseline=said.better,
-                tied_with_best=said.tied_with_best,
-                significance=significance_text(said, result.delta, result.measure),
-                separation=separation_text(
-                    result.rank, said, len(board.tied_with_best(result.measure) - {row["pk"]})
-                ),
-                contamination_gap=said.gap,
-            )
-        )
-    return found
 
 
 #: The label of that variant: first in its entry's configuration, before the submission's own.

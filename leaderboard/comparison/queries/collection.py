@@ -12,6 +12,7 @@ from django.urls import reverse
 
 from evaluation.collections.beir import read_queries
 from evaluation.judgements.qrels import Qrels
+from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better
 from leaderboard.core.storage.store import Area, local_path
 from leaderboard.core.text.baselines import baseline_label
@@ -31,6 +32,24 @@ class OpenCollection:
     dataset: Dataset
     judgements: Qrels
     order: tuple[int, ...]
+
+    @property
+    def measures(self) -> list[str]:
+        """The measures that its pages offer."""
+        return self.dataset.measures or [self.dataset.primary_measure]
+
+    def measure(self, requested: str) -> str:
+        """Return the requested measure, by default the primary one. Raises UnknownChoice."""
+        if requested and requested not in self.measures:
+            raise UnknownChoice("measure", requested, self.measures)
+        return requested or self.dataset.primary_measure
+
+    def best_entries(self, measure: str) -> dict[str, Entry]:
+        """Return each system's best entry, by slug: the baseline's, then the others from the best on."""
+        best: dict[str, Entry] = {}
+        for entry in by_score(compared_entries(self.dataset).select_related("system"), measure):
+            best.setdefault(entry.system.slug, entry)
+        return best
 
     def text(self, query_id: str) -> str:
         """What the query asks, empty where that is not public."""
@@ -113,7 +132,6 @@ def by_score(entries: Iterable[Entry], measure: str) -> list[Entry]:
     return sorted(entries, key=place)
 
 
-@lru_cache(maxsize=16)
 def _natural_order(query_ids: tuple[str, ...]) -> tuple[int, ...]:
     rows = range(len(query_ids))
     if all(name.isascii() and name.isdigit() for name in query_ids):

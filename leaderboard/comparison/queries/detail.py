@@ -10,13 +10,13 @@ from typing import NamedTuple
 from evaluation.collections.excerpts import Excerpt
 from evaluation.runs.top_documents import displayed_documents
 from leaderboard.boards.state import Parameters, choice, last_value, query_of
-from leaderboard.comparison.queries.collection import OpenCollection, by_score, compared_entries, query_url
+from leaderboard.comparison.queries.collection import OpenCollection, query_url
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import canonical_name
 from leaderboard.core.text import deltas, numbers
 from leaderboard.datasets.derived_files import excerpts, top_documents
 from leaderboard.models import Entry, Run
-from leaderboard.results.records import per_query_means
+from leaderboard.results.records import entries_with_values, entry_evaluations, measure_values
 
 #: Systems side by side, and as many as one sees at first.
 MOST_SYSTEMS, FIRST_SYSTEMS = 12, 6
@@ -101,9 +101,14 @@ def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> 
     if row is None:
         return None
     dataset = collection.dataset
-    measure = _measure(collection, state)
-    ranked = by_score(compared_entries(dataset).select_related("system"), measure)
-    chosen = _chosen(ranked, state)
+    measure = collection.measure(state.measure)
+    best = collection.best_entries(measure)
+    for slug in state.systems:
+        if slug not in best:
+            raise UnknownChoice("system", slug, list(best)[:20])
+    wanted = [best[slug].pk for slug in state.systems or list(best)[:FIRST_SYSTEMS]]
+    entries = entries_with_values(wanted)
+    chosen = [entries[pk] for pk in wanted if pk in entries]
     graded = collection.judgements.graded(row)
     found = _top_documents(collection, chosen, query_id)
     texts = excerpts(dataset)
@@ -113,7 +118,8 @@ def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> 
     names = {*found_by, *shown_judged}
     written = texts.find(names) if texts else {}
     documents = _documents(names, graded, written, found_by, shown_judged, dataset.relevance_level)
-    values = {entry.pk: _value(entry, measure, row) for entry in chosen}
+    columns = {entry.pk: measure_values(entry, measure) for entry in chosen}
+    values = {pk: None if column is None else float(column[row]) for pk, column in columns.items()}
     rankings = [_ranking(entry, values, measure, found[entry.pk], documents) for entry in chosen]
     before, after = collection.neighbours(row)
     return QueryPage(
@@ -125,7 +131,7 @@ def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> 
         judged=[documents[name] for name in shown_judged],
         judged_total=len(graded),
         relevant_total=sum(grade >= dataset.relevance_level for grade in graded.values()),
-        systems=_choices(ranked, chosen),
+        systems=[(slug, entry.system.name, entry.pk in entries) for slug, entry in best.items()],
         before=query_url(dataset.slug, before) if before is not None else "",
         after=query_url(dataset.slug, after) if after is not None else "",
         has_texts=texts is not None,
@@ -133,41 +139,9 @@ def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> 
     )
 
 
-def _measure(collection: OpenCollection, state: QueryState) -> str:
-    dataset = collection.dataset
-    measures = dataset.measures or [dataset.primary_measure]
-    if state.measure and state.measure not in measures:
-        raise UnknownChoice("measure", state.measure, measures)
-    return state.measure or dataset.primary_measure
-
-
-def _chosen(ranked: Sequence[Entry], state: QueryState) -> list[Entry]:
-    """The entries side by side, with the rows that have their values and runs; of a system its best entry."""
-    best: dict[str, int] = {}
-    for entry in ranked:
-        best.setdefault(entry.system.slug, entry.pk)
-    for slug in state.systems:
-        if slug not in best:
-            raise UnknownChoice("system", slug, list(best)[:20])
-    wanted = [best[slug] for slug in state.systems] or list(best.values())[:FIRST_SYSTEMS]
-    entries = Entry.objects.filter(pk__in=wanted).select_related("system", "evaluation__run")
-    by_id = {entry.pk: entry for entry in entries.prefetch_related("seeds__evaluation__run")}
-    return [by_id[pk] for pk in wanted if pk in by_id]
-
-
-def _choices(ranked: Sequence[Entry], chosen: Sequence[Entry]) -> list[tuple[str, str, bool]]:
-    """(slug, name, whether shown) of every system that can be shown."""
-    shown_now = {entry.system_id for entry in chosen}
-    found = {entry.system.slug: (entry.system.name, entry.system_id in shown_now) for entry in ranked}
-    return [(slug, name, is_shown) for slug, (name, is_shown) in found.items()]
-
-
-def run_of(entry: Entry) -> Run | None:
-    """The entry's run; of a seed set that of its first seed."""
-    if entry.evaluation is not None:
-        return entry.evaluation.run
-    first = next(iter(entry.seeds.all()), None)
-    return first.evaluation.run if first else None
+def first_run(entry: Entry) -> Run:
+    """Return the entry's run; of a seed set that of its first seed."""
+    return entry_evaluations(entry)[0].run
 
 
 def _top_documents(
@@ -175,15 +149,13 @@ def _top_documents(
 ) -> dict[int, list[str] | None]:
     """The first documents of every entry, by its id."""
     found: dict[int, list[str] | None] = {}
+    drop = collection.dataset.drop_self_matches
     for entry in chosen:
-        run = run_of(entry)
-        top = top_documents(run, collection.excluded_sha256) if run else None
+        top = top_documents(first_run(entry), collection.excluded_sha256)
         found[entry.pk] = None
         if top is not None:
             first = top.of(query_id)
-            found[entry.pk] = displayed_documents(
-                first, query_id, depth=DEPTH, drop_self_matches=collection.dataset.drop_self_matches
-            )
+            found[entry.pk] = displayed_documents(first, query_id, depth=DEPTH, drop_self_matches=drop)
     return found
 
 
@@ -207,11 +179,6 @@ def _documents(
         )
         for name in names
     }
-
-
-def _value(entry: Entry, measure: str, row: int) -> float | None:
-    measures, values = per_query_means(entry)
-    return float(values[row, measures.index(measure)]) if measure in measures else None
 
 
 def _ranking(

@@ -15,9 +15,9 @@ from leaderboard.core.cache.memory import FixedCache
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better, canonical_name
 from leaderboard.core.text.numbers import format_value
-from leaderboard.models import Dataset, Entry
+from leaderboard.models import Dataset
 from leaderboard.results.board_rows.entry_rows import dataset_revision
-from leaderboard.results.records import per_query_means
+from leaderboard.results.records import entries_with_values, measure_values
 
 ROWS_OF_A_PAGE = 100
 #: Columns by key: label, the order in which it is first sorted, and what it is.
@@ -87,10 +87,7 @@ class QueryList(NamedTuple):
 def query_list(collection: OpenCollection, state: ListState) -> QueryList:
     """The page that `state` asks for. Raises UnknownChoice for a measure or a page that there is none of."""
     dataset = collection.dataset
-    measures = dataset.measures or [dataset.primary_measure]
-    if state.measure and state.measure not in measures:
-        raise UnknownChoice("measure", state.measure, measures)
-    measure = state.measure or dataset.primary_measure
+    measure = collection.measure(state.measure)
     found = difficulty(dataset, measure, len(collection.judgements.query_ids))
     values = _values(collection, found)
     # What systems disagree on comes first: the hardest queries have 0 everywhere.
@@ -210,13 +207,14 @@ def difficulty(dataset: Dataset, measure: str, queries: int) -> Difficulty | Non
 def _computed(dataset: Dataset, measure: str, queries: int) -> tuple[int, Values] | None:
     """(systems, mean, deviation, lowest, highest, quantiles and the baseline's values as rows of one array)."""
     columns, baseline = [], None
-    for entry in _with_values(dataset, measure):
-        measures, values = per_query_means(entry)
-        if measure not in measures or len(values) != queries:
+    ranked = by_score(compared_entries(dataset).only("pk", "is_baseline", "scores"), measure)
+    for entry in entries_with_values(entry.pk for entry in ranked[:MOST_SYSTEMS]).values():
+        column = measure_values(entry, measure)
+        if column is None or len(column) != queries:
             continue
-        columns.append(values[:, measures.index(measure)])
+        columns.append(column)
         if entry.is_baseline:
-            baseline = columns[-1]
+            baseline = column
     if not columns:
         return None
     table = np.stack(columns)
@@ -224,11 +222,3 @@ def _computed(dataset: Dataset, measure: str, queries: int) -> tuple[int, Values
     rows = [table.mean(axis=0), deviation, table.min(axis=0), table.max(axis=0)]
     rows += list(np.quantile(table, QUANTILES, axis=0))
     return len(table), np.stack([*rows, baseline] if baseline is not None else rows)
-
-
-def _with_values(dataset: Dataset, measure: str) -> list[Entry]:
-    """The best entries, with the rows that have their values."""
-    ranked = compared_entries(dataset).only("pk", "is_baseline", "scores")
-    chosen = [entry.pk for entry in by_score(ranked, measure)[:MOST_SYSTEMS]]
-    entries = Entry.objects.filter(pk__in=chosen).select_related("evaluation")
-    return list(entries.prefetch_related("seeds__evaluation"))

@@ -126,9 +126,9 @@ def _gains(certainty: BoardCertainty | None, published: PublishedComparison | No
     if found is None:
         return _Gains(0, {})
     gains = {
-        entry: Interval(one.delta, one.delta_low, one.delta_high)
+        entry: Interval(one.delta, *one.delta_interval)
         for entry, one in found.entries.items()
-        if one.delta is not None and one.delta_low is not None and one.delta_high is not None
+        if one.delta is not None and one.delta_interval is not None
     }
     if better(measure) == "lower":
         gains = {entry: Interval(-one.value, -one.high, -one.low) for entry, one in gains.items()}

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 from evaluation.statistics.ladder import PUBLIC_STEP
 from evaluation.statistics.least_difference import STEP, among, least_difference
@@ -74,19 +74,17 @@ def published_comparisons(datasets: Collection[int]) -> dict[int, PublishedCompa
 
 def _compare(dataset: Dataset, least: float, entries: Sequence[Entry]) -> PublishedComparison:
     """Hold each result on the present judgements against the baseline, and those on the board against the best."""
-    measure, shown = dataset.primary_measure, [each for each in entries if each.visibility == _SHOWN]
+    shown = [each for each in entries if each.visibility == _SHOWN]
     groups = [(each.comparison_group, each.is_baseline) for each in shown]
     group = present_group(dataset.current_version_id, dataset.current_qrels_id, groups)
-    sign = -1 if better(measure) == "lower" else 1
-    scores = {
-        each.pk: sign * each.scores[measure]
-        for each in entries
-        if each.comparison_group == group and measure in each.scores
-    }
-    baseline = next((each.pk for each in shown if each.is_baseline and each.pk in scores), None)
-    ranked = frozenset(each.pk for each in shown if each.pk in scores and not each.system.closed_api)
-    step = protection.primary_step(competition=protection.policy_of(dataset).competition)
-    return _hold(measure, least, step, scores, baseline, ranked)
+    present = {each.pk: each.scores for each in entries if each.comparison_group == group}
+    baselines = [
+        each.pk for each in shown if each.is_baseline and dataset.primary_measure in present.get(each.pk, {})
+    ]
+    ranked = [each.pk for each in shown if not each.system.closed_api]
+    competition = protection.policy_of(dataset).competition
+    criterion = _Criterion(dataset.primary_measure, least, competition)
+    return _hold(criterion, present, next(iter(baselines), None), ranked)
 
 
 def comparison_at(
@@ -102,22 +100,31 @@ def comparison_at(
     least = _known(qrels, measure, _PART[competition])
     if least is None:
         return None
-    sign = -1 if better(measure) == "lower" else 1
-    scores = {each.pk: sign * each.scores[measure] for each in entries if measure in each.scores}
-    ranked = frozenset(each.pk for each in entries if each.pk in scores and not each.closed_api)
-    step = protection.primary_step(competition=competition)
-    return _hold(measure, least, step, scores, baseline if baseline in scores else None, ranked)
+    ranked = [each.pk for each in entries if not each.closed_api]
+    published = {each.pk: each.scores for each in entries}
+    return _hold(_Criterion(measure, least, competition), published, baseline, ranked)
+
+
+class _Criterion(NamedTuple):
+    """The measure, its least significant difference, and whether scores are those of a competition."""
+
+    measure: str
+    least: float
+    competition: bool
 
 
 def _hold(
-    measure: str,
-    least: float,
-    step: float,
-    scores: Mapping[int, float],
+    criterion: _Criterion,
+    published: Mapping[int, Mapping[str, float]],
     baseline: int | None,
-    ranked: frozenset[int],
+    candidates: Sequence[int],
 ) -> PublishedComparison:
-    """Hold the scores, of which more is better, against the baseline's, and the ranked ones against the best."""
+    """Compare published scores with the baseline's, and those of ranked `candidates` with the best."""
+    measure, least, competition = criterion
+    sign = -1 if better(measure) == "lower" else 1
+    scores = {pk: sign * values[measure] for pk, values in published.items() if measure in values}
+    baseline = baseline if baseline in scores else None
+    ranked = frozenset(pk for pk in candidates if pk in scores)
     within = among(least, len(ranked), alpha=ALPHA)
     nearest = max((scores[entry] for entry in ranked), default=0.0) - within
     differences = {
@@ -129,7 +136,7 @@ def _hold(
         measure,
         least,
         within,
-        step,
+        protection.primary_step(competition=competition),
         baseline,
         differences,
         {entry: difference >= least - _NOISE for entry, difference in differences.items()},

@@ -96,10 +96,10 @@ class BoardStatements:
             p=one.p_baseline,
             p_corrected=one.p_baseline_corrected,
             comparisons=found.comparisons,
-            interval=_interval(one),
-            tied_with_best=_ties(one),
+            interval=one.delta_interval,
+            tied_with_best=one.ties_with_best,
             p_best=one.p_best_corrected,
-            ranks=_ranks(one),
+            ranks=one.ranks,
         )
 
     def tests(self, measure: str) -> MeasureCertainty | None:
@@ -120,7 +120,7 @@ class BoardStatements:
         found = self.tests(measure)
         if found is None:
             return frozenset()
-        return frozenset(entry for entry, one in found.entries.items() if _ties(one))
+        return frozenset(entry for entry, one in found.entries.items() if one.ties_with_best)
 
     def least_difference(self, measure: str) -> float | None:
         """Over hidden judgements the least difference to the baseline that is significant, where it is known."""
@@ -205,20 +205,6 @@ def _twins_at(twins: Twins, revisions: Mapping[int, Revision]) -> Twins:
     """Return the twins with the measure that both halves had then."""
     measures = {revisions[half].facts["primary_measure"] for half in twins[:2]}
     return twins._replace(measure=measures.pop() if len(measures) == 1 else "")
-
-
-def _interval(one: EntryCertainty) -> tuple[float, float] | None:
-    if one.delta_low is None or one.delta_high is None:
-        return None
-    return one.delta_low, one.delta_high
-
-
-def _ties(one: EntryCertainty) -> bool | None:
-    return None if one.rank_low is None else one.rank_low == 1
-
-
-def _ranks(one: EntryCertainty) -> tuple[int, int] | None:
-    return None if one.rank_low is None or one.rank_high is None else (one.rank_low, one.rank_high)
 
 
 def differs(one: EntryCertainty | None) -> bool:

@@ -71,6 +71,23 @@ class EntryCertainty(NamedTuple):
     rank_low: int | None = None
     rank_high: int | None = None
 
+    @property
+    def delta_interval(self) -> tuple[float, float] | None:
+        """The interval of its difference to the baseline."""
+        if self.delta_low is None or self.delta_high is None:
+            return None
+        return self.delta_low, self.delta_high
+
+    @property
+    def ranks(self) -> tuple[int, int] | None:
+        """The first and the last rank that the tests of all pairs leave open."""
+        return None if self.rank_low is None or self.rank_high is None else (self.rank_low, self.rank_high)
+
+    @property
+    def ties_with_best(self) -> bool | None:
+        """Whether it may be the best."""
+        return None if self.rank_low is None else self.rank_low == 1
+
     def as_data(self, settings: TestSettings) -> dict[str, Any]:
         """As plain values for exports, with whether p-values are bounds: below what the permutations can show."""
         least = 1 / (settings.permutations + 1)
