@@ -1,10 +1,9 @@
-"""Model checkpoints that strangers send: validated without loading anything, then rebuilt file by file."""
+"""Uploaded model checkpoints: validated without loading anything, then rebuilt file by file."""
 
-from evaluation.checkpoints.archives import validate_archive
 from evaluation.checkpoints.codes import CODES
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.checkpoints.rebuilding import open_checkpoint, rebuild
-from evaluation.checkpoints.validation import Validation, validate_folder
+from evaluation.checkpoints.validation import Validation, validate_archive, validate_folder
 
 __all__ = [
     "CODES",

@@ -1,22 +1,23 @@
-"""Archives that people upload, zip or tar.zst: taken apart into a scratch folder, and judged as a folder."""
+"""Uploaded archives, zip or tar.zst, extracted into a scratch folder: regular files alone, within bounds.
+
+The standard library's tarfile reads the headers of a tar. Its members are iterated here, because tarfile itself reads
+long names and extended headers of any size into memory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tarfile import TarInfo
+from tarfile import AREGTYPE, REGTYPE, XGLTYPE, XHDTYPE, HeaderError, TarInfo
 
 from evaluation.archives.compression import MIB, ExpandedFile, FileLimits, open_expanded
 from evaluation.archives.zip import ZipPolicy, is_zip, open_archive
-from evaluation.checkpoints.allowance import CheckpointAllowance
 from evaluation.checkpoints.codes import CODES
-from evaluation.checkpoints.files import ModelFiles, check_file_name
-from evaluation.checkpoints.findings import Findings, quote
+from evaluation.checkpoints.files import check_file_name
+from evaluation.checkpoints.findings import FileFindings, Findings, quote
 from evaluation.checkpoints.limits import MOST_EXPANDED, MOST_FILES_IN_ARCHIVE
-from evaluation.checkpoints.member_names import MemberNames
-from evaluation.checkpoints.tar import NotTar, members
-from evaluation.checkpoints.validation import Kinds, Validation, requirements_of, validate_files
 from evaluation.core.errors import InvalidContent
 
 _BLOCK = MIB
@@ -31,118 +32,118 @@ POLICY = ZipPolicy(
 )
 
 
-def validate_archive(
-    path: Path,
-    scratch: Path,
-    wanted: Kinds = None,
-    pooling: str = "",
-    policy: ZipPolicy = POLICY,
-    without_weights: bool = False,
-) -> Validation:
-    """Check an archive, and keep its files in the folder `scratch`, which is made, until the checkpoint is rebuilt;
-    under numbers, for nothing on the disk is named by a stranger.
+def extract(path: Path, scratch: Path, policy: ZipPolicy, findings: Findings) -> dict[str, Path]:
+    """Extract the usable files of an archive into `scratch`, which is created, and return their paths by name.
 
-    As `validate_folder` otherwise. `without_weights`: of its files of weights the headers do; then a remark says so,
-    and it cannot be rebuilt. Whatever the archive holds, nothing is written outside of `scratch`, no link is
-    made, and no more than `policy` allows. Raises OSError for faults of the disk, ENOSPC where it is full.
+    On disk they have numbers, so that nothing has a name that a sender chose. Whatever the archive contains, nothing is
+    written outside of `scratch`, no link is created, and no more is written than `policy` allows. Raises OSError for
+    faults of the disk, ENOSPC if it is full.
     """
-    findings = Findings()
     scratch.mkdir(exist_ok=True)
+    file = findings.at(path.name)
     stored: dict[str, Path] = {}
-    with _archive_errors(path, findings):
-        if is_zip(path):
-            stored = _take_zip(path, scratch, policy, findings)
-        else:
-            stored = _take_tar(path, scratch, policy, findings)
+    with _archive_errors(file):
+        stored = (_extract_zip if is_zip(path) else _extract_tar)(path, scratch, policy, file)
         if not stored and not findings.refused:
-            findings.refuse("empty_folder", path.name, "there is no file of a model")
-    return validate_files(
-        ModelFiles(scratch, frozenset(stored), "", CheckpointAllowance(without_weights), stored),
-        requirements_of(wanted, pooling, path.name),
-        findings,
-    )
+            file.refuse("empty_folder", "there is no file of a model")
+    return stored
 
 
 @contextmanager
-def _archive_errors(path: Path, findings: Findings) -> Iterator[None]:
-    """What readers raise over an archive becomes a finding."""
+def _archive_errors(file: FileFindings) -> Iterator[None]:
+    """Make errors of readers findings about the archive."""
     try:
         yield
     except InvalidContent as error:
         for problem in error.report.problems:
             code = "file_too_large" if problem.code == "size" else problem.code
-            findings.refuse(code, path.name, quote(problem.message, 200))
+            file.refuse(code, quote(problem.message, 200))
     except NotTar as error:
-        findings.refuse(error.code, path.name, quote(error, 200))
+        file.refuse(error.code, quote(error, 200))
 
 
-def _take_zip(path: Path, scratch: Path, policy: ZipPolicy, findings: Findings) -> dict[str, Path]:
-    _refuse_tail(path, findings)
+def _extract_zip(path: Path, scratch: Path, policy: ZipPolicy, file: FileFindings) -> dict[str, Path]:
+    with path.open("rb") as stored:
+        stored.seek(max(0, path.stat().st_size - 22))
+        end = stored.read(22)
+    # The list of members comes last, without a comment: what follows could be another archive.
+    if not end.startswith(b"PK\x05\x06") or end[20:] != b"\0\0":
+        file.refuse("trailing_data", "something follows on the end of the zip")
     with open_archive(path, policy) as archive:
         if archive.first_byte:
-            what = f"{archive.first_byte:,} bytes stand before the zip's first member"
-            findings.refuse("trailing_data", path.name, what)
-        names = MemberNames()
-        fitting = [name for name in archive.names if _takes(name, names, findings)]
-        kept = [name for name in archive.names if check_file_name(name, findings)]
-        if len(fitting) < len(archive.names):  # which of two files was meant, nobody can tell
+            message = f"{archive.first_byte:,} bytes stand before the zip's first member"
+            file.refuse("trailing_data", message)
+        names = _MemberNames(file.findings)
+        fitting = [name for name in archive.names if names.take(name)]
+        used = [name for name in archive.names if check_file_name(name, file.findings)]
+        if len(fitting) < len(archive.names):  # either of two files may be the intended one
             return {}
-        stored = {name: scratch / str(number) for number, name in enumerate(kept)}
-        archive.extract(stored)
-    return stored
+        targets = {name: scratch / str(number) for number, name in enumerate(used)}
+        archive.extract(targets)
+    return targets
 
 
-def _refuse_tail(path: Path, findings: Findings) -> None:
-    """A zip ends with its list of members, which has no comment here: what follows could be another archive."""
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - 22))
-        end = file.read(22)
-    if not end.startswith(b"PK\x05\x06") or end[20:] != b"\0\0":
-        findings.refuse("trailing_data", path.name, "something follows on the end of the zip")
+class _MemberNames:
+    """The names of an archive so far; capital letters make no difference, as on some disks."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self._files: set[str] = set()
+        self._folders: dict[str, str] = {}
+
+    def take(self, name: str) -> bool:
+        """Add a file's name in normal form; return whether it fits beside the others, or refuse it."""
+        folders = [name[:place] for place, letter in enumerate(name) if letter == "/"]
+        fault = self._fault(name.casefold(), folders)
+        if fault:
+            self._findings.at(name).refuse("member_name", fault)
+        self._files.add(name.casefold())
+        for folder in folders:
+            self._folders.setdefault(folder.casefold(), folder)
+        return not fault
+
+    def _fault(self, folded: str, folders: list[str]) -> str:
+        if folded in self._files:
+            return "the name is there twice"
+        if folded in self._folders or any(folder.casefold() in self._files for folder in folders):
+            return "it is a file and a folder at once"
+        if any(self._folders.get(folder.casefold(), folder) != folder for folder in folders):
+            return "another folder differs from its folder only by capital letters"
+        return ""
 
 
-def _takes(name: str, names: MemberNames, findings: Findings) -> bool:
-    """Whether a file of this name can lie beside those before; else it is refused."""
-    wrong = names.take(name)
-    if wrong:
-        findings.refuse("member_name", name, wrong)
-    return not wrong
-
-
-def _take_tar(path: Path, scratch: Path, policy: ZipPolicy, findings: Findings) -> dict[str, Path]:
+def _extract_tar(path: Path, scratch: Path, policy: ZipPolicy, file: FileFindings) -> dict[str, Path]:
     most = policy.max_expanded_bytes or 1 << 62
     limits = FileLimits(max_stored_bytes=most, max_expanded_bytes=most, max_ratio=policy.max_ratio,
                     ratio_floor_bytes=policy.ratio_floor_bytes, may_be_tar=True)  # fmt: skip
-    stored: dict[str, Path] = {}
-    taken = MemberNames()
+    targets: dict[str, Path] = {}
+    names = _MemberNames(file.findings)
     with open_expanded(path, limits) as expanded:
         if expanded.kind != "zstd":
-            findings.refuse(
-                "archive_kind", path.name, f"it is neither a zip nor a tar in zstd ({expanded.kind})"
-            )
+            file.refuse("archive_kind", f"it is neither a zip nor a tar in zstd ({expanded.kind})")
             return {}
         stream = _Stream(expanded)
         for number, member in enumerate(members(stream.read, stream.skip)):
             if number >= policy.max_members:
                 raise NotTar("too_many_files", f"the archive holds more than {policy.max_members} files")
-            fits = _takes(member.name, taken, findings)
-            if check_file_name(member.name, findings) and fits:
-                stored[member.name] = scratch / str(len(stored))
-                _copy(stream, member, stored[member.name], policy)
+            fits = names.take(member.name)
+            if check_file_name(member.name, file.findings) and fits:
+                targets[member.name] = scratch / str(len(targets))
+                _write(targets[member.name], stream.blocks(member.size), policy)
             else:
                 stream.skip(member.size)
-    return stored
+    return targets
 
 
 class _Stream:
-    """The expanded bytes, as many at once as are asked for."""
+    """Expanded bytes, read in any amounts."""
 
     def __init__(self, expanded: ExpandedFile) -> None:
         self._expanded = expanded
         self._buffer = bytearray(_BLOCK)
 
     def read(self, size: int) -> bytes:
-        """Exactly `size` bytes, at most a block; fewer at the end."""
+        """Return the next `size` bytes, at most a block; fewer at the end."""
         with memoryview(self._buffer) as view:
             filled = 0
             while filled < size and (count := self._expanded.readinto(view[filled:size])):
@@ -150,7 +151,7 @@ class _Stream:
             return bytes(view[:filled])
 
     def blocks(self, size: int) -> Iterator[bytes]:
-        """The next `size` bytes."""
+        """Yield the next `size` bytes."""
         while size:
             block = self.read(min(size, _BLOCK))
             if not block:
@@ -159,15 +160,101 @@ class _Stream:
             yield block
 
     def skip(self, size: int) -> None:
-        """Take bytes that nobody wants."""
+        """Discard the next `size` bytes."""
         for _ in self.blocks(size):
             pass
 
 
-def _copy(stream: _Stream, member: TarInfo, target: Path, policy: ZipPolicy) -> None:
+def _write(target: Path, blocks: Iterable[bytes], policy: ZipPolicy) -> None:
     with target.open("xb") as file:
         policy.check_disk_space(target.parent)
-        for block in stream.blocks(member.size):
+        for block in blocks:
             file.write(block)
             if file.tell() % _FREE_INTERVAL < len(block):
                 policy.check_disk_space(target.parent)
+
+
+_TAR_BLOCK = 512
+_MOST_PAX = 64 * 1024
+_MOST_MEMBERS = 256
+_PAX = re.compile(rb"(\d{1,6}) ([^=]{1,256})=")
+#: Keys of extended headers that are ignored: times, owners, and attributes. Names and sizes are never among them.
+_HARMLESS = re.compile(rb"mtime|atime|ctime|uid|gid|uname|gname|comment|(SCHILY|LIBARCHIVE)\..*", re.DOTALL)
+
+
+class NotTar(ValueError):
+    """A fault of a tar: `code` is a code of checkpoints, the text describes the fault."""
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+def members(read: Callable[[int], bytes], skip: Callable[[int], None]) -> Iterator[TarInfo]:
+    """Yield every regular file in order. `read(n)` returns n bytes of the archive, or fewer at its end.
+
+    The caller reads or skips the `size` bytes of each member before it asks for the next; the padding is skipped here.
+    After the last member only zeros may follow. Raises NotTar.
+    """
+    for _ in range(_MOST_MEMBERS):
+        header = read(_TAR_BLOCK)
+        if header == bytes(_TAR_BLOCK):
+            return _check_end(read)
+        info = _tar_header(header)
+        name, size = info.name, info.size
+        if info.type in (XHDTYPE, XGLTYPE):
+            _check_extended(read, size, name)
+        elif info.isdir():
+            if size:
+                raise NotTar("member_kind", f"the folder {name!r} has content")
+        elif info.type not in (REGTYPE, AREGTYPE):
+            message = f"{name!r} is a link, a device, a sparse file or another special member"
+            raise NotTar("member_kind", message)
+        elif name.endswith("/"):
+            raise NotTar("member_kind", f"{name!r} is a folder by its name, and a file by its kind")
+        else:
+            yield info
+            skip(-size % _TAR_BLOCK)
+    raise NotTar("too_many_files", f"the archive has more than {_MOST_MEMBERS} members")
+
+
+def _tar_header(header: bytes) -> TarInfo:
+    """Return the content of a header. Characters of the name beyond ASCII become ones that no name may have."""
+    if len(header) < _TAR_BLOCK:
+        raise NotTar("compression", "the archive ends in the middle")
+    if header[257:262] != b"ustar":
+        raise NotTar("compression", "a header is not of the ustar format")
+    try:
+        info = TarInfo.frombuf(header, "ascii", "replace")
+    except HeaderError as error:
+        raise NotTar("compression", f"a header is damaged: {error}") from error
+    if info.size < 0:
+        raise NotTar("compression", "a header has a size below zero")
+    info.name = info.name.removeprefix("./")
+    return info
+
+
+def _check_extended(read: Callable[[int], bytes], size: int, name: str) -> None:
+    """Skip an extended header. Refuse one that changes the name, size, or kind of a member."""
+    if size > _MOST_PAX:
+        raise NotTar("member_kind", f"the extended header {name!r} is too long")
+    data = read(size + -size % _TAR_BLOCK)[:size]
+    place = 0
+    while place < size:
+        match = _PAX.match(data, place)
+        end = place + int(match[1]) if match else 0
+        if match is None or end <= match.end() or data[end - 1 : end] != b"\n":
+            raise NotTar("compression", f"the extended header {name!r} is damaged")
+        if not _HARMLESS.fullmatch(match[2]):
+            key = match[2].decode("ascii", "replace")
+            raise NotTar("member_kind", f"an extended header gives a member another {key}")
+        place = end
+
+
+def _check_end(read: Callable[[int], bytes]) -> None:
+    """Read the zeros after the last member, as many as programs like to add."""
+    left = 1024 * 1024
+    while block := read(_TAR_BLOCK):
+        left -= len(block)
+        if block.count(0) != len(block) or left < 0:
+            raise NotTar("trailing_data", "something follows on the end of the archive")

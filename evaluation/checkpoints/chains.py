@@ -1,89 +1,29 @@
-"""Modules one after the other, in an order that makes a known kind of model."""
+"""Modules one after the other, in an order that makes a known kind of model, and the checkpoint that they make."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from evaluation.checkpoints import modules as m
-from evaluation.checkpoints.description import CheckpointKind
-from evaluation.checkpoints.findings import Findings
+from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
+from evaluation.checkpoints.findings import FileFindings, Refused, attempt
 from evaluation.checkpoints.modules import Listed, Module, check_dimensions, read_module
-from evaluation.checkpoints.plan import ModelPart
-from evaluation.checkpoints.transformer import Head, Transformer, read_transformer
+from evaluation.checkpoints.plan import ModelPart, Plan
+from evaluation.checkpoints.settings import NAME as SETTINGS
+from evaluation.checkpoints.settings import TRANSFORMER_NAME, EncoderDefaults, Head
+from evaluation.checkpoints.templates import recognise
+from evaluation.checkpoints.transformer import Transformer, read_transformer
 
-
-@dataclass(frozen=True, slots=True)
-class Chain:
-    """Modules in their order; the first may be a model of transformers."""
-
-    modules: tuple[Module, ...]
-    transformer: Transformer | None = None
-
-    @property
-    def roles(self) -> tuple[str, ...]:
-        """What the modules are."""
-        return tuple(module.role for module in self.modules)
-
-    @property
-    def dimension(self) -> int | None:
-        """Of the vectors that come out: a masked language model's has one for each token that it knows."""
-        if m.SPLADE in self.roles and self.transformer is not None:
-            return self.transformer.configuration.vocabulary
-        return next((module.gives for module in reversed(self.modules) if module.gives), None)
-
-    @property
-    def pooling(self) -> str:
-        """How the tokens' outputs become one vector."""
-        return next((module.pooling for module in self.modules if module.pooling), "")
-
-    @property
-    def model_type(self) -> str:
-        """The model type of transformers, or what stands in for one."""
-        return self.transformer.configuration.model_type if self.transformer else "static"
-
-    @property
-    def maximum_length(self) -> int | None:
-        """How many tokens are read."""
-        return self.transformer.maximum_length if self.transformer else None
-
-    @property
-    def chat_template(self) -> str:
-        """The text of the chat template that came with it."""
-        return self.transformer.tokenizer.chat_template if self.transformer else ""
-
-    def part(self) -> ModelPart:
-        """All files, the first module's at the top, and modules.json."""
-        part, listed = ModelPart(), []
-        for number, module in enumerate(self.modules):
-            path = "" if number == 0 else f"{number}_{module.role}"
-            part |= module.part.under(path)
-            listed.append({"idx": number, "name": str(number), "path": path, "type": m.CLASSES[module.role]})
-        return part | ModelPart({m.MODULES: listed})
-
-
-def kind_of(roles: Sequence[str], model_type: str, classes: Sequence[str]) -> CheckpointKind | None:
-    """What modules of these roles make, by what only one kind has. `model_type` is what they call themselves."""
-    if {m.SPLADE, m.SPARSE_STATIC, m.AUTO_ENCODER}.intersection(roles):
-        return CheckpointKind.SPARSE_ENCODER
-    if m.MASK in roles or model_type in ("ColBERT", "MultiVectorEncoder"):
-        return CheckpointKind.MULTI_VECTOR
-    if m.STATIC in roles:
-        return CheckpointKind.STATIC_EMBEDDINGS
-    scores = tuple(roles) == (m.TRANSFORMER,) and any(
-        name.endswith("ForSequenceClassification") for name in classes
-    )
-    if model_type == "CrossEncoder" or m.LOGIT_SCORE in roles or scores:
-        return CheckpointKind.CROSS_ENCODER
-    return CheckpointKind.SENTENCE_ENCODER if m.TRANSFORMER in roles and m.POOLING in roles else None
-
-
+#: Kinds of encoders with one vector for each text.
+ENCODERS = (CheckpointKind.SENTENCE_ENCODER, CheckpointKind.STATIC_EMBEDDINGS)
 #: Kinds with separate maximum lengths for queries and documents, and with query expansion.
 _TWO_LENGTH_KINDS = (CheckpointKind.MULTI_VECTOR, CheckpointKind.SPARSE_ENCODER)
 _BETWEEN = frozenset({m.DENSE, m.NORMALIZE, "LayerNorm", "Dropout"})
 _OF_TOKENS = frozenset({"WeightedLayerPooling", "CNN"})
-#: What a kind is made of: the first module, what else has to be there, and what may, in any number and order.
+#: Orders of a kind: the first module, others that are required, and others that are allowed, in any number and order.
 _ORDERS: Mapping[CheckpointKind, tuple[tuple[str, frozenset[str], frozenset[str]], ...]] = {
     CheckpointKind.SENTENCE_ENCODER: ((m.TRANSFORMER, frozenset({m.POOLING}), _BETWEEN | _OF_TOKENS),),
     CheckpointKind.STATIC_EMBEDDINGS: ((m.STATIC, frozenset(), _BETWEEN),),
@@ -102,6 +42,141 @@ _ORDERS: Mapping[CheckpointKind, tuple[tuple[str, frozenset[str], frozenset[str]
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Modules in their order; the first may be a model of transformers."""
+
+    modules: tuple[Module, ...]
+    transformer: Transformer | None = None
+
+    @classmethod
+    def behind(cls, model: Transformer, *modules: Module) -> Chain:
+        """Return the chain of a model of transformers and the modules behind it."""
+        return cls((Module(m.TRANSFORMER, model.module(), gives=model.hidden), *modules), model)
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles of the modules."""
+        return tuple(module.role for module in self.modules)
+
+    @property
+    def dimension(self) -> int | None:
+        """Dimensions of the output: of a masked language model, one for each token that it knows."""
+        if m.SPLADE in self.roles and self.transformer is not None:
+            return self.transformer.configuration.vocabulary
+        return next((module.gives for module in reversed(self.modules) if module.gives), None)
+
+    def part(self) -> ModelPart:
+        """Return all files, the first module's at the top, and modules.json."""
+        part, listed = ModelPart(), []
+        for number, module in enumerate(self.modules):
+            path = "" if number == 0 else f"{number}_{module.role}"
+            part |= module.part.under(path)
+            listed.append({"idx": number, "name": str(number), "path": path, "type": m.CLASSES[module.role]})
+        return part | ModelPart({m.MODULES: listed})
+
+    def plan(self, kind: CheckpointKind, settings: EncoderDefaults) -> Plan:
+        """Return the plan of a model that is this chain alone."""
+        model = self.transformer
+        description = CheckpointDescription(
+            kind,
+            ("model",),
+            model.configuration.model_type if model else "static",
+            dimension=self.dimension,
+            maximum_length=model.maximum_length if model else None,
+            prompts=dict(settings.prompts),
+        )
+        if kind is CheckpointKind.MULTI_VECTOR:
+            return self._late_interaction(description, settings)
+        names = {CheckpointKind.SPARSE_ENCODER: "SparseEncoder", CheckpointKind.CROSS_ENCODER: "CrossEncoder"}
+        if kind is CheckpointKind.CROSS_ENCODER:
+            template = model.tokenizer.chat_template if model else ""
+            settings = replace(settings, template=settings.template or recognise(template))
+            description = replace(description, dimension=None)
+        elif self.dimension is not None and kind in ENCODERS:
+            cut = settings.cuts.get("truncate_dim", self.dimension)
+            description = replace(description, dimension=min(self.dimension, cut))
+        pooling = next((module.pooling for module in self.modules if module.pooling), "")
+        description = replace(
+            description, pooling=pooling, similarity=settings.similarity, template=settings.template
+        )
+        written = settings.written(names.get(kind, "SentenceTransformer"))
+        return Plan(description, {"model": self.part() | ModelPart({SETTINGS: written})})
+
+    def _late_interaction(self, description: CheckpointDescription, settings: EncoderDefaults) -> Plan:
+        """Return the plan as sentence-transformers saves late interaction, or as PyLate did without a module for masks.
+
+        A projection without names for its input is one of tokens; the library reads it so in these models alone.
+        """
+        modules = tuple(_token_level(module) for module in self.modules)
+        model_type = "MultiVectorEncoder" if m.MASK in self.roles else "ColBERT"
+        if model_type == "ColBERT":
+            modules = tuple(module for module in modules if module.role != m.NORMALIZE)
+        part = Chain(modules).part()
+        part |= ModelPart({SETTINGS: settings.written(model_type, **settings.late)})
+        own = self.transformer.settings if self.transformer else {}
+        length = own.get("document_length", settings.late.get("document_length"))
+        maximum = description.maximum_length if length is None else length
+        return Plan(replace(description, maximum_length=maximum), {"model": part})
+
+
+def _token_level(module: Module) -> Module:
+    if module.role not in (m.DENSE, m.NORMALIZE):
+        return module
+    names = {"module_input_name": "token_embeddings", "module_output_name": "token_embeddings"}
+    json = {**module.part.json, m.CONFIG: {**module.part.json[m.CONFIG], **names}}
+    return replace(module, part=ModelPart(json, module.part.weights))
+
+
+def kind_of(roles: Sequence[str], model_type: str, classes: Sequence[str]) -> CheckpointKind | None:
+    """Return the kind of a model by a trait that only one kind has.
+
+    `model_type` is the class in its settings, `classes` are those of config.json.
+    """
+    if {m.SPLADE, m.SPARSE_STATIC, m.AUTO_ENCODER}.intersection(roles):
+        return CheckpointKind.SPARSE_ENCODER
+    if m.MASK in roles or model_type in ("ColBERT", "MultiVectorEncoder"):
+        return CheckpointKind.MULTI_VECTOR
+    if m.STATIC in roles:
+        return CheckpointKind.STATIC_EMBEDDINGS
+    scores = tuple(roles) == (m.TRANSFORMER,) and any(
+        name.endswith("ForSequenceClassification") for name in classes
+    )
+    if model_type == "CrossEncoder" or m.LOGIT_SCORE in roles or scores:
+        return CheckpointKind.CROSS_ENCODER
+    return CheckpointKind.SENTENCE_ENCODER if m.TRANSFORMER in roles and m.POOLING in roles else None
+
+
+def read_chain(listed: Sequence[Listed], kind: CheckpointKind, file: FileFindings) -> Chain:
+    """Return the modules of a model of this kind, which `file` lists. Raises Refused."""
+    roles = [each.role for each in listed]
+    if kind is CheckpointKind.MULTI_VECTOR and m.DENSE not in roles:
+        file.stop("missing_projection", f"it lists {', '.join(roles)}, and no Dense")
+    rest = set(roles[1:])
+    orders = [(needed, allowed) for first, needed, allowed in _ORDERS[kind] if first == roles[0]]
+    if not any(needed <= rest <= needed | allowed for needed, allowed in orders):
+        file.stop("module_order", f"{', '.join(roles)} make no {kind}")
+    transformer = None
+    first = listed[0]
+    if first.role == m.TRANSFORMER:
+        transformer = attempt(lambda: read_transformer(first.source, _head(kind, roles)))
+    others = [each for each in listed if each.role != m.TRANSFORMER]
+    modules = [module for each in others if (module := attempt(partial(read_module, each)))]
+    if len(modules) < len(others) or (transformer is None and len(others) < len(listed)):
+        raise Refused
+    if transformer is not None:
+        for key in () if kind in _TWO_LENGTH_KINDS else transformer.late_settings:
+            message = "models of this kind treat queries and documents alike here"
+            first.source.at(TRANSFORMER_NAME).refuse("value", message, key)
+        modules = [*Chain.behind(transformer, *modules).modules]
+    check_dimensions(modules, file)
+    width = modules[0].gives
+    for place, module in enumerate(modules):
+        if module.role == m.POOLING and not module.takes and width:
+            modules[place] = m.pooling_with_width(module, width)
+    return Chain(tuple(modules), transformer)
+
+
 def _head(kind: CheckpointKind, roles: Sequence[str]) -> Head:
     if m.SPLADE in roles:
         return "masked"
@@ -110,49 +185,8 @@ def _head(kind: CheckpointKind, roles: Sequence[str]) -> Head:
     return "base"
 
 
-def read_chain(
-    listed: Sequence[Listed], kind: CheckpointKind, shown: str, findings: Findings
-) -> Chain | None:
-    """The modules of a model of this kind, or None where they are refused."""
-    roles = [each.role for each in listed]
-    if kind is CheckpointKind.MULTI_VECTOR and m.DENSE not in roles:
-        findings.refuse("missing_projection", shown, f"it lists {', '.join(roles)}, and no Dense")
-        return None
-    rest = set(roles[1:])
-    if not any(
-        roles[0] == first and needed <= rest <= needed | others for first, needed, others in _ORDERS[kind]
-    ):
-        findings.refuse("module_order", shown, f"{', '.join(roles)} make no {kind}")
-        return None
-    transformer, read = None, []
-    for each in listed:
-        if each.role == m.TRANSFORMER:
-            transformer = read_transformer(each.source, _head(kind, roles), findings)
-            if transformer is not None:
-                if kind not in _TWO_LENGTH_KINDS:
-                    transformer.refuse_late_settings(each.source, findings)
-                read.append(Module(each.role, transformer.module(), gives=transformer.hidden))
-        elif (module := read_module(each, findings)) is not None:
-            read.append(module)
-    if len(read) < len(listed):
-        return None
-    check_dimensions(read, shown, findings)
-    return Chain(tuple(_with_widths(read)), transformer)
-
-
-def _with_widths(modules: Sequence[Module]) -> list[Module]:
-    """Pooling modules that did not say how wide their input is, told by the model before them."""
-    width = modules[0].gives
-    return [
-        m.pooling_with_width(module, width)
-        if module.role == m.POOLING and not module.takes and width
-        else module
-        for module in modules
-    ]
-
-
 def combine_routes(routes: Mapping[str, Chain]) -> ModelPart:
-    """The files of a model with a chain for queries and one for documents."""
+    """Return the files of a model with a chain for queries and one for documents."""
     types: dict[str, str] = {}
     structure: dict[str, list[str]] = {}
     part = ModelPart()

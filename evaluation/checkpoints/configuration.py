@@ -1,7 +1,7 @@
-"""config.json of a model: any architecture's, taken key by key where the values are typed and within bounds.
+"""config.json of a model of any architecture: typed values within bounds, none of which the library ignores silently.
 
-Nothing here knows an architecture. Which keys and tensors one has, its library says where the model is made
-(`evaluation.engines.neural.checking`); until then a configuration may claim no more than its weights pay for.
+This module does not know the keys and tensors of an architecture. The library checks them when it makes the model
+(`evaluation.engines.neural.checking`); until then a configuration may claim no more than its weights have room for.
 """
 
 from __future__ import annotations
@@ -9,20 +9,18 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from evaluation.checkpoints.files import ModelFiles
-from evaluation.checkpoints.findings import Findings, quoted
-from evaluation.checkpoints.json_reading import read_object
+from evaluation.checkpoints.findings import FileFindings, listed, quoted
 from evaluation.checkpoints.library import library_models
 from evaluation.checkpoints.limits import MOST_EXPERTS_IN_ALL
 from evaluation.checkpoints.safetensors import Tensor
-from evaluation.checkpoints.unread_keys import report_unread_keys
 from evaluation.checkpoints.values import exactly, read_values, refuse_forbidden_keys, typed_values
 
 NAME = "config.json"
-#: What a model may do with its output, by the names that libraries write.
+#: Activations of a model's output, by the names that libraries write.
 ACTIVATIONS = (
     "torch.nn.modules.linear.Identity", "torch.nn.modules.activation.Tanh", "torch.nn.modules.activation.ReLU",
     "torch.nn.modules.activation.GELU", "torch.nn.modules.activation.SiLU", "torch.nn.modules.activation.Sigmoid",
@@ -30,8 +28,9 @@ ACTIVATIONS = (
 #: Activations that preserve the order of scores.
 SCORE_ACTIVATIONS = tuple(name for name in ACTIVATIONS if name.endswith(("Identity", "Tanh", "Sigmoid")))
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}", re.ASCII)
-_EXACTLY = {"is_decoder": exactly(False), "add_cross_attention": exactly(False)}
-#: What libraries write into every file, and nobody needs or says otherwise; left out without a word.
+#: Where cross-encoders named their activation before they had a place of their own for it.
+_OLD_ACTIVATION = "sbert_ce_default_activation_function"
+#: Keys that libraries write into every file, without effect here; left out without a remark.
 _UNREMARKED_TEXT = """
 architectures model_type _name_or_path name_or_path transformers_version torch_dtype dtype use_cache auto_map
 gradient_checkpointing id2label label2id num_labels finetuning_task output_past problem_type
@@ -40,36 +39,54 @@ torchscript _attn_implementation_autoset unsloth_version unsloth_fixed max_lengt
 num_beams num_beam_groups diversity_penalty temperature top_k top_p typical_p repetition_penalty length_penalty
 no_repeat_ngram_size encoder_no_repeat_ngram_size bad_words_ids num_return_sequences output_scores
 return_dict_in_generate remove_invalid_values exponential_decay_length_penalty suppress_tokens begin_suppress_tokens
-tokenizer_class prefix tf_legacy_loss use_bfloat16
+tokenizer_class prefix tf_legacy_loss use_bfloat16 sbert_ce_default_activation_function
 """
-#: Where cross-encoders named their activation before they had a place of their own for it.
-_OLD_ACTIVATION = "sbert_ce_default_activation_function"
-_UNREMARKED = frozenset([*_UNREMARKED_TEXT.split(), _OLD_ACTIVATION])
-#: Types that were made by code beside the weights, as the library has them: its name for the type, how it calls keys,
-#: what it can do of what the code could, and the code.
-_TYPES: Mapping[str, tuple[str, Mapping[str, str], Mapping[str, Any], str]] = {
-    "dpr": ("bert", {}, {}, ""),
-    "new": ("gte", {}, {
+_UNREMARKED = frozenset(_UNREMARKED_TEXT.split())
+
+
+@dataclass(frozen=True, slots=True)
+class _PublishedType:
+    """A type that code beside the weights made, as the library has it.
+
+    Attributes:
+        name: The library's name for the type.
+        code: Pattern of the modules whose code the library has.
+        keys: The library's names for keys.
+        fixed: Values of keys that the library's class has instead of what the code could do.
+    """
+
+    name: str
+    code: str = ""
+    keys: Mapping[str, str] = field(default_factory=dict)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+
+
+_TYPES = {
+    "dpr": _PublishedType("bert"),
+    "new": _PublishedType("gte", r"(Alibaba-NLP/new-impl--)?(modeling|configuration)", fixed={
         "logn_attention_scale": False, "layer_norm_type": "layer_norm", "position_embedding_type": "rope",
-    }, r"(Alibaba-NLP/new-impl--)?(modeling|configuration)"),
-    "nomic_bert": ("nomic_bert", {
-        "n_embd": "hidden_size", "n_head": "num_attention_heads", "n_layer": "num_hidden_layers",
-        "n_inner": "intermediate_size", "layer_norm_epsilon": "layer_norm_eps", "rotary_emb_base": "rope_theta",
-    }, {
-        "prenorm": False, "use_rms_norm": False, "rotary_emb_fraction": 1.0, "rotary_emb_interleaved": False,
-        "causal": False, "activation_function": "swiglu",
-    }, r"(nomic-ai/nomic-bert-2048--)?(modeling|configuration)_hf_nomic_bert"),
+    }),
+    "nomic_bert": _PublishedType(
+        "nomic_bert", r"(nomic-ai/nomic-bert-2048--)?(modeling|configuration)_hf_nomic_bert",
+        {"n_embd": "hidden_size", "n_head": "num_attention_heads", "n_layer": "num_hidden_layers",
+         "n_inner": "intermediate_size", "layer_norm_epsilon": "layer_norm_eps", "rotary_emb_base": "rope_theta"},
+        {"prenorm": False, "use_rms_norm": False, "rotary_emb_fraction": 1.0, "rotary_emb_interleaved": False,
+         "causal": False, "activation_function": "swiglu"},
+    ),
 }  # fmt: skip
 _HIDDEN = ("hidden_size", "d_model", "dim", "n_embd")
 _POSITIONS = ("max_position_embeddings", "n_positions", "max_trained_positions")
-#: Families whose positions start behind the padding token's number.
+#: Families whose positions start after the padding token's number.
 _POSITIONS_BEHIND_PADDING = frozenset({"roberta", "xlm-roberta", "camembert", "mpnet", "longformer"})
 _WITH_TOKEN_TYPES = frozenset({"bert", "electra", "albert", "nomic_bert"})
+_EMBEDDING = re.compile(
+    r"(^|\.)(word_embeddings?|tok_embeddings|embed_tokens|shared|wte|embeddings)\.weight$"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """A model's configuration as it was understood. `values` is what is written; `classes` are the sender's."""
+    """A model's configuration. `values` are written again; `classes` are named in the sender's file."""
 
     model_type: str
     values: dict[str, Any]
@@ -80,7 +97,7 @@ class Configuration:
 
     @property
     def positions(self) -> int | None:
-        """The most tokens that the model has positions for; None where it does not say."""
+        """The most tokens that the model has positions for, None if the configuration does not limit them."""
         most = _first_count(self.values, _POSITIONS)
         if most is None or self.model_type not in _POSITIONS_BEHIND_PADDING:
             return most
@@ -89,13 +106,13 @@ class Configuration:
 
     @property
     def token_types(self) -> bool:
-        """Whether it tells a pair's first text from its second by numbers beside the tokens."""
+        """Whether numbers beside the tokens tell a pair's first text from its second."""
         default = 2 if self.model_type in _WITH_TOKEN_TYPES else 0
         kinds = self.values.get("type_vocab_size", default)
         return type(kinds) is int and kinds >= 2
 
     def written(self, labels: int = 0) -> dict[str, Any]:
-        """config.json of the rebuilt model, with so many labels if any."""
+        """Return config.json of the rebuilt model, with so many labels if any."""
         names = {str(number): f"LABEL_{number}" for number in range(labels)}
         ids = {name: int(number) for number, name in names.items()}
         return {
@@ -107,144 +124,122 @@ class Configuration:
         }
 
 
-def read_name(source: ModelFiles) -> str:
-    """What config.json calls the model that it was made from; empty where it does not say."""
-    name = _stated(source).get("_name_or_path")
-    return name if isinstance(name, str) else ""
+def stated_configuration(source: ModelFiles) -> dict[str, Any]:
+    """Return the content of config.json without any check, empty without a readable file."""
+    return source.silent().read_settings(NAME)
 
 
-def read_classes(source: ModelFiles) -> tuple[str, ...]:
-    """What config.json calls its classes, before anything else is known; empty where it does not say."""
-    return _classes(_stated(source))
+def class_names(stated: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the model classes that a configuration names."""
+    classes = stated.get("architectures")
+    fitting = classes[:4] if isinstance(classes, list) else []
+    return tuple(name for name in fitting if isinstance(name, str) and _NAME.fullmatch(name))
 
 
-def read_tokenizer_class(source: ModelFiles) -> object:
-    """Return the tokenizer class that config.json names, None if it names none."""
-    return _stated(source).get("tokenizer_class")
-
-
-def _stated(source: ModelFiles) -> dict[str, Any]:
-    """What config.json says, right or wrong."""
-    return (read_object(source, NAME, Findings()) if source.has(NAME) else None) or {}
-
-
-def read_configuration(
-    source: ModelFiles, tensors: Mapping[str, Tensor] | None, findings: Findings
-) -> Configuration | None:
-    """The configuration in a folder with these weights, or None where it is refused."""
-    shown = source.shown(NAME)
+def read_configuration(source: ModelFiles, tensors: Mapping[str, Tensor] | None) -> Configuration:
+    """Return the configuration of a folder with these weights. Raises Refused."""
+    file = source.at(NAME)
     if not source.has(NAME):
-        findings.refuse("missing_config", shown, "the file is missing")
-        return None
-    found = read_object(source, NAME, findings)
-    if found is None:
-        return None
-    refuse_forbidden_keys({key: value for key, value in found.items() if key != "auto_map"}, findings, shown)
-    _refuse_activations(found, findings, shown)
-    model_type = found.get("model_type")
+        file.stop("missing_config", "the file is missing")
+    stated = source.read_object(NAME)
+    refuse_forbidden_keys({key: value for key, value in stated.items() if key != "auto_map"}, file)
+    _refuse_activations(stated, file)
+    model_type = stated.get("model_type")
     if not isinstance(model_type, str) or not _NAME.fullmatch(model_type):
-        findings.refuse(
-            "model_type", shown, f"{quoted(model_type)} is no name of an architecture", "model_type"
-        )
-        return None
-    read_values(found, _EXACTLY, findings, shown)
-    renamed, keys, only, code = _TYPES.get(model_type, (model_type, {}, {}, ""))
-    refuse_code(found.get("auto_map"), findings, shown, code)
-    read_values(found, {key: exactly(value) for key, value in only.items()}, findings, shown)
+        file.stop("model_type", f"{quoted(model_type)} is no name of an architecture", "model_type")
+    published = _TYPES.get(model_type, _PublishedType(model_type))
+    refuse_code(stated.get("auto_map"), file, published.code)
+    fixed = {"is_decoder": False, "add_cross_attention": False, **published.fixed}
+    read_values(stated, {key: exactly(value) for key, value in fixed.items()}, file)
+    read = library_models().keys_read(published.name)
     values = {
-        keys.get(key, key): value
-        for key, value in found.items()
+        published.keys.get(key, key): value
+        for key, value in stated.items()
         if key not in _UNREMARKED and (value or not key.startswith("_"))
     }
-    read = library_models().keys_read(renamed)
-    values = typed_values(
-        {key: value for key, value in values.items() if key in read or not key.startswith("_")},
-        findings,
-        shown,
-        read,
-    )
-    report_unread_keys(
-        renamed, {key: value for key, value in values.items() if key not in only}, findings, shown
-    )
+    values = {key: value for key, value in values.items() if key in read or not key.startswith("_")}
+    values = typed_values(values, file, read)
+    checked = {key: value for key, value in values.items() if key not in published.fixed}
+    _report_unread_keys(published.name, checked, file)
     if model_type == "new":
         _use_linear_scaling(values)
-    rows, columns = _embeddings(tensors) or (None, None)
+    rows, columns = _embeddings(tensors or {})
     counts = [count for count in (_first_count(values, ("vocab_size",)), rows) if count]
-    hidden = _first_count(values, _HIDDEN) or columns
     result = Configuration(
-        renamed, values, _classes(found), _labels(found), min(counts, default=None), hidden
+        published.name,
+        values,
+        class_names(stated),
+        _label_count(stated),
+        min(counts, default=None),
+        _first_count(values, _HIDDEN) or columns,
     )
-    _check_claims(result, tensors or {}, findings, shown)
+    if tensors:
+        _check_claims(values, tensors, file)
     return result
 
 
-def refuse_code(auto_map: object, findings: Findings, shown: str, known: str = "") -> None:
+def refuse_code(auto_map: object, file: FileFindings, known: str = "") -> None:
     """Refuse code beside the weights, which may differ from the library's class, unless its modules match `known`."""
     values = list(auto_map.values()) if isinstance(auto_map, dict) else [auto_map]
     names = [name for value in values for name in (value if isinstance(value, list) else [value]) if name]
     modules = [str(name).rpartition(".")[0] for name in names]
     if not all(known and re.fullmatch(known, module) for module in modules):
         message = f"it names code, {quoted(names[0])}, which is never run: the library's own class would run instead"
-        findings.refuse("own_code", shown, message, "auto_map")
+        file.refuse("own_code", message, "auto_map")
 
 
-def _check_claims(
-    found: Configuration, tensors: Mapping[str, Tensor], findings: Findings, shown: str
+def refuse_activation(
+    name: object, file: FileFindings, key: str, allowed: Collection[str] = ACTIVATIONS
 ) -> None:
+    """Refuse an activation of a model's output that is not one of a few: libraries import what is named there."""
+    if name is not None and name not in allowed:
+        file.refuse("activation", f"{quoted(name)} is not one of {', '.join(allowed)}", key)
+
+
+def _refuse_activations(stated: Mapping[str, Any], file: FileFindings) -> None:
+    """Refuse activations that change the order of a cross-encoder's scores; others are ignored."""
+    refuse_activation(stated.get(_OLD_ACTIVATION), file, _OLD_ACTIVATION, SCORE_ACTIVATIONS)
+    own = stated.get("sentence_transformers")
+    if isinstance(own, dict):
+        for key in ("activation_fn", "activation_function"):
+            refuse_activation(own.get(key), file, f"sentence_transformers.{key}", SCORE_ACTIVATIONS)
+    elif own is not None:
+        file.refuse("value", f"{quoted(own)} is no object", "sentence_transformers")
+
+
+def _check_claims(values: Mapping[str, Any], tensors: Mapping[str, Tensor], file: FileFindings) -> None:
     """Refuse more layers and experts than there are tensors or rows for, and sizes that no tensor has.
 
-    The library makes every layer that it is told of: 20,000 took 28 s and 641 MiB, without any weight.
+    The library makes every layer of a configuration: 20,000 took 28 s and 641 MiB, without any weight.
     """
-    if not tensors:
-        return
     count, largest = len(tensors), max(max(tensor.shape, default=1) for tensor in tensors.values())
-    paid_for = (
+    bounds = (
         (r"((num|n)_[a-z_]*|encoder_|decoder_|n_)layers?|.*_types", count),
         (r"(num|n)_.*experts", max(count, largest)),
         ("|".join(("vocab_size", *_HIDDEN)), largest),
     )
-    for key, value in found.values.items():
+    for key, value in values.items():
         claimed = len(value) if isinstance(value, list) else value
-        most = next((most for keys, most in paid_for if re.fullmatch(keys, key)), None)
+        most = next((most for keys, most in bounds if re.fullmatch(keys, key)), None)
         if most is not None and type(claimed) is int and claimed > most:
-            what = f"it claims {claimed:,}, and the weights are {count:,} tensors of at most {largest:,} rows"
-            findings.refuse("weights_shape", shown, what, key)
-    layers = _product(found.values, r"(num|n)_hidden_layers|n_layers?|num_layers")
-    if layers * _product(found.values, r"(num|n)_.*experts") > MOST_EXPERTS_IN_ALL:
-        what = f"its layers have more than {MOST_EXPERTS_IN_ALL:,} experts together"
-        findings.refuse("dimension_cap", shown, what)
-    if _product(found.values, r"num_hidden_groups|inner_group_num") > count:
-        findings.refuse("weights_shape", shown, "its groups have more layers than there are tensors")
+            message = (
+                f"it claims {claimed:,}, and the weights are {count:,} tensors of at most {largest:,} rows"
+            )
+            file.refuse("weights_shape", message, key)
+    layers = _product(values, r"(num|n)_hidden_layers|n_layers?|num_layers")
+    if layers * _product(values, r"(num|n)_.*experts") > MOST_EXPERTS_IN_ALL:
+        file.refuse("dimension_cap", f"its layers have more than {MOST_EXPERTS_IN_ALL:,} experts together")
+    if _product(values, r"num_hidden_groups|inner_group_num") > count:
+        file.refuse("weights_shape", "its groups have more layers than there are tensors")
 
 
 def _product(values: Mapping[str, Any], keys: str) -> int:
-    """What the counts under such keys multiply to."""
-    counts = (value for key, value in values.items() if re.fullmatch(keys, key) and _is_count(value))
-    return math.prod(counts)
-
-
-def refuse_activation(
-    name: object, findings: Findings, shown: str, key: str, allowed: Collection[str] = ACTIVATIONS
-) -> None:
-    """Refuse an activation for a model's output that is not one of a few: libraries import what is named there."""
-    if name is not None and name not in allowed:
-        findings.refuse("activation", shown, f"{quoted(name)} is not one of {', '.join(allowed)}", key)
-
-
-def _refuse_activations(found: dict[str, Any], findings: Findings, shown: str) -> None:
-    """Refuse activations that change the order of a cross-encoder's scores; others are ignored."""
-    refuse_activation(found.get(_OLD_ACTIVATION), findings, shown, _OLD_ACTIVATION, SCORE_ACTIVATIONS)
-    own = found.get("sentence_transformers")
-    if isinstance(own, dict):
-        for key in ("activation_fn", "activation_function"):
-            name = f"sentence_transformers.{key}"
-            refuse_activation(own.get(key), findings, shown, name, SCORE_ACTIVATIONS)
-    elif own is not None:
-        findings.refuse("value", shown, f"{quoted(own)} is no object", "sentence_transformers")
+    """Return the product of the counts under such keys."""
+    return math.prod(value for key, value in values.items() if re.fullmatch(keys, key) and _is_count(value))
 
 
 def _use_linear_scaling(values: dict[str, Any]) -> None:
-    """Rotary positions of “new”, in words that the library has.
+    """Replace the rotary positions of “new” by values that the library has.
 
     Its fixed NTK scaling multiplies the base by the factor, and divides every frequency by factor^(2 / head size):
     https://github.com/vllm-project/vllm, `rotary_embedding/ntk_scaling_rope.py`; https://kexue.fm/archives/9706.
@@ -262,19 +257,14 @@ def _use_linear_scaling(values: dict[str, Any]) -> None:
     values["rope_parameters"] = scaled
 
 
-def _embeddings(tensors: Mapping[str, Tensor] | None) -> tuple[int, int] | None:
-    """Rows and columns of the table of embeddings, where there is one by a usual name."""
+def _embeddings(tensors: Mapping[str, Tensor]) -> tuple[int | None, int | None]:
+    """Return the rows and columns of the table of embeddings, if there is one by a usual name."""
     tables = [
         (tensor.shape[0], tensor.shape[1])
-        for name, tensor in (tensors or {}).items()
+        for name, tensor in tensors.items()
         if len(tensor.shape) == 2 and _EMBEDDING.search(name)
     ]
-    return max(tables, default=None)
-
-
-_EMBEDDING = re.compile(
-    r"(^|\.)(word_embeddings?|tok_embeddings|embed_tokens|shared|wte|embeddings)\.weight$"
-)
+    return max(tables, default=(None, None))
 
 
 def _first_count(values: Mapping[str, Any], keys: tuple[str, ...]) -> int | None:
@@ -285,16 +275,69 @@ def _is_count(value: object) -> bool:
     return type(value) is int and value > 0
 
 
-def _classes(found: dict[str, Any]) -> tuple[str, ...]:
-    classes = found.get("architectures")
-    fitting = classes[:4] if isinstance(classes, list) else []
-    return tuple(name for name in fitting if isinstance(name, str) and _NAME.fullmatch(name))
-
-
-def _labels(found: dict[str, Any]) -> int:
-    """How many labels a classifier has; two where nothing is said, as the library has it."""
-    names = found.get("id2label")
+def _label_count(stated: Mapping[str, Any]) -> int:
+    """Return the number of a classifier's labels, by default two, as the library has it."""
+    names, count = stated.get("id2label"), stated.get("num_labels")
     if isinstance(names, dict):
         return len(names)
-    count = found.get("num_labels")
     return count if type(count) is int else 2
+
+
+#: Keys without effect on outputs: for training, for tokenizers, and for a head that no engine uses.
+_BOOKKEEPING = re.compile(
+    r".*_token_ids?|initializer_.*|.*(dropout|_drop|pdrop).*|.*_loss_.*|gradient_.*|max_position_embeddings|n_positions"
+    r"|is_decoder|add_cross_attention|directionality|pooler_.*|summary_.*|use_(flash|memory_efficient)_.*|.*flash_attn.*|unpad_inputs|pad_vocab_.*"
+)
+#: Patterns of keys that change outputs, and the words for the behavior of every class.
+_BEHAVIOR: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = tuple(
+    (re.compile(pattern), words)
+    for pattern, words in (
+        (r"position_embedding_type", ("absolute",)),
+        (r".*alibi.*|rope_.*|.*rotary.*|partial_rotary_factor", ("default",)),
+        (r"is_causal|causal|causal_mask|.*bidirectional.*|att(entio)?n_(type|mode)", ("full",)),
+        (r".*sliding_window.*|window_size|(local_)?attention_window|local_attention", ()),
+        (r"layer_types", ("full_attention",)),
+        (r"feed_forward_type|(mlp|ffn)_type|(use_)?(swi|ge|re)?glu", ("original",)),
+        (r"hidden_act(ivation)?|activation(_function)?|feed_forward_proj", ()),
+        (r"pre_?norm|use_rms_norm|(layer_?)?norm(alization)?_type|.*qk_(layer)?norm.*", ("layer_norm",)),
+        (r"(use_)?parallel_.*|.*residual.*|.*softcap.*|.*_multiplier|scale_(emb|depth|embedding)|.*attn_scalar", ()),
+        (r"(.*_)?experts?(_.*)?|moe_.*|.*lora.*|projection_dim", ()),
+    )
+)  # fmt: skip
+
+
+def _report_unread_keys(model_type: str, values: Mapping[str, Any], file: FileFindings) -> None:
+    """Refuse keys that the library's class ignores and that change outputs, and remark on its other unread keys.
+
+    A value that matches the behavior of the class is accepted. With any other value, the class would run another
+    model than the one that was trained.
+    """
+    read, causal = library_models().keys_read(model_type), model_type in library_models().causal
+    unread = [key for key in values if read and key not in read and not _BOOKKEEPING.fullmatch(key)]
+    others = []
+    for key in unread:
+        pattern, words = next((rule for rule in _BEHAVIOR if rule[0].fullmatch(key)), (None, ()))
+        if pattern is None:
+            others.append(key)
+            continue
+        stated = [value for name, value in values.items() if name in read and pattern.fullmatch(name)]
+        if not _is_usual(values[key], [*words, causal if key == "is_causal" else False, *stated]):
+            message = (
+                f"{quoted(values[key])} would be ignored: the library's “{model_type}” does not read the key"
+            )
+            file.refuse("ignored_key", message, key)
+    if others:
+        file.remark("keys_not_read", listed(others))
+
+
+def _is_usual(value: Any, usual: list[Any]) -> bool:
+    """Return whether the value of an unread key matches the behavior of the class.
+
+    It does if it is empty or neutral, or one of `usual`: the behavior of every class, and the values of keys that are
+    read.
+    """
+    if isinstance(value, list | dict):
+        return all(_is_usual(each, usual) for each in (value.values() if isinstance(value, dict) else value))
+    if isinstance(value, bool):
+        return any(value is each for each in usual)
+    return value is None or value in (0, 1) or value in usual

@@ -1,4 +1,4 @@
-"""What is known of a rebuilt checkpoint, kept in its folder as `checkpoint.json`."""
+"""The description of a rebuilt checkpoint, kept in its folder as `checkpoint.json`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FILE_NAME = "checkpoint.json"
 
 
 class CheckpointKind(StrEnum):
-    """What a checkpoint is, which decides the engines that can run it."""
+    """Kinds of checkpoints, which decide the engines that can run them."""
 
     SENTENCE_ENCODER = "sentence-encoder"  # Transformer, Pooling, any Dense, perhaps Normalize
     STATIC_EMBEDDINGS = "static-embeddings"  # one vector per token, averaged
@@ -25,9 +25,9 @@ class CheckpointKind(StrEnum):
     QUERY_AUGMENTATION = "query-augmentation"  # an encoder, W and u
 
 
-#: What `pooling` says of a plain encoder that is run as SPARTA.
+#: The `pooling` of a plain encoder that is run as SPARTA.
 SPARTA = "sparta"
-#: Files beside a dense encoder's weights that make other kinds of it, as bge-m3 has them.
+#: Files beside a dense encoder's weights that make it other kinds too, as bge-m3 has them.
 HEADS = {
     CheckpointKind.SPARSE_ENCODER: "sparse_linear.safetensors",
     CheckpointKind.MULTI_VECTOR: "colbert_linear.safetensors",
@@ -40,22 +40,29 @@ PICKLED_HEADS = tuple(name.replace(".safetensors", ".pt") for name in HEADS.valu
 class CheckpointDescription:
     """A rebuilt checkpoint as data.
 
-    `parts` are the folders in it, each loadable by itself: ("model",), or ("query", "document") where queries and
-    documents have an encoder each. `parameters` counts weights; `dimension` is of the vectors that come out;
-    `maximum_length` counts tokens. `prompts` holds what may be put before a text by its name: what is put where
-    nobody chooses by "query" and "document".
-    `pooling` and `similarity` ("cosine" or "dot") are empty where the files do not say. `template` is the one of
-    `checkpoints.templates` that a re-ranking language model is asked with, empty where none is known. `also` are the
-    other kinds that HEADS make it. `sha256` is over the names and bytes of all rebuilt files but this one: the
-    identity of the model. `files` has each one's own, in hexadecimal, by its name.
+    Attributes:
+        kind: The kind.
+        parts: Folders in it, each loadable by itself: ("model",), or ("query", "document") with an encoder for each.
+        model_type: Model type of transformers.
+        parameters: Number of weights.
+        size: Bytes of all files.
+        sha256: Checksum of the names and bytes of all rebuilt files but this one: the identity of the model.
+        dimension: Dimensions of the output vectors.
+        maximum_length: Tokens that are read of a text.
+        pooling: Combination of the tokens' outputs, empty if the files do not name it.
+        similarity: "cosine" or "dot", empty if the files do not name it.
+        prompts: Texts to put before queries and documents, by name: without a choice, "query" and "document".
+        template: The one of `checkpoints.templates` for a re-ranking language model, empty if none is known.
+        also: Other kinds that HEADS make it.
+        files: Checksum of each file in hexadecimal, by its name.
     """
 
     kind: CheckpointKind
     parts: tuple[str, ...]
     model_type: str
-    parameters: int
-    size: int
-    sha256: str
+    parameters: int = 0
+    size: int = 0
+    sha256: str = ""
     dimension: int | None = None
     maximum_length: int | None = None
     pooling: str = ""
@@ -67,7 +74,7 @@ class CheckpointDescription:
 
     @property
     def kinds(self) -> frozenset[CheckpointKind]:
-        """What it is, and what its heads make of it."""
+        """Its kind, and the kinds that its heads make it."""
         return frozenset((self.kind, *self.also))
 
     def write(self, folder: Path) -> None:
@@ -77,12 +84,12 @@ class CheckpointDescription:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
-        """The description that these values are, as `asdict` and JSON leave them."""
+        """Return the description from values that `asdict` and JSON left."""
         also = tuple(map(CheckpointKind, values.get("also", ())))
         own = {"kind": CheckpointKind(values["kind"]), "parts": tuple(values["parts"]), "also": also}
         return cls(**{**values, **own})
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """The description in a rebuilt folder. Raises FileNotFoundError where there is none."""
+        """Return the description in a rebuilt folder. Raises FileNotFoundError if there is none."""
         return cls.of(json.loads((folder / FILE_NAME).read_text(encoding="utf-8")))

@@ -1,4 +1,4 @@
-"""Which files of a folder are looked at, which are left out, and which make it refused."""
+"""The files of a checkpoint: which are read, which are left out, and which make it refused."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from evaluation.archives.compression import describe_bytes
 from evaluation.archives.zip import is_clutter
-from evaluation.checkpoints.allowance import CheckpointAllowance
-from evaluation.checkpoints.findings import Findings, quoted
-from evaluation.checkpoints.limits import MOST_WEIGHTS
+from evaluation.checkpoints.findings import FileFindings, Findings, attempt, quoted
+from evaluation.checkpoints.json_reading import FileTooLarge, NotJson, parse, read_file
+from evaluation.checkpoints.limits import MOST_JSON_FILE, MOST_WEIGHTS, AllowanceSpent, CheckpointAllowance
 
 _MOST_FILES = 1000
 _MOST_DEPTH = 4
 _NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.@+=() -]{0,120}", re.ASCII)
 
-_PICKLES_TEXT = """
-.bin .pt .pth .pkl .pickle .ckpt .joblib .npy .npz .model_state .mdl .t7 .dill
-"""
-_PICKLES = frozenset(_PICKLES_TEXT.split())
-_DANGEROUS_TEXT = """
-.py .pyc .pyd .so .dll .dylib .exe .sh .bat .js .jar .class .whl .ipynb .onnx .onnx_data .gguf .ggml
-.msgpack .h5 .hdf5 .keras .pb .tflite .mlmodel .mlpackage .engine .plan .llamafile .pdparams .params .ot
-.rst_state
-"""
-_DANGEROUS = frozenset(_DANGEROUS_TEXT.split())
-_ARCHIVES_TEXT = """
-.zip .tar .gz .tgz .zst .xz .bz2 .7z .rar .lzma .nemo .egg
-"""
-_ARCHIVES = frozenset(_ARCHIVES_TEXT.split())
-_TAKEN = (".json", ".safetensors", ".metadata")
-#: A chat template is read to be recognised, and never run.
+#: Endings of files that are refused, by code, with the message.
+_REFUSED_ENDINGS: tuple[tuple[str, str, str], ...] = (
+    ("pickle_weights", "{} files are pickles, which can run code",
+     ".bin .pt .pth .pkl .pickle .ckpt .joblib .npy .npz .model_state .mdl .t7 .dill"),
+    ("dangerous_file", "{} files are not taken",
+     ".py .pyc .pyd .so .dll .dylib .exe .sh .bat .js .jar .class .whl .ipynb .onnx .onnx_data .gguf .ggml .msgpack "
+     ".h5 .hdf5 .keras .pb .tflite .mlmodel .mlpackage .engine .plan .llamafile .pdparams .params .ot .rst_state"),
+    ("nested_archive", "it is an archive itself",
+     ".zip .tar .gz .tgz .zst .xz .bz2 .7z .rar .lzma .nemo .egg"),
+)  # fmt: skip
+_REFUSALS = {
+    ending: (code, message) for code, message, endings in _REFUSED_ENDINGS for ending in endings.split()
+}
+_READ = (".json", ".safetensors", ".metadata")
+#: A chat template is read to be recognized, and never run.
 CHAT_TEMPLATE = "chat_template.jinja"
 #: Folders with an adapter beside the whole model that it was merged into.
 _ADAPTER_FOLDERS = frozenset({"lora", "adapter", "adapters"})
@@ -48,117 +48,142 @@ _INERT_NAMES = frozenset(("license", "notice", "readme"))
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """A folder's usable files: names relative to `root`, with / between folders; messages begin with `prefix`.
+    """The usable files of a folder, and the findings about them.
 
-    Its sub-folders share the `allowance`, which readers take from. `stored` says by whole name where a file lies, if
-    not under its name: an archive's files lie under numbers, for their names are a stranger's.
+    Attributes:
+        root: The folder.
+        names: Names relative to `root`, with / between folders.
+        findings: Receives the problems of the files.
+        prefix: Start of the names in messages: the folder's place in what was sent.
+        allowance: The amount that may still be read, shared with the other folders of the checkpoint.
+        stored: The path of a file by its whole name, if it differs: files of archives have numbers as names on disk.
     """
 
     root: Path
     names: frozenset[str]
+    findings: Findings
     prefix: str = ""
     allowance: CheckpointAllowance = field(default_factory=CheckpointAllowance, compare=False)
     stored: Mapping[str, Path] = field(default_factory=dict, compare=False)
 
-    def has(self, name: str) -> bool:
-        """Whether there is such a file."""
-        return name in self.names
-
     def path(self, name: str) -> Path:
-        """Where a file of the folder lies."""
+        """Return the path of a file of the folder."""
         return self.stored.get(self.prefix + name, self.root / name)
 
-    def name_at(self, path: Path) -> str:
-        """The name of the file that lies there."""
-        return next((name for name in self.names if self.path(name) == path), path.name)
+    def has(self, name: str) -> bool:
+        """Return whether there is such a file."""
+        return name in self.names
 
     def within(self, folder: str) -> ModelFiles:
-        """The files of a sub-folder, or all of them for the empty name."""
+        """Return the files of a sub-folder, or all of them for the empty name."""
         if not folder:
             return self
         start = folder.rstrip("/") + "/"
         names = frozenset(name.removeprefix(start) for name in self.names if name.startswith(start))
-        return ModelFiles(self.root / folder, names, self.prefix + start, self.allowance, self.stored)
+        return replace(self, root=self.root / folder, names=names, prefix=self.prefix + start)
 
-    def shown(self, name: str) -> str:
-        """A file's name for messages, from the top of what was sent."""
-        return self.prefix + name
+    def silent(self) -> ModelFiles:
+        """Return the same files with findings of their own, to be read again."""
+        return replace(self, findings=Findings())
+
+    def at(self, name: str = "") -> FileFindings:
+        """Return the findings about a file, or about the folder."""
+        return self.findings.at(self.prefix + name)
+
+    def read_json(self, name: str, most: int = MOST_JSON_FILE) -> Any:
+        """Return the value in a file. Raises Refused."""
+        try:
+            data = read_file(self.path(name), most)
+            self.allowance.take_json(len(data))
+            value = parse(data)
+        except (FileTooLarge, AllowanceSpent) as error:
+            self.at(name).stop("file_too_large", str(error))
+        except NotJson as error:
+            self.at(name).stop("json_damaged", str(error))
+        if value is None:
+            self.at(name).stop("json_damaged", "it holds nothing but null")
+        return value
+
+    def read_object(self, name: str, most: int = MOST_JSON_FILE) -> dict[str, Any]:
+        """Return the object in a file. Raises Refused."""
+        value = self.read_json(name, most)
+        if not isinstance(value, dict):
+            self.at(name).stop("json_damaged", "it holds no object { … }")
+        return value
+
+    def read_settings(self, name: str) -> dict[str, Any]:
+        """Return the object in a file, empty if there is no such file or if it is refused."""
+        return (attempt(lambda: self.read_object(name)) if self.has(name) else None) or {}
 
 
 def check_file_name(name: str, findings: Findings) -> bool:
-    """Whether a file of this name is looked at; what is dangerous is refused, what is inert remarked on."""
+    """Return whether a file of this name is read. Refuse a dangerous one, and remark on some that are left out."""
     if is_clutter(name):
         return False
-    path = PurePosixPath(name)
+    path, file = PurePosixPath(name), findings.at(name)
     ending, base = path.suffix.casefold(), path.name.casefold()
+    doubtful = any(not _NAME.fullmatch(part) or part in (".", "..") for part in path.parts)
     if str(path) != name:
-        findings.refuse("member_name", name, f"the plain form of this name is {quoted(path)}")
-    elif (
-        any(not _NAME.fullmatch(part) or part in (".", "..") for part in path.parts)
-        or len(path.parts) > _MOST_DEPTH
-    ):
-        findings.refuse("member_name", name, "the name has other characters, or many folders")
+        file.refuse("member_name", f"the plain form of this name is {quoted(path)}")
+    elif doubtful or len(path.parts) > _MOST_DEPTH:
+        file.refuse("member_name", "the name has other characters, or many folders")
     elif _ADAPTER_FOLDERS.intersection(path.parts[:-1]):
-        findings.remark("left_out", path.parts[0], "an adapter beside whole weights is not used")
+        findings.at(path.parts[0]).remark("left_out", "an adapter beside whole weights is not used")
     elif base.startswith("adapter_"):
-        findings.remark("adapter", name, "it belongs to an adapter, which is not used")
-    elif ending in _PICKLES:
-        findings.refuse("pickle_weights", name, f"{ending} files are pickles, which can run code")
-    elif ending in _DANGEROUS:
-        findings.refuse("dangerous_file", name, f"{ending} files are not taken")
-    elif ending in _ARCHIVES:
-        findings.refuse("nested_archive", name, "it is an archive itself")
-    elif ending in _TAKEN or path.name == CHAT_TEMPLATE:
+        file.remark("adapter", "it belongs to an adapter, which is not used")
+    elif ending in _REFUSALS:
+        code, message = _REFUSALS[ending]
+        file.refuse(code, message.format(ending))
+    elif ending in _READ or path.name == CHAT_TEMPLATE:
         return True
-    elif ending in _INERT or base in _INERT_NAMES or path.stem.casefold() in _INERT_NAMES:
-        if ending in (".jinja", ".model"):
-            findings.remark("left_out", name, "SentencePiece files and other templates are not used")
-    else:
-        findings.refuse(
-            "unknown_file", name, f"files that end in {quoted(ending or base)} are not known here"
-        )
+    elif ending in (".jinja", ".model"):
+        file.remark("left_out", "SentencePiece files and other templates are not used")
+    elif ending not in _INERT and _INERT_NAMES.isdisjoint((base, path.stem.casefold())):
+        file.refuse("unknown_file", f"files that end in {quoted(ending or base)} are not known here")
     return False
 
 
 def walk(root: Path, findings: Findings) -> ModelFiles:
-    """The folder's files, by `lstat`: links, devices and files with a second name are refused."""
+    """Return the folder's files. Refuse links, devices, and files with a second name, as `lstat` tells them."""
     names: set[str] = set()
     folded: dict[str, str] = {}
     weights = 0
     for number, (name, facts) in enumerate(_entries(root, findings)):
         if number >= _MOST_FILES:
-            findings.refuse("too_many_files", "", f"the folder holds more than {_MOST_FILES:,} files")
+            message = f"the folder holds more than {_MOST_FILES:,} files"
+            findings.at("").refuse("too_many_files", message)
             break
-        if not stat.S_ISREG(facts.st_mode) or facts.st_nlink != 1:
-            findings.refuse("file_kind", name, _kind_of(facts))
+        if fault := _file_fault(facts):
+            findings.at(name).refuse("file_kind", fault)
         elif other := folded.get(name.casefold()):
-            findings.refuse("member_name", name, f"it differs from {other} only by capital letters")
+            findings.at(name).refuse("member_name", f"it differs from {other} only by capital letters")
         elif check_file_name(name, findings):
             names.add(name)
             weights += facts.st_size if name.endswith(".safetensors") else 0
         folded[name.casefold()] = name
     if weights > MOST_WEIGHTS:
-        what = f"all weights have {describe_bytes(weights)}, over the limit of {describe_bytes(MOST_WEIGHTS)}"
-        findings.refuse("file_too_large", "", what)
+        limit = describe_bytes(MOST_WEIGHTS)
+        message = f"all weights have {describe_bytes(weights)}, over the limit of {limit}"
+        findings.at("").refuse("file_too_large", message)
     if not names and not findings.refused:
-        findings.refuse("empty_folder", "", "there is no file of a model")
-    return ModelFiles(root, frozenset(names))
+        findings.at("").refuse("empty_folder", "there is no file of a model")
+    return ModelFiles(root, frozenset(names), findings)
 
 
-def _kind_of(facts: os.stat_result) -> str:
-    if stat.S_ISLNK(facts.st_mode):
-        return "it is a symbolic link"
-    return "it has a second name (hard link)" if stat.S_ISREG(facts.st_mode) else "it is no regular file"
+def _file_fault(facts: os.stat_result) -> str:
+    if stat.S_ISREG(facts.st_mode):
+        return "it has a second name (hard link)" if facts.st_nlink != 1 else ""
+    return "it is a symbolic link" if stat.S_ISLNK(facts.st_mode) else "it is no regular file"
 
 
 def _entries(root: Path, findings: Findings) -> Iterable[tuple[str, os.stat_result]]:
-    """Every file below the root, and every folder that is a link, in a fixed order."""
+    """Yield every file below the root, and every folder that is a link, in a fixed order."""
     pending = [""]
     while pending:
         folder = pending.pop()
         with os.scandir(root / folder) as entries:
-            found = sorted(entries, key=lambda entry: entry.name)
-        for entry in found:
+            ordered = sorted(entries, key=lambda entry: entry.name)
+        for entry in ordered:
             name = f"{folder}/{entry.name}" if folder else entry.name
             facts = entry.stat(follow_symlinks=False)
             if not stat.S_ISDIR(facts.st_mode):
@@ -166,6 +191,6 @@ def _entries(root: Path, findings: Findings) -> Iterable[tuple[str, os.stat_resu
             elif entry.name in (".git", "__pycache__", ".cache", "__MACOSX"):
                 continue
             elif name.count("/") >= _MOST_DEPTH or len(pending) > _MOST_FILES:
-                findings.refuse("too_many_files", name, "the folders are nested too deep, or too many")
+                findings.at(name).refuse("too_many_files", "the folders are nested too deep, or too many")
             else:
                 pending.append(name)

@@ -1,4 +1,4 @@
-"""JSON of strangers: bounded before it is parsed, strict while it is, typed afterwards."""
+"""Untrusted JSON: bounded before it is parsed, and strict while it is."""
 
 from __future__ import annotations
 
@@ -9,19 +9,15 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from evaluation.archives.compression import describe_bytes
-from evaluation.checkpoints.allowance import AllowanceSpent
-from evaluation.checkpoints.files import ModelFiles
-from evaluation.checkpoints.findings import Findings
-from evaluation.checkpoints.limits import MOST_JSON_FILE
 from evaluation.core.files import open_regular
 
-#: Brackets and commas, of which each may become an object in memory: this many take up to 300 MB.
+#: Brackets and commas, each of which may become an object in memory: this many take up to 300 MB.
 _MOST_VALUES = 3_000_000
 _MOST_DIGITS = 18
 
 
 class NotJson(ValueError):
-    """What is wrong with a JSON text, in words."""
+    """A text is not acceptable JSON, for the reason in the message."""
 
 
 class FileTooLarge(NotJson):
@@ -29,7 +25,7 @@ class FileTooLarge(NotJson):
 
 
 def read_file(path: Path, most: int) -> bytes:
-    """The bytes of a regular file, at most `most`. Raises FileTooLarge, and OSError where it is another."""
+    """Return at most `most` bytes of a regular file. Raises FileTooLarge, and OSError for other files."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
@@ -38,7 +34,7 @@ def read_file(path: Path, most: int) -> bytes:
 
 
 def parse(data: bytes) -> Any:
-    """The value of a JSON text. Raises NotJson."""
+    """Return the value of a JSON text. Raises NotJson."""
     if sum(data.count(mark) for mark in (b"[", b"{", b",")) > _MOST_VALUES:
         raise NotJson(f"it has more than {_MOST_VALUES:,} values")
     try:
@@ -47,10 +43,10 @@ def parse(data: bytes) -> Any:
             text,
             object_pairs_hook=_unique,
             parse_constant=_no_constant,
-            parse_int=_parse_integer,
+            parse_int=_integer,
             parse_float=_finite,
         )
-        if "\\u" in text:  # an escape may hide half a character, which no file can hold again
+        if "\\u" in text:  # an escape may hide half a character, which cannot be written again
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except RecursionError as error:
         raise NotJson("it is nested too deep") from error
@@ -72,7 +68,7 @@ def _no_constant(name: str) -> NoReturn:
     raise NotJson(f"it holds {name}")
 
 
-def _parse_integer(digits: str) -> int:
+def _integer(digits: str) -> int:
     if len(digits) > _MOST_DIGITS:
         raise NotJson("it holds a number of many digits")
     return int(digits)
@@ -82,31 +78,4 @@ def _finite(digits: str) -> float:
     value = float(digits)
     if not math.isfinite(value):
         raise NotJson("it holds a number too large")
-    return value
-
-
-def read_json(source: ModelFiles, name: str, findings: Findings, most: int = MOST_JSON_FILE) -> Any:
-    """The value in a file, or None where it is refused (and said so)."""
-    try:
-        data = read_file(source.path(name), most)
-        source.allowance.take_json(len(data))
-        value = parse(data)
-        if value is not None:
-            return value
-        findings.refuse("json_damaged", source.shown(name), "it holds nothing but null")
-    except (FileTooLarge, AllowanceSpent) as error:
-        findings.refuse("file_too_large", source.shown(name), str(error))
-    except NotJson as error:
-        findings.refuse("json_damaged", source.shown(name), str(error))
-    return None
-
-
-def read_object(
-    source: ModelFiles, name: str, findings: Findings, most: int = MOST_JSON_FILE
-) -> dict[str, Any] | None:
-    """As `read_json`, where only an object will do."""
-    value = read_json(source, name, findings, most)
-    if value is not None and not isinstance(value, dict):
-        findings.refuse("json_damaged", source.shown(name), "it holds no object { … }")
-        return None
     return value

@@ -1,12 +1,12 @@
-"""What a rebuilt checkpoint will consist of: JSON of our own writing, and tensors to copy."""
+"""The content of a rebuilt checkpoint: JSON of our own writing, and tensors to copy."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
+from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.checkpoints.safetensors import Tensor
 
 
@@ -18,7 +18,7 @@ class ModelPart:
     weights: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
 
     def under(self, folder: str) -> ModelPart:
-        """The same files in a sub-folder."""
+        """Return the same files in a sub-folder."""
         start = f"{folder}/" if folder else ""
         return ModelPart(
             {start + name: value for name, value in self.json.items()},
@@ -29,47 +29,18 @@ class ModelPart:
         return ModelPart({**self.json, **other.json}, {**self.weights, **other.weights})
 
     @property
-    def parameters(self) -> int:
-        """How many weights there are."""
-        return sum(tensor.parameters for tensors in self.weights.values() for tensor in tensors.values())
+    def tensors(self) -> list[Tensor]:
+        """All tensors."""
+        return [tensor for tensors in self.weights.values() for tensor in tensors.values()]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A whole checkpoint, valid: what its description will say, and its parts by name.
+    """A whole valid checkpoint: its parts by name, and its description without the facts of the rebuilt files."""
 
-    `template` is the prompt template of a re-ranking language model. `also` are the kinds that further heads make
-    it.
-    """
-
-    kind: CheckpointKind
+    description: CheckpointDescription
     parts: Mapping[str, ModelPart]
-    model_type: str
-    dimension: int | None = None
-    maximum_length: int | None = None
-    pooling: str = ""
-    similarity: str = ""
-    prompts: Mapping[str, str] = field(default_factory=dict)
-    template: str = ""
-    also: tuple[CheckpointKind, ...] = ()
 
-    def describe(
-        self, size: int = 0, sha256: str = "", files: Mapping[str, str] | None = None
-    ) -> CheckpointDescription:
-        """The description of what is made of it, which has so many bytes, this identity, and these files' checksums."""
-        return CheckpointDescription(
-            self.kind,
-            tuple(self.parts),
-            self.model_type,
-            sum(part.parameters for part in self.parts.values()),
-            size,
-            sha256,
-            self.dimension,
-            self.maximum_length,
-            self.pooling,
-            self.similarity,
-            dict(self.prompts),
-            self.template,
-            self.also,
-            dict(files or {}),
-        )
+    def described(self, **changes: Any) -> Plan:
+        """Return the plan with other values in its description."""
+        return replace(self, description=replace(self.description, **changes))

@@ -1,30 +1,35 @@
-"""Rebuild a valid checkpoint in a new folder: JSON of our own writing, and bytes of weights."""
+"""Rebuild a valid checkpoint in a new folder, from JSON of our own writing and bytes of weights, and pack it again."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from evaluation.checkpoints import description
-from evaluation.checkpoints.archives import validate_archive
-from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
-from evaluation.checkpoints.plan import ModelPart, Plan
+import zstandard
+
+from evaluation.checkpoints.description import FILE_NAME, CheckpointDescription, CheckpointKind
+from evaluation.checkpoints.plan import Plan
 from evaluation.checkpoints.safetensors import NotSafetensors, Tensor, blocks, header_of
-from evaluation.checkpoints.validation import Validation, validate_folder
+from evaluation.checkpoints.validation import Validation, validate_archive, validate_folder
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
+from evaluation.core.writing import appearing
+
+_COMPRESSION_LEVEL = 3
 
 
 def rebuild(
     validation: Validation, target: Path, progress: Callable[[float], None] = lambda share: None
 ) -> CheckpointDescription:
-    """Write the checkpoint into `target`, which must not exist or be empty; everything is on the disk when it returns.
+    """Write the checkpoint into `target`, which must not exist or be empty, and sync it to disk.
 
-    What was validated has to be as it was. Raises InvalidContent where it was not valid, OSError for the disk.
+    The validated files must be unchanged. Raises InvalidContent if they were not valid, OSError for the disk.
     """
     plan = validation.plan
     if plan is None:
@@ -32,9 +37,10 @@ def rebuild(
     target.mkdir(exist_ok=True)
     if any(target.iterdir()):
         raise FileExistsError(f"{target} is not empty")
-    total = max(1, sum(_size(part) for part in plan.parts.values()))
-    written, digests = 0, {}
-    for name, content in _files(plan):
+    tensors = [tensor for part in plan.parts.values() for tensor in part.tensors]
+    total = max(1, sum(tensor.size for tensor in tensors))
+    written, sums, identity = 0, {}, hashlib.sha256()
+    for name, content in sorted(_files(plan).items()):
         path = target / name
         path.parent.mkdir(parents=True, exist_ok=True)
         digest = hashlib.sha256()
@@ -44,12 +50,47 @@ def rebuild(
                 digest.update(block)
                 written += len(block)
                 progress(min(1.0, written / total))
-        digests[name] = digest.digest()
-    sums = {name: digest.hex() for name, digest in digests.items()}
-    described = plan.describe(written, _identity(digests), sums)
+        sums[name] = digest.hexdigest()
+        identity.update(name.encode() + b"\0" + digest.digest())
+    described = replace(
+        plan.description,
+        parts=tuple(plan.parts),
+        parameters=sum(tensor.parameters for tensor in tensors),
+        size=written,
+        sha256=identity.hexdigest(),
+        files=sums,
+    )
     described.write(target)
-    _sync(target)
+    for path in (*target.rglob("*"), target):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
     return described
+
+
+def _files(plan: Plan) -> dict[str, Iterable[bytes]]:
+    """Return the bytes of every file by its name."""
+    files: dict[str, Iterable[bytes]] = {}
+    for folder, part in plan.parts.items():
+        placed = part.under(folder)
+        for name, value in placed.json.items():
+            text = json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True)
+            files[name] = [text.encode("utf-8") + b"\n"]
+        files |= {name: _weights(tensors) for name, tensors in placed.weights.items()}
+    return files
+
+
+def _weights(tensors: Mapping[str, Tensor]) -> Iterator[bytes]:
+    """Yield a file of weights: our header, and the bytes of every tensor in the order of the names."""
+    ordered = dict(sorted(tensors.items()))
+    yield header_of(ordered)
+    for tensor in ordered.values():
+        try:
+            yield from blocks(tensor)
+        except NotSafetensors as error:
+            raise OSError(f"{tensor.path.name} changed after it was validated: {error}") from error
 
 
 def open_checkpoint(
@@ -61,7 +102,7 @@ def open_checkpoint(
     another kind, and FileNotFoundError.
     """
     kinds = frozenset(CheckpointKind(kind) for kind in wanted_kinds)
-    if (folder / description.FILE_NAME).is_file():
+    if (folder / FILE_NAME).is_file():
         described = CheckpointDescription.read(folder)
         if kinds and kinds.isdisjoint(described.kinds):
             message = f"{folder.name} is a {described.kind}; wanted is {' or '.join(sorted(kinds))}"
@@ -70,58 +111,34 @@ def open_checkpoint(
             )
         return folder
     if folder.is_file():
-        validation = validate_archive(
-            folder, Path(tempfile.mkdtemp(prefix="archive-", dir=scratch)), kinds or None, pooling
-        )
+        extracted = Path(tempfile.mkdtemp(prefix="archive-", dir=scratch))
+        validation = validate_archive(folder, extracted, kinds, pooling)
     else:
-        validation = validate_folder(folder, kinds or None, pooling)
+        validation = validate_folder(folder, kinds, pooling)
     target = Path(tempfile.mkdtemp(prefix="checkpoint-", dir=scratch))
     rebuild(validation, target)
     return target
 
 
-def _files(plan: Plan) -> Iterator[tuple[str, Iterable[bytes]]]:
-    """Every file's name and bytes, in the order of the names."""
-    files: dict[str, Iterable[bytes]] = {}
-    for folder, part in plan.parts.items():
-        placed = part.under(folder)
-        files |= {name: [_text(value)] for name, value in placed.json.items()}
-        files |= {name: _weights(tensors) for name, tensors in placed.weights.items()}
-    yield from sorted(files.items())
+def write_archive(rebuilt: Path, out: Path, headers_alone: bool = False) -> None:
+    """Write a rebuilt folder as tar.zst to `out`, which appears only when it is complete.
 
-
-def _text(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True).encode("utf-8") + b"\n"
-
-
-def _weights(tensors: Mapping[str, Tensor]) -> Iterator[bytes]:
-    """A file of weights: our header, and the bytes of every tensor in the order of the names."""
-    ordered = dict(sorted(tensors.items()))
-    yield header_of(ordered)
-    for tensor in ordered.values():
-        try:
-            yield from blocks(tensor)
-        except NotSafetensors as error:
-            raise OSError(f"{tensor.path.name} changed after it was validated: {error}") from error
-
-
-def _size(part: ModelPart) -> int:
-    return sum(t.end - t.start for tensors in part.weights.values() for t in tensors.values())
-
-
-def _identity(digests: Mapping[str, bytes]) -> str:
-    """The sha256 over the names and hashes of all files."""
-    whole = hashlib.sha256()
-    for name, digest in sorted(digests.items()):
-        whole.update(name.encode() + b"\0" + digest)
-    return whole.hexdigest()
-
-
-def _sync(target: Path) -> None:
-    """Put all files, and their names, on the disk."""
-    for path in (*target.rglob("*"), target):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    `headers_alone` leaves the weights out, for a check before all of them are sent. Names, order, times, and owners are
+    fixed, so that the same model gives the same bytes. The description is left out, because the receiver makes its own.
+    Numbers are as GNU tar writes them: plain ustar ends at 8 GiB a file.
+    """
+    compressor = zstandard.ZstdCompressor(level=_COMPRESSION_LEVEL, write_checksum=True)
+    with (
+        appearing(out) as unfinished,
+        unfinished.open("wb") as file,
+        compressor.stream_writer(file, closefd=False) as packed,
+        tarfile.open(fileobj=packed, mode="w|", format=tarfile.GNU_FORMAT) as archive,
+    ):
+        for path in sorted(path for path in rebuilt.rglob("*") if path.is_file() and path.name != FILE_NAME):
+            info = tarfile.TarInfo(path.relative_to(rebuilt).as_posix())
+            info.size = path.stat().st_size
+            with path.open("rb") as content:
+                if headers_alone and path.suffix == ".safetensors":
+                    info.size = 8 + int.from_bytes(content.read(8), "little")
+                    content.seek(0)
+                archive.addfile(info, content)

@@ -18,8 +18,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from evaluation.archives.compression import MIB
-from evaluation.checkpoints.allowance import AllowanceSpent, CheckpointAllowance
 from evaluation.checkpoints.json_reading import NotJson, parse
+from evaluation.checkpoints.limits import AllowanceSpent, CheckpointAllowance
 from evaluation.core.files import open_regular
 
 _MOST_DIMENSIONS = 8
@@ -59,6 +59,11 @@ class Tensor:
     def parameters(self) -> int:
         """How many values it has."""
         return math.prod(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the tensor."""
+        return self.end - self.start
 
     @property
     def usable(self) -> bool:
@@ -107,9 +112,8 @@ def _read_tensors(path: Path, allowance: CheckpointAllowance) -> dict[str, Tenso
     except NotJson as error:
         raise NotSafetensors(f"its header is no JSON: {error}") from error
     header.pop("__metadata__", None)
-    allowance.take_tensors(len(header))
     tensors = _tensors(header, path, 8 + length)
-    allowance.take_weights(path, sum(tensor.end - tensor.start for tensor in tensors.values()))
+    allowance.take_tensors(path, len(tensors), sum(tensor.size for tensor in tensors.values()))
     end = max((tensor.end for tensor in tensors.values()), default=8 + length)
     if allowance.without_weights and size == 8 + length < end:
         allowance.left_out = True

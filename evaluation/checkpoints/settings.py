@@ -1,52 +1,69 @@
-"""Settings in config_sentence_transformers.json: prompts, similarity, truncation, and late interaction."""
+"""Settings files of sentence-transformers: prompts, similarity, truncation, lengths, and late interaction."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from evaluation.checkpoints.configuration import SCORE_ACTIVATIONS, refuse_activation
 from evaluation.checkpoints.description import SPARTA
 from evaluation.checkpoints.files import ModelFiles
-from evaluation.checkpoints.findings import Findings
-from evaluation.checkpoints.json_reading import read_object
 from evaluation.checkpoints.limits import MOST_DIMENSION, MOST_POSITIONS, MOST_VOCABULARY
-from evaluation.checkpoints.modules import WORDS
 from evaluation.checkpoints.templates import TEMPLATES
-from evaluation.checkpoints.transformer import EXPANSION
 from evaluation.checkpoints.values import (
     TRUTH,
     Rule,
     choice,
     exactly,
+    object_of,
     read_values,
     refuse_forbidden_keys,
+    refuse_unknown,
     remark_on_unknown,
     text,
+    texts,
     whole,
 )
 
 NAME = "config_sentence_transformers.json"
+TRANSFORMER_NAME = "sentence_bert_config.json"
+#: Names of the latter, also in earlier releases of sentence-transformers; the first one that exists is read.
+_TRANSFORMER_NAMES = (TRANSFORMER_NAME, *(
+    f"sentence_{name}_config.json" for name in ("roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+))  # fmt: skip
+#: The head on top of the model: none, a masked language model, labels per text or token, a causal language model, or
+#: an encoder and decoder that write.
+Head = Literal["base", "masked", "sequence", "token", "causal", "writer"]
+#: Heads of the module Transformer: the library's name of the task, and the output names of model and module.
+TASKS: Mapping[Head, tuple[str, str, str]] = {
+    "base": ("feature-extraction", "last_hidden_state", "token_embeddings"),
+    "masked": ("fill-mask", "logits", "token_embeddings"),
+    "sequence": ("sequence-classification", "logits", "scores"),
+    "causal": ("text-generation", "logits", "causal_logits"),
+}
 _MOST_PROMPTS, _MOST_PROMPT = 32, 2000
-#: What `encode_query` and `encode_document` look for, in their order.
+#: Prompt names that `encode_query` and `encode_document` look for, in their order.
 _ROLES = {"query": ("query",), "document": ("document", "passage", "corpus")}
+_LENGTH = whole(1, MOST_POSITIONS)
+WORDS = texts(2000, 64)
+_EXPANSION = object_of(
+    {"strategy": choice("fixed", "min"), "attend": TRUTH, "length": whole(1, 512), "token": text(64)},
+    "a known way to lengthen queries",
+)
 _PROMPTS = Rule(
     lambda value: (
         isinstance(value, dict)
         and len(value) <= _MOST_PROMPTS
-        and all(
-            prompt is None or (isinstance(prompt, str) and len(prompt) <= _MOST_PROMPT)
-            for prompt in value.values()
-        )
+        and all(prompt is None or text(_MOST_PROMPT).accepts(prompt) for prompt in value.values())
     ),
     f"an object of at most {_MOST_PROMPTS} prompts of at most {_MOST_PROMPT:,} characters",
 )
-#: What PyLate keeps beside them.
+#: Settings of late interaction in PyLate's models.
 LATE: Mapping[str, Rule] = {
-    "query_prefix": text(64), "document_prefix": text(64), "query_length": whole(1, MOST_POSITIONS),
-    "document_length": whole(1, MOST_POSITIONS), "attend_to_expansion_tokens": TRUTH, "do_query_expansion": TRUTH,
-    "attend_to_mask_tokens": TRUTH, "query_expansion": EXPANSION, "skiplist_words": WORDS,
+    "query_prefix": text(64), "document_prefix": text(64), "query_length": _LENGTH, "document_length": _LENGTH,
+    "attend_to_expansion_tokens": TRUTH, "do_query_expansion": TRUTH, "attend_to_mask_tokens": TRUTH,
+    "query_expansion": _EXPANSION, "skiplist_words": WORDS,
 }  # fmt: skip
 #: Keys of choices that no library's file can store, which `pack` and the rebuilding of checkpoints write: the pooling
 #: of a plain encoder, and the prompt template of a re-ranking language model.
@@ -68,6 +85,9 @@ _RULES: Mapping[str, Rule] = {
     POOLING: choice(SPARTA),
     TEMPLATE: choice(*TEMPLATES),
 }
+#: Settings of the module Transformer by which queries and documents are treated differently.
+LATE_LENGTHS = {"query_length": _LENGTH, "document_length": _LENGTH, "query_expansion": _EXPANSION}
+_TRANSFORMER_RULES = {"max_seq_length": _LENGTH, "do_lower_case": TRUTH, **LATE_LENGTHS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,26 +120,26 @@ class EncoderDefaults:
         }
 
 
-def read_settings(source: ModelFiles, findings: Findings) -> EncoderDefaults:
-    """The settings of a folder; the library's own where there are none."""
-    if not source.has(NAME):
-        return EncoderDefaults()
-    found = read_object(source, NAME, findings) or {}
-    shown = source.shown(NAME)
-    refuse_forbidden_keys({key: value for key, value in found.items() if key != "prompts"}, findings, shown)
-    refuse_activation(found.get("activation_fn"), findings, shown, "activation_fn", SCORE_ACTIVATIONS)
-    values = read_values(found, _RULES, findings, shown)
-    remark_on_unknown(found, {*_RULES, "__version__", "activation_fn"}, findings, shown)
-    stated = values.get("similarity_fn_name", "")
-    similarity = stated if stated in ("cosine", "dot") else ""
-    late = {key: values.get(key) for key in LATE if key in found}  # null can be other than absent
-    # PyLate did not say what its models are before they could be several; their similarity alone does.
-    model_type = values.get("model_type", "ColBERT" if stated.casefold() == "maxsim" else "")
-    prompts, default = _prompts(values), values.get("default_prompt_name", "")
-    cuts = {key: values[key] for key in CUTS.values() if key in values}
-    choices = (values.get(key, "") for key in (POOLING, TEMPLATE))
-    default = default if default in prompts else ""
-    return EncoderDefaults(model_type, similarity, prompts, default, cuts, late, *choices)
+def read_settings(source: ModelFiles) -> EncoderDefaults:
+    """Return the settings of a folder, those of the library if it has none."""
+    stated, file = source.read_settings(NAME), source.at(NAME)
+    refuse_forbidden_keys({key: value for key, value in stated.items() if key != "prompts"}, file)
+    refuse_activation(stated.get("activation_fn"), file, "activation_fn", SCORE_ACTIVATIONS)
+    values = read_values(stated, _RULES, file)
+    remark_on_unknown(stated, {*_RULES, "__version__", "activation_fn"}, file)
+    similarity, prompts = values.get("similarity_fn_name", ""), _prompts(values)
+    default = values.get("default_prompt_name", "")
+    return EncoderDefaults(
+        # PyLate did not name the class before there were several; its similarity alone tells.
+        values.get("model_type", "ColBERT" if similarity.casefold() == "maxsim" else ""),
+        similarity if similarity in ("cosine", "dot") else "",
+        prompts,
+        default if default in prompts else "",
+        {key: values[key] for key in CUTS.values() if key in values},
+        {key: values.get(key) for key in LATE if key in stated},  # null can be other than absent
+        values.get(POOLING, ""),
+        values.get(TEMPLATE, ""),
+    )
 
 
 def _prompts(values: Mapping[str, Any]) -> dict[str, str]:
@@ -131,3 +151,43 @@ def _prompts(values: Mapping[str, Any]) -> dict[str, str]:
         for role, names in _ROLES.items()
     }
     return {name: prompt for name, prompt in {**given, **prompts}.items() if prompt}
+
+
+def read_transformer_settings(source: ModelFiles, head: Head) -> dict[str, Any]:
+    """Return the settings in sentence_bert_config.json of a model with this head, empty without such a file."""
+    name = next(filter(source.has, _TRANSFORMER_NAMES), TRANSFORMER_NAME)
+    stated, file = source.read_settings(name), source.at(name)
+    filled = {key: value for key, value in stated.items() if value != {}}
+    text_alone = _text_rules(head)
+    refuse_forbidden_keys(filled, file)
+    # `unpad_inputs` is about attention without padding, which is not used here
+    refuse_unknown(filled, {*_TRANSFORMER_RULES, *text_alone, "unpad_inputs"}, file)
+    read_values(filled, text_alone, file)
+    return read_values(stated, _TRANSFORMER_RULES, file)
+
+
+def _text_rules(head: Head) -> dict[str, Rule]:
+    """Return rules for settings that allow only the standard values of a text model with this head.
+
+    A causal language model may have messages, which its chat template makes from texts: if the template is known,
+    `checkpoints.templates` writes the same.
+    """
+    if head not in TASKS:
+        return {}
+    task, output, name = TASKS[head]
+    templates = head == "causal"
+
+    def is_plain(value: Any) -> bool:
+        text = value.get("text") if isinstance(value, dict) else None
+        forward = isinstance(text, dict) and (text.get("method"), text.get("method_output_name"))
+        return forward == ("forward", output) and (templates or "message" not in value)
+
+    return {
+        "transformer_task": exactly(task),
+        "module_output_name": exactly(name),
+        "modality_config": Rule(is_plain, f"texts alone, through forward and its {output}"),
+        "processing_kwargs": Rule(
+            lambda value: templates and isinstance(value, dict) and set(value) <= {"chat_template"},
+            "an empty object",
+        ),
+    }

@@ -11,10 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from evaluation.checkpoints.configuration import read_tokenizer_class, refuse_code
+from evaluation.checkpoints.configuration import refuse_code, stated_configuration
 from evaluation.checkpoints.files import ModelFiles
-from evaluation.checkpoints.findings import Findings, quoted
-from evaluation.checkpoints.json_reading import read_object
+from evaluation.checkpoints.findings import FileFindings, quoted
 from evaluation.checkpoints.limits import MOST_TOKEN, MOST_VOCABULARY
 from evaluation.checkpoints.values import (
     TRUTH,
@@ -70,97 +69,89 @@ use_default_system_prompt
 WITHOUT_EFFECT = frozenset(_WITHOUT_EFFECT_TEXT.split())
 
 
-def read_settings(source: ModelFiles, findings: Findings) -> dict[str, Any]:
+def read_settings(source: ModelFiles) -> dict[str, Any]:
     """Return the settings of a folder with the class that they or config.json name.
 
     If tokenizer_config.json has no `added_tokens_decoder`, the library prefers the settings of the older
     special_tokens_map.json, and reads added_tokens.json, which is returned under its name.
     """
-    settings, older = (_read_file(source, name, findings) for name in (NAME, SPECIAL_NAME))
+    settings, older = (_read_file(source, name) for name in (NAME, SPECIAL_NAME))
     if settings.get("added_tokens_decoder") is None:
         lists = {key: settings.get(key) for key in _LISTS}
         settings |= older
         for key, own in lists.items():
             if isinstance(own, list) and isinstance(older.get(key), list):
                 settings[key] = [*own, *(token for token in older[key] if token not in own)]
-        if source.has(ADDED_NAME):
-            settings[ADDED_NAME] = read_object(source, ADDED_NAME, findings) or {}
-    name = settings.get("tokenizer_class") or read_tokenizer_class(source)
+        settings[ADDED_NAME] = source.read_settings(ADDED_NAME)
+    name = settings.get("tokenizer_class") or stated_configuration(source).get("tokenizer_class")
     return {**settings, "tokenizer_class": name} if name else settings
 
 
-def _read_file(source: ModelFiles, name: str, findings: Findings) -> dict[str, Any]:
+def _read_file(source: ModelFiles, name: str) -> dict[str, Any]:
     """Return the settings in a file, empty without one. Refuse code, and keys that reach outside of the folder."""
-    if not source.has(name):
-        return {}
-    settings = read_object(source, name, findings) or {}
+    settings, file = source.read_settings(name), source.at(name)
     settings.pop(ADDED_NAME, None)  # the name of a file, which is read elsewhere
-    shown = source.shown(name)
-    refuse_code(settings.get("auto_map"), findings, shown)
+    refuse_code(settings.get("auto_map"), file)
     checked = {key: settings[key] for key in settings if key not in ("auto_map", "added_tokens_decoder")}
-    refuse_forbidden_keys(checked, findings, shown)
-    others = _other_tokens(settings)
+    refuse_forbidden_keys(checked, file)
     remark_on_unknown(
-        settings, {*SPECIAL_TOKENS, *HONORED, *_LISTS, *WITHOUT_EFFECT, *others}, findings, shown
+        settings, {*SPECIAL_TOKENS, *HONORED, *_LISTS, *WITHOUT_EFFECT, *_other_tokens(settings)}, file
     )
     if settings.get("init_inputs"):
-        findings.refuse("ignored_key", shown, "arguments without a name are not accepted", "init_inputs")
+        file.refuse("ignored_key", "arguments without a name are not accepted", "init_inputs")
     return settings
 
 
 def honored_settings(
-    settings: Mapping[str, Any],
-    content: Mapping[str, Any],
-    ids: Mapping[str, int],
-    findings: Findings,
-    shown: str,
+    settings: Mapping[str, Any], content: Mapping[str, Any], ids: Mapping[str, int], file: FileFindings
 ) -> dict[str, Any]:
     """Return the settings that change tokens, as tokenizer_config.json of the rebuilt model has them.
 
     Args:
-        settings: What `read_settings` returns.
+        settings: Return value of `read_settings`.
         content: tokenizer.json. Its sides of truncation and padding, and its padding token, count where the settings
             name none.
         ids: Token to id of the vocabulary and of added tokens.
-        findings: Receives the problems of the settings.
-        shown: Name of the settings' file in messages.
+        file: Receives the problems of the settings.
     """
     # null is another value than absent for some classes
     honored: dict[str, Any] = {key: None for key in (*_FLAGS, *SPECIAL_TOKENS) if key in settings}
-    honored |= read_values(settings, HONORED, findings, shown)
-    for part, key in (("truncation", "truncation_side"), ("padding", "padding_side")):
-        side = str(_part(content, part).get("direction")).lower()
+    honored |= read_values(settings, HONORED, file)
+    parts = {name: content.get(name) for name in ("truncation", "padding")}
+    truncation, padding = (part if isinstance(part, dict) else {} for part in parts.values())
+    for part, key in ((truncation, "truncation_side"), (padding, "padding_side")):
+        side = str(part.get("direction")).lower()
         if honored.get(key) is None and side in ("left", "right"):
             honored[key] = side
-    padding_token = settings.get("pad_token") or _part(content, "padding").get("pad_token")
-    honored |= _special_tokens({**settings, "pad_token": padding_token}, ids, findings, shown)
+    padding_token = settings.get("pad_token") or padding.get("pad_token")
+    honored |= _special_tokens({**settings, "pad_token": padding_token}, ids, file)
     if honored.get("pad_token") is None and honored.get("eos_token"):  # usual for decoders
         honored["pad_token"] = honored["eos_token"]
         message = f"none is named; texts are padded with {quoted(_content(honored['eos_token']))}"
-        findings.remark("keys_left_out", shown, message, "pad_token")
-    key = "added_tokens_decoder"
-    if settings.get(key) is not None:
-        honored[key] = _added_tokens(settings[key], ids, findings, shown)
-    elif older := settings.get(ADDED_NAME):
-        special = {
-            _content(token) for name in (*SPECIAL_TOKENS, *_LISTS) for token in _listed(honored.get(name))
-        }
-        flags = {True: {"normalized": False, "special": True}, False: {"normalized": True, "special": False}}
-        decoder = {
-            str(number): {"content": token, **flags[token in special]} for token, number in older.items()
-        }
+        file.remark("keys_left_out", message, "pad_token")
+    decoder = settings.get("added_tokens_decoder")
+    if decoder is None and settings.get(ADDED_NAME):
+        decoder = _older_added_tokens(settings[ADDED_NAME], honored)
         decoder |= {str(token["id"]): token for token in content.get("added_tokens") or []}
-        honored[key] = _added_tokens(decoder, ids, findings, shown)
-    if inputs := _read_inputs(settings.get("model_input_names")):
+    if decoder is not None:
+        honored["added_tokens_decoder"] = _added_tokens(decoder, ids, file)
+    names = settings.get("model_input_names")
+    if inputs := [name for name in _INPUTS if isinstance(names, list) and name in names]:
         honored["model_input_names"] = inputs
     if name := settings.get("tokenizer_class"):
         honored["tokenizer_class"] = name if _CLASS.fullmatch(str(name)) else GENERIC
     return honored
 
 
-def _part(content: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    part = content.get(name)
-    return part if isinstance(part, dict) else {}
+def _older_added_tokens(older: Mapping[str, Any], honored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return added_tokens.json as an `added_tokens_decoder`: tokens are special if a role or a list names them."""
+    named = [honored[key] for key in (*SPECIAL_TOKENS, *_LISTS) if honored.get(key) is not None]
+    tokens = [each for value in named for each in (value if isinstance(value, list) else [value])]
+    special = {_content(token) for token in tokens}
+    return {
+        str(number): {"content": token, "normalized": token not in special, "special": token in special}
+        for token, number in older.items()
+    }
 
 
 def _other_tokens(settings: Mapping[str, Any]) -> list[str]:
@@ -174,12 +165,8 @@ def _other_tokens(settings: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [] if value is None else [value]
-
-
 def _special_tokens(
-    settings: Mapping[str, Any], ids: Mapping[str, int], findings: Findings, shown: str
+    settings: Mapping[str, Any], ids: Mapping[str, int], file: FileFindings
 ) -> dict[str, Any]:
     """Return the named tokens by role or name, and the lists of further special tokens.
 
@@ -187,20 +174,19 @@ def _special_tokens(
     """
     tokens: dict[str, Any] = {}
     for key in (*SPECIAL_TOKENS, *_other_tokens(settings)):
-        token = _token(settings.get(key), findings, shown, key)
+        token = _token(settings.get(key), file, key)
         if token is not None and key in SPECIAL_TOKENS and _content(token) not in ids:
             message = f"{quoted(_content(token))} is no token of tokenizer.json"
-            findings.refuse("tokenizer_vocabulary", shown, message, key)
+            file.refuse("tokenizer_vocabulary", message, key)
         elif token is not None:
             tokens[key] = token
     for key in _LISTS:
         value = settings.get(key) or []
         values = list(value.values()) if isinstance(value, dict) else value
         if not isinstance(values, list) or len(values) > MOST_ADDED:
-            findings.refuse("tokenizer_value", shown, f"it is no list of at most {MOST_ADDED:,} tokens", key)
-            continue
-        read = [token for each in values if (token := _token(each, findings, shown, key)) is not None]
-        tokens |= {key: read} if read else {}
+            file.refuse("tokenizer_value", f"it is no list of at most {MOST_ADDED:,} tokens", key)
+        elif read := [token for each in values if (token := _token(each, file, key)) is not None]:
+            tokens[key] = read
     return tokens
 
 
@@ -208,38 +194,32 @@ def _content(token: str | dict[str, Any]) -> str:
     return token if isinstance(token, str) else str(token["content"])
 
 
-def _token(value: object, findings: Findings, shown: str, key: str) -> str | dict[str, Any] | None:
+def _token(value: object, file: FileFindings, key: str) -> str | dict[str, Any] | None:
     """Return a token as the library writes it, None for null or for a value that is refused."""
     if isinstance(value, dict):
-        read = read_values(value, ADDED_RULES, findings, shown, key)
-        if read.get("content"):
-            return {"__type": "AddedToken", **{name: part for name, part in read.items() if name != "id"}}
+        token = read_values(value, ADDED_RULES, file, key)
+        token.pop("id", None)
+        if token.get("content"):
+            return {"__type": "AddedToken", **token}
     elif value is None or (isinstance(value, str) and 0 < len(value) <= MOST_TOKEN):
         return value
-    findings.refuse("tokenizer_value", shown, f"{quoted(value)} is no token", key)
+    file.refuse("tokenizer_value", f"{quoted(value)} is no token", key)
     return None
 
 
-def _added_tokens(
-    decoder: object, ids: Mapping[str, int], findings: Findings, shown: str
-) -> dict[str, dict[str, Any]]:
+def _added_tokens(decoder: object, ids: Mapping[str, int], file: FileFindings) -> dict[str, dict[str, Any]]:
     """Return `added_tokens_decoder`, tokens by id. Refuse tokens that tokenizer.json lacks or has with another id."""
     key = "added_tokens_decoder"
     if not isinstance(decoder, dict) or len(decoder) > MOST_ADDED:
-        findings.refuse("tokenizer_value", shown, f"it is no object of at most {MOST_ADDED:,} tokens", key)
+        file.refuse("tokenizer_value", f"it is no object of at most {MOST_ADDED:,} tokens", key)
         return {}
     tokens = {}
     for number, entry in decoder.items():
-        token = read_values(entry, ADDED_RULES, findings, shown, key) if isinstance(entry, dict) else {}
+        token = read_values(entry, ADDED_RULES, file, key) if isinstance(entry, dict) else {}
         content = token.get("content")
         if content is None or str(ids.get(content)) != number:
             message = f"{quoted(content)} has another id in tokenizer.json, or is not there"
-            findings.refuse("tokenizer_vocabulary", shown, message, f"{key}.{number}")
+            file.refuse("tokenizer_vocabulary", message, f"{key}.{number}")
         else:
             tokens[number] = {name: value for name, value in token.items() if name != "id"}
     return tokens
-
-
-def _read_inputs(names: object) -> list[str]:
-    """Return the model's inputs in the settings that text models know, empty if they are absent."""
-    return [name for name in _INPUTS if isinstance(names, list) and name in names]

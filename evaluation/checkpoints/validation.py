@@ -1,4 +1,4 @@
-"""Validate a checkpoint folder without loading anything, so that all that is wrong is said at once."""
+"""Validate a checkpoint without loading anything, and report all of its problems at once."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from evaluation.archives.zip import ZipPolicy
+from evaluation.checkpoints.archives import POLICY, extract
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.checkpoints.files import ModelFiles, walk
-from evaluation.checkpoints.findings import Findings
+from evaluation.checkpoints.findings import Findings, attempt
 from evaluation.checkpoints.kinds import Requirements, make_plan
+from evaluation.checkpoints.limits import CheckpointAllowance
 from evaluation.checkpoints.plan import Plan
 from evaluation.core.problems import Report
 
@@ -18,7 +21,7 @@ Kinds = CheckpointKind | Collection[CheckpointKind] | None
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """The verdict on a checkpoint: `plan` is what to rebuild, and None where `report` has errors."""
+    """The verdict on a checkpoint: `plan` tells how to rebuild it, and is None if `report` has errors."""
 
     report: Report
     plan: Plan | None
@@ -30,38 +33,56 @@ class Validation:
 
 
 def validate_folder(source: Path, wanted: Kinds = None, pooling: str = "") -> Validation:
-    """Check a folder as people upload it.
+    """Validate a folder as people upload it.
 
-    `wanted` is the kind, or the kinds, that would do; None for any. `pooling` says how tokens become one vector where
-    the files do not: "max" or "sum" for SPLADE, "mean", "cls", "max" or "lasttoken" for a dense encoder. Raises OSError
-    for faults of the disk, never for what is in the files.
+    Args:
+        source: The folder.
+        wanted: The kind, or the kinds, that would do; None for any.
+        pooling: Combination of the tokens' outputs if the files name none: "max" or "sum" for SPLADE, "mean", "cls",
+            "max" or "lasttoken" for a dense encoder.
+
+    Raises:
+        OSError: The disk has a fault. The content of files never raises.
+    """
+    return _validate(walk(source, Findings()), wanted, pooling, source.name)
+
+
+def validate_archive(
+    path: Path,
+    scratch: Path,
+    wanted: Kinds = None,
+    pooling: str = "",
+    policy: ZipPolicy = POLICY,
+    without_weights: bool = False,
+) -> Validation:
+    """Validate an archive as `validate_folder` does, extracted into `scratch` until the checkpoint is rebuilt.
+
+    `without_weights`: headers are enough for files of weights; then a remark says so, and it cannot be rebuilt.
     """
     findings = Findings()
-    return validate_files(walk(source, findings), requirements_of(wanted, pooling, source.name), findings)
+    stored = extract(path, scratch, policy, findings)
+    allowance = CheckpointAllowance(without_weights)
+    files = ModelFiles(scratch, frozenset(stored), findings, "", allowance, stored)
+    return _validate(files, wanted, pooling, path.name)
 
 
-def requirements_of(wanted: Kinds, pooling: str, name: str) -> Requirements:
-    """What is asked of a checkpoint, in one value."""
-    if wanted is None:
-        return Requirements(pooling=pooling, name=name)
-    return Requirements(frozenset([wanted] if isinstance(wanted, CheckpointKind) else wanted), pooling, name)
-
-
-def validate_files(source: ModelFiles, wanted: Requirements, findings: Findings) -> Validation:
-    """The verdict on the files of a folder, with what was found before."""
-    plan = make_plan(_top(source), wanted, findings) if source.names else None
+def _validate(source: ModelFiles, wanted: Kinds, pooling: str, name: str) -> Validation:
+    """Return the verdict on the files of a folder, with the findings so far."""
+    kinds = [wanted] if isinstance(wanted, CheckpointKind) else wanted or ()
+    requirements, findings = Requirements(frozenset(kinds), pooling, name), source.findings
+    plan = attempt(lambda: make_plan(_top(source), requirements)) if source.names else None
     if findings.has("adapter") and not any(name.endswith(".safetensors") for name in source.names):
-        findings.refuse("adapter", "", "an adapter alone needs a model from elsewhere")
-    if plan is None and not findings.refused:  # nothing may be refused without a word
-        findings.refuse("unknown_kind", "", "what it is cannot be told from its files")
+        findings.at("").refuse("adapter", "an adapter alone needs a model from elsewhere")
+    if plan is None and not findings.refused:  # every refusal needs a reason
+        findings.at("").refuse("unknown_kind", "what it is cannot be told from its files")
     if source.allowance.left_out:
-        findings.remark("weights_not_sent", "", "of the weights only their headers were read")
+        findings.at("").remark("weights_not_sent", "of the weights only their headers were read")
     report = findings.report()
     return Validation(report, plan if report.valid else None)
 
 
 def _top(source: ModelFiles) -> ModelFiles:
-    """The folder that holds the model, where what was sent is a folder in a folder."""
+    """Return the folder that holds the model, if a folder in a folder was sent."""
     for _ in range(2):
         tops = {name.partition("/")[0] for name in source.names}
         if len(tops) != 1 or any("/" not in name for name in source.names):

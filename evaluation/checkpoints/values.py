@@ -1,4 +1,4 @@
-"""Single values of strangers' configuration: taken with a type and bounds, left out, or refused with both named."""
+"""Values of untrusted configurations: rules by key, bounds of numbers, and keys that are never accepted."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from evaluation.checkpoints import limits
-from evaluation.checkpoints.findings import Findings, listed, quoted
+from evaluation.checkpoints.findings import FileFindings, listed, quoted
 
-#: Keys that make a library load code or files from elsewhere, or hand switches past us, in any configuration file.
+#: Keys that make a library load code or files from elsewhere, or pass it switches, in any configuration file.
 _FORBIDDEN = re.compile(
     r"auto_map|.*trust_remote_code.*|custom_.*|.*_internal|_?(attn|experts|moe)_implementation"
     r"|transformers_weights|.*quanti[sz]ation.*|quant_method|.*kernels?|device_map|offload_.*|base_model.*"
@@ -20,23 +20,23 @@ _FORBIDDEN = re.compile(
     r"|tokenizer_name_or_path|gguf.*|export|provider|load_in_.*|code|module_path|attribute_map|base_config_key|sub_configs.*",
     re.IGNORECASE,
 )
-#: The same words, in keys that libraries write into every file, and that say nothing to them when reading.
+#: Exceptions: libraries write these keys into every file, and ignore them when they read it.
 _HARMLESS = frozenset({"_name_or_path", "name_or_path", "_attn_implementation_autoset"})
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}", re.ASCII)
-#: Words as configurations have them. No slash: none of them is a path.
+#: Words of configurations. Without a slash, so that none of them is a path.
 _WORD = re.compile(r"[A-Za-z0-9_.+|-]{0,64}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a value has to be: `accepts` it, and how that reads in a message."""
+    """A condition for a value, and its words in messages."""
 
     accepts: Callable[[Any], bool]
     words: str
 
 
 def whole(least: int, most: int) -> Rule:
-    """A whole number from `least` to `most`."""
+    """Accept whole numbers from `least` to `most`."""
     return Rule(
         lambda value: type(value) is int and least <= value <= most,
         f"a whole number from {least:,} to {most:,}",
@@ -44,7 +44,7 @@ def whole(least: int, most: int) -> Rule:
 
 
 def number(least: float, most: float) -> Rule:
-    """A number from `least` to `most`."""
+    """Accept numbers from `least` to `most`."""
     return Rule(
         lambda value: type(value) in (int, float) and least <= value <= most,
         f"a number from {least:g} to {most:g}",
@@ -52,44 +52,54 @@ def number(least: float, most: float) -> Rule:
 
 
 def choice(*values: str) -> Rule:
-    """One of some words."""
+    """Accept one of some words."""
     return Rule(lambda value: isinstance(value, str) and value in values, "one of " + ", ".join(values))
 
 
 def exactly(wanted: object) -> Rule:
-    """One value."""
+    """Accept one value."""
     truth = isinstance(wanted, bool)
     return Rule(lambda value: isinstance(value, bool) == truth and value == wanted, str(wanted).lower())
 
 
 def text(most: int) -> Rule:
-    """Text of at most so many characters."""
+    """Accept text of at most so many characters."""
     return Rule(
         lambda value: isinstance(value, str) and len(value) <= most, f"text of at most {most:,} characters"
     )
 
 
 def texts(most: int, length: int) -> Rule:
-    """A list of at most so many texts, none of them empty or over `length` characters."""
+    """Accept lists of at most `most` texts with 1 to `length` characters."""
+
+    def accepts(value: Any) -> bool:
+        fits = isinstance(value, list) and len(value) <= most
+        return fits and all(isinstance(each, str) and 0 < len(each) <= length for each in value)
+
+    return Rule(accepts, f"a list of at most {most:,} texts of at most {length} characters")
+
+
+def object_of(rules: Mapping[str, Rule], words: str) -> Rule:
+    """Accept objects with values by these rules, or null, and no other keys."""
     return Rule(
         lambda value: (
-            isinstance(value, list)
-            and len(value) <= most
-            and all(isinstance(word, str) and 0 < len(word) <= length for word in value)
+            isinstance(value, dict)
+            and value.keys() <= rules.keys()
+            and all(inner is None or rules[key].accepts(inner) for key, inner in value.items())
         ),
-        f"a list of at most {most:,} texts of at most {length} characters",
+        words,
     )
 
 
 TRUTH = Rule(lambda value: isinstance(value, bool), "true or false")
 
-#: What numbers may be, by what their key is about: the first that fits. The dotted key of what is nested ends in its
-#: own name. Classes of the library check types; these are the bounds that they do not have.
+#: Bounds of numbers by the pattern of their key, or of its dotted form with the keys around it: the first that fits.
+#: The library's classes check types, but have no such bounds.
 _BOUNDS: tuple[tuple[re.Pattern[str], Rule], ...] = tuple(
     (re.compile(pattern), rule)
     for pattern, rule in (
         (r".*rotary.*factor|rope_.*\.[a-z_]*mscale[a-z_]*", number(0, limits.MOST_ROPE_FACTOR)),
-        # What angles are divided by: one number, or one for each of them.
+        # Divisors of angles: one number, or one for each angle.
         (
             r"rope.*factor(\[\])?|rope_.*\.[a-z_]*(factor|beta)[a-z_]*(\[\])?",
             number(limits.LEAST_ROPE_FACTOR, limits.MOST_ROPE_FACTOR),
@@ -118,44 +128,38 @@ _BOUNDS: tuple[tuple[re.Pattern[str], Rule], ...] = tuple(
 _ANY_NUMBER = number(-limits.MOST_VOCABULARY, limits.MOST_VOCABULARY)
 
 
-def refuse_forbidden_keys(
-    value: object, findings: Findings, file: str, path: str = "", depth: int = 0
-) -> None:
+def refuse_forbidden_keys(value: object, file: FileFindings, path: str = "", depth: int = 0) -> None:
     """Refuse keys that reach outside of the checkpoint, at any depth; null counts as absent."""
     if isinstance(value, Mapping) and depth < 32:
         for key, inner in value.items():
             here = f"{path}.{key}" if path else str(key)
             if inner is not None and key not in _HARMLESS and _FORBIDDEN.fullmatch(key):
-                findings.refuse("forbidden_key", file, "the key is not taken, whatever its value", here)
+                file.refuse("forbidden_key", "the key is not taken, whatever its value", here)
             else:
-                refuse_forbidden_keys(inner, findings, file, here, depth + 1)
+                refuse_forbidden_keys(inner, file, here, depth + 1)
     elif isinstance(value, list) and depth < 32:
         for inner in value[:1000]:
-            refuse_forbidden_keys(inner, findings, file, path, depth + 1)
+            refuse_forbidden_keys(inner, file, path, depth + 1)
 
 
 def typed_values(
-    found: Mapping[str, Any], findings: Findings, file: str, needed: Collection[str] = ()
+    values: Mapping[str, Any], file: FileFindings, needed: Collection[str] = ()
 ) -> dict[str, Any]:
     """Return the keys whose values are numbers, truths, short plain words, or short lists and objects of these.
 
     Numbers out of bounds are refused, and so are other values of the keys in `needed`. Others are left out with a
     remark. null is accepted, because it can differ from an absent key.
     """
-    taken, left = {}, []
-    for key, value in found.items():
-        if _KEY.fullmatch(key) and _is_typed(value):
-            taken[key] = value
-            _check_numbers(key, value, findings, file)
-        elif key in needed:
-            findings.refuse(
-                "value", file, "the model reads the key, and values of this form are not accepted", key
-            )
-        else:
-            left.append(key)
-    if left:
-        findings.remark("keys_left_out", file, listed(left))
-    return taken
+    typed = {key: value for key, value in values.items() if _KEY.fullmatch(key) and _is_typed(value)}
+    for key, value in typed.items():
+        _check_numbers(key, value, file)
+    others = [key for key in values if key not in typed]
+    for key in others:
+        if key in needed:
+            file.refuse("value", "the model reads the key, and values of this form are not accepted", key)
+    if left := [key for key in others if key not in needed]:
+        file.remark("keys_left_out", listed(left))
+    return typed
 
 
 def _is_typed(value: Any, depth: int = 0) -> bool:
@@ -172,58 +176,47 @@ def _is_typed(value: Any, depth: int = 0) -> bool:
     return value is None or type(value) in (bool, int) or (type(value) is float and math.isfinite(value))
 
 
-def _check_numbers(key: str, value: Any, findings: Findings, file: str) -> None:
+def _check_numbers(key: str, value: Any, file: FileFindings) -> None:
     if isinstance(value, Mapping):
         for inner, each in value.items():
-            _check_numbers(f"{key}.{inner}", each, findings, file)
+            _check_numbers(f"{key}.{inner}", each, file)
     elif isinstance(value, list):
         for each in value:
-            _check_numbers(f"{key}[]", each, findings, file)
-    else:
-        _check_number(key, value, findings, file)
-
-
-def _check_number(key: str, value: Any, findings: Findings, file: str) -> None:
-    name = key.removesuffix("[]").rpartition(".")[2]
-    rule = next(
-        (rule for pattern, rule in _BOUNDS if pattern.fullmatch(name) or pattern.fullmatch(key)), None
-    )
-    if type(value) in (int, float) and not (rule or _ANY_NUMBER).accepts(value):
-        over = type(value) is int and value > 0
-        findings.refuse(
-            "dimension_cap" if over else "value", file, f"{value:,} is not {(rule or _ANY_NUMBER).words}", key
-        )
+            _check_numbers(f"{key}[]", each, file)
+    elif type(value) in (int, float):
+        name = key.removesuffix("[]").rpartition(".")[2]
+        rules = (rule for pattern, rule in _BOUNDS if pattern.fullmatch(name) or pattern.fullmatch(key))
+        rule = next(rules, _ANY_NUMBER)
+        if not rule.accepts(value):
+            code = "dimension_cap" if type(value) is int and value > 0 else "value"
+            file.refuse(code, f"{value:,} is not {rule.words}", key)
 
 
 def read_values(
-    found: Mapping[str, Any], rules: Mapping[str, Rule], findings: Findings, file: str, path: str = ""
+    values: Mapping[str, Any], rules: Mapping[str, Rule], file: FileFindings, path: str = ""
 ) -> dict[str, Any]:
-    """The values that have a rule and keep it; others that have one are refused. null counts as absent."""
-    taken = {}
-    for key, rule in rules.items():
-        value = found.get(key)
-        if value is None:
-            continue
-        if rule.accepts(value):
-            taken[key] = value
-        else:
-            findings.refuse(
-                "value", file, f"{quoted(value)} is not {rule.words}", f"{path}.{key}" if path else key
-            )
-    return taken
+    """Return the values that have a rule and follow it; refuse those that break it. null counts as absent."""
+    stated = {key: values[key] for key in rules if values.get(key) is not None}
+    accepted = {key: value for key, value in stated.items() if rules[key].accepts(value)}
+    for key, value in stated.items():
+        if key not in accepted:
+            here = f"{path}.{key}" if path else key
+            file.refuse("value", f"{quoted(value)} is not {rules[key].words}", here)
+    return accepted
 
 
-def refuse_unknown(found: Mapping[str, Any], known: Collection[str], findings: Findings, file: str) -> None:
+def unknown_keys(values: Mapping[str, Any], known: Collection[str]) -> list[str]:
+    """Return the keys outside of `known`; null counts as absent."""
+    return [key for key, value in values.items() if key not in known and value is not None]
+
+
+def refuse_unknown(values: Mapping[str, Any], known: Collection[str], file: FileFindings) -> None:
     """Refuse keys outside of `known`, in files where every key has a meaning."""
-    unknown = [key for key, value in found.items() if key not in known and value is not None]
-    if unknown:
-        findings.refuse("unknown_key", file, f"the keys {listed(unknown)} are not known here")
+    if unknown := unknown_keys(values, known):
+        file.refuse("unknown_key", f"the keys {listed(unknown)} are not known here")
 
 
-def remark_on_unknown(
-    found: Mapping[str, Any], known: Collection[str], findings: Findings, file: str
-) -> None:
-    """Remark on keys that are left out, in files that libraries fill with much that nobody needs."""
-    unknown = [key for key, value in found.items() if key not in known and value is not None]
-    if unknown:
-        findings.remark("keys_left_out", file, f"{listed(unknown)}")
+def remark_on_unknown(values: Mapping[str, Any], known: Collection[str], file: FileFindings) -> None:
+    """Remark on keys that are left out, in files that libraries fill with keys that nobody needs."""
+    if unknown := unknown_keys(values, known):
+        file.remark("keys_left_out", listed(unknown))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from evaluation.checkpoints import CheckpointDescription, CheckpointKind, rebuild, validate_folder
 from evaluation.checkpoints.description import PICKLED_HEADS
-from evaluation.checkpoints.packing import write_archive
+from evaluation.checkpoints.rebuilding import write_archive
 from evaluation.checkpoints.settings import NAME as SETTINGS
 from evaluation.checkpoints.settings import TEMPLATE
 from evaluation.checkpoints.templates import TEMPLATES

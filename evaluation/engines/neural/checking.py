@@ -34,9 +34,9 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 from transformers.utils.generic import ContextManagers
 
 from evaluation.checkpoints import modules as m
-from evaluation.checkpoints.allowance import CheckpointAllowance
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
-from evaluation.checkpoints.findings import Findings, listed, quote, quoted
+from evaluation.checkpoints.findings import FileFindings, Findings, listed, quote, quoted
+from evaluation.checkpoints.limits import CheckpointAllowance
 from evaluation.checkpoints.safetensors import Tensor, read_tensors
 from evaluation.checkpoints.weights import NAME as WEIGHTS
 from evaluation.checkpoints.weights import refuse_shape, sizes
@@ -118,19 +118,20 @@ def _json(path: Path) -> Any:
 
 def _check_transformer(folder: Path, auto_class: Any, shown: str, findings: Findings) -> _Model | None:
     """Make the model on the meta device, load the headers of its weights into it, and read its tokenizer."""
-    config = _configuration(folder, shown, findings)
-    made = _made(config, auto_class, shown, findings) if config is not None else None
+    config = _configuration(folder, findings.at(shown + _CONFIG))
+    model = _model_on_meta(config, auto_class, findings.at(shown + _CONFIG)) if config is not None else None
     rows = None
-    if made is not None:
-        _compare(made, read_tensors(folder / WEIGHTS, CheckpointAllowance()), shown, findings)
-        embeddings = made.get_input_embeddings()
+    if model is not None:
+        tensors = read_tensors(folder / WEIGHTS, CheckpointAllowance())
+        _compare(model, tensors, findings.at(shown + WEIGHTS))
+        embeddings = model.get_input_embeddings()
         rows = int(embeddings.weight.shape[0]) if hasattr(embeddings, "weight") else None
-    _check_tokenizer(folder, rows, shown, findings)
+    _check_tokenizer(folder, rows, findings.at(shown + _TOKENIZER))
     return _Model(getattr(config, "hidden_size", None), rows) if rows else None
 
 
-def _configuration(folder: Path, shown: str, findings: Findings) -> Any:
-    """The configuration as its class takes it, or None where it does not.
+def _configuration(folder: Path, file: FileFindings) -> Any:
+    """Return the configuration as an object of its class, or None if the class does not accept it.
 
     Keys that the class does not declare may be older names of its own, and stay. One that is the name of a method or
     a property would replace it.
@@ -138,22 +139,20 @@ def _configuration(folder: Path, shown: str, findings: Findings) -> Any:
     values = _json(folder / _CONFIG)
     model_type = values.get("model_type")
     if model_type not in CONFIG_MAPPING_NAMES:
-        what = f"{quoted(model_type)} is no architecture of transformers {transformers.__version__}"
-        findings.refuse("model_type", shown + _CONFIG, what, "model_type")
+        message = f"{quoted(model_type)} is no architecture of transformers {transformers.__version__}"
+        file.refuse("model_type", message, "model_type")
         return None
     config_class = transformers.CONFIG_MAPPING[model_type]
     declared = {field.name for field in fields(config_class)} | config_class.attribute_map.keys() | _OLDER
     for key in values.keys() - declared - {"model_type"}:
         there = getattr(config_class, key, None)
         if there is not None and not isinstance(there, bool | int | float | str):
-            findings.refuse(
-                "configuration", shown + _CONFIG, "the class has something else of this name", key
-            )
+            file.refuse("configuration", "the class has something else of this name", key)
             return None
     try:
         return config_class.from_dict(values)
     except (StrictDataclassError, *_FAILURES) as error:
-        findings.refuse("configuration", shown + _CONFIG, _said(error))
+        file.refuse("configuration", _library_message(error))
         return None
 
 
@@ -161,8 +160,8 @@ _FAILURES = (ValueError, TypeError, KeyError, AttributeError, IndexError, ZeroDi
     NotImplementedError, AssertionError, ImportError, OverflowError)  # fmt: skip
 
 
-def _said(error: BaseException) -> str:
-    """What a library says of a value; never where it looked for something."""
+def _library_message(error: BaseException) -> str:
+    """Return the message of a library about a value, without any path."""
     words = " ".join(str(error).split())
     return (
         quote(words, 200)
@@ -171,8 +170,8 @@ def _said(error: BaseException) -> str:
     )
 
 
-def _made(config: Any, auto_class: Any, shown: str, findings: Findings) -> Any:
-    """The model without any bytes, or None where the library has no such model of texts."""
+def _model_on_meta(config: Any, auto_class: Any, file: FileFindings) -> Any:
+    """Return the model without any bytes, or None if the library has no such model of texts."""
     kind = next(
         (
             getattr(__import__(module, fromlist=[name]), name)
@@ -184,24 +183,21 @@ def _made(config: Any, auto_class: Any, shown: str, findings: Findings) -> Any:
     try:
         kind = kind or _get_model_class(config, auto_class._model_mapping)
     except (KeyError, ValueError):
-        what = f"the library has no {auto_class.__name__} of it"
-        findings.refuse("wrong_kind", shown + _CONFIG, what, "model_type")
+        file.refuse("wrong_kind", f"the library has no {auto_class.__name__} of it", "model_type")
         return None
     if not reads_texts(kind) or config.sub_configs:
-        findings.refuse(
-            "model_type", shown + _CONFIG, f"{kind.__name__} is no model of texts alone", "model_type"
-        )
+        file.refuse("model_type", f"{kind.__name__} is no model of texts alone", "model_type")
         return None
     config._attn_implementation = "eager"
     try:
         with ContextManagers(kind.get_init_context(torch.float32, False, False, False)):
             return kind(config)
     except _FAILURES as error:
-        findings.refuse("configuration", shown + _CONFIG, f"{kind.__name__}: {_said(error)}")
+        file.refuse("configuration", f"{kind.__name__}: {_library_message(error)}")
         return None
 
 
-def _compare(model: Any, tensors: Mapping[str, Tensor], shown: str, findings: Findings) -> None:
+def _compare(model: Any, tensors: Mapping[str, Tensor], file: FileFindings) -> None:
     """Refuse weights that are missing or of another shape, as the library finds when it loads them."""
     state = {name: torch.empty(tensor.shape, device="meta") for name, tensor in tensors.items()}
     load = LoadStateDictConfig(
@@ -217,22 +213,22 @@ def _compare(model: Any, tensors: Mapping[str, Tensor], shown: str, findings: Fi
     pooled = type(model).__name__.endswith("Classification")
     missing = [name for name in found.missing_keys - buffers if pooled or not _POOLER.search(name)]
     if missing:
-        findings.refuse("missing_weights", shown + WEIGHTS, f"there is no {listed(sorted(missing))}")
+        file.refuse("missing_weights", f"there is no {listed(sorted(missing))}")
     for name, there, wanted in sorted(found.mismatched_keys):
-        what = f"its shape is {sizes(there)}, and {type(model).__name__} has {sizes(wanted)}"
-        findings.refuse("weights_shape", shown + WEIGHTS, what, name)
+        message = f"its shape is {sizes(there)}, and {type(model).__name__} has {sizes(wanted)}"
+        file.refuse("weights_shape", message, name)
     for name in sorted(found.conversion_errors)[:5]:
-        findings.refuse("weights_shape", shown + WEIGHTS, "it cannot be made of what is there", name)
+        file.refuse("weights_shape", "it cannot be made of what is there", name)
     left = [name for name in found.unexpected_keys - buffers if not name.startswith("decoder.")]
     computed = sorted(name for name in left if _LAYER_WEIGHT.search(name))
     if computed:
         message = f"{type(model).__name__} has no {listed(computed)} and would ignore these weights"
-        findings.refuse("weights_unknown", shown + WEIGHTS, message)
+        file.refuse("weights_unknown", message)
     elif left:
-        findings.remark("weights_left_out", shown + WEIGHTS, listed(sorted(left)))
+        file.remark("weights_left_out", listed(sorted(left)))
 
 
-def _check_tokenizer(folder: Path, rows: int | None, shown: str, findings: Findings) -> int | None:
+def _check_tokenizer(folder: Path, rows: int | None, file: FileFindings) -> int | None:
     """Return how many tokens tokenizer.json has, or None if the library does not read it or ids lack an embedding.
 
     The library's class may build another tokenizer from it, which must use no other ids either.
@@ -245,12 +241,12 @@ def _check_tokenizer(folder: Path, rows: int | None, shown: str, findings: Findi
     except (KeyboardInterrupt, SystemExit, MemoryError):
         raise
     except BaseException as error:  # a panic of the library's own language is no Exception
-        findings.refuse("tokenizer_value", shown + _TOKENIZER, _said(error))
+        file.refuse("tokenizer_value", _library_message(error))
         return None
     highest = max([*ids, *(max(encoding.ids, default=0) for encoding in encodings)], default=0)
     if rows is not None and highest >= rows:
         message = f"a token has the id {highest:,}, and the model has {rows:,} embeddings"
-        findings.refuse("tokenizer_vocabulary", shown + _TOKENIZER, message)
+        file.refuse("tokenizer_vocabulary", message)
     return len(ids)
 
 
@@ -259,46 +255,46 @@ def _check_module(role: str, folder: Path, model: _Model | None, shown: str, fin
     module_class = import_from_string(m.CLASSES[role])
     name = module_class.config_file_name
     values = _json(folder / name) if role != m.STATIC else {}
+    file, weights_file = findings.at(shown + name), findings.at(shown + WEIGHTS)
     unknown = sorted(values.keys() - set(module_class.config_keys))
     if unknown:
-        findings.refuse("unknown_key", shown + name, f"{role} has no {listed(unknown)}")
+        file.refuse("unknown_key", f"{role} has no {listed(unknown)}")
         return
     tensors = read_tensors(folder / WEIGHTS, CheckpointAllowance()) if (folder / WEIGHTS).is_file() else {}
     if role in (m.STATIC, m.SPARSE_STATIC):
-        count = _check_tokenizer(
-            folder, None if role == m.SPARSE_STATIC else len_of(tensors), shown, findings
-        )
+        rows = None if role == m.SPARSE_STATIC else static_rows(tensors)
+        count = _check_tokenizer(folder, rows, findings.at(shown + _TOKENIZER))
         if role == m.SPARSE_STATIC and count is not None:
-            refuse_shape("weight", tensors["weight"], (count,), shown + WEIGHTS, findings)
+            refuse_shape("weight", tensors["weight"], (count,), weights_file)
         return
     if model is not None:
-        _check_ids(values, model.rows, shown + name, findings)
+        _check_ids(values, model.rows, file)
     values.pop("activation_function" if role == m.DENSE else "", None)
     try:
         with torch.device("meta"):
             module = module_class(**values)
     except _FAILURES as error:
-        findings.refuse("value", shown + name, _said(error))
+        file.refuse("value", _library_message(error))
         return
-    _compare_module(module, tensors, shown, findings)
+    _compare_module(module, tensors, weights_file)
 
 
-def len_of(tensors: Mapping[str, Tensor]) -> int:
-    """Tokens that a table of static embeddings has a vector for."""
+def static_rows(tensors: Mapping[str, Tensor]) -> int:
+    """Return the number of tokens that a table of static embeddings has a vector for."""
     return min(
         tensor.shape[0] for name, tensor in tensors.items() if name != "embeddings" or len(tensors) == 1
     )
 
 
-def _check_ids(values: Mapping[str, Any], rows: int, shown: str, findings: Findings) -> None:
+def _check_ids(values: Mapping[str, Any], rows: int, file: FileFindings) -> None:
     for key in ("true_token_id", "false_token_id"):
         value = values.get(key)
         if isinstance(value, int) and not 0 <= value < rows:
-            what = f"{value:,} is no token; the model has {rows:,} embeddings"
-            findings.refuse("tokenizer_vocabulary", shown, what, key)
+            message = f"{value:,} is no token; the model has {rows:,} embeddings"
+            file.refuse("tokenizer_vocabulary", message, key)
 
 
-def _compare_module(module: Any, tensors: Mapping[str, Tensor], shown: str, findings: Findings) -> None:
+def _compare_module(module: Any, tensors: Mapping[str, Tensor], file: FileFindings) -> None:
     """Refuse a tensor too few, too many, or of another shape; one that has two names may be there under either."""
     there: dict[int, list[str]] = {}
     state = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers())}
@@ -306,9 +302,9 @@ def _compare_module(module: Any, tensors: Mapping[str, Tensor], shown: str, find
         there.setdefault(id(value), []).append(name)
     missing = [names[0] for names in there.values() if not tensors.keys() & set(names)]
     if missing:
-        findings.refuse("missing_weights", shown + WEIGHTS, f"there is no {listed(missing)}")
+        file.refuse("missing_weights", f"there is no {listed(missing)}")
     unknown = sorted(tensors.keys() - state.keys())
     if unknown:
-        findings.refuse("weights_unknown", shown + WEIGHTS, f"the module has no {listed(unknown)}")
+        file.refuse("weights_unknown", f"the module has no {listed(unknown)}")
     for name in state.keys() & tensors.keys():
-        refuse_shape(name, tensors[name], state[name].shape, shown + WEIGHTS, findings)
+        refuse_shape(name, tensors[name], state[name].shape, file)

@@ -20,10 +20,10 @@ from evaluation.checkpoints import (
     validate_archive,
     validate_folder,
 )
-from evaluation.checkpoints.allowance import CheckpointAllowance
-from evaluation.checkpoints.packing import write_archive
+from evaluation.checkpoints.archives import members
+from evaluation.checkpoints.limits import CheckpointAllowance
+from evaluation.checkpoints.rebuilding import write_archive
 from evaluation.checkpoints.safetensors import read_tensors
-from evaluation.checkpoints.tar import members
 from evaluation.core.errors import InvalidContent
 from evaluation.engines.neural.checking import check_checkpoint
 from tests.evaluation import tiny_models

@@ -75,7 +75,7 @@ def test_every_declared_field_is_rebuilt_or_refused_by_its_name(model_type: str,
     (tmp_path / "config.json").write_text(text.replace("Infinity", "1e9"))
     findings = Findings()
 
-    found = read_configuration(walk(tmp_path, findings), None, findings)
+    found = read_configuration(walk(tmp_path, findings), None)
 
     stated = json.loads((tmp_path / "config.json").read_text())
     refused = " ".join(problem.message for problem in findings.report().errors)
