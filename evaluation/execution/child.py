@@ -24,7 +24,7 @@ from evaluation.core.errors import ModelFailure, is_out_of_memory
 from evaluation.core.writing import DISK_FULL, appearing, make_folder
 from evaluation.efficiency.effort import TooSlow, measuring_seconds, plan_efforts
 from evaluation.efficiency.meters import peak_memory
-from evaluation.efficiency.protocol import flops_of_documents, measure
+from evaluation.efficiency.protocol import System, flops_of_documents, measure
 from evaluation.engines import (
     Engine,
     InvalidParameter,
@@ -223,12 +223,9 @@ def _measure(
     for number, (label, effort) in enumerate(zip(engines, plan_efforts(len(engines)), strict=True)):
         try:
             figures = measure(
-                engines[label],
+                System(engines[label], done.of_variant(label), job.device, job.checkpoint),
                 asked,
-                done.of_variant(label),
-                device=job.device,
-                checkpoint=job.checkpoint,
-                effort=effort,
+                effort,
                 budget=(until - perf_counter()) / (len(engines) - number),
                 progress=partial(_report_measuring, channel, number, len(engines)),
             )

@@ -16,8 +16,15 @@ from pathlib import Path
 from typing import IO, Literal
 
 from evaluation.efficiency.effort import LEAST_SECONDS, SHARE_OF_JOB
-from evaluation.execution.job import ANSWER_GO, ANSWER_SKIP, Progress
-from evaluation.execution.outcome import is_question, read_progress, tells_measured, tells_shard
+from evaluation.execution.job import (
+    ANSWER_GO,
+    ANSWER_SKIP,
+    ASK_TO_MEASURE,
+    MEASURED,
+    SHARD_DONE,
+    Progress,
+)
+from evaluation.execution.outcome import read_progress
 from submissions.sandbox.backends import SandboxedProcess, SandboxLimits, SandboxUnavailable
 from submissions.sandbox.machine_lock import WAITING, MachineLock
 from submissions.sandbox.processes import exceeds_limits, free_bytes, usage_of
@@ -273,12 +280,13 @@ class Supervision:
         for line in lines[-100:]:
             if len(line) > _LONGEST_LINE:
                 continue
-            if is_question(line):
+            text = line.strip().decode("ascii", "replace")
+            if text == ASK_TO_MEASURE:
                 self._turn.ask()
-            elif tells_measured(line):
+            elif text == MEASURED:
                 self._turn.end()
                 self._timed_until = math.inf
-            elif tells_shard(line):
+            elif text == SHARD_DONE:
                 self._awaits_shard = False
             elif progress := read_progress(line, self._heard):
                 self._progress = self._heard = progress
