@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-_CPU_INFO = Path("/proc/cpuinfo")
+CPU_INFO = Path("/proc/cpuinfo")
 _GPUS = Path("/proc/driver/nvidia/gpus")
 _DEVICES = Path("/dev")
 #: What decides how fast a search is, if it is installed.
@@ -107,10 +107,10 @@ def describe(threads: int, device: str = "cpu") -> Hardware:
     )
 
 
-def cpu_model(info: Path = _CPU_INFO) -> str:
-    """The processor's name without decoration; its architecture where the system does not tell."""
+def cpu_model() -> str:
+    """Return the processor's name without decoration, or its architecture if the system has no name."""
     try:
-        text = info.read_text(encoding="utf-8", errors="replace")
+        text = CPU_INFO.read_text(encoding="utf-8", errors="replace")
     except OSError:
         text = ""
     found = re.search(r"^(?:model name|cpu model|Model)\s*:\s*(.+)$", text, re.MULTILINE)

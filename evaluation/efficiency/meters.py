@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from evaluation.efficiency.hardware import gpus_of_machine, own_gpu
 
-_POWERCAP = Path("/sys/class/powercap")
+POWERCAP = Path("/sys/class/powercap")
 
 #: Joules since some moment.
 Counter = Callable[[], float]
@@ -35,11 +35,11 @@ class EnergyMeter(NamedTuple):
         return sum(counter() for counter in self.counters) if self.counters else None
 
 
-def open_meter(device: str, powercap: Path = _POWERCAP) -> EnergyMeter:
-    """A meter over what is readable here: the processor's packages, and this process's GPU where the work is on it."""
+def open_meter(device: str) -> EnergyMeter:
+    """Return a meter of the processor's packages, and of this process's GPU if the work is on it."""
     alone = device != "cuda" or len(gpus_of_machine()) < 2
     found = {
-        "CPU": _package_counters(powercap) if alone else [],
+        "CPU": _package_counters() if alone else [],
         "GPU": _gpu_counters() if device == "cuda" else [],
     }
     return EnergyMeter(
@@ -48,9 +48,9 @@ def open_meter(device: str, powercap: Path = _POWERCAP) -> EnergyMeter:
     )
 
 
-def _package_counters(powercap: Path) -> list[Counter]:
-    """A counter for each package; the parts of a package (intel-rapl:0:0) are in it already."""
-    packages = sorted(folder for folder in powercap.glob("intel-rapl:*") if folder.name.count(":") == 1)
+def _package_counters() -> list[Counter]:
+    """Return a counter for each package; the parts of a package (intel-rapl:0:0) are in it already."""
+    packages = sorted(folder for folder in POWERCAP.glob("intel-rapl:*") if folder.name.count(":") == 1)
     try:
         return [_package_counter(folder) for folder in packages]
     except (OSError, ValueError):
@@ -88,14 +88,14 @@ def _gpu_counters() -> list[Counter]:
     return [lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(board) / 1000]
 
 
-_STATUS = Path("/proc/self/status")
+STATUS = Path("/proc/self/status")
 _HIGH_WATER_MARK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 
 
-def peak_memory(status: Path = _STATUS) -> int:
-    """Bytes of resident memory at the process's peak, imports, build and mapped files included."""
+def peak_memory() -> int:
+    """Return bytes of resident memory at the process's peak, imports, build and mapped files included."""
     try:
-        found = _HIGH_WATER_MARK.search(status.read_text(encoding="ascii", errors="replace"))
+        found = _HIGH_WATER_MARK.search(STATUS.read_text(encoding="ascii", errors="replace"))
     except OSError:
         found = None
     if found:

@@ -56,9 +56,7 @@ from evaluation.efficiency.effort import BATCH, SHARE_OF_WARM_UP, WHOLE, Effort,
 from evaluation.efficiency.measurements import MOST_UNSETTLED, EfficiencyFigures, Latency
 from evaluation.efficiency.meters import EnergyMeter, open_meter, peak_gpu_memory, peak_memory
 from evaluation.efficiency.timing import (
-    STATISTICS,
     THREADS,
-    Moment,
     OtherWork,
     evict_caches,
     one_thread,
@@ -97,95 +95,82 @@ def peak_before_eviction() -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Instruments:
-    """The readings that a measurement is made with.
+class System:
+    """An engine whose index is open.
 
-    `clock` reads the clocks of the searching thread, `evict` empties the caches before a timed search, `meter` counts
-    energy (None: the counters of this machine), and `statistics` is the file of the processors' counters.
-    """
-
-    clock: Callable[[], Moment] = read_moment
-    evict: Callable[[], None] = evict_caches
-    meter: EnergyMeter | None = None
-    statistics: Path = STATISTICS
-
-
-def measure(
-    engine: Engine,
-    queries: Sequence[Query],
-    retrieval: Retrieval,
-    *,
-    device: str = "cpu",
-    checkpoint: Path | None = None,
-    effort: Effort = WHOLE,
-    budget: float = math.inf,
-    progress: MeasureProgress | None = None,
-    instruments: Instruments = Instruments(),
-) -> EfficiencyFigures:
-    """Measure the costs of an engine whose index is open.
-
-    Args:
+    Attributes:
         engine: The engine, ready to search.
-        queries: All queries of the dataset. Raises ValueError if there are none.
         retrieval: How the index was built.
         device: Where the engine computes, "cpu" or "cuda".
         checkpoint: The folder of the model that it runs, if any.
+    """
+
+    engine: Engine
+    retrieval: Retrieval
+    device: str = "cpu"
+    checkpoint: Path | None = None
+
+
+def measure(
+    system: System,
+    queries: Sequence[Query],
+    effort: Effort = WHOLE,
+    budget: float = math.inf,
+    progress: MeasureProgress = lambda share: None,
+) -> EfficiencyFigures:
+    """Measure the costs of a system.
+
+    Args:
+        system: The system.
+        queries: All queries of the dataset. Raises ValueError if there are none.
         effort: How many searches to time.
         budget: Seconds that searching may take, by the searches that warm up. Raises TooSlow for less than two queries.
         progress: Called with the share done; may raise to stop.
-        instruments: Clocks and counters.
     """
     if not queries:
         raise ValueError("there are no queries, so there is no search to time")
-    report = progress or (lambda share: None)
-    timed, clock = sample_evenly(queries, effort.queries), instruments.clock
-    meter = instruments.meter or open_meter(device)
+    engine, retrieval = system.engine, system.retrieval
+    timed, meter = sample_evenly(queries, effort.queries), open_meter(system.device)
     with one_thread():
-        flops, warm = _warm_up(engine, timed, effort.warm_up, budget * SHARE_OF_WARM_UP, clock, report)
+        progress(0.0)
+        flops, warm = _warm_up(engine, timed, effort.warm_up, budget * SHARE_OF_WARM_UP)
         left = budget - sum(warm)
         effort, in_batches = _affordable_effort(effort, left, warm, retrieval, len(queries))
         timed = sample_evenly(queries, effort.queries)
         engine.clock.seconds.clear()
-        rounds = _TimedRounds(engine, timed, effort, device, instruments)
-        energy = rounds.run(report, meter)
+        rounds = _TimedRounds(engine, timed, effort, system.device)
+        energy = rounds.run(progress, meter)
     left = max(left - rounds.elapsed, 0.0)
     wanted = min(effort.batched, len(queries))
     if (batched := affordable(wanted, left, in_batches)) < wanted:
         batched -= batched % BATCH
     figures = rounds.figures()  # before other searches add to the engine's clock
-    throughput = _throughput(engine, queries, batched, clock)
-    if isinstance(engine, TermEngine) and checkpoint is None:  # quick, and differing more from query to query
-        flops = _flops_of_searches(engine, timed)
-    report(1.0)
+    throughput = _throughput(engine, queries, batched)
+    if isinstance(engine, TermEngine) and system.checkpoint is None:
+        flops = _flops_of_searches(engine, timed)  # quick, and differing more from query to query
+    progress(1.0)
     return EfficiencyFigures(
         **figures,
-        **_job_figures(retrieval),
-        device=device,
+        device=system.device,
+        documents=retrieval.documents,
+        documents_per_second=encoding_rate(retrieval),
+        build_seconds=retrieval.build_seconds if retrieval.built_whole else None,
+        index_bytes=retrieval.index_bytes,
+        job_seconds=job_seconds(retrieval),
         queries_per_second=throughput,
         batched=batched if throughput is not None else 0,
-        peak_gpu_memory_bytes=peak_gpu_memory() if device == "cuda" else None,
-        parameters=parameters_of(checkpoint),
+        peak_gpu_memory_bytes=peak_gpu_memory() if system.device == "cuda" else None,
+        parameters=parameters_of(system.checkpoint),
         energy_joules_per_query=energy,
         energy_source=meter.source if energy is not None else "",
         flops_per_query=flops or None,
     )
 
 
-def _job_figures(retrieval: Retrieval) -> dict[str, Any]:
-    """Return the figures that follow from the job that built the index."""
-    return {
-        "documents": retrieval.documents,
-        "documents_per_second": encoding_rate(retrieval),
-        "build_seconds": retrieval.build_seconds if retrieval.built_whole else None,
-        "index_bytes": retrieval.index_bytes,
-        "job_seconds": job_seconds(retrieval),
-    }
-
-
 def _affordable_effort(
     effort: Effort, left: float, warm: Sequence[float], retrieval: Retrieval, queries: int
 ) -> tuple[Effort, float]:
-    """As much of the effort as the seconds that are left suffice for, and the seconds of a search in batches.
+    """Return as much of the effort as the seconds left suffice for, and the seconds of a search in batches.
 
     `warm` are the seconds of the searches that warmed up. Raises TooSlow.
     """
@@ -198,7 +183,7 @@ def _affordable_effort(
 
 
 def sample_evenly(queries: Sequence[Query], most: int) -> list[Query]:
-    """At most `most` queries, evenly over all of them and in their order."""
+    """Return at most `most` queries, evenly over all of them and in their order."""
     if len(queries) <= most:
         return list(queries)
     places = np.arange(most, dtype=np.int64) * len(queries) // most
@@ -206,12 +191,12 @@ def sample_evenly(queries: Sequence[Query], most: int) -> list[Query]:
 
 
 def parameters_of(checkpoint: Path | None) -> int | None:
-    """How many weights the model of a rebuilt checkpoint has; None without a model."""
+    """Return the number of weights of a rebuilt checkpoint, None without a model."""
     return None if checkpoint is None else CheckpointDescription.read(checkpoint).parameters
 
 
 def encoding_rate(retrieval: Retrieval) -> float | None:
-    """Documents a second of what this job encoded itself, or indexed where nothing is encoded; None for nothing."""
+    """Return documents a second that this job encoded, or indexed if nothing is encoded; None for nothing."""
     if retrieval.encoded_documents is None:
         return retrieval.documents / retrieval.build_seconds if retrieval.build_seconds > 0 else None
     if not retrieval.encoded_documents or retrieval.encoding_seconds <= 0:
@@ -220,7 +205,7 @@ def encoding_rate(retrieval: Retrieval) -> float | None:
 
 
 def job_seconds(retrieval: Retrieval) -> float | None:
-    """Seconds from the corpus to the run of all queries; None where the index was not built by this job alone."""
+    """Return seconds from the corpus to the run of all queries, None if this job did not build the whole index."""
     return retrieval.build_seconds + retrieval.search_seconds if retrieval.built_whole else None
 
 
@@ -230,38 +215,32 @@ def _search(engine: Engine, queries: Sequence[Query]) -> None:
 
 
 def _warm_up(
-    engine: Engine,
-    timed: Sequence[Query],
-    searches: int,
-    most_seconds: float,
-    clock: Callable[[], Moment],
-    report: MeasureProgress,
+    engine: Engine, timed: Sequence[Query], searches: int, most_seconds: float
 ) -> tuple[float, list[float]]:
     """Search so often, or until the time is over, for queries that lie evenly over those that are timed.
 
     Returns the mean operations of a search, and the seconds of each.
     """
-    report(0.0)
     queries, taken = sample_evenly(timed, searches), list[float]()
     with operations.counting() as counted:
         for query in (queries * -(-searches // len(queries)))[:searches]:
-            started = clock().elapsed
+            started = read_moment().elapsed
             _search(engine, [query])
-            taken.append(clock().elapsed - started)
+            taken.append(read_moment().elapsed - started)
             if sum(taken) >= most_seconds:
                 break
     return counted.flops / len(taken), taken
 
 
 def _flops_of_searches(engine: Engine, queries: Sequence[Query]) -> float:
-    """The mean operations of a search, over these queries."""
+    """Return the mean operations of a search, over these queries."""
     with operations.counting() as counted:
         _search(engine, queries)
     return counted.flops / len(queries)
 
 
 def flops_of_documents(engine: Engine, corpus: Path, folder: Path) -> float | None:
-    """The mean operations of encoding a document, by itself and so without padding, over one of 200.
+    """Return the mean operations of encoding a document, by itself and so without padding, over one of 200.
 
     At least 4 documents are encoded again inside `folder`, and 64 at most, which lie evenly over all. None where
     documents are not encoded.
@@ -289,16 +268,8 @@ def _sample_documents(corpus: Path) -> list[Document]:
 class _TimedRounds:
     """The timed searches, round by round, until the interval of their mean is narrow or the effort is spent."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        timed: Sequence[Query],
-        effort: Effort,
-        device: str,
-        instruments: Instruments,
-    ) -> None:
-        self._engine, self._timed, self._effort = engine, timed, effort
-        self._device, self._instruments = device, instruments
+    def __init__(self, engine: Engine, timed: Sequence[Query], effort: Effort, device: str) -> None:
+        self._engine, self._timed, self._effort, self._device = engine, timed, effort, device
         self._confirmed = np.zeros(len(timed), dtype=bool)
         self._seconds: list[list[float]] = []
         self._joules = 0.0
@@ -339,7 +310,7 @@ class _TimedRounds:
 
     def run(self, report: MeasureProgress, meter: EnergyMeter) -> float | None:
         """Search in rounds and return the joules of a search. Progress is reported between timed searches."""
-        others = OtherWork(self._instruments.statistics)
+        others = OtherWork()
         while not self._is_enough():
             self._round(report, meter)
         self.other_work = others.share()
@@ -360,15 +331,15 @@ class _TimedRounds:
 
     def _round(self, report: MeasureProgress, meter: EnergyMeter) -> None:
         done, wanted = len(self._seconds), max(self._effort.rounds, len(self._seconds) + 1)
-        seconds, clock = [], self._instruments.clock
+        seconds = []
         for number, query in enumerate(self._timed):
             before = perf_counter()
-            self._instruments.evict()
+            evict_caches()
             self._evicting += perf_counter() - before
             joules = meter.joules() or 0.0
-            start = clock()
+            start = read_moment()
             _search(self._engine, [query])
-            end = clock()
+            end = read_moment()
             self._joules += (meter.joules() or 0.0) - joules
             timing = time_between(start, end, device=self._device)
             seconds.append(timing.seconds)
@@ -389,15 +360,13 @@ def mean_spread(times: Times) -> float:
     return float(1000 * (max(means) - times.min(axis=0).mean()))
 
 
-def _throughput(
-    engine: Engine, queries: Sequence[Query], most: int, clock: Callable[[], Moment]
-) -> float | None:
+def _throughput(engine: Engine, queries: Sequence[Query], most: int) -> float | None:
     """Return queries per second in batches, over at most `most`, or None without a whole batch or a fine clock."""
     if most < min(BATCH, len(queries)):
         return None
     queries = sample_evenly(queries, most)
-    started = clock().elapsed
+    started = read_moment().elapsed
     for start in range(0, len(queries), BATCH):
         _search(engine, queries[start : start + BATCH])
-    seconds = clock().elapsed - started
+    seconds = read_moment().elapsed - started
     return len(queries) / seconds if seconds > 0 else None

@@ -115,8 +115,7 @@ def time_between(start: Moment, end: Moment, *, device: str) -> SearchTime:
 class OtherWork:
     """Measures the share of the machine's processors that other processes use between two readings."""
 
-    def __init__(self, statistics: Path = STATISTICS) -> None:
-        self._statistics = statistics
+    def __init__(self) -> None:
         self._start = self._read()
 
     def share(self) -> float | None:
@@ -130,7 +129,7 @@ class OtherWork:
     def _read(self) -> tuple[float, float, float] | None:
         """Return the seconds of all processors, the busy ones among them, and those of this process."""
         try:
-            line = self._statistics.read_text(encoding="ascii").partition("\n")[0]
+            line = STATISTICS.read_text(encoding="ascii").partition("\n")[0]
             ticks = [int(field) for field in line.split()[1 : 1 + _COUNTED_TWICE]]
         except (OSError, ValueError):
             return None

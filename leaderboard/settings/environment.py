@@ -14,6 +14,9 @@ from django.core.exceptions import ImproperlyConfigured
 
 from leaderboard.core.branding import read_accent
 
+#: The control groups of this process, and their limits.
+OWN_GROUPS, GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
+
 # --- what readers return
 
 
@@ -22,17 +25,15 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def three_quarters_of_memory(
-    own: Path = Path("/proc/self/cgroup"), groups: Path = Path("/sys/fs/cgroup")
-) -> int:
-    """Three quarters of the machine's memory, in bytes; of less where a control group allows less.
+def three_quarters_of_memory() -> int:
+    """Return three quarters of the machine's memory in bytes, or of less if a control group allows less.
 
-    Containers have such a limit, and so have Slurm's jobs: there it is of a group above our own.
+    Containers have such a limit, and so have Slurm's jobs, whose limit is that of a group above our own.
     """
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    for line in own.read_text().splitlines() if own.exists() else ():
+    for line in OWN_GROUPS.read_text().splitlines() if OWN_GROUPS.exists() else ():
         _, controllers, path = line.split(":", 2)
-        folder = groups / controllers / path.lstrip("/")  # version 2 names no controllers
+        folder = GROUPS / controllers / path.lstrip("/")  # version 2 names no controllers
         for place in (folder, *folder.parents):
             for name in ("memory.max", "memory.limit_in_bytes"):
                 with contextlib.suppress(OSError, ValueError):  # there is none, or no limit

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from leaderboard.settings.environment import three_quarters_of_memory
+from leaderboard.settings import environment
 from tests.docker import compose_rules, compose_v2
 from tests.docker.dockerfile import Context, copied, healthcheck, read_stages, steps_of, words_of
 
@@ -203,16 +203,18 @@ def test_every_variable_of_the_docs_reaches_the_containers_or_is_named_as_one_th
     ids=["a container", "Slurm", "Slurm, version 1"],
 )
 def test_a_model_may_use_three_quarters_of_what_its_control_group_may(
-    tmp_path: Path, group: str, limit: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: str, limit: str
 ) -> None:
     own, groups = tmp_path / "own", tmp_path / "groups"
-    machine = three_quarters_of_memory(own, groups)
+    monkeypatch.setattr(environment, "OWN_GROUPS", own)
+    monkeypatch.setattr(environment, "GROUPS", groups)
+    machine = environment.three_quarters_of_memory()
     own.write_text(f"3:cpuset:/elsewhere\n{group}\n")
     place = groups / limit
     place.parent.mkdir(parents=True)
     for text, expected in (("max\n", machine), ("1073741824\n", 3 * 2**28), (f"{2**60}\n", machine)):
         place.write_text(text)
-        assert three_quarters_of_memory(own, groups) == expected, text
+        assert environment.three_quarters_of_memory() == expected, text
 
 
 def test_a_way_out_of_the_pages_is_for_them_alone() -> None:

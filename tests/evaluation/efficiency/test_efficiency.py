@@ -22,10 +22,12 @@ from evaluation.efficiency import (
     Latency,
     measure,
     noise_reasons,
+    protocol,
+    timing,
 )
 from evaluation.efficiency.effort import OF_VARIANT, WHOLE, TooSlow, measuring_seconds
 from evaluation.efficiency.meters import EnergyMeter
-from evaluation.efficiency.protocol import Instruments, encoding_rate, mean_spread, sample_evenly
+from evaluation.efficiency.protocol import System, encoding_rate, mean_spread, sample_evenly
 from evaluation.efficiency.timing import Moment, OtherWork, one_thread
 from evaluation.engines import Engine, Resources, Retrieval, RetrievalTask, SearchResult, retrieve
 from evaluation.engines import describe as describe_engine
@@ -88,22 +90,36 @@ RETRIEVAL = Retrieval(
 NO_STATISTICS = Path("/nowhere")
 
 
-def instruments(clock: Callable[[], Moment], **more: Any) -> Instruments:
-    """Return instruments that read `clock`, never wait, and see no other work."""
-    return Instruments(**{"clock": clock, "evict": lambda: None, "statistics": NO_STATISTICS, **more})
+def measure_by(
+    clock: Callable[[], Moment],
+    system: System,
+    queries: Sequence[Query],
+    evict: Callable[[], None] = lambda: None,
+    meter: EnergyMeter | None = None,
+    **options: Any,
+) -> EfficiencyFigures:
+    """Measure with the readings of `clock`, without waiting, and without other work."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(protocol, "read_moment", clock)
+        patch.setattr(protocol, "evict_caches", evict)
+        patch.setattr(timing, "STATISTICS", NO_STATISTICS)
+        if meter is not None:
+            patch.setattr(protocol, "open_meter", lambda device: meter)
+        return measure(system, queries, **options)
 
 
 def figures_of(
     seconds: Sequence[float],
     retrieval: Retrieval = RETRIEVAL,
-    meter: EnergyMeter | None = None,
+    device: str = "cpu",
+    clock: Callable[[], Moment] | None = None,
     **options: Any,
 ) -> tuple[EfficiencyFigures, Scripted]:
-    clock = Ticking()
-    engine = Scripted(clock)
+    ticking = Ticking()
+    engine = Scripted(ticking)
     queries = [Query(f"q{number}", repr(taken)) for number, taken in enumerate(seconds)]
-    options = {"instruments": instruments(clock, meter=meter), **options}
-    return measure(engine, queries, retrieval, **options), engine
+    system = System(engine, retrieval, device)
+    return measure_by(clock or ticking, system, queries, **options), engine
 
 
 def test_few_queries_are_cycled_equally_often_after_twenty_searches_that_are_not_counted() -> None:
@@ -121,8 +137,10 @@ def test_few_queries_are_cycled_equally_often_after_twenty_searches_that_are_not
 def test_caches_are_emptied_before_each_timed_search() -> None:
     clock, emptied = Ticking(), []
     engine = Scripted(clock)
-    read = instruments(clock, evict=lambda: emptied.append(len(engine.searched)))
-    figures = measure(engine, [Query("q", "0.01"), Query("r", "0.01")], RETRIEVAL, instruments=read)
+    queries = [Query("q", "0.01"), Query("r", "0.01")]
+    figures = measure_by(
+        clock, System(engine, RETRIEVAL), queries, lambda: emptied.append(len(engine.searched))
+    )
     assert emptied == list(
         range(20, 20 + figures.searches)
     )  # once after each search, from the end of the warm-up
@@ -182,7 +200,7 @@ def test_where_nothing_settles_rounds_end_with_the_time() -> None:
         return Moment(ticking.now, ticking.now, next(count), next(count))  # it waits, and is interrupted
 
     queries = [Query(f"q{number}", "0.05") for number in range(300)]
-    figures = measure(engine, queries, whole, budget=12.0, instruments=instruments(read))
+    figures = measure_by(read, System(engine, whole), queries, budget=12.0)
     assert ticking.now <= 12
     assert figures.unsettled == figures.queries
 
@@ -227,7 +245,7 @@ class Disturbed:
     def measured(self, **options: Any) -> EfficiencyFigures:
         """Measure a system whose search takes a millisecond there."""
         meter = EnergyMeter("", [])
-        return figures_of([0.0] * 100, instruments=instruments(self.clock, meter=meter), **options)[0]
+        return figures_of([0.0] * 100, clock=self.clock, meter=meter, **options)[0]
 
 
 #: Searches that warm up, and those of one round.
@@ -312,20 +330,24 @@ def test_a_measurement_is_noisy_from_fixed_bounds_on(change: dict[str, Any], rea
     assert len(noise_reasons({**figures, "other_work": 0.0, **change})) == reasons
 
 
-def test_other_work_is_the_share_of_processors_that_other_processes_use(tmp_path: Path) -> None:
+def test_other_work_is_the_share_of_processors_that_other_processes_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     statistics = tmp_path / "stat"
+    monkeypatch.setattr(timing, "STATISTICS", statistics)
 
     def write(busy: float, idle: float) -> None:
         tick = os.sysconf("SC_CLK_TCK")
         statistics.write_text(f"cpu  {int(busy * tick)} 0 0 {int(idle * tick)} 0 0 0 0 0 0\ncpu0 1 1 1\n")
 
     write(100, 50)
-    other_work = OtherWork(statistics)
+    other_work = OtherWork()
     write(100 + 30, 50 + 10)  # 40 seconds of processors, 30 of them busy: nearly all for others
     assert other_work.share() == pytest.approx(0.75, abs=0.01)
     write(100, 50)
     assert other_work.share() is None, "the counters did not move"
-    assert OtherWork(tmp_path / "none").share() is None
+    statistics.unlink()
+    assert OtherWork().share() is None
 
 
 def test_searches_are_timed_with_one_thread_and_batches_with_all() -> None:
@@ -417,7 +439,7 @@ def test_bm25_is_measured_where_it_was_built(tmp_path: Path) -> None:
     found: list[EfficiencyFigures] = []
     retrieve(
         RetrievalTask("bm25", corpus, queries, tmp_path / "run.txt"),
-        afterwards=lambda *done: found.append(measure(*done)),
+        afterwards=lambda engine, asked, done: found.append(measure(System(engine, done), asked)),
     )
     [figures] = found
     assert (figures.protocol, figures.depth, figures.queries) == (PROTOCOL, 100, 8)
@@ -461,5 +483,6 @@ def test_a_document_collection_of_one_is_measured_too(tmp_path: Path) -> None:
     description = describe_engine("bm25")
     engine = description.create(description.complete({}), Resources())
     engine.build([Document("d", "", "one word")], tmp_path)
-    figures = measure(engine, [Query("q", "nothing here")], replace(RETRIEVAL, documents=1))
+    system = System(engine, replace(RETRIEVAL, documents=1))
+    figures = measure(system, [Query("q", "nothing here")])
     assert figures.documents == 1

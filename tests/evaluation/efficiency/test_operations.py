@@ -16,8 +16,9 @@ from evaluation.checkpoints import open_checkpoint
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Query
 from evaluation.collections.blocks import write_blocks
+from evaluation.efficiency import protocol
 from evaluation.efficiency.effort import OF_VARIANT
-from evaluation.efficiency.protocol import Instruments, flops_of_documents, measure
+from evaluation.efficiency.protocol import System, flops_of_documents, measure
 from evaluation.efficiency.timing import Moment
 from evaluation.engines import ENGINES, Engine, Resources
 from evaluation.engines.base import Retrieval
@@ -143,7 +144,9 @@ def test_maxsim_multiplies_each_token_of_the_query_with_each_of_the_documents(tm
     assert counted(engine, QUERIES) - encoding.flops == 2 * 2 * products  # together, and each document again
 
 
-def test_operations_are_the_same_on_machines_whose_latencies_differ(tmp_path: Path) -> None:
+def test_operations_are_the_same_on_machines_whose_latencies_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     checkpoint = rebuilt(tmp_path / "model", tiny_dense, CheckpointKind.SENTENCE_ENCODER)
     plain, blocks = written(tmp_path / "corpus.jsonl"), tmp_path / "corpus.gz"
     with plain.open("rb") as lines:
@@ -155,9 +158,9 @@ def test_operations_are_the_same_on_machines_whose_latencies_differ(tmp_path: Pa
         folder.mkdir()
         engine = built("dense", folder, Resources(checkpoint, threads=threads))
         moments = (Moment(tick * slower / 1000, tick * slower / 1000, 0, 0) for tick in itertools.count())
-        instruments = Instruments(clock=moments.__next__, evict=lambda: None)
-        options: dict[str, Any] = {"effort": OF_VARIANT, "instruments": instruments}
-        figures = measure(engine, QUERIES, retrieval, checkpoint=checkpoint, **options)
+        monkeypatch.setattr(protocol, "read_moment", moments.__next__)
+        monkeypatch.setattr(protocol, "evict_caches", lambda: None)
+        figures = measure(System(engine, retrieval, checkpoint=checkpoint), QUERIES, OF_VARIANT)
         found.append((asdict(figures), flops_of_documents(engine, corpus, folder)))
     (one, of_documents), (two, same) = found
     assert one["latency_ms"]["mean"] < two["latency_ms"]["mean"]
