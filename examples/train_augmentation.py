@@ -126,10 +126,7 @@ def train(
     if not examples:
         what = "no query for training has a relevant document in the corpus"
         raise InvalidContent.of(Problem("error", "no_training_data", 1, what, "Name qrels of these queries."))
-    learned, matrix = (
-        _Learned(model, examples, pieces),
-        _document_matrix(searched),
-    )
+    learned, matrix = (_Learned(model, examples, pieces), _document_matrix(searched))
     optimizer = torch.optim.AdamW(
         [
             {"params": learned.parameters(), "lr": settings.learning_rate},

@@ -33,6 +33,10 @@ Index = TypeVar("Index")
 #: What a single search consists of, where it has parts worth telling apart.
 SearchPart = Literal["query_encoding", "first_stage", "search"]
 ParameterValue = str | int | float | bool
+#: Arrays of float32, such as scores and vectors; of int64, such as numbers of documents; of places in an order of ids.
+Floats = NDArray[np.float32]
+Numbers = NDArray[np.int64]
+Ranks = NDArray[np.uint32]
 
 #: How many documents are encoded as one piece of work. Part of what a run is made from: other sizes, other batches.
 SHARD_SIZE = 50_000
@@ -185,7 +189,7 @@ class SearchResult:
 
     query_id: str
     document_ids: list[str]
-    scores: NDArray[np.float32]
+    scores: Floats
 
 
 #: The most tokens of a text that a submission may have read.
@@ -212,6 +216,10 @@ BATCH_TOKENS = Parameter(
     least=0,
     most=16_777_216,
 )
+
+
+#: Parameters of every engine that encodes texts as vectors, which decide its shards.
+ENCODING = ("fields", "document_prompt", "maximum_length", "compute_dtype", "batch_tokens")
 
 
 @dataclass(frozen=True, slots=True)

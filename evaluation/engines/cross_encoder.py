@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.checkpoints.templates import TEMPLATES
@@ -26,6 +25,7 @@ from evaluation.engines.base import (
     MAXIMUM_LENGTH,
     EngineDescription,
     FactValue,
+    Floats,
     NamedNumbers,
     Parameter,
     Resources,
@@ -121,7 +121,7 @@ class CrossEncoderReRanking(VariantEngine[int]):
             for ranking, end in zip(candidates, ends.tolist(), strict=True)
         ]
 
-    def _best_passages(self, read: Sequence[tuple[str, Sequence[str]]]) -> NDArray[np.float32]:
+    def _best_passages(self, read: Sequence[tuple[str, Sequence[str]]]) -> Floats:
         """For each query's text and a document's passages the greatest score of these."""
         counts = [len(passages) for _, passages in read]
         self._read, self._passages = self._read + len(read), self._passages + sum(counts)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.collections.beir import Document, Query
@@ -24,9 +23,11 @@ from evaluation.engines.base import (
     AUTO,
     BATCH_TOKENS,
     COMPUTE_DTYPE,
+    ENCODING,
     MAXIMUM_LENGTH,
     EngineDescription,
     FactValue,
+    Floats,
     InvalidParameter,
     NamedNumbers,
     Parameter,
@@ -104,7 +105,7 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
         self.settings = _dimensions(parameters, self._documents.dimension)
         self._prompts = prompts_of(self.checkpoint.prompts, parameters)
         self._indexes: dict[int, VectorIndex] = {}
-        self._sample: list[NDArray[np.float32]] = []
+        self._sample: list[Floats] = []
 
     @property
     def analyser_name(self) -> str:
@@ -200,9 +201,7 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
             for place, query in enumerate(some):
                 yield {label: SearchResult(query.id, *best[place]) for label, best in found.items()}
 
-    def _best(
-        self, dimension: int, vectors: NDArray[np.float32], depth: int
-    ) -> list[tuple[list[str], NDArray[np.float32]]]:
+    def _best(self, dimension: int, vectors: Floats, depth: int) -> list[tuple[list[str], Floats]]:
         """Ids and scores of the best documents for each of the queries' vectors, cut to so many dimensions."""
         index = opened(self._indexes.get(dimension))
         vectors = leading(vectors, dimension, self._unit_length)
@@ -327,17 +326,13 @@ DESCRIPTIONS = (
         create=DenseRetrieval,
         checkpoints=(CheckpointKind.SENTENCE_ENCODER, CheckpointKind.STATIC_EMBEDDINGS),
         encoding_parameters=(
-            "fields",
+            *ENCODING,
             "similarity",
             "normalise",
-            "document_prompt",
             "pooling",
-            "maximum_length",
             "passage_words",
             "passage_stride",
             "truncate_dimension",
-            "compute_dtype",
-            "batch_tokens",
         ),
         main_alone={"dimensions": ""},
         variants=lambda parameters: labels(_dimensions(parameters, _MOST_DIMENSIONS + 1)),

@@ -10,14 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evaluation.collections.beir import Document, Query
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
 from evaluation.core.strings import Strings, StringsWriter
 from evaluation.engines import bm25
-from evaluation.engines.base import Resources, SearchResult
+from evaluation.engines.base import Numbers, Resources, SearchResult
 from evaluation.engines.bm25 import BM25
 from evaluation.engines.index.ordered_ids import OrderedIds, OrderedIdsWriter
 from evaluation.runs.stored import IndexedRun
@@ -60,7 +59,7 @@ def first_stage(resources: Resources) -> BM25 | StoredRun:
     )
 
 
-def document_numbers(ranking: SearchResult, ids: OrderedIds) -> NDArray[np.int64]:
+def document_numbers(ranking: SearchResult, ids: OrderedIds) -> Numbers:
     """The documents of a first stage by their numbers. Raises InvalidContent where the corpus lacks one."""
     numbers = [ids.find(identifier) for identifier in ranking.document_ids]
     if -1 in numbers:

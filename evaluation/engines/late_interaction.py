@@ -23,17 +23,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Document, Query
 from evaluation.engines.base import (
     BATCH_TOKENS,
     COMPUTE_DTYPE,
+    ENCODING,
     MAXIMUM_LENGTH,
     EngineDescription,
     FactValue,
+    Floats,
     InvalidParameter,
+    Numbers,
     Parameter,
     Progress,
     Resources,
@@ -196,7 +198,7 @@ class LateInteraction(DividedEngine):
             facts["recall_against_exact"] = self._recall()
         return facts
 
-    def _candidates(self, queries: Sequence[Query], vectors: Vectors) -> list[NDArray[np.int64]]:
+    def _candidates(self, queries: Sequence[Query], vectors: Vectors) -> list[Numbers]:
         """Return the documents that get a score, for each query."""
         if isinstance(self.finder, BM25 | StoredRun):
             rankings = self.finder.search(queries, self.parameters["candidates"])
@@ -204,7 +206,7 @@ class LateInteraction(DividedEngine):
         assert isinstance(self.finder, NearestTokens)
         return [self.finder.documents(query.cpu().numpy()) for query in vectors]
 
-    def _rank_candidates(self, query: torch.Tensor, documents: NDArray[np.int64], depth: int) -> Found:
+    def _rank_candidates(self, query: torch.Tensor, documents: Numbers, depth: int) -> Found:
         """Return the best of these documents for a query."""
         from evaluation.engines.neural.sided_encoders import late_interaction_of_each
 
@@ -241,7 +243,7 @@ class LateInteraction(DividedEngine):
                 found.append(self._rank_candidates(query, candidates, depth))
         return found
 
-    def _best(self, documents: NDArray[np.int64], scores: NDArray[np.float32], depth: int) -> Found:
+    def _best(self, documents: Numbers, scores: Floats, depth: int) -> Found:
         """The `depth` documents of greatest score in trec_eval's order; those without vectors have none."""
         kept = _may_be_best(scores, depth, 0.0)
         documents, scores = documents[kept], scores[kept]
@@ -271,7 +273,7 @@ def _margin(query: torch.Tensor, greatest: float) -> float:
     return float(5 * query.shape[1] * 2.0**-24 * norms)
 
 
-def _may_be_best(scores: NDArray[np.float32], depth: int, margin: float) -> NDArray[np.int64]:
+def _may_be_best(scores: Floats, depth: int, margin: float) -> Numbers:
     """The documents that score at most `margin` below the `depth`-th best; those without vectors have no score."""
     least = np.partition(scores, -depth)[-depth] - margin if depth < len(scores) else -np.inf
     return np.flatnonzero((scores >= least) & np.isfinite(scores))
@@ -326,14 +328,7 @@ DESCRIPTIONS = (
         checkpoints=(CheckpointKind.MULTI_VECTOR,),
         runs=(0, 1),
         word_index=lambda parameters: {} if parameters["mode"] == "candidates" else None,
-        encoding_parameters=(
-            "fields",
-            "document_prompt",
-            "maximum_length",
-            "stored_dtype",
-            "compute_dtype",
-            "batch_tokens",
-        ),
+        encoding_parameters=(*ENCODING, "stored_dtype"),
         check_parameters=check_prompts,
     ),
 )

@@ -17,6 +17,7 @@ from evaluation.engines.base import (
     AUTO,
     BATCH_TOKENS,
     COMPUTE_DTYPE,
+    ENCODING,
     MAXIMUM_LENGTH,
     EngineDescription,
     FactValue,
@@ -125,14 +126,7 @@ DESCRIPTIONS = (
         parameters=PARAMETERS,
         create=LearnedSparse,
         checkpoints=(CheckpointKind.SPARSE_ENCODER,),
-        encoding_parameters=(
-            "most_terms",
-            "fields",
-            "document_prompt",
-            "maximum_length",
-            "compute_dtype",
-            "batch_tokens",
-        ),
+        encoding_parameters=(*ENCODING, "most_terms"),
         check_parameters=check_prompts,
     ),
 )

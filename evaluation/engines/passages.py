@@ -13,11 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from evaluation.collections.beir import Document
-from evaluation.engines.base import InvalidParameter, Parameter
+from evaluation.engines.base import Floats, InvalidParameter, Parameter
 from evaluation.engines.index.vector_index import VectorIndex
 
 _MARK = "\0"
@@ -96,13 +93,13 @@ def count_documents(ids: Iterable[bytes]) -> int:
 
 
 def best_documents(
-    index: VectorIndex, vectors: NDArray[np.float32], depth: int, documents: int
-) -> list[tuple[list[str], NDArray[np.float32]]]:
+    index: VectorIndex, vectors: Floats, depth: int, documents: int
+) -> list[tuple[list[str], Floats]]:
     """The ids and scores of the best `depth` of so many documents, for each query, from an index of passages.
 
     The search goes twice as deep until it has found enough documents, or has every passage: exact where the index is.
     """
-    found: dict[int, tuple[list[str], NDArray[np.float32]]] = {}
+    found: dict[int, tuple[list[str], Floats]] = {}
     left, deep = list(range(len(vectors))), depth
     while left:
         deep = max(min(2 * deep, index.documents), 1)
@@ -113,9 +110,7 @@ def best_documents(
     return [found[place] for place in range(len(vectors))]
 
 
-def _first_of_each(
-    passages: Sequence[str], scores: NDArray[np.float32], depth: int
-) -> tuple[list[str], NDArray[np.float32]]:
+def _first_of_each(passages: Sequence[str], scores: Floats, depth: int) -> tuple[list[str], Floats]:
     """The documents of ranked passages, each at the place of its first."""
     places: dict[str, int] = {}
     for place, passage in enumerate(passages):

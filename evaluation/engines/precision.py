@@ -45,10 +45,11 @@ def precision_loss(
     asked = {
         ranking.query_id: ranking.document_ids[:SAMPLED_DOCUMENTS] for ranking in rankings[:SAMPLED_QUERIES]
     }
-    documents = _documents(task.corpus, asked)
+    named = {identifier for identifiers in asked.values() for identifier in identifiers}
+    documents = [document for document in read_corpus(task.corpus) if document.id in named]
     asked = _affordable(asked, documents)
-    wanted = {identifier for identifiers in asked.values() for identifier in identifiers}
-    documents = [document for document in documents if document.id in wanted]
+    named = {identifier for identifiers in asked.values() for identifier in identifiers}
+    documents = [document for document in documents if document.id in named]
     some = [query for query in queries[:SAMPLED_QUERIES] if asked.get(query.id)]
     if not some:
         return None
@@ -79,11 +80,6 @@ def _best(
     folder.mkdir()
     engine.build(documents, folder)
     return {each.query_id: each.document_ids for each in engine.search(queries, SAMPLED_DOCUMENTS)}
-
-
-def _documents(corpus: Path, asked: Mapping[str, Sequence[str]]) -> list[Document]:
-    wanted = {identifier for identifiers in asked.values() for identifier in identifiers}
-    return [document for document in read_corpus(corpus) if document.id in wanted]
 
 
 def _affordable(asked: Mapping[str, list[str]], documents: Sequence[Document]) -> dict[str, list[str]]:

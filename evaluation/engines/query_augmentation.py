@@ -33,6 +33,7 @@ from evaluation.engines.base import (
     Engine,
     EngineDescription,
     FactValue,
+    Numbers,
     Parameter,
     Resources,
     SearchResult,
@@ -101,7 +102,7 @@ class QueryAugmentation(WordPieceEngine, VariantEngine[Switches | None]):
         engine.open(self.searcher.index.folder)
         return engine
 
-    def _encoded(self, queries: Sequence[Query]) -> Iterator[tuple[Query, NDArray[np.int64], QueryWeights]]:
+    def _encoded(self, queries: Sequence[Query]) -> Iterator[tuple[Query, Numbers, QueryWeights]]:
         """The queries with the numbers of their tokens, and what the model says of them."""
         for start in range(0, len(queries), _QUERIES_AT_ONCE):
             some = queries[start : start + _QUERIES_AT_ONCE]
@@ -114,12 +115,7 @@ class QueryAugmentation(WordPieceEngine, VariantEngine[Switches | None]):
                 yield query, np.array(numbers, np.int64), weights
 
     def _ranking(
-        self,
-        query: Query,
-        numbers: NDArray[np.int64],
-        weights: QueryWeights,
-        switches: Switches,
-        depth: int,
+        self, query: Query, numbers: Numbers, weights: QueryWeights, switches: Switches, depth: int
     ) -> SearchResult:
         with self.clock.part("search"):
             pieces, values = self._query_vector(numbers, weights, switches)
@@ -129,8 +125,8 @@ class QueryAugmentation(WordPieceEngine, VariantEngine[Switches | None]):
             return self.searcher.result(query.id, ranks, scores)
 
     def _query_vector(
-        self, numbers: NDArray[np.int64], weights: QueryWeights, switches: Switches
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        self, numbers: Numbers, weights: QueryWeights, switches: Switches
+    ) -> tuple[Numbers, NDArray[np.float64]]:
         """(pieces, values above 0) of w ⊙ (bow + a), for a query's token numbers and what the model says of it."""
         augmentation, weighting = switches
         vector = np.zeros(self.pieces.behind_last)

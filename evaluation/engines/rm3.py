@@ -28,7 +28,17 @@ from numpy.typing import NDArray
 
 from evaluation.collections.beir import Document, Query
 from evaluation.core.writing import new_map
-from evaluation.engines.base import EngineDescription, FactValue, Parameter, Resources, SearchResult, size_of
+from evaluation.engines.base import (
+    EngineDescription,
+    FactValue,
+    Floats,
+    Numbers,
+    Parameter,
+    Ranks,
+    Resources,
+    SearchResult,
+    size_of,
+)
 from evaluation.engines.bm25 import BM25, PARAMETERS, word_index
 from evaluation.engines.index import kernels
 from evaluation.engines.index.inverted_index import InvertedIndex
@@ -69,12 +79,12 @@ def write_feedback_terms(index: InvertedIndex, folder: Path, kept: int, english:
     frequencies.flush()
 
 
-def read_feedback_terms(folder: Path) -> tuple[NDArray[np.uint32], NDArray[np.uint16]]:
+def read_feedback_terms(folder: Path) -> tuple[Ranks, NDArray[np.uint16]]:
     """(numbers of terms, frequencies), documents × terms kept, mapped from the index's folder."""
     return np.load(folder / TERMS_FILE, mmap_mode="r"), np.load(folder / FREQUENCIES_FILE, mmap_mode="r")
 
 
-def _eligible(index: InvertedIndex, english: bool) -> NDArray[np.int64]:
+def _eligible(index: InvertedIndex, english: bool) -> Numbers:
     """Numbers of the terms that may expand a query: of 2 to 20 characters, in at most a tenth of the documents.
 
     English ones must be plain letters and digits; in other languages that would leave nothing.
@@ -91,7 +101,7 @@ def _eligible(index: InvertedIndex, english: bool) -> NDArray[np.int64]:
     return np.flatnonzero(well_formed & (share <= _GREATEST_SHARE))
 
 
-Weights = tuple[NDArray[np.int64], NDArray[np.float64]]
+Weights = tuple[Numbers, NDArray[np.float64]]
 
 
 class RM3(BM25):
@@ -147,7 +157,7 @@ class RM3(BM25):
                 ranking = searcher.result(query.id, ranks, scores)
             yield ranking
 
-    def _expanded(self, asked: Weights, ranks: NDArray[np.uint32], scores: NDArray[np.float32]) -> Weights:
+    def _expanded(self, asked: Weights, ranks: Ranks, scores: Floats) -> Weights:
         """The query's terms and those of the documents found, with their weights in the query to ask."""
         found = self._relevance_model(self._order[ranks], scores)
         own = self.parameters["original_query_weight"]
@@ -156,7 +166,7 @@ class RM3(BM25):
         weights = np.bincount(numbers, both, len(places)).astype(np.float64)
         return places[weights > 0], weights[weights > 0]
 
-    def _relevance_model(self, documents: NDArray[np.uint32], scores: NDArray[np.float32]) -> Weights:
+    def _relevance_model(self, documents: Ranks, scores: Floats) -> Weights:
         """The terms that the documents, weighted by their scores, speak of most; weights add up to 1."""
         frequencies = self._frequencies[documents].astype(np.float64)
         norms = np.maximum(frequencies.sum(axis=1, keepdims=True), 1.0)

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.engines import operations
-from evaluation.engines.base import Parameter
-from evaluation.engines.index.exact_search import SPARE, Found, Scores, Vectors
+from evaluation.engines.base import Floats, Numbers, Parameter, Ranks
+from evaluation.engines.index.exact_search import SPARE, Found, Vectors
 
 #: Vectors that a centroid is learned from. faiss wants 39 of them, and takes no more than 256.
 VECTORS_PER_LIST = 64
@@ -61,7 +61,7 @@ def lists_for(count: int, dimension: int, wanted: int = 0, most: int = 2**31) ->
     return max(min(wanted or 4 * math.isqrt(count), learnable, most), 1)
 
 
-def sample_rows(arrays: Sequence[NDArray[Any]], wanted: int) -> NDArray[np.float32]:
+def sample_rows(arrays: Sequence[NDArray[Any]], wanted: int) -> Floats:
     """`wanted` rows at equal distances through arrays that stand for one (all where there are no more)."""
     starts = np.cumsum([0, *map(len, arrays)])
     count = int(starts[-1])
@@ -73,12 +73,10 @@ def sample_rows(arrays: Sequence[NDArray[Any]], wanted: int) -> NDArray[np.float
     return sample
 
 
-def counted_search(
-    index: Any, queries: NDArray[np.float32], depth: int
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+def counted_search(index: Any, queries: Floats, depth: int) -> tuple[Floats, Numbers]:
     """What `index.search` finds for queries × dimensions: scores, and numbers of vectors."""
     if not operations.are_counted():
-        found: tuple[Scores, NDArray[np.int64]] = index.search(queries, depth)
+        found: tuple[Floats, Numbers] = index.search(queries, depth)
         return found
     import faiss
 
@@ -184,9 +182,7 @@ def _empty(parameters: Mapping[str, Any], count: int, dimension: int) -> Any:
 class Approximate:
     """Searches what `fill` left; scores are those of the index, equal ones in the order of `ranks`."""
 
-    def __init__(
-        self, folder: Path, ranks: NDArray[np.uint32], parameters: Mapping[str, Any], threads: int
-    ) -> None:
+    def __init__(self, folder: Path, ranks: Ranks, parameters: Mapping[str, Any], threads: int) -> None:
         import faiss
 
         faiss.omp_set_num_threads(threads)
@@ -200,7 +196,7 @@ class Approximate:
         self._is_graph = parameters["search"] == "hnsw"
         self._ranks = ranks
 
-    def search(self, queries: NDArray[np.float32], depth: int) -> Iterator[Found]:
+    def search(self, queries: Floats, depth: int) -> Iterator[Found]:
         """What the index takes for the best `depth` documents of each query; fewer where it finds no more."""
         wanted = min(depth, len(self._ranks))
         if not wanted or not len(queries):
@@ -213,8 +209,8 @@ class Approximate:
             order = np.lexsort((self._ranks[documents], -scores))[:wanted]
             yield documents[order], scores[order]
 
-    def _search(self, queries: NDArray[np.float32], wanted: int) -> tuple[Scores, NDArray[np.int64]]:
-        """Scores and numbers of the best `wanted`, and of all that score as the last of these: ids decide among them.
+    def _search(self, queries: Floats, wanted: int) -> tuple[Floats, Numbers]:
+        """Floats and numbers of the best `wanted`, and of all that score as the last of these: ids decide among them.
 
         A graph is not asked for more than is wanted, since it would then look further.
         """
@@ -245,7 +241,7 @@ def _signs(vectors: Vectors) -> NDArray[np.uint8]:
 class Binary:
     """Searches what `build_binary` left: candidates by Hamming distance, scored as float32 queries · (±1 vectors)."""
 
-    def __init__(self, folder: Path, ranks: NDArray[np.uint32], threads: int) -> None:
+    def __init__(self, folder: Path, ranks: Ranks, threads: int) -> None:
         import faiss
 
         faiss.omp_set_num_threads(threads)
@@ -254,7 +250,7 @@ class Binary:
         self._codes = faiss.vector_to_array(index.xb).reshape(len(ranks), index.code_size)
         self._ranks = ranks
 
-    def search(self, queries: NDArray[np.float32], depth: int) -> Iterator[Found]:
+    def search(self, queries: Floats, depth: int) -> Iterator[Found]:
         """The best `depth` of four times as many documents, for each query."""
         wanted = min(_RESCORED * depth, len(self._ranks))
         if not wanted or not len(queries):

@@ -6,9 +6,10 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
+
+from evaluation.engines.base import Floats, Numbers
 
 #: Scores held on the device at a time: 512 MiB of them.
 _SCORES_HELD = 2**27
@@ -27,9 +28,7 @@ class DeviceSearch:
             self._shards = [tensor_of(shard).to(self._device) for shard in shards]
 
     @torch.inference_mode()  # type: ignore[untyped-decorator]
-    def candidates(
-        self, queries: NDArray[np.float32], kept: int, block: int | None = None
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def candidates(self, queries: Floats, kept: int, block: int | None = None) -> tuple[Floats, Numbers]:
         """Scores (descending) and numbers of the `kept` best documents of each query.
 
         `block` is how many documents are scored at a time.

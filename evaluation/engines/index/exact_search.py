@@ -24,18 +24,18 @@ from numpy.typing import NDArray
 
 from evaluation.core.errors import ModelFailure
 from evaluation.engines import operations
+from evaluation.engines.base import Floats, Numbers, Ranks
 
 if TYPE_CHECKING:
     from evaluation.engines.index.device_search import DeviceSearch
 
 Vectors = NDArray[Any]
-Scores = NDArray[np.float32]
 #: The best documents of a query by their numbers, in trec order, and their scores.
-Found = tuple[NDArray[np.int64], Scores]
+Found = tuple[Numbers, Floats]
 
 #: Documents scored at a time, and numbers of their vectors: 128 MiB where they are stored in float16.
 _BLOCK, _NUMBERS = 65_536, 2**25
-#: Scores held at a time where all of them are looked at: 32 MiB.
+#: Floats held at a time where all of them are looked at: 32 MiB.
 _SCORES_HELD = 2**23
 #: From so many queries on faiss searches; for fewer, the matrix product beside it is quicker.
 MANY_QUERIES = 256
@@ -81,7 +81,7 @@ class ExactSearch:
     def __init__(
         self,
         shards: Sequence[Shard],
-        ranks: NDArray[np.uint32],
+        ranks: Ranks,
         *,
         device: str = "cpu",
         threads: int = 1,
@@ -104,7 +104,7 @@ class ExactSearch:
         """How many documents there are."""
         return int(self._starts[-1])
 
-    def search(self, queries: Scores, depth: int) -> Iterator[Found]:
+    def search(self, queries: Floats, depth: int) -> Iterator[Found]:
         """The best `depth` documents of each query (queries × dimensions), in the order of the queries.
 
         Raises ModelFailure where a score could be beyond float32.
@@ -117,7 +117,7 @@ class ExactSearch:
             else:
                 yield from [(np.zeros(0, np.int64), np.zeros(0, np.float32))] * len(some)
 
-    def _search(self, queries: Scores, wanted: int) -> Iterator[Found]:
+    def _search(self, queries: Floats, wanted: int) -> Iterator[Found]:
         """The best of each query: among the candidates, or among all documents where these leave doubts."""
         margins = self._margins(queries)
         kept = min(wanted + SPARE, self.documents)
@@ -135,7 +135,7 @@ class ExactSearch:
             best = decided_later.get(query)
             yield best or self._best(vector, documents[query, scores[query] >= least[query]], wanted)
 
-    def _margins(self, queries: Scores) -> Scores:
+    def _margins(self, queries: Floats) -> Floats:
         """How far below the k-th best score of each query a document of the best k may have been scored."""
         norms = np.sqrt(np.einsum("ij,ij->i", queries, queries, dtype=np.float64)) * self._greatest_norm
         if not norms.max() < float(np.finfo(np.float32).max) / 2:
@@ -143,15 +143,13 @@ class ExactSearch:
         dimensions = queries.shape[1]
         error = dimensions * _UNIT_ROUNDOFF / (1 - dimensions * _UNIT_ROUNDOFF)
         # Two errors of the product, two roundings of the exact score, and what comparing in float32 loses.
-        margins: Scores = (norms * (2 * error + 4 * _UNIT_ROUNDOFF) + 1e-37).astype(np.float32)
+        margins: Floats = (norms * (2 * error + 4 * _UNIT_ROUNDOFF) + 1e-37).astype(np.float32)
         return margins
 
-    def _candidates(self, queries: Scores, kept: int) -> tuple[Scores, NDArray[np.int64]]:
-        """Scores (descending) and numbers of the `kept` best documents of each query, by scores in float32."""
+    def _candidates(self, queries: Floats, kept: int) -> tuple[Floats, Numbers]:
+        """Floats (descending) and numbers of the `kept` best documents of each query, by scores in float32."""
         if self._device_search is not None:
-            found: tuple[Scores, NDArray[np.int64]] = self._device_search.candidates(
-                queries, kept, self._block
-            )
+            found: tuple[Floats, Numbers] = self._device_search.candidates(queries, kept, self._block)
             return found
         if len(queries) < MANY_QUERIES or not find_spec("faiss"):
             return self._candidates_of_few(queries, kept)
@@ -171,7 +169,7 @@ class ExactSearch:
         best.finalize()
         return best.D, best.I
 
-    def _candidates_of_few(self, queries: Scores, kept: int) -> tuple[Scores, NDArray[np.int64]]:
+    def _candidates_of_few(self, queries: Floats, kept: int) -> tuple[Floats, Numbers]:
         """As `_candidates`, from a matrix product of which each query looks at what is above its `kept`-th."""
         scores = [np.zeros(0, np.float32)] * len(queries)
         documents = [np.zeros(0, np.int64)] * len(queries)
@@ -191,7 +189,7 @@ class ExactSearch:
             np.stack([row[order] for row, order in zip(documents, orders, strict=True)]),
         )
 
-    def _search_all(self, queries: Scores, least: Scores, wanted: int) -> list[Found]:
+    def _search_all(self, queries: Floats, least: Floats, wanted: int) -> list[Found]:
         """The best of each query among all documents that score at least `least`."""
         best: list[Found] = [(np.zeros(0, np.int64), np.zeros(0, np.float32))] * len(queries)
         for first, vectors in self._blocks(self._width(len(queries))) if len(queries) else ():
@@ -213,7 +211,7 @@ class ExactSearch:
             for start in range(0, len(vectors), width):
                 yield first + start, vectors[start : start + width]
 
-    def _best(self, query: Scores, documents: NDArray[np.int64], wanted: int) -> Found:
+    def _best(self, query: Floats, documents: Numbers, wanted: int) -> Found:
         """The best `wanted` of these documents by their exact scores, in trec order."""
         documents = np.sort(documents)
         scores = np.empty(len(documents), np.float32)
@@ -224,7 +222,7 @@ class ExactSearch:
         order = np.lexsort((self._ranks[documents], -scores))[:wanted]
         return documents[order], scores[order]
 
-    def _rows(self, documents: NDArray[np.int64]) -> Vectors:
+    def _rows(self, documents: Numbers) -> Vectors:
         """The vectors of these documents, whose numbers ascend, in float64."""
         rows = np.empty((len(documents), self._shards[0].shape[1]), np.float64)
         edges = np.searchsorted(documents, self._starts).tolist()
@@ -236,7 +234,7 @@ class ExactSearch:
         return rows
 
 
-def _products(queries: Scores, vectors: Vectors) -> Scores:
+def _products(queries: Floats, vectors: Vectors) -> Floats:
     """The inner products of queries and vectors in float32, by torch, whose threads its loader has set.
 
     By numpy where torch is not installed: the error of its products has the same bound.
@@ -248,11 +246,11 @@ def _products(queries: Scores, vectors: Vectors) -> Scores:
 
     from evaluation.engines.index.device_search import tensor_of
 
-    products: Scores = torch.mm(torch.from_numpy(queries), tensor_of(vectors).float().T).numpy()
+    products: Floats = torch.mm(torch.from_numpy(queries), tensor_of(vectors).float().T).numpy()
     return products
 
 
-def inner_products(query: Scores, vectors: Vectors) -> Vectors:
+def inner_products(query: Floats, vectors: Vectors) -> Vectors:
     """Inner products of the query with each row, added up in float64 in a fixed order.
 
     Products of float32 are exact in float64, and numpy adds them up pairwise, which is accurate to some 10⁻¹⁴: rounded

@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 from evaluation.core.strings import Strings, StringsWriter, map_array
 from evaluation.core.writing import new_map
 from evaluation.engines import operations
-from evaluation.engines.base import Progress, SearchResult, ignore
+from evaluation.engines.base import Floats, Numbers, Progress, Ranks, SearchResult, ignore
 from evaluation.engines.index import kernels
 from evaluation.engines.index.ordered_ids import OrderedIds, OrderedIdsWriter
 from evaluation.text import Analyser
@@ -91,8 +91,8 @@ class _Postings:
     """Postings of a shard by sorted term; documents are numbered over the whole corpus."""
 
     terms: list[str]
-    offsets: NDArray[np.int64]
-    documents: NDArray[np.uint32]
+    offsets: Numbers
+    documents: Ranks
     frequencies: NDArray[np.uint16]
 
     def save(self, folder: Path) -> None:
@@ -106,7 +106,7 @@ class _PostingsWriter:
     """Writes the postings of an index in a folder, shard by shard. `values` names what a posting has, of a type."""
 
     def __init__(
-        self, folder: Path, offsets: NDArray[np.int64], values: str, dtype: type[np.uint16 | np.float32]
+        self, folder: Path, offsets: Numbers, values: str, dtype: type[np.uint16 | np.float32]
     ) -> None:
         np.save(folder / "offsets.npy", offsets)
         self._cursors, size = offsets[:-1].copy(), (int(offsets[-1]),)
@@ -114,11 +114,7 @@ class _PostingsWriter:
         self._values = new_map(folder / f"{values}.npy", dtype, size)
 
     def append(
-        self,
-        numbers: NDArray[np.int32],
-        offsets: NDArray[np.int64],
-        documents: NDArray[np.uint32],
-        values: NDArray[Any],
+        self, numbers: NDArray[np.int32], offsets: Numbers, documents: Ranks, values: NDArray[Any]
     ) -> None:
         """Write a shard's postings by term; `numbers` are those that its terms have in the whole index."""
         kernels.append_postings(
@@ -248,7 +244,7 @@ class IndexBuilder:
             rmtree(folder)
         writer.close()
 
-    def _merge_vocabularies(self) -> tuple[list[array[int]], NDArray[np.int64]]:
+    def _merge_vocabularies(self) -> tuple[list[array[int]], Numbers]:
         """Write the sorted terms of all shards; return each shard's term numbers, and the postings' offsets."""
         frequencies = [np.diff(np.load(self._shard_folder(n) / "offsets.npy")) for n in range(self._shards)]
         numbers = [array("i") for _ in range(self._shards)]
@@ -308,7 +304,7 @@ def _decode(code: int) -> int:
 
 
 #: Code → length: 256 ascending values.
-DECODED_LENGTHS: NDArray[np.int64] = np.array([_decode(code) for code in range(256)], dtype=np.int64)
+DECODED_LENGTHS: Numbers = np.array([_decode(code) for code in range(256)], dtype=np.int64)
 
 
 def encode_lengths(lengths: NDArray[np.integer]) -> NDArray[np.uint8]:
@@ -328,8 +324,8 @@ class _MappedPostings:
 
     def __init__(self, folder: Path, values: str) -> None:
         self.folder = folder
-        self.offsets: NDArray[np.int64] = map_array(folder / "offsets.npy")
-        self.documents: NDArray[np.uint32] = map_array(folder / "documents.npy")
+        self.offsets: Numbers = map_array(folder / "offsets.npy")
+        self.documents: Ranks = map_array(folder / "documents.npy")
         self._values = map_array(folder / f"{values}.npy")
         self._ids = OrderedIds(folder)
         self.ranks = self._ids.ranks
@@ -339,18 +335,18 @@ class _MappedPostings:
     def __len__(self) -> int:
         return len(self._ids)
 
-    def identifiers(self, ranks: NDArray[np.uint32]) -> list[str]:
+    def identifiers(self, ranks: Ranks) -> list[str]:
         """Return the identifiers at these places of the descending order."""
         return self._ids.at(ranks)
 
     def best(
         self,
         terms: NDArray[np.integer],
-        weights: NDArray[np.float32],
+        weights: Floats,
         depth: int,
         norms: kernels.Norms | None = None,
         mask: np.uint64 = kernels.DESCENDING,
-    ) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
+    ) -> tuple[Ranks, Floats]:
         """Return the best `depth` documents for weighted terms as (places in the order of identifiers, scores).
 
         See `kernels.search` for `norms` and `mask`.
@@ -417,11 +413,11 @@ class InvertedIndex(_MappedPostings):
 class SparseRows:
     """Sparse vectors: row r has the terms and weights at [offsets[r]:offsets[r + 1]], terms ascending."""
 
-    offsets: NDArray[np.int64]
+    offsets: Numbers
     terms: NDArray[np.int32]
-    weights: NDArray[np.float32]
+    weights: Floats
 
-    def row(self, number: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    def row(self, number: int) -> tuple[NDArray[np.int32], Floats]:
         """Terms and weights of one row."""
         here = slice(self.offsets[number], self.offsets[number + 1])
         return self.terms[here], self.weights[here]
@@ -459,7 +455,7 @@ def write_weighted_index(
     ids.close()
 
 
-def _starts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def _starts(counts: Numbers) -> Numbers:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
 
 
@@ -475,9 +471,7 @@ class WeightedIndex(_MappedPostings):
         """Weights of all documents together."""
         return len(self._values)
 
-    def search(
-        self, query: str, terms: NDArray[np.int32], weights: NDArray[np.float32], depth: int
-    ) -> SearchResult:
+    def search(self, query: str, terms: NDArray[np.int32], weights: Floats, depth: int) -> SearchResult:
         """Return the best `depth` documents with a positive score for the query of this id and these terms."""
         ranks, scores = self.best(terms, weights, depth)
         return SearchResult(query, self.identifiers(ranks), scores)

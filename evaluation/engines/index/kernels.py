@@ -15,6 +15,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from evaluation.engines.base import Floats, Numbers, Ranks
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -29,7 +31,7 @@ def compiled(function: Function) -> Function:
 
 Frequency = TypeVar("Frequency", np.uint16, np.float32)
 #: The field of each row of a query; encoded lengths (fields × documents); what a length contributes (fields × 256).
-Norms = tuple[NDArray[np.uint64], NDArray[np.uint8], NDArray[np.float32]]
+Norms = tuple[NDArray[np.uint64], NDArray[np.uint8], Floats]
 
 #: Scores are added up for this many documents at a time, so that the sums stay in the processor's cache.
 BLOCK_SIZE = 8_192
@@ -49,9 +51,9 @@ _ROUNDING = 1.0 - 2.0**-23
 @compiled
 def count_postings(
     tokens: NDArray[np.int32],
-    ends: NDArray[np.int64],
+    ends: Numbers,
     fields: int,
-    document_frequencies: NDArray[np.int64],
+    document_frequencies: Numbers,
     lengths: NDArray[np.int32],
 ) -> None:
     """Count the documents of each term, and the tokens of each document.
@@ -79,11 +81,11 @@ def count_postings(
 @compiled
 def fill_postings(
     tokens: NDArray[np.int32],
-    ends: NDArray[np.int64],
+    ends: Numbers,
     fields: int,
     first_document: int,
-    offsets: NDArray[np.int64],
-    documents: NDArray[np.uint32],
+    offsets: Numbers,
+    documents: Ranks,
     frequencies: NDArray[np.uint16],
 ) -> None:
     """Write the postings of each term t to `documents` and `frequencies` [offsets[t]:offsets[t + 1]].
@@ -112,11 +114,11 @@ def fill_postings(
 @compiled
 def append_postings(
     numbers: NDArray[np.int32],
-    offsets: NDArray[np.int64],
-    documents: NDArray[np.uint32],
+    offsets: Numbers,
+    documents: Ranks,
     frequencies: NDArray[Frequency],
-    cursors: NDArray[np.int64],
-    all_documents: NDArray[np.uint32],
+    cursors: Numbers,
+    all_documents: Ranks,
     all_frequencies: NDArray[Frequency],
 ) -> None:
     """Copy a shard's postings behind those of earlier shards, and move the cursors on.
@@ -178,9 +180,7 @@ def _places_above(strips: NDArray[np.float64], least: float, places: NDArray[np.
 
 
 @compiled
-def _nearest_document(
-    documents: NDArray[np.uint32], cursors: NDArray[np.uint64], ends: NDArray[np.uint64]
-) -> np.uint64:
+def _nearest_document(documents: Ranks, cursors: NDArray[np.uint64], ends: NDArray[np.uint64]) -> np.uint64:
     """The lowest document that any row comes to next, _NO_DOCUMENT when all rows are at their ends."""
     nearest = _NO_DOCUMENT
     for row in range(len(cursors)):
@@ -193,7 +193,7 @@ def _nearest_document(
 def _gather(
     strips: NDArray[np.float64],
     first: np.uint64,
-    ranks: NDArray[np.uint32],
+    ranks: Ranks,
     wanted: int,
     places: NDArray[np.int32],
     keys: NDArray[np.uint64],
@@ -227,13 +227,13 @@ def _gather(
 
 @compiled
 def search(
-    documents: NDArray[np.uint32],
+    documents: Ranks,
     values: NDArray[Frequency],
     starts: NDArray[np.uint64],
     ends: NDArray[np.uint64],
-    weights: NDArray[np.float32],
+    weights: Floats,
     norms: Norms | None,
-    ranks: NDArray[np.uint32],
+    ranks: Ranks,
     wanted: int,
     sums: NDArray[np.float64],
     keys: NDArray[np.uint64],
@@ -295,14 +295,14 @@ def search(
 
 @compiled
 def keep_most_frequent(
-    documents: NDArray[np.uint32],
+    documents: Ranks,
     frequencies: NDArray[np.uint16],
-    numbers: NDArray[np.uint32],
-    cursors: NDArray[np.int64],
-    ends: NDArray[np.int64],
+    numbers: Ranks,
+    cursors: Numbers,
+    ends: Numbers,
     first: int,
     behind: int,
-    kept_terms: NDArray[np.uint32],
+    kept_terms: Ranks,
     kept_frequencies: NDArray[np.uint16],
 ) -> None:
     """Fill, for documents `first` to `behind` − 1, the terms with the highest frequencies, in descending order.
@@ -329,7 +329,7 @@ def keep_most_frequent(
         cursors[row] = cursor
 
 
-def read_keys(keys: NDArray[np.uint64], mask: np.uint64) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
+def read_keys(keys: NDArray[np.uint64], mask: np.uint64) -> tuple[Ranks, Floats]:
     """Return the ranks and the scores of the keys of a search, best first."""
     best = np.sort(keys)[::-1]
     scores = (best >> np.uint64(32)).astype(np.uint32).view(np.float32)
@@ -337,7 +337,7 @@ def read_keys(keys: NDArray[np.uint64], mask: np.uint64) -> tuple[NDArray[np.uin
 
 
 @compiled
-def write_order_into_scores(scores: NDArray[np.float32]) -> None:
+def write_order_into_scores(scores: Floats) -> None:
     """Make descending scores distinct, as Anserini's ScoreTiesAdjusterReranker and output do.
 
     Each score is rounded to 1e-4. If it is at most 1e-4 below its predecessor, it is reduced by 1e-6 for each earlier

@@ -18,6 +18,7 @@ from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
 from evaluation.core.strings import Strings, StringsWriter, map_array
 from evaluation.core.writing import new_map
+from evaluation.engines.base import Ranks
 
 #: Up to this many documents, ids are held in memory (some 70 bytes each) once they are asked for.
 _HELD = 1_000_000
@@ -99,13 +100,13 @@ class OrderedIds:
     """What `write_ordered_ids` wrote. `ranks[d]` is the place of document d in the descending order of ids."""
 
     def __init__(self, folder: Path) -> None:
-        self.ranks: NDArray[np.uint32] = map_array(folder / "ranks.npy")
+        self.ranks: Ranks = map_array(folder / "ranks.npy")
         self._ids = Strings(folder, "ids")
 
     def __len__(self) -> int:
         return len(self._ids)
 
-    def at(self, ranks: NDArray[np.uint32]) -> list[str]:
+    def at(self, ranks: Ranks) -> list[str]:
         """The ids at these places of the descending order."""
         if len(self._ids) <= _HELD:
             return list(map(self._held.__getitem__, ranks.tolist()))

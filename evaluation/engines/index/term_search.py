@@ -17,13 +17,15 @@ from typing import Any
 
 import numpy as np
 import orjson
-from numpy.typing import NDArray
 
 from evaluation.collections.beir import Document, Query
 from evaluation.engines.base import (
     Engine,
+    Floats,
+    Numbers,
     Parameter,
     Progress,
+    Ranks,
     Resources,
     SearchResult,
     ShardedEngine,
@@ -89,19 +91,15 @@ class TermSearch:
         )
         return self.result(query_id, ranks, scores)
 
-    def result(self, query_id: str, ranks: NDArray[np.uint32], scores: NDArray[np.float32]) -> SearchResult:
+    def result(self, query_id: str, ranks: Ranks, scores: Floats) -> SearchResult:
         """Return the result of `search`, with distinct scores if ties are treated as in Anserini."""
         if self.anserini_ties:
             kernels.write_order_into_scores(scores)
         return SearchResult(query_id, self.index.identifiers(ranks), scores)
 
     def search(
-        self,
-        places: NDArray[np.int64],
-        weights: NDArray[np.float32],
-        depth: int,
-        fields: NDArray[np.int64] | None = None,
-    ) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
+        self, places: Numbers, weights: Floats, depth: int, fields: Numbers | None = None
+    ) -> tuple[Ranks, Floats]:
         """Return the best `depth` documents as (places in the order of identifiers, scores), best first.
 
         `places` are the index's numbers of the terms, each once, `weights` multiply their idf, and `fields` says to
@@ -212,21 +210,19 @@ class ReadWordsEngine(WordEngine, ShardedEngine):
         self.open(folder)
 
 
-def inverse_document_frequency(
-    documents: NDArray[np.int64], document_frequencies: NDArray[np.int64]
-) -> NDArray[np.float32]:
+def inverse_document_frequency(documents: Numbers, document_frequencies: Numbers) -> Floats:
     """BM25Similarity.idf: computed in double precision, kept in float32."""
     frequencies = document_frequencies.astype(np.float64)
     return np.log(1 + (documents - frequencies + 0.5) / (frequencies + 0.5)).astype(np.float32)
 
 
-def inverse_norms(k1: float, b: float, tokens: int, documents: int) -> NDArray[np.float32]:
+def inverse_norms(k1: float, b: float, tokens: int, documents: int) -> Floats:
     """By encoded length, 1 / (k1 × (1 − b + b × length / mean length)), in Lucene's order of float32 operations."""
     one = np.float32(1)
     mean_length = np.float32(tokens / max(documents, 1)) or one
     lengths = DECODED_LENGTHS.astype(np.float32)
     with np.errstate(divide="ignore"):  # k1 = 0 makes it infinite, and every frequency count as one
-        norms: NDArray[np.float32] = one / (
+        norms: Floats = one / (
             np.float32(k1) * ((one - np.float32(b)) + np.float32(b) * lengths / mean_length)
         )
     return norms

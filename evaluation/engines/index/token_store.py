@@ -40,7 +40,7 @@ from evaluation.core.errors import ModelFailure
 from evaluation.core.strings import map_array
 from evaluation.core.writing import new_map
 from evaluation.engines import operations
-from evaluation.engines.base import size_of
+from evaluation.engines.base import Floats, Numbers, Ranks, size_of
 from evaluation.engines.index.approximate import (
     CODES_LEARNED_FROM,
     VECTORS_PER_LIST,
@@ -71,10 +71,7 @@ class TokenWriter:
         return self
 
     def write(
-        self,
-        documents: NDArray[np.integer[Any]],
-        counts: NDArray[np.integer[Any]],
-        vectors: NDArray[np.float32],
+        self, documents: NDArray[np.integer[Any]], counts: NDArray[np.integer[Any]], vectors: Floats
     ) -> None:
         """Write the vectors (all together × dimension) of these documents, of which each has so many.
 
@@ -103,8 +100,8 @@ class TokenWriter:
 class Block:
     """Vectors of some documents, those of each together: `counts[i]` belong to the document `documents[i]`."""
 
-    documents: NDArray[np.int64]
-    counts: NDArray[np.int64]
+    documents: Numbers
+    counts: Numbers
     vectors: Vectors
 
 
@@ -162,7 +159,7 @@ class TokenStore:
         """Bytes of the files."""
         return size_of(*(folder / name for folder in self._folders for name in _FILES))
 
-    def sample(self, wanted: int) -> NDArray[np.float32]:
+    def sample(self, wanted: int) -> Floats:
         """So many vectors at equal distances, in float32."""
         return sample_rows([shard.vectors for shard in self._shards], wanted)
 
@@ -171,7 +168,7 @@ class TokenStore:
         for shard in self._shards:
             yield from shard.blocks(most)
 
-    def read(self, documents: NDArray[np.int64], most: int) -> Iterator[Block]:
+    def read(self, documents: Numbers, most: int) -> Iterator[Block]:
         """These documents, about `most` vectors at a time."""
         waiting: list[Vectors] = []
         start = gathered = 0
@@ -238,7 +235,7 @@ class NearestTokens:
         """Return the bytes of the index."""
         return size_of(self._folder)
 
-    def documents(self, query: NDArray[np.float32]) -> NDArray[np.int64]:
+    def documents(self, query: Floats) -> Numbers:
         """The documents, ascending, that own one of the vectors nearest to any of the query's (vectors × dimension)."""
         if not len(query) or not len(self._owners):
             return np.empty(0, np.int64)
@@ -306,7 +303,7 @@ class CompressedTokens:
             np.save(folder / f"{name}.npy", array)
         self._write_lists(index, store, folder, offsets)
 
-    def _write_lists(self, index: Any, store: TokenStore, folder: Path, offsets: NDArray[np.int64]) -> None:
+    def _write_lists(self, index: Any, store: TokenStore, folder: Path, offsets: Numbers) -> None:
         """Write the documents of each list; a second pass over the codes says how long each is before."""
         documents = new_map(folder / "lists.npy", np.uint32, (int(offsets[-1]),))
         codes, end, cursors = self._map_codes(index, folder), 0, offsets[:-1].copy()
@@ -345,7 +342,7 @@ class CompressedTokens:
         """Return the bytes of the index."""
         return size_of(self._folder)
 
-    def search(self, query: NDArray[np.float32], depth: int) -> Found:
+    def search(self, query: Floats, depth: int) -> Found:
         """The documents that get a score, ascending, and their scores, for a query (vectors × dimension)."""
         products = np.ascontiguousarray(self._centroids @ query.T)
         operations.add(lambda: (len(self._centroids) + _VALUES) * query.size)
@@ -358,7 +355,7 @@ class CompressedTokens:
         tables = np.einsum("mkd,qmd->mkq", self._values, pieces)
         return documents, self._score(documents, products, np.ascontiguousarray(tables, np.float32))
 
-    def _candidates(self, products: NDArray[np.float32]) -> NDArray[np.int64]:
+    def _candidates(self, products: Floats) -> Numbers:
         """The documents, ascending, in the lists of the centroids nearest to any of the query's vectors."""
         probes = min(self._probes, len(products))
         nearest = np.unique(np.argpartition(products, -probes, axis=0)[-probes:])
@@ -367,9 +364,7 @@ class CompressedTokens:
             met[self._lists[self._offsets[number] : self._offsets[number + 1]]] = True
         return np.flatnonzero(met)
 
-    def _score(
-        self, documents: NDArray[np.int64], products: NDArray[np.float32], tables: NDArray[np.float32]
-    ) -> NDArray[np.float32]:
+    def _score(self, documents: Numbers, products: Floats, tables: Floats) -> Floats:
         scores = np.empty(len(documents), np.float32)
         looked_up = products.shape[1] * (1 + len(tables))  # products of a vector, which are added
         operations.add(lambda: int(self._counts[documents].sum()) * looked_up)
@@ -380,8 +375,8 @@ class CompressedTokens:
 
 
 def _pairs(
-    index: Any, codes: NDArray[np.uint8], documents: NDArray[np.int64], counts: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
+    index: Any, codes: NDArray[np.uint8], documents: Numbers, counts: Numbers
+) -> tuple[Numbers, Ranks]:
     """(list, document) of these vectors, each pair once, ordered by list."""
     lists = np.zeros(len(codes), np.uint64)
     for byte in range(index.coarse_code_size()):
@@ -392,14 +387,14 @@ def _pairs(
 
 @compiled
 def _score_codes(
-    documents: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    counts: NDArray[np.uint32],
+    documents: Numbers,
+    starts: Numbers,
+    counts: Ranks,
     codes: NDArray[np.uint8],
     list_bytes: int,
-    products: NDArray[np.float32],
-    tables: NDArray[np.float32],
-    scores: NDArray[np.float32],
+    products: Floats,
+    tables: Floats,
+    scores: Floats,
 ) -> None:
     """Fill the MaxSim of documents, -inf for those without vectors.
 

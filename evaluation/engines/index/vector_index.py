@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evaluation.core.errors import ModelFailure
 from evaluation.core.writing import new_map
-from evaluation.engines.base import Resources, shard_name
+from evaluation.engines.base import Floats, Numbers, Resources, shard_name
 from evaluation.engines.index import approximate
 from evaluation.engines.index.exact_search import ExactSearch, Found, Shard, Vectors, greatest_norm
 from evaluation.engines.index.ordered_ids import OrderedIds, write_ordered_ids
@@ -113,12 +112,12 @@ class VectorIndex:
         """Exact search of the vectors as they were encoded."""
         return self._exact(self._files)
 
-    def search(self, queries: NDArray[np.float32], depth: int) -> Iterator[Found]:
+    def search(self, queries: Floats, depth: int) -> Iterator[Found]:
         """The best documents of each query (queries × dimension), and their scores."""
         found: Iterator[Found] = self._searcher.search(queries, depth)
         return found
 
-    def identifiers(self, documents: NDArray[np.int64]) -> list[str]:
+    def identifiers(self, documents: Numbers) -> list[str]:
         """The ids of the documents with these numbers."""
         return self._ids.at(self._ids.ranks[documents])
 
@@ -129,7 +128,7 @@ class VectorIndex:
         reads_shards = self._searcher is self.__dict__.get("exact")
         return inside + (sum(path.stat().st_size for path in self._files) if reads_shards else 0)
 
-    def overlap_with_exact(self, queries: NDArray[np.float32]) -> float:
+    def overlap_with_exact(self, queries: Floats) -> float:
         """Mean share of the exact top 100 (in float32) that this index finds for these queries."""
         depth = min(_COMPARED_DEPTH, self.documents)
         pairs = zip(self.search(queries, depth), self.exact.search(queries, depth), strict=True)

@@ -11,10 +11,9 @@ import numpy as np
 import safetensors.torch
 import torch
 import transformers
-from numpy.typing import NDArray
 
 from evaluation.core.errors import ModelFailure
-from evaluation.engines.base import Resources
+from evaluation.engines.base import Floats, Numbers, Resources
 from evaluation.engines.neural.batching import Indices, OutputCheck, Tokenised, collect_batches, input_keys
 from evaluation.engines.neural.loading import load_transformer, maximum_length, model_failures
 
@@ -25,9 +24,9 @@ FILE_NAME = "augmentation.safetensors"
 class QueryWeights:
     """What the model says of a query: a(q) where it is above 0 (pieces' numbers and values), and w(q) by token."""
 
-    added: NDArray[np.int64]
-    values: NDArray[np.float32]
-    token_weights: NDArray[np.float32]
+    added: Numbers
+    values: Floats
+    token_weights: Floats
 
 
 class _Encoder:
@@ -86,7 +85,7 @@ class AugmentationModel:
         return found
 
 
-def _query_weights(added: NDArray[np.float32], weights: NDArray[np.float32], length: int) -> QueryWeights:
+def _query_weights(added: Floats, weights: Floats, length: int) -> QueryWeights:
     if not (np.isfinite(added).all() and np.isfinite(weights).all()):
         raise ModelFailure("not_finite_output", "the model gives weights that are no finite numbers")
     terms = np.flatnonzero(added)

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from evaluation.core.errors import ModelFailure
-from evaluation.engines.base import Progress, ignore
+from evaluation.engines.base import Numbers, Progress, ignore
 from evaluation.engines.index.word_pieces import grouped
 
 Output = TypeVar("Output")
@@ -48,7 +48,7 @@ class Tokenised:
     """
 
     ids: NDArray[np.int32]
-    offsets: NDArray[np.int64]
+    offsets: Numbers
     types: NDArray[np.int8] | None
     padding_id: int
     pads_left: bool
@@ -63,7 +63,7 @@ class Tokenised:
         return len(self.offsets) - 1
 
     @property
-    def lengths(self) -> NDArray[np.int64]:
+    def lengths(self) -> Numbers:
         """Tokens of each text."""
         return np.diff(self.offsets)
 
@@ -136,7 +136,7 @@ def tokenise_plainly(tokenizer: Any, texts: Sequence[str], maximum_length: int |
 
 
 def run_in_batches(
-    lengths: NDArray[np.int64],
+    lengths: Numbers,
     run: Callable[[Indices], Output],
     keep: Callable[[Indices, Output], None],
     *,
@@ -168,9 +168,7 @@ def run_in_batches(
         keep(*waiting)
 
 
-def collect_batches(
-    lengths: NDArray[np.int64], run: Callable[[Indices], Iterable[Item]], **options: Any
-) -> list[Item]:
+def collect_batches(lengths: Numbers, run: Callable[[Indices], Iterable[Item]], **options: Any) -> list[Item]:
     """Return what `run` gives for each text, in the order of the texts; see `run_in_batches`."""
     found: dict[int, Item] = {}
 
@@ -181,7 +179,7 @@ def collect_batches(
     return [found[index] for index in range(len(lengths))]
 
 
-def batches_of(lengths: NDArray[np.int64], tokens: int, most_texts: int = 0) -> Iterator[Indices]:
+def batches_of(lengths: Numbers, tokens: int, most_texts: int = 0) -> Iterator[Indices]:
     """Indices of the texts of each batch, longest first; of as many texts as fit when all are padded to the longest."""
     order = np.argsort(-lengths, kind="stable")
     start = 0

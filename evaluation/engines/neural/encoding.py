@@ -8,16 +8,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding
 
 from evaluation.core.errors import ModelFailure
-from evaluation.engines.base import AUTO, Progress, ignore
+from evaluation.engines.base import AUTO, Floats, Progress, ignore
 from evaluation.engines.neural import batching, loading
 from evaluation.engines.neural.batching import Indices, Tokenised
-
-Vectors = NDArray[np.float32]
 
 #: A lookup in a table gains nothing from small batches.
 _STATIC_TOKENS = 524_288
@@ -57,7 +54,7 @@ class Encoder:
         self.dimension: int = self._model.get_embedding_dimension() or 0
         self._probe()
 
-    def encode(self, texts: Sequence[str], prompt: str, into: Vectors, progress: Progress = ignore) -> None:
+    def encode(self, texts: Sequence[str], prompt: str, into: Floats, progress: Progress = ignore) -> None:
         """Write the vector of each text, with the prompt before it, to its row of `into` (texts × dimension)."""
         tokens = self._tokenise([prompt + text for text in texts])
         prompt_length = self._prompt_length(prompt)

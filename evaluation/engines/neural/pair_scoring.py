@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-from numpy.typing import NDArray
 from sentence_transformers import CrossEncoder
 from sentence_transformers.cross_encoder.modules import LogitScore
 
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.checkpoints.templates import TEMPLATES, Template
 from evaluation.core.errors import ModelFailure
-from evaluation.engines.base import AUTO, InvalidParameter, Resources
+from evaluation.engines.base import AUTO, Floats, InvalidParameter, Resources
 from evaluation.engines.neural.batching import (
     Indices,
     OutputCheck,
@@ -85,7 +84,7 @@ class PairScorer:
         self._set_padding()
         self._check = OutputCheck()
 
-    def score(self, queries: Sequence[str], documents: Sequence[str]) -> NDArray[np.float32]:
+    def score(self, queries: Sequence[str], documents: Sequence[str]) -> Floats:
         """The score of each pair of queries[i] and documents[i]. Raises ModelFailure."""
         tokens = self._tokenise(
             *([readable_part(text, self.maximum_length) for text in texts] for texts in (queries, documents))

@@ -26,7 +26,7 @@ from sentence_transformers.util import select_max_active_dims
 
 from evaluation.checkpoints.description import HEADS, SPARTA, CheckpointDescription, CheckpointKind
 from evaluation.core.errors import ModelFailure
-from evaluation.engines.base import AUTO, Progress, Resources, ignore
+from evaluation.engines.base import AUTO, Floats, Numbers, Progress, Resources, ignore
 from evaluation.engines.index.inverted_index import SparseRows
 from evaluation.engines.index.token_store import Block
 from evaluation.engines.neural.batching import (
@@ -105,7 +105,7 @@ class SidedEncoder(ABC, Generic[Output]):
         }
 
 
-def _estimated_tokens(texts: Sequence[str], most: int | None) -> NDArray[np.int64]:
+def _estimated_tokens(texts: Sequence[str], most: int | None) -> Numbers:
     """About how many tokens of each text are read, special ones among them, for batches of texts of like length."""
     most = most or USUAL_LENGTH
     sizes = (len(text[: 8 * most].encode("utf-8", "replace")) // _BYTES_PER_TOKEN + 2 for text in texts)
@@ -240,7 +240,7 @@ _CPU_BYTES, _CUDA_BYTES = 2**30, 2**33
 #: Terms of a document if neither the submission nor the checkpoint limits them.
 _USUAL_TERMS = 2000
 #: Terms and weights of one text.
-_Row = tuple[NDArray[np.int32], NDArray[np.float32]]
+_Row = tuple[NDArray[np.int32], Floats]
 
 
 class SparseTextEncoder(SidedEncoder[torch.Tensor]):
@@ -311,7 +311,7 @@ class SparseTextEncoder(SidedEncoder[torch.Tensor]):
 
 
 #: Takes some texts' indices, how many vectors each has, and these vectors, one text's behind the other's.
-Keep = Callable[[Indices, NDArray[np.int64], NDArray[np.float32]], None]
+Keep = Callable[[Indices, Numbers, Floats], None]
 _Batch = tuple[torch.Tensor, torch.Tensor]
 
 
@@ -329,13 +329,7 @@ class TokenEncoder(SidedEncoder[_Batch]):
             self._outputs([text], np.zeros(1, np.intp), "document", OutputCheck())[0].shape[1]
         )
 
-    def encode(
-        self,
-        texts: Sequence[str],
-        role: Role,
-        keep: Keep,
-        progress: Progress = ignore,
-    ) -> None:
+    def encode(self, texts: Sequence[str], role: Role, keep: Keep, progress: Progress = ignore) -> None:
         """Give `keep` the vectors of all texts, batch by batch, the longest texts first. Raises ModelFailure."""
 
         def keep_batch(indices: Indices, batch: _Batch) -> None:
@@ -347,7 +341,7 @@ class TokenEncoder(SidedEncoder[_Batch]):
         """The vectors of each query (tokens × dimension, float32), on the device."""
         found: dict[int, torch.Tensor] = {}
 
-        def keep(indices: NDArray[np.intp], counts: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
+        def keep(indices: NDArray[np.intp], counts: Numbers, vectors: Floats) -> None:
             parts = torch.split(torch.from_numpy(vectors).to(self._device), counts.tolist())
             found.update(zip(indices.tolist(), parts, strict=True))
 
@@ -396,7 +390,7 @@ def _limit_lengths(models: Mapping[Role, MultiVectorEncoder], wanted: int) -> in
 
 
 @torch.inference_mode()  # type: ignore[untyped-decorator]
-def late_interaction(queries: Sequence[torch.Tensor], block: Block, mean: bool) -> NDArray[np.float32]:
+def late_interaction(queries: Sequence[torch.Tensor], block: Block, mean: bool) -> Floats:
     """MaxSim (queries × documents): the sum, over a query's vectors, of each one's greatest inner product.
 
     O. Khattab and M. Zaharia, "ColBERT", 2020. With `mean`, the mean in place of the sum. A document without vectors
@@ -408,23 +402,23 @@ def late_interaction(queries: Sequence[torch.Tensor], block: Block, mean: bool) 
 
 
 @torch.inference_mode()  # type: ignore[untyped-decorator]
-def late_interaction_of_each(query: torch.Tensor, block: Block, mean: bool) -> NDArray[np.float32]:
+def late_interaction_of_each(query: torch.Tensor, block: Block, mean: bool) -> Floats:
     """MaxSim of each document, multiplied alone: what else is in the block does not touch its last bits."""
     vectors = torch.from_numpy(block.vectors).to(query.device).float()
     parts = (part.clone() @ query.T for part in torch.split(vectors, block.counts.tolist()))
     products = torch.cat([query.new_empty(0, len(query)), *parts])
-    similarities: NDArray[np.float32] = _add_greatest(products, [query], block, mean)[0]
+    similarities: Floats = _add_greatest(products, [query], block, mean)[0]
     return similarities
 
 
 def _add_greatest(
     products: torch.Tensor, queries: Sequence[torch.Tensor], block: Block, mean: bool
-) -> NDArray[np.float32]:
+) -> Floats:
     device = products.device
     counts = torch.from_numpy(block.counts).to(device)
     greatest = torch.segment_reduce(products, "max", lengths=counts, axis=0, initial=-torch.inf)
     # Some dozen float32 add up in float64 without rounding, so in any order to the same.
     parts = torch.split(greatest.double(), [len(query) for query in queries], dim=1)
     scores = [part.mean(1) if mean else part.sum(1) for part in parts]
-    similarities: NDArray[np.float32] = torch.stack(scores).float().cpu().numpy()
+    similarities: Floats = torch.stack(scores).float().cpu().numpy()
     return similarities

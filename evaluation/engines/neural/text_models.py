@@ -12,11 +12,10 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 import transformers
-from numpy.typing import NDArray
 from transformers.modeling_outputs import BaseModelOutput
 
 from evaluation.core.errors import ModelFailure
-from evaluation.engines.base import Progress, Resources, ignore
+from evaluation.engines.base import Floats, Progress, Resources, ignore
 from evaluation.engines.index.word_pieces import grouped
 from evaluation.engines.neural.batching import (
     MOST_CHARACTERS,
@@ -84,7 +83,7 @@ class TermWeigher:
         return collect_batches(tokens.lengths, run, device=self._device)
 
 
-def _word_weights(text: str, encoded: Any, index: int, weights: NDArray[np.float32]) -> dict[str, float]:
+def _word_weights(text: str, encoded: Any, index: int, weights: Floats) -> dict[str, float]:
     """The weights of the words of one text, from those of its pieces."""
     spans: dict[int, list[int]] = {}  # by number of the word: its first piece, where it starts, where it ends
     for piece, (word, (start, end)) in enumerate(
@@ -234,7 +233,7 @@ class _Drawing(_Finite):
         return alone.scatter_(1, likeliest.indices.gather(1, drawn), 0.0)
 
 
-def _noise(text: str, seed: int, shape: tuple[int, int, int]) -> NDArray[np.float32]:
+def _noise(text: str, seed: int, shape: tuple[int, int, int]) -> Floats:
     """Return Gumbel noise (texts × steps × likeliest tokens) that follows from the seed and the text."""
     digest = hashlib.blake2b(f"{seed}\n{text}".encode(), digest_size=16).digest()
     random = np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "big")))

@@ -81,11 +81,11 @@ def test_tokens_are_drawn_by_their_probabilities_among_the_likeliest(
 ) -> None:
     from transformers import AutoTokenizer, T5ForConditionalGeneration
 
-    engine = created("doc2query", checkpoint, queries_per_document=200, top_k=5, generated_tokens=1)
+    options = {"queries_per_document": 200, "top_k": 5, "generated_tokens": 1}
     text = DOCUMENTS[0].text
     drawn: Counter[str] = Counter()
     for seed in range(5):
-        engine.sampling["seed"] = seed
+        engine = created("doc2query", checkpoint, seed=seed, **options)
         drawn.update(queries_of(engine, [Document("d", "", text)], tmp_path / str(seed))["d"])
     tokenizer = AutoTokenizer.from_pretrained(checkpoint / "model")
     model = T5ForConditionalGeneration.from_pretrained(checkpoint / "model").eval()

@@ -88,11 +88,11 @@ def test_candidates_of_bm25_and_of_a_run(
     found = searched(engine, QUERIES)
     assert [len(scores) for scores in found.values()] == [1, 2, 2]
     assert engine.facts()["depth"] == 2
-    index = tmp_path / "bm25" / "index" / "first_stage"
+    index = tmp_path / "bm25" / "index" / "finder"
     kept = created("late-interaction", checkpoints["native"], index=index, candidates=2)
     (tmp_path / "kept").mkdir()
     kept.build(DOCUMENTS, tmp_path / "kept")
-    assert list((tmp_path / "kept" / "index" / "first_stage").iterdir()) == []
+    assert list((tmp_path / "kept" / "index" / "finder").iterdir()) == []
     assert searched(kept, QUERIES) == found
     assert kept.size() == engine.size()
     everything = built(tmp_path / "all", checkpoints["native"], DOCUMENTS)
