@@ -15,15 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from evaluation.archives.compression import open_lines
-from evaluation.collections.beir import (
-    MAX_ID_BYTES,
-    Document,
-    FileProblems,
-    Progress,
-    Query,
-    iterate_documents,
-    iterate_queries,
-)
+from evaluation.collections import beir
+from evaluation.collections.beir import Document, FileProblems, Progress, Query
 from evaluation.core.problems import Problem
 
 #: Called with every identifier, in the file's order.
@@ -57,12 +50,12 @@ def check_corpus(path: Path, on_id: OnId | None = None, progress: Progress | Non
     Raises InvalidContent with all problems together: unusable lines, duplicate identifiers (exact), no document at all.
     `on_id` has then been called with identifiers of a file that is not imported.
     """
-    return _check(path, iterate_documents, "document", on_id, progress)
+    return _check(path, beir.iterate_documents, "document", on_id, progress)
 
 
 def check_queries(path: Path, on_id: OnId | None = None, progress: Progress | None = None) -> FileStatistics:
     """Read the queries once and return their statistics; errors as in `check_corpus`."""
-    return _check(path, iterate_queries, "query", on_id, progress)
+    return _check(path, beir.iterate_queries, "query", on_id, progress)
 
 
 def copy_queries(path: Path, wanted: Collection[str], target: Path) -> FileStatistics:
@@ -74,7 +67,7 @@ def copy_queries(path: Path, wanted: Collection[str], target: Path) -> FileStati
         line = data
 
     with target.open("wb") as file:
-        for _, query in iterate_queries(path, FileProblems(path.name), on_bytes=remember):
+        for _, query in beir.iterate_queries(path, FileProblems(path.name), on_bytes=remember):
             if query.id in wanted:
                 file.write(line if line.endswith(b"\n") else line + b"\n")
     return check_queries(target)
@@ -139,7 +132,7 @@ def _listed_ids(path: Path, findings: FileProblems) -> Iterator[tuple[int, str]]
         except UnicodeDecodeError:
             findings.note("not_utf8", number)
             continue
-        if len(identifier.split()) == 1 and len(line) <= MAX_ID_BYTES:
+        if len(identifier.split()) == 1 and len(line) <= beir.MAX_ID_BYTES:
             yield number, identifier.strip()
         else:
             findings.note("unusable_id", number)

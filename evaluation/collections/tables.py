@@ -15,15 +15,8 @@ from typing import Any
 
 import orjson
 
-from evaluation.collections.beir import (
-    MAX_LINE_BYTES,
-    OTHER_QUERY_FIELDS,
-    OTHER_TEXT_FIELDS,
-    FileProblems,
-    as_text,
-    iterate_lines,
-    parse_leniently,
-)
+from evaluation.collections import beir
+from evaluation.collections.beir import FileProblems
 from evaluation.collections.other_formats import (
     Record,
     write_excluded,
@@ -55,8 +48,8 @@ _OTHER_NAMES = {
     "_id": (
         "docid", "docno", "documentid", "corpusid", "passageid", "pid", "queryid", "qid", "topicid", "questionid",
     ),
-    "text": tuple(map(_canonical, OTHER_TEXT_FIELDS)),
-    _QUERY_TEXT: tuple(map(_canonical, (*OTHER_TEXT_FIELDS, *OTHER_QUERY_FIELDS))),
+    "text": tuple(map(_canonical, beir.OTHER_TEXT_FIELDS)),
+    _QUERY_TEXT: tuple(map(_canonical, (*beir.OTHER_TEXT_FIELDS, *beir.OTHER_QUERY_FIELDS))),
     "score": ("score", "grade", "relevance", "rel", "label", "judgment", "judgement", "relevancy", "qrel"),
 }  # fmt: skip
 _ROWS_AT_ONCE = 1000
@@ -126,7 +119,7 @@ def _records(path: Path, text_column: str) -> Iterator[Record]:
 
 def _text(path: Path, line: int, value: Any) -> str:
     """Return an id or text as a string. Raises InvalidContent for fractions, booleans, lists, and objects."""
-    text = as_text(value)
+    text = beir.as_text(value)
     if text is None:
         message = f"{str(value)[:60]!r} is neither a text nor a whole number"
         raise wrong(path, [line], message, "Write ids and texts as strings, in double quotes.")
@@ -136,8 +129,8 @@ def _text(path: Path, line: int, value: Any) -> str:
 def has_other_names(path: Path, part: str) -> bool:
     """Return whether `corpus.jsonl` or `queries.jsonl` names ids and texts differently from BEIR, by its first line."""
     problems = FileProblems(path.name)
-    line = next((line for _, line in iterate_lines(path, problems) if line.strip()), b"")
-    record = parse_leniently(line, 1, problems)
+    line = next((line for _, line in beir.iterate_lines(path, problems) if line.strip()), b"")
+    record = beir.parse_leniently(line, 1, problems)
     named = isinstance(record, dict) and column_places(tuple(record), ("_id", _text_column(part))) is not None
     return named and not ("_id" in record and "text" in record)
 
@@ -189,13 +182,13 @@ def _rows(path: Path) -> Iterable[Row]:
 
 def _json(path: Path) -> Iterator[Row]:
     problems = FileProblems(path.name)
-    for number, line in iterate_lines(path, problems):
+    for number, line in beir.iterate_lines(path, problems):
         if line.isspace():
             continue
         try:
             row = orjson.loads(line)
         except orjson.JSONDecodeError:
-            row = parse_leniently(line, number, problems)
+            row = beir.parse_leniently(line, number, problems)
         if not isinstance(row, dict):
             raise wrong(path, [number], "a line that is not one JSON object", "Write one object a line.")
         yield number, row
@@ -204,9 +197,9 @@ def _json(path: Path) -> Iterator[Row]:
 
 def _csv(path: Path) -> Iterator[Row]:
     problems = FileProblems(path.name)
-    lines = (line.decode() for _, line in iterate_lines(path, problems))
+    lines = (line.decode() for _, line in beir.iterate_lines(path, problems))
     rows = csv.DictReader(lines, strict=True)
-    limit = csv.field_size_limit(MAX_LINE_BYTES)  # of the whole process: a document may be long
+    limit = csv.field_size_limit(beir.MAX_LINE_BYTES)  # of the whole process: a document may be long
     try:
         for row in rows:
             if None in row or None in row.values():

@@ -139,10 +139,10 @@ def read_answers(path: Path, *, try_patterns: bool = True) -> dict[str, Answers]
         problems.note(code, number)
     if problems:
         raise InvalidContent.of(*problems.report(_PROBLEMS))
-    for query, line in asked.items():
-        if line in patterns:
-            compiled = tuple(regex.compile(text, pattern_check.FLAGS) for text in patterns[line])
-            answers[query] = Answers(patterns=compiled, line=line)
+    for query, number in asked.items():
+        if number in patterns:
+            compiled = tuple(regex.compile(text, pattern_check.FLAGS) for text in patterns[number])
+            answers[query] = Answers(patterns=compiled, line=number)
     return answers
 
 

@@ -17,35 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evaluation.kernel import layout
 from evaluation.kernel.building import built_library
-from evaluation.kernel.layout import (
-    LINE,
-    MAX_TAGS,
-    NEEDS_ROOM,
-    NEEDS_SCORE,
-    NOT_GROUPED,
-    NOTED,
-    PADDING,
-    TOO_MANY_QUERIES,
-    Bytes,
-    FirstFields,
-    Ids,
-    IdsFields,
-    Integers,
-    JudgedFields,
-    LinesFields,
-    Numbers,
-    OutputFields,
-    QueriesFields,
-    ReadingFields,
-    TagsFields,
-    Words,
-    address,
-    padded,
-)
+from evaluation.kernel.layout import Bytes, Ids, Integers, Numbers, Words, address, padded
 
-_READING = POINTER(ReadingFields)
-_IDS = POINTER(IdsFields)
+_READING = POINTER(layout.ReadingFields)
+_IDS = POINTER(layout.IdsFields)
 _TEXT = (c_void_p, c_uint64)
 _SIGNATURES: dict[str, tuple[Any, Sequence[Any]]] = {
     "size_of_reading": (c_uint64, ()),
@@ -71,7 +48,7 @@ def library() -> ctypes.CDLL:
     for name, (result, arguments) in _SIGNATURES.items():
         function = getattr(loaded, name)
         function.restype, function.argtypes = result, arguments
-    if loaded.size_of_reading() != sizeof(ReadingFields):
+    if loaded.size_of_reading() != sizeof(layout.ReadingFields):
         raise RuntimeError("layout.h and layout.py differ")
     return loaded
 
@@ -87,7 +64,7 @@ def keys_of(text: Bytes, offsets: Integers, seed: int) -> Words:
 def insert_ids(ids: Ids, keys: Words) -> int:
     """Put ids into a set; those longer than a key have their bytes in `long_ids` already, and the place in the
     second word. Returns how many were new."""
-    table = IdsFields.of(ids)
+    table = layout.IdsFields.of(ids)
     if not ids.slots.flags.writeable:
         raise ValueError("the set cannot be written to")
     new = int(library().insert_ids(table, address(ids.slots), address(keys), len(keys)))
@@ -99,7 +76,7 @@ def insert_ids(ids: Ids, keys: Words) -> int:
 def are_in_ids(ids: Ids, text: Bytes, offsets: Integers, seed: int) -> NDArray[np.bool_]:
     """Whether each id `text[offsets[i]:offsets[i + 1]]` is in a set; `text` is padded."""
     found = np.zeros(len(offsets) - 1, np.uint8)
-    table = IdsFields.of(ids)
+    table = layout.IdsFields.of(ids)
     if not library().find_ids(
         table, address(text), len(text), address(offsets), len(found), seed, address(found)
     ):  # fmt: skip
@@ -135,12 +112,12 @@ class Judged:
     row: Numbers
     table: JudgedTable | None = None
 
-    def fields(self) -> JudgedFields:
+    def fields(self) -> layout.JudgedFields:
         """The structure, good for as long as this is kept."""
         if self.table is None:
-            return JudgedFields()
+            return layout.JudgedFields()
         table = self.table
-        return JudgedFields(
+        return layout.JudgedFields(
             address(self.row), len(self.row), address(table.offsets), address(table.keys), address(table.start),
             address(table.text), address(table.grades),
         )  # fmt: skip
@@ -170,7 +147,7 @@ class Reading:
     """
 
     def __init__(self, seed: int, query_room: int, longest_id: int) -> None:
-        self.fields = ReadingFields(
+        self.fields = layout.ReadingFields(
             seed=seed, longest_id=longest_id, query=-1, self_match=-1, previous_rank=-1
         )
         self.fields.first_number = 1
@@ -183,8 +160,9 @@ class Reading:
         slots = np.zeros(1 << (2 * query_room - 1).bit_length(), np.uint32)
         keys, start = np.empty((query_room, 3), np.uint64), np.empty(query_room + 1, np.uint64)
         start[0] = 0
-        text, current = np.empty(query_room * longest_id, np.uint8), np.zeros(longest_id + PADDING, np.uint8)
-        self.fields.queries = QueriesFields(
+        text = np.empty(query_room * longest_id, np.uint8)
+        current = np.zeros(longest_id + layout.PADDING, np.uint8)
+        self.fields.queries = layout.QueriesFields(
             address(slots), len(slots), address(keys), address(start), address(text), len(text), query_room, 0,
             address(self.seen), address(self.retrieved),
         )  # fmt: skip
@@ -192,12 +170,11 @@ class Reading:
         self._kept["queries"] = (slots, keys, start, text, current)
 
     def use_text(self, text: Bytes, first_documents: int = 0) -> None:
-        """Read from this array, whose content is followed by PADDING bytes. So many documents of each query are kept as
-        its first ones."""
+        """Read from this array, whose content is followed by PADDING bytes. Keep so many first documents by query."""
         self._first = np.empty(len(text) if first_documents else 0, np.uint8)
         self._kept["text"] = text
         self.fields.text, self.fields.capacity = address(text), len(text)
-        self.fields.first = FirstFields(address(self._first), len(self._first), 0, first_documents)
+        self.fields.first = layout.FirstFields(address(self._first), len(self._first), 0, first_documents)
 
     def use_order(self, order: NDArray[np.uint32], first_number: int) -> None:
         """Lines come in this order of the file's; `first_number` is the number of the file's line 0."""
@@ -211,27 +188,29 @@ class Reading:
         """Look documents up in these; there is room for `room` judged documents retrieved."""
         self._kept["judged"] = (judged, excluded, documents, elsewhere)
         self.fields.judged, self.fields.excluded = judged.fields(), excluded.fields()
-        self.fields.documents, self.fields.elsewhere = IdsFields.of(documents), IdsFields.of(elsewhere)
+        self.fields.documents = layout.IdsFields.of(documents)
+        self.fields.elsewhere = layout.IdsFields.of(elsewhere)
         self.query, self.rank, self.grade = (np.empty(room, np.int32) for _ in range(3))
-        self.fields.output = OutputFields(*map(address, (self.query, self.rank, self.grade)), room, 0)
+        self.fields.output = layout.OutputFields(*map(address, (self.query, self.rank, self.grade)), room, 0)
 
     def make_room_for_lines(self, longest_tag: int) -> None:
         """Allocate what reading lines takes."""
-        text, start = np.zeros(MAX_TAGS * longest_tag + PADDING, np.uint8), np.zeros(MAX_TAGS + 1, np.uint64)
+        text = np.zeros(layout.MAX_TAGS * longest_tag + layout.PADDING, np.uint8)
+        start = np.zeros(layout.MAX_TAGS + 1, np.uint64)
         self._tag_text, self._tag_start = text, start
-        self.fields.tags = TagsFields(address(text), len(text), address(start), MAX_TAGS, 0, 0)
-        self.lines, self.score = np.empty(0, LINE), np.empty(0, np.float32)
+        self.fields.tags = layout.TagsFields(address(text), len(text), address(start), layout.MAX_TAGS, 0, 0)
+        self.lines, self.score = np.empty(0, layout.LINE), np.empty(0, np.float32)
         self._grow_lines(_FIRST_ROOM)
 
     def _grow_lines(self, room: int) -> None:
         """Make room for more lines of one query."""
-        lines = np.empty(room, LINE)
+        lines = np.empty(room, layout.LINE)
         score = np.empty(room, np.float32)
         lines[: len(self.lines)], score[: len(self.lines)] = self.lines, self.score
         table = np.empty(1 << max(4, (2 * room - 1).bit_length()), np.uint64)
         grade = np.empty(room, np.int32)
         tracked, scratch, before = (np.empty(room + 1, np.uint32) for _ in range(3))
-        self.fields.lines = LinesFields(
+        self.fields.lines = layout.LinesFields(
             address(lines), address(score), room, self.fields.lines.count, address(table), len(table),
             *map(address, (grade, tracked, scratch, before)),
         )  # fmt: skip
@@ -259,14 +238,14 @@ class Reading:
         start = fields.position
         fields.check_encoding = not self.library.has_only_plain_text(fields.text + start, stop - start)
         while status := self.library.read_lines(byref(fields), stop):
-            if status == NEEDS_ROOM:
+            if status == layout.NEEDS_ROOM:
                 self._grow_lines(2 * len(self.lines))
-            elif status == NEEDS_SCORE:
+            elif status == layout.NEEDS_SCORE:
                 fields.given = float(text[fields.score_start : fields.score_end])
                 fields.score_given = 1
-            elif status == NOT_GROUPED:
+            elif status == layout.NOT_GROUPED:
                 raise NotGroupedError
-            elif status == TOO_MANY_QUERIES:
+            elif status == layout.TOO_MANY_QUERIES:
                 raise TooManyQueriesError
             else:
                 raise RuntimeError("the kernel refused the region it was to read")
@@ -285,7 +264,7 @@ class Reading:
 
     def noted(self, name: str) -> tuple[int, tuple[int, ...]]:
         """How often a problem was seen, and its first line numbers."""
-        count, *lines = self.fields.noted[NOTED.index(name)]
+        count, *lines = self.fields.noted[layout.NOTED.index(name)]
         return count, tuple(lines[:count])
 
     def tags(self) -> tuple[str, ...]:

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from evaluation.archives.compression import (
     BLOCK,
-    LINE_LENGTH,
     SIZE,
     FileLimits,
     describe_bytes,
@@ -32,23 +31,10 @@ from evaluation.kernel.library import (
     TooManyQueriesError,
     order_by_query,
 )
+from evaluation.runs import problems
 from evaluation.runs.forms import Form, StreamedLines, read_start, recognize, rewritten
 from evaluation.runs.header import RunHeader, read_header
-from evaluation.runs.problems import (
-    ENCODING,
-    FIELDS,
-    IDENTIFIER,
-    QUERY_SIZE,
-    SCORE,
-    TIES,
-    UNGROUPED,
-    UNKNOWN_QUERIES,
-    LineCount,
-    RunContents,
-    has_many_ties,
-    refusal,
-    refuse_binary,
-)
+from evaluation.runs.problems import LineCount, RunContents
 from evaluation.runs.quoting import lines_at, lines_to_quote
 
 Progress = Callable[[float], None]
@@ -88,10 +74,6 @@ class GroupedLines:
     @property
     def share_read(self) -> float:
         return 0.5 + 0.5 * self.lines.done / max(1, len(self.order))
-
-
-#: A line of which one of these is noted is none of a known query.
-_UNREAD = (BLANK, LINE_LENGTH, ENCODING, FIELDS, IDENTIFIER, SCORE, UNKNOWN_QUERIES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +139,11 @@ class _RunFile:
             header = read_header(start)
             text = start[header.size :]
             if file.kind == "plain":  # what a bomb expands to is no text either, and is refused for being one
-                refuse_binary(text)
+                problems.refuse_binary(text)
             if b"\n" not in text and b"\r" in text.rstrip(b"\r"):
                 message = "lines end with a carriage return alone, so the file is a single line"
                 raise InvalidRun.of(
-                    ENCODING.problem(message, "End lines with LF, or with CR LF.", lines=(1,))
+                    problems.ENCODING.problem(message, "End lines with LF, or with CR LF.", lines=(1,))
                 )
             most_bytes = file.stored_bytes if file.kind == "plain" else self.limits.max_expanded_bytes
             try:
@@ -191,7 +173,7 @@ class _RunFile:
             while count := file.readinto(block):
                 content += block[:count]
                 if len(content) > most:
-                    raise refusal(UNGROUPED, most=describe_bytes(most))
+                    raise problems.refusal(problems.UNGROUPED, most=describe_bytes(most))
                 if self.progress:
                     self.progress(file.share_read * 0.5)
         if not content.endswith(b"\n"):
@@ -203,7 +185,10 @@ class _RunFile:
     def _completed(self, contents: RunContents, header: RunHeader, expanded_bytes: int) -> RunContents:
         """Add what the pass over the lines does not know: the header, and the lines that messages quote."""
         wanted = lines_to_quote({code: counted.lines for code, counted in contents.counted.items()})
-        many_ties, first_tie = has_many_ties(contents), next(iter(contents.counted[TIES].lines), 0)
+        many_ties, first_tie = (
+            problems.has_many_ties(contents),
+            next(iter(contents.counted[problems.TIES].lines), 0),
+        )
         near = range(max(1, first_tie - _NEAR_TIES), first_tie + _NEAR_TIES) if many_ties else range(0)
         texts = lines_at(self.path, {*wanted, *near}, self.limits)
         return replace(
@@ -296,7 +281,7 @@ class _RunPass:
             counted=self._counted(lines_read),
             lines=max(0, fields.last_text_line - self.header_lines),  # blank ones at the end are none
             cut_lines=fields.cut_lines,
-            known_lines=lines_read - sum(reading.noted(name)[0] for name in _UNREAD),
+            known_lines=lines_read - sum(reading.noted(name)[0] for name in problems.UNREAD),
             queries=int(np.count_nonzero(reading.seen[: fields.queries.count])),
             seen=reading.seen[:known].astype(np.bool_),
             retrieved=reading.retrieved[:known].copy(),
@@ -313,7 +298,7 @@ class _RunPass:
         kept = self.filled - start
         if kept > self.limits.max_query_bytes:
             most = describe_bytes(self.limits.max_query_bytes)
-            raise refusal(QUERY_SIZE, most=most, depth=self.task.maximum_depth)
+            raise problems.refusal(problems.QUERY_SIZE, most=most, depth=self.task.maximum_depth)
         text = self.view[start : self.filled]
         if kept + BLOCK + PADDING > len(self.buffer):
             self._use_buffer(bytearray(2 * (kept + BLOCK) + PADDING))
@@ -342,7 +327,7 @@ class _RunPass:
         last = self.reading.fields.last_text_line
         inner = blank - (self.header_lines + lines_read - last)
         if inner > 0 and last:
-            fields = counted[FIELDS]
+            fields = counted[problems.FIELDS]
             lines = fields.lines + tuple(number for number in blank_lines if number < last)
-            counted[FIELDS] = LineCount(fields.count + inner, tuple(sorted(lines)[:NAMED_LINES]))
+            counted[problems.FIELDS] = LineCount(fields.count + inner, tuple(sorted(lines)[:NAMED_LINES]))
         return counted

@@ -94,7 +94,8 @@ def benchmarks() -> list[dict[str, Any]]:
 
 def benchmarks_with(dataset_id: int) -> list[dict[str, Any]]:
     """The benchmarks that a dataset belongs to. One query."""
-    return list(Benchmark.objects.filter(members__dataset_id=dataset_id).values("slug", "name"))
+    rows = Benchmark.objects.filter(members__dataset_id=dataset_id).values("slug", "name")
+    return [dict(row) for row in rows]
 
 
 class RecentResult(NamedTuple):

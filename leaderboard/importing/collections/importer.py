@@ -22,6 +22,7 @@ from leaderboard.core.storage.store import work_folder
 from leaderboard.datasets.files import offered_files
 from leaderboard.datasets.problems import missing_documents, problem
 from leaderboard.datasets.qrels import JudgementFile, current_or_next_qrels
+from leaderboard.importing.collections import storing
 from leaderboard.importing.collections.baseline_run import (
     BaselineRun,
     name_run_on_board,
@@ -31,14 +32,7 @@ from leaderboard.importing.collections.baseline_run import (
 from leaderboard.importing.collections.inspection import InspectedCollection, check_split, inspect
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.importing.collections.source import Progress, open_source
-from leaderboard.importing.collections.storing import (
-    StoredContent,
-    create_version,
-    offer_content,
-    set_corpus,
-    set_topics,
-    store_content,
-)
+from leaderboard.importing.collections.storing import StoredContent
 from leaderboard.importing.collections.twins import (
     NOT_COMPARED,
     check_overlap,
@@ -118,7 +112,7 @@ def import_dataset(path: Path, options: ImportOptions, progress: Progress = _no_
                 if refusals:
                     raise InvalidContent.of(*refusals)
                 run = read_baseline_run(options.baseline, inspected) if options.baseline else None
-                stored = store_content(source, inspected, options, work, progress)
+                stored = storing.store_content(source, inspected, options, work, progress)
                 return _record(options, inspected, stored, run)
         except InvalidContent as error:
             raise InvalidContent.of(*dict.fromkeys([*refusals, *error.report.problems])) from error
@@ -132,7 +126,7 @@ def import_dataset(path: Path, options: ImportOptions, progress: Progress = _no_
 def _resolved(options: ImportOptions, dataset: Dataset | None) -> ImportOptions:
     """Return the options, with what decides the reading taken from the dataset where it was not said."""
     known = dataset is not None and (dataset.current_version_id or dataset.state != Dataset.State.REPORTED)
-    decided = {
+    decided: dict[str, Any] = {
         name: getattr(dataset, name) if known else default
         for name, default in (("runs_only", False), ("hidden", True), ("candidates_only", False))
         if getattr(options, name) is None
@@ -218,12 +212,12 @@ def _record(
     dataset, changes = _settings(options)
     version = dataset.versions.filter(content_sha256=inspected.content_sha256).first()
     if version is None:
-        version = create_version(dataset, inspected, stored, options)
+        version = storing.create_version(dataset, inspected, stored, options)
         changes.append(f"version {version.number}")
     judged = inspected.judgements.get(options.split)
     qrels, stays = _choose_qrels(dataset, version, inspected, options, changes)
-    set_corpus(version, stored)
-    if (judged is not None or qrels is None) and not stays and set_topics(version, inspected, stored):
+    storing.set_corpus(version, stored)
+    if (judged is not None or qrels is None) and not stays and storing.set_topics(version, inspected, stored):
         changes.append("topics")
     present = dataset.current_version_id, dataset.current_qrels_id
     moved = present != (version.pk, qrels.pk if qrels else None)
@@ -236,7 +230,7 @@ def _record(
     elif dataset.runs_only:
         dataset.state = Dataset.State.PUBLISHED
     dataset.save()
-    if offer_content(version, stored, options.split, with_scored=not stays):
+    if storing.offer_content(version, stored, options.split, with_scored=not stays):
         changes.append("files")
     requested = _request_bm25(dataset, qrels, changes, moved=moved)
     if requested and not (moved or "language" in changes):
