@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from django.conf import settings
 from django.http import Http404, HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils.http import http_date
@@ -17,27 +16,29 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from evaluation.core.problems import ProblemCode
 from leaderboard.api.fields import AddressField, Answer, IsSetField
-from leaderboard.core.http.api_errors import ApiError, ErrorSerializer, problem
+from leaderboard.core.http.api_errors import ApiError, ErrorSerializer
 from submissions.accounts.permissions import signed_in
 from submissions.accounts.throttling import SubmitThrottle
 from submissions.core.errors import Refused
 from submissions.models import Scope, Upload
 from submissions.uploads import protocol, service
-from submissions.uploads.protocol import (
-    UPLOAD_CHECKSUM,
-    UPLOAD_EXPIRED,
-    UPLOAD_OFFSET,
-    blocks_of,
-    number_of,
-    refuse,
-)
-from submissions.uploads.service import UPLOAD_IN_USE, UPLOAD_TOO_LARGE
-from submissions.uploads.storage import UploadInUse, UploadTooLong
+from submissions.uploads.protocol import TUS_VERSION, WRONG_CONTENT_TYPE, blocks_of, number_of
+from submissions.uploads.storage import UploadInUse
 
-TOO_MANY_PIECES = ProblemCode("too_many_pieces", "You send as many pieces at once as you may, or the site takes no "
-    "more.", "Send it again in a few seconds; clients of tus do so by themselves.")  # fmt: skip
+#: Statuses of refusals other than 400.
+_STATUSES: dict[str, int] = {
+    service.UPLOAD_OFFSET: status.HTTP_409_CONFLICT,
+    service.UPLOAD_EXPIRED: status.HTTP_410_GONE,
+    TUS_VERSION: status.HTTP_412_PRECONDITION_FAILED,
+    service.UPLOAD_TOO_LARGE: status.HTTP_413_REQUEST_ENTITY_TOO_LARGE,
+    WRONG_CONTENT_TYPE: status.HTTP_415_UNSUPPORTED_MEDIA_TYPE,
+    service.UPLOAD_IN_USE: status.HTTP_423_LOCKED,
+    service.TOO_MANY_UPLOADS: status.HTTP_429_TOO_MANY_REQUESTS,
+    service.TOO_MANY_PIECES: status.HTTP_503_SERVICE_UNAVAILABLE,  # the published clients try again after it
+}
+#: The status that the protocol has for bytes with another checksum.
+_CHECKSUM_MISMATCH = 460
 
 
 def header(
@@ -54,14 +55,6 @@ def header(
     )
 
 
-class ExpiryField(serializers.DateTimeField):
-    """When an `Upload` is given up."""
-
-    def to_representation(self, value: Any) -> Any:
-        """The time."""
-        return super().to_representation(service.expires_at(value))
-
-
 class UploadSerializer(Answer):
     """A file that comes in pieces."""
 
@@ -73,7 +66,9 @@ class UploadSerializer(Answer):
     complete = IsSetField(source="completed_at")
     sha256 = serializers.CharField(help_text="Of the whole file; empty until it is here.")
     created = serializers.DateTimeField(source="created_at")
-    expires = ExpiryField(source="*", help_text="When it is given up, unless bytes or a submission come.")
+    expires = serializers.DateTimeField(
+        source="expires_at", help_text="When it is given up, unless bytes or a submission come."
+    )
     url = AddressField(source="api_path")
 
 
@@ -126,68 +121,35 @@ class _TusView(APIView):
         }
         return Response(status=status.HTTP_204_NO_CONTENT, headers=told)
 
+    def handle_exception(self, error: Exception) -> Response:
+        """Answer a refusal with the protocol's status."""
+        if isinstance(error, UploadInUse):
+            error = Refused.of(
+                service.UPLOAD_IN_USE,
+                "Another request writes to this upload, or a submission or a backup of the site takes it.",
+                "Wait for that to end, then ask with HEAD how far the upload is.",
+            )
+        if isinstance(error, Upload.DoesNotExist):
+            error = Http404("There is no such upload.")
+        if isinstance(error, Refused):
+            mismatch = isinstance(error, service.ChecksumMismatch)
+            error = ApiError(
+                error.code,
+                error.detail,
+                status_code=_CHECKSUM_MISMATCH if mismatch else _STATUSES.get(error.code, 400),
+                problems=error.problems,
+                wait=service.RETRY_SECONDS if error.code == service.TOO_MANY_PIECES else None,
+            )
+        return super().handle_exception(error)
+
     def receive(self, request: Request, upload: Upload, offset: int) -> Upload:
-        """Write what the request brings. Raises ApiError with the protocol's status."""
+        """Write what the request brings. Raises Refused, UploadInUse, and Upload.DoesNotExist."""
         announced, checksum = protocol.body_length(request._request), protocol.checksum_of(request)
-        if offset != upload.offset:
-            raise _wrong_offset(upload, offset)
+        service.require_offset(upload, offset)
         if announced is not None and announced > upload.length - offset:
-            raise _too_long(upload)
-        try:
-            with service.piece_slot(upload.owner_id):
-                return service.receive_bytes(upload, offset, blocks_of(request._request), checksum)
-        except service.TooManyPieces as error:
-            raise _too_many_uploads() from error
-        except Upload.DoesNotExist as error:
-            raise Http404("There is no such upload.") from error
-        except service.OffsetMismatch as error:
-            raise _wrong_offset(upload, offset) from error
-        except service.ChecksumMismatch as error:
-            raise refuse(
-                UPLOAD_CHECKSUM,
-                "What arrived has another checksum than was sent: nothing of it was kept.",
-                "Send it again.",
-                protocol.CHECKSUM_MISMATCH,
-            ) from error
-        except UploadTooLong as error:
-            raise _too_long(upload) from error
-        except UploadInUse as error:
-            raise _locked_upload() from error
-
-
-def _too_many_uploads() -> ApiError:
-    """503, which the published clients try again after."""
-    return ApiError(
-        TOO_MANY_PIECES,
-        f"You send {service.PIECES_EACH} pieces already, or this site takes as many as it can at once.",
-        status_code=status.HTTP_503_SERVICE_UNAVAILABLE,
-        problems=[problem(TOO_MANY_PIECES, "No thread is free for this piece.", "Send it in a few seconds.")],
-        wait=service.RETRY_SECONDS,
-    )
-
-
-def _wrong_offset(upload: Upload, offset: int) -> ApiError:
-    return refuse(
-        UPLOAD_OFFSET,
-        f"The upload has {upload.offset:,} bytes, and these begin at {offset:,}.",
-        "Ask with HEAD how far it is, and go on from there.",
-    )
-
-
-def _too_long(upload: Upload) -> ApiError:
-    return refuse(
-        UPLOAD_TOO_LARGE,
-        f"More came than the {upload.length:,} bytes that were announced.",
-        "Begin another upload, with the file's length in Upload-Length.",
-    )
-
-
-def _locked_upload() -> ApiError:
-    return refuse(
-        UPLOAD_IN_USE,
-        "Another request writes to this upload, or a submission or a backup of the site takes it.",
-        "Wait for that to end, then ask with HEAD how far the upload is.",
-    )
+            raise service.too_long(upload)
+        with service.piece_slot(upload.owner_id):
+            return service.receive_bytes(upload, offset, blocks_of(request._request), checksum)
 
 
 class UploadsView(_TusView):
@@ -248,12 +210,9 @@ class UploadsView(_TusView):
             protocol.require_content_type(request)
         name, kind = protocol.file_of(metadata)
         said = request.headers.get("Upload-Metadata", "")
-        try:
-            upload = service.begin_upload(
-                signed_in(request), length=length, kind=kind, file_name=name, metadata=said
-            )
-        except Refused as refusal:
-            raise refuse(refusal.code, refusal.detail, refusal.problems[0].hint) from None
+        upload = service.begin_upload(
+            signed_in(request), length=length, kind=kind, file_name=name, metadata=said
+        )
         if brings:
             upload = self.receive(request, upload, 0)
         answer = _answer(upload, request)
@@ -273,12 +232,12 @@ class UploadView(_TusView):
     )
     def get(self, request: Request, identifier: str) -> Response:
         """How far it is; once it is whole, its sha256. (HEAD says the same in the protocol's headers.)"""
-        return Response(_answer(_finished(request, identifier), request))
+        return Response(_answer(service.finish_upload(_find(request, identifier)), request))
 
     @extend_schema(exclude=True)
     def head(self, request: Request, identifier: str) -> Response:
         """How far it is, in headers."""
-        upload = _finished(request, identifier)
+        upload = service.finish_upload(_find(request, identifier))
         headers = {"Upload-Length": str(upload.length), **_position(upload)}
         if upload.metadata:
             headers["Upload-Metadata"] = upload.metadata
@@ -342,38 +301,22 @@ class UploadView(_TusView):
     )
     def delete(self, request: Request, identifier: str) -> Response:
         """Give the upload up; its bytes are deleted."""
-        try:
-            service.discard_upload(_find(request, identifier))
-        except UploadInUse as error:
-            raise _locked_upload() from error
+        service.discard_upload(_find(request, identifier))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
 def _find(request: Request, identifier: str) -> Upload:
-    try:
-        upload = service.find_upload(signed_in(request), identifier)
-    except service.UploadExpired as error:
-        hours = settings.UPLOAD_LIFETIME_SECONDS // 3600
-        message = f"No bytes came for {hours} hours, so the upload was given up."
-        raise refuse(UPLOAD_EXPIRED, message, "Begin another.") from error
+    upload = service.find_upload(signed_in(request), identifier)
     if upload is None:
-        raise Http404("There is no such upload.")
+        raise Upload.DoesNotExist
     return upload
-
-
-def _finished(request: Request, identifier: str) -> Upload:
-    """The upload; who asks how far it is and hears "all of it" may submit it."""
-    try:
-        return service.finish_upload(_find(request, identifier))
-    except Upload.DoesNotExist as error:
-        raise Http404("There is no such upload.") from error
 
 
 def _position(upload: Upload) -> dict[str, str]:
     """How far it is, and until when it waits."""
     return {
         "Upload-Offset": str(upload.offset),
-        "Upload-Expires": http_date(service.expires_at(upload).timestamp()),
+        "Upload-Expires": http_date(upload.expires_at.timestamp()),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import models
@@ -55,6 +56,11 @@ class Upload(models.Model):
 
     def __str__(self) -> str:
         return f"{self.file_name or self.id} ({self.offset} of {self.length} bytes)"
+
+    @property
+    def expires_at(self) -> datetime:
+        """The time at which the upload is given up, unless bytes come before."""
+        return self.touched_at + timedelta(seconds=settings.UPLOAD_LIFETIME_SECONDS)
 
     @property
     def api_path(self) -> str:

@@ -1,29 +1,23 @@
-"""The headers of tus 1.0.0: what requests say in them. Each reader raises ApiError for what is malformed."""
+"""The headers of tus 1.0.0 in requests. Each reader raises Refused for what is malformed."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import hashlib
-import socket
-import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any
 
 from django.http import HttpRequest
-from rest_framework import status
 from rest_framework.request import Request
 
 from evaluation.core.problems import ProblemCode
-from leaderboard.core.http.api_errors import ApiError, problem
+from leaderboard.core.http.slow_requests import WatchedBody, is_chunked
 from leaderboard.core.text.numbers import parse_number
+from submissions.core.errors import Refused
 from submissions.models import Upload
-from submissions.uploads.service import TOO_MANY_UPLOADS, UPLOAD_IN_USE, UPLOAD_TOO_LARGE, Checksum
+from submissions.uploads.service import UPLOAD_CHECKSUM, Checksum
 
-UPLOAD_CHECKSUM = ProblemCode("upload_checksum", "The bytes are not those of Upload-Checksum, or it cannot be "
-    "tested.", "sha1 or sha256, a blank, and the digest in base64.")  # fmt: skip
 UPLOAD_HEADER = ProblemCode("upload_header", "A header of an upload is missing, or is no number of bytes.",
     "Send Upload-Length to begin, Upload-Offset to go on.", "Upload-Length: 1048576")  # fmt: skip
 UPLOAD_METADATA = ProblemCode("upload_metadata", "Upload-Metadata is not made of keys with values in base64.",
@@ -31,10 +25,6 @@ UPLOAD_METADATA = ProblemCode("upload_metadata", "Upload-Metadata is not made of
 UPLOAD_KIND = ProblemCode("upload_kind", "Upload-Metadata names no kind of file.", "run or model.")
 WRONG_CONTENT_TYPE = ProblemCode("content_type", "The body of an upload is no piece of a file.", "Send the bytes as "
     "they are.", "Content-Type: application/offset+octet-stream")  # fmt: skip
-UPLOAD_OFFSET = ProblemCode("upload_offset", "The upload is elsewhere than where these bytes begin.",
-    "Ask with HEAD how far it is.", "Upload-Offset: 1048576")  # fmt: skip
-UPLOAD_EXPIRED = ProblemCode("upload_expired", "No bytes came for a day, so the upload was given up.",
-    "Begin another.")  # fmt: skip
 TUS_VERSION = ProblemCode("tus_version", "The request does not say that it speaks tus 1.0.0.", "Send the header with "
     "every request.", "Tus-Resumable: 1.0.0")  # fmt: skip
 
@@ -42,47 +32,18 @@ VERSION = "1.0.0"
 EXTENSIONS = ("creation", "creation-with-upload", "termination", "expiration", "checksum")
 ALGORITHMS = ("sha1", "sha256")
 CONTENT_TYPE = "application/offset+octet-stream"
-#: Statuses that the protocol adds to HTTP's, or uses in a way of its own.
-CHECKSUM_MISMATCH = 460
 #: What is read of a request at a time, in bytes.
 BLOCK = 64 * 1024
-#: After so many seconds without a byte the sender is taken to be gone: it comes back and goes on.
-SILENCE = 30.0
-#: From so many seconds on a request brings so many bytes a second at least, and ends after so many: its sender goes on
-#: with another. A drop now and then would else hold a thread for days.
-GRACE, LEAST_RATE, LONGEST = 30.0, 4096, 900.0
-#: Seconds between two looks at that.
-_LOOK = 1.0
+#: After so many seconds a piece ends, and its sender goes on with another.
+PIECE_SECONDS = 900.0
 #: The longest Upload-Metadata that is kept.
 LONGEST_METADATA = 1000
 
 
-#: What is refused with another status than 400.
-_STATUSES: dict[str, int] = {
-    UPLOAD_OFFSET: status.HTTP_409_CONFLICT,
-    UPLOAD_EXPIRED: status.HTTP_410_GONE,
-    TUS_VERSION: status.HTTP_412_PRECONDITION_FAILED,
-    UPLOAD_TOO_LARGE: status.HTTP_413_REQUEST_ENTITY_TOO_LARGE,
-    WRONG_CONTENT_TYPE: status.HTTP_415_UNSUPPORTED_MEDIA_TYPE,
-    UPLOAD_IN_USE: status.HTTP_423_LOCKED,
-    TOO_MANY_UPLOADS: status.HTTP_429_TOO_MANY_REQUESTS,
-}
-
-
-def refuse(code: str, message: str, hint: str = "", status_code: int | None = None) -> ApiError:
-    """An answer in the API's shape with the status that the protocol has for it."""
-    return ApiError(
-        code,
-        message,
-        status_code=status_code or _STATUSES.get(code, status.HTTP_400_BAD_REQUEST),
-        problems=[problem(code, message, hint)],
-    )
-
-
 def require_version(request: Request) -> None:
-    """Every request says that it speaks this version."""
+    """Raises Refused for a request that does not name this version."""
     if request.headers.get("Tus-Resumable") != VERSION:
-        raise refuse(
+        raise Refused.of(
             TUS_VERSION,
             f"Uploads here are tus {VERSION}.",
             f"Send the header Tus-Resumable: {VERSION}.",
@@ -90,9 +51,9 @@ def require_version(request: Request) -> None:
 
 
 def require_content_type(request: Request) -> None:
-    """A body is bytes of the file, and says so."""
+    """Raises Refused for a body that does not say that it is bytes of a file."""
     if (request.content_type or "").partition(";")[0].strip().lower() != CONTENT_TYPE:
-        raise refuse(
+        raise Refused.of(
             WRONG_CONTENT_TYPE,
             f"“{(request.content_type or '')[:80]}” is no piece of a file.",
             f"Send the bytes as they are, with Content-Type: {CONTENT_TYPE}.",
@@ -100,17 +61,17 @@ def require_content_type(request: Request) -> None:
 
 
 def number_of(request: Request, header: str) -> int:
-    """A header that is a number of bytes."""
+    """Return a header that is a number of bytes."""
     text = request.headers.get(header, "")
     number = parse_number(text, 15)
     if number is None:
         said = f"“{text[:40]}” is no number of bytes" if text else "the header is missing"
-        raise refuse(UPLOAD_HEADER, f"{header}: {said}.", f"Send {header}: 1024.")
+        raise Refused.of(UPLOAD_HEADER, f"{header}: {said}.", f"Send {header}: 1024.")
     return number
 
 
 def metadata_of(request: Request) -> dict[str, str]:
-    """Upload-Metadata: pairs with commas between them, a key and its value in base64."""
+    """Return Upload-Metadata: pairs with commas between them, a key and its value in base64."""
     header = request.headers.get("Upload-Metadata", "")
     try:
         if len(header) > LONGEST_METADATA or not header.isascii():
@@ -120,7 +81,7 @@ def metadata_of(request: Request) -> dict[str, str]:
             key: base64.b64decode(value[0] if value else "", validate=True).decode() for key, *value in pairs
         }
     except (ValueError, binascii.Error) as error:
-        raise refuse(
+        raise Refused.of(
             UPLOAD_METADATA,
             f"Upload-Metadata is not made of pairs of a key and a value in base64, {LONGEST_METADATA:,} bytes at most.",
             "Send Upload-Metadata: filename bW9kZWwuemlw,kind bW9kZWw= for example.",
@@ -129,10 +90,10 @@ def metadata_of(request: Request) -> dict[str, str]:
 
 
 def file_of(metadata: Mapping[str, str]) -> tuple[str, str]:
-    """What the file is called, for people alone, and its kind."""
+    """Return the name of the file, which is shown to people only, and its kind."""
     kind = metadata.get("kind", "") or Upload.Kind.RUN.value
     if kind not in Upload.Kind.values:
-        raise refuse(
+        raise Refused.of(
             UPLOAD_KIND,
             f"Upload-Metadata: “{kind[:40]}” is no kind of file.",
             f"Send one of {', '.join(Upload.Kind.values)}.",
@@ -142,7 +103,7 @@ def file_of(metadata: Mapping[str, str]) -> tuple[str, str]:
 
 
 def checksum_of(request: Request) -> Checksum | None:
-    """Upload-Checksum: an algorithm and the digest of this request's bytes in base64; None without."""
+    """Return Upload-Checksum: an algorithm and the digest of this request's bytes in base64; None without."""
     header = request.headers.get("Upload-Checksum", "")
     if not header:
         return None
@@ -152,7 +113,7 @@ def checksum_of(request: Request) -> Checksum | None:
     except (ValueError, binascii.Error):
         digest = b""
     if algorithm not in ALGORITHMS or len(digest) != hashlib.new(algorithm).digest_size:
-        raise refuse(
+        raise Refused.of(
             UPLOAD_CHECKSUM,
             "Upload-Checksum is no checksum that can be tested.",
             f"Send {' or '.join(ALGORITHMS)}, a blank and the digest in base64.",
@@ -161,50 +122,16 @@ def checksum_of(request: Request) -> Checksum | None:
 
 
 def body_length(request: HttpRequest) -> int | None:
-    """How many bytes the request announces; None where it comes in chunks and does not say."""
-    return None if _chunked(request) else int(request.META.get("CONTENT_LENGTH") or 0)
+    """Return how many bytes the request announces; None where it comes in chunks and does not say."""
+    return None if is_chunked(request.META) else int(request.META.get("CONTENT_LENGTH") or 0)
 
 
 def blocks_of(request: HttpRequest) -> Iterator[bytes]:
-    """The bytes that the request brings, as they come; they end where the connection breaks."""
-    stream = request.META["wsgi.input"] if _chunked(request) else request
-    connection = request.META.get("gunicorn.socket")
-    if connection is not None:
-        connection.settimeout(SILENCE)
-    came, ended = [0], threading.Event()
-    if connection is not None:
-        threading.Thread(target=_cut_off_when_slow, args=(connection, came, ended), daemon=True).start()
-    try:
-        while block := _read(stream):
-            came[0] += len(block)
+    """Yield the bytes that the request brings, as they come; they end where the connection breaks."""
+    body = request.META["wsgi.input"]
+    if isinstance(body, WatchedBody):
+        body.longest = PIECE_SECONDS
+    stream = body if is_chunked(request.META) else request
+    with suppress(OSError):  # the sender is gone; it will ask how far it came
+        while block := stream.read(BLOCK):
             yield block
-    finally:
-        ended.set()
-        if connection is not None:
-            connection.settimeout(None)
-
-
-def _cut_off_when_slow(connection: socket.socket, came: list[int], ended: threading.Event) -> None:
-    """End what a request brings once it is too slow or too long: its reader finds the end of the stream."""
-    began = time.monotonic()
-    while not ended.wait(_LOOK):
-        seconds = time.monotonic() - began
-        # A block counts when it is whole: one may be on its way.
-        slow = seconds > GRACE and came[0] + BLOCK < LEAST_RATE * seconds
-        if slow or seconds > LONGEST:
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RD)
-            return
-
-
-def _read(stream: Any) -> bytes:
-    try:
-        block: bytes = stream.read(BLOCK)
-    except OSError:  # the sender is gone; it will ask how far it came
-        return b""
-    return block
-
-
-def _chunked(request: HttpRequest) -> bool:
-    said = request.META.get("HTTP_TRANSFER_ENCODING", "").lower() == "chunked"
-    return said and bool(request.META.get("wsgi.input_terminated"))

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,8 @@ from submissions.uploads import storage
 from submissions.uploads.storage import UploadInUse
 
 UNKNOWN_UPLOAD = ProblemCode("unknown_upload", "You have no upload of this id: a submission took it, or it was "
-    "deleted, or given up a day after its last bytes.", "Send the file again.", "-F upload=ID")  # fmt: skip
+    "deleted, or given up a day after its last bytes.", "Send the file again.", "-F upload=ID",
+    is_free=True)  # fmt: skip
 UNFINISHED_UPLOAD = ProblemCode("unfinished_upload", "The upload is not whole.", "Send the rest, then submit "
     "it.")  # fmt: skip
 WRONG_UPLOAD_KIND = ProblemCode("wrong_upload_kind", "A checkpoint was uploaded for a run, or a run for a "
@@ -45,6 +46,14 @@ UPLOAD_IN_USE = ProblemCode("upload_in_use", "The upload is being written, or an
     "Wait for that one to end; if it is refused, the upload stays.")  # fmt: skip
 UPLOAD_TOO_LARGE = ProblemCode("upload_too_large", "The file is over the limit for its kind, or longer than was "
     "announced.", "512 MiB for runs, 33 GiB for checkpoints, unless the site's operator says otherwise.")  # fmt: skip
+UPLOAD_CHECKSUM = ProblemCode("upload_checksum", "The bytes are not those of Upload-Checksum, or it cannot be "
+    "tested.", "sha1 or sha256, a blank, and the digest in base64.")  # fmt: skip
+UPLOAD_OFFSET = ProblemCode("upload_offset", "The upload is elsewhere than where these bytes begin.",
+    "Ask with HEAD how far it is.", "Upload-Offset: 1048576")  # fmt: skip
+UPLOAD_EXPIRED = ProblemCode("upload_expired", "No bytes came for a day, so the upload was given up.",
+    "Begin another.")  # fmt: skip
+TOO_MANY_PIECES = ProblemCode("too_many_pieces", "You send as many pieces at once as you may, or the site takes no "
+    "more.", "Send it again in a few seconds; clients of tus do so by themselves.")  # fmt: skip
 TOO_MANY_UPLOADS = ProblemCode("too_many_uploads", "You have many uploads here that no submission has taken.",
     "Submit or delete them; each is given up a day after its last bytes.")  # fmt: skip
 
@@ -58,20 +67,8 @@ _lock = threading.Lock()
 _taken: Counter[int] = Counter()
 
 
-class TooManyPieces(Exception):
-    """The person sends as many pieces as one may, or everybody together as many as there are threads for."""
-
-
-class OffsetMismatch(Exception):
-    """The sender goes on from elsewhere than where the upload is."""
-
-
-class ChecksumMismatch(Exception):
-    """What arrived is not what was sent: it was not kept."""
-
-
-class UploadExpired(Exception):
-    """No bytes came for so long that the upload was given up."""
+class ChecksumMismatch(Refused):
+    """What arrived has another checksum than was sent. It is not stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +84,6 @@ def limit_of(kind: str) -> int:
     if kind == Upload.Kind.MODEL:
         return int(settings.CHECKPOINT_PIECES_LIMIT_BYTES)
     return int(settings.UPLOAD_LIMIT_BYTES)
-
-
-def expires_at(upload: Upload) -> datetime:
-    """When the upload is given up, unless bytes come before."""
-    return upload.touched_at + timedelta(seconds=settings.UPLOAD_LIFETIME_SECONDS)
 
 
 def begin_upload(owner: User, *, length: int, kind: str, file_name: str = "", metadata: str = "") -> Upload:
@@ -154,13 +146,34 @@ def uploads_of(owner: User) -> QuerySet[Upload]:
 
 
 def find_upload(owner: User, identifier: str) -> Upload | None:
-    """The person's own upload; what is another's is not there for them. Raises UploadExpired."""
+    """Return the person's own upload, or None. Raises Refused for one that has expired."""
     if not storage.is_identifier(identifier):
         return None
     upload = Upload.objects.filter(owner=owner, pk=identifier).first()
-    if upload is not None and expires_at(upload) <= timezone.now():
-        raise UploadExpired
+    if upload is not None and upload.expires_at <= timezone.now():
+        hours = settings.UPLOAD_LIFETIME_SECONDS // 3600
+        message = f"No bytes came for {hours} hours, so the upload was given up."
+        raise Refused.of(UPLOAD_EXPIRED, message, "Begin another.")
     return upload
+
+
+def require_offset(upload: Upload, offset: int) -> None:
+    """Raises Refused for bytes that begin elsewhere than the upload ends."""
+    if offset != upload.offset:
+        raise Refused.of(
+            UPLOAD_OFFSET,
+            f"The upload has {upload.offset:,} bytes, and these begin at {offset:,}.",
+            "Ask with HEAD how far it is, and go on from there.",
+        )
+
+
+def too_long(upload: Upload) -> Refused:
+    """Return the refusal of more bytes than were announced."""
+    return Refused.of(
+        UPLOAD_TOO_LARGE,
+        f"More came than the {upload.length:,} bytes that were announced.",
+        "Begin another upload, with the file's length in Upload-Length.",
+    )
 
 
 def receive_bytes(
@@ -168,14 +181,12 @@ def receive_bytes(
 ) -> Upload:
     """Write what comes, from `offset` on, as far as it comes; with a checksum all of it or nothing.
 
-    Raises OffsetMismatch, ChecksumMismatch, DiskFull, storage.UploadInUse and storage.UploadTooLong;
-    Upload.DoesNotExist where it is gone.
+    Raises Refused, DiskFull, and UploadInUse; Upload.DoesNotExist where it is gone.
     """
     try:
         with storage.lock_file(upload.pk) as file:
             upload.refresh_from_db()
-            if upload.offset != offset:
-                raise OffsetMismatch
+            require_offset(upload, offset)
             # Of what comes in one go the checksum is known; else the whole file is read once more.
             whole = hashlib.sha256() if offset == 0 else None
             part = hashlib.new(checksum.algorithm) if checksum else None
@@ -188,10 +199,14 @@ def receive_bytes(
             if checksum is not None and part is not None:
                 if not hmac.compare_digest(part.digest(), checksum.digest):
                     file.truncate(offset)
-                    raise ChecksumMismatch
+                    message = "What arrived has another checksum than was sent: nothing of it was kept."
+                    problem = UPLOAD_CHECKSUM.problem(message, "Send it again.")
+                    raise ChecksumMismatch(UPLOAD_CHECKSUM, message, [problem])
                 _record_offset(upload, end)
             if end == upload.length and upload.completed_at is None:
                 _complete(upload, whole.hexdigest() if whole else sha256_of(storage.path_of(upload.pk)))
+    except storage.UploadTooLong as error:
+        raise too_long(upload) from error
     except FileNotFoundError as error:
         raise Upload.DoesNotExist from error
     return upload
@@ -269,7 +284,7 @@ def completed_upload(owner: User, identifier: str, kind: str) -> Upload:
     try:
         upload = find_upload(owner, identifier)
         upload = finish_upload(upload) if upload is not None else None
-    except (UploadExpired, Upload.DoesNotExist):
+    except (Refused, Upload.DoesNotExist):
         upload = None
     if upload is None:
         raise Refused.of(
@@ -349,10 +364,14 @@ def _remove_unnamed(path: Path, grace: float) -> bool:
 
 @contextmanager
 def piece_slot(person: int) -> Iterator[None]:
-    """Hold a place of this process while a piece comes. Raises TooManyPieces."""
+    """Hold a place of this process while a piece comes. Raises Refused where there is none."""
     with _lock:
         if _taken[person] >= PIECES_EACH or _taken.total() >= settings.PIECES_AT_ONCE:
-            raise TooManyPieces
+            message = f"You send {PIECES_EACH} pieces already, or this site takes as many as it can at once."
+            problem = TOO_MANY_PIECES.problem(
+                "No thread is free for this piece.", "Send it in a few seconds."
+            )
+            raise Refused(TOO_MANY_PIECES, message, [problem])
         _taken[person] += 1
     try:
         yield

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
-
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -16,27 +13,10 @@ from django.views.decorators.http import require_POST, require_safe
 
 from leaderboard.models import User
 from submissions.accounts.permissions import signed_in
+from submissions.core.errors import Refused
 from submissions.models import Upload
 from submissions.uploads import service
 from submissions.uploads.storage import UploadInUse
-
-
-@dataclass(frozen=True, slots=True)
-class KeptUpload:
-    """An upload as pages show it."""
-
-    upload: Upload
-    expires: datetime
-
-    @property
-    def whole(self) -> bool:
-        """Whether all of it is here."""
-        return self.upload.completed_at is not None
-
-
-def kept_uploads(person: User) -> list[KeptUpload]:
-    """Those that no submission has taken, newest first."""
-    return [KeptUpload(each, service.expires_at(each)) for each in service.uploads_of(person)]
 
 
 def unfinished(person: User, *kinds: Upload.Kind) -> list[Upload]:
@@ -49,10 +29,10 @@ def unfinished(person: User, *kinds: Upload.Kind) -> list[Upload]:
 @require_safe
 def uploads(request: HttpRequest) -> HttpResponse:
     """The list, and how much room there is."""
-    kept = kept_uploads(signed_in(request))
+    kept = list(service.uploads_of(signed_in(request)))
     context = {
         "uploads": kept,
-        "used": sum(each.upload.length for each in kept),
+        "used": sum(each.length for each in kept),
         "allowed": settings.UPLOAD_BYTES_PER_PERSON,
         "most": settings.UPLOADS_PER_PERSON,
         "hours": settings.UPLOAD_LIFETIME_SECONDS // 3600,
@@ -69,7 +49,7 @@ def delete(request: HttpRequest) -> HttpResponse:
         upload = service.find_upload(person, request.POST.get("upload", ""))
         if upload is not None:
             service.discard_upload(upload)
-    except service.UploadExpired:
+    except Refused:
         upload = None
     except UploadInUse:
         messages.error(

@@ -1,15 +1,16 @@
-"""Bodies of requests that come too slowly are given up: each holds a thread of its web process until it is there.
+"""Limits on how slowly the body of a request may arrive: each holds a thread of its web process until then.
 
-A proxy that buffers requests keeps slow senders from us; where there is none, this does. What reads the body is not
-asked for anything: it finds the end of the stream, as where a connection breaks.
+A proxy that buffers requests keeps slow senders away. Without one, this does. The reader of a body that was given up
+finds the end of the stream, as where a connection breaks.
 """
 
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -17,8 +18,8 @@ from typing import Any
 BLOCK = 64 * 1024
 #: After so many seconds of waiting for a block the sender is taken to be gone.
 SILENCE = 30.0
-#: From so many seconds of waiting on it brings so many bytes a second at least, and as many as it takes to be there
-#: within so many seconds.
+#: After so many seconds of waiting, a body brings at least so many bytes a second, and as many as it takes to be there
+#: within so many seconds. One without a length is given up then.
 GRACE, LEAST_RATE, LONGEST = 30.0, 4096, 3600.0
 #: Seconds between two looks at that.
 LOOK = 1.0
@@ -31,9 +32,11 @@ class TooSlow(OSError):
 class WatchedBody:
     """A request's body, for as long as it is waited for: time in which nobody reads it is not the sender's."""
 
-    def __init__(self, stream: Any, connection: socket.socket, length: int) -> None:
-        self._stream, self._connection, self._length = stream, connection, length
-        self._least = max(LEAST_RATE, length / LONGEST)
+    def __init__(self, stream: Any, connection: socket.socket, length: int | None) -> None:
+        self._stream, self._connection = stream, connection
+        self._length = sys.maxsize if length is None else length
+        self._least = max(LEAST_RATE, (length or 0) / LONGEST)
+        self.longest = LONGEST
         self._came, self._waited = 0, 0.0
         self._waits_since: float | None = None
         self._watching: threading.Thread | None = None
@@ -68,7 +71,7 @@ class WatchedBody:
             self._waits_since = None
             self._waited += time.monotonic() - began
         self._came += len(block)
-        if self._came >= self._length:
+        if self._came >= self._length or not block:
             self._over.set()
         if self._given_up:
             raise TooSlow("the request came too slowly")
@@ -89,14 +92,22 @@ class WatchedBody:
         here = time.monotonic() - since
         waited = self._waited + here
         # A block counts when it is whole: one may be on its way.
-        return here > SILENCE or (waited > GRACE and self._came + BLOCK < self._least * waited)
+        slow = waited > GRACE and self._came + BLOCK < self._least * waited
+        return here > SILENCE or slow or waited > self.longest
+
+
+def is_chunked(environ: Mapping[str, Any]) -> bool:
+    """Return whether a request's body comes in chunks, without a length."""
+    chunked = environ.get("HTTP_TRANSFER_ENCODING", "").lower() == "chunked"
+    return chunked and bool(environ.get("wsgi.input_terminated"))
 
 
 def watch_body(environ: dict[str, Any]) -> Callable[[], None]:
-    """Have the body of a request watched, where it has one and comes over a connection; what to call at its end."""
-    connection, length = environ.get("gunicorn.socket"), environ.get("CONTENT_LENGTH") or ""
-    if connection is None or not length.isdecimal() or int(length) == 0:
+    """Watch the body of a request that has one and comes over a connection. Returns what to call at its end."""
+    connection, text = environ.get("gunicorn.socket"), environ.get("CONTENT_LENGTH") or ""
+    length = int(text) if text.isdecimal() else 0
+    if connection is None or not (length or is_chunked(environ)):
         return lambda: None
-    body = WatchedBody(environ["wsgi.input"], connection, int(length))
+    body = WatchedBody(environ["wsgi.input"], connection, None if is_chunked(environ) else length)
     environ["wsgi.input"] = body
     return body.close

@@ -17,7 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
 
+from leaderboard.core.http import slow_requests
 from leaderboard.models import User
+from submissions.core.errors import Refused
 from submissions.models import Upload
 from submissions.uploads import protocol, service, storage
 from tests.factories import make_user
@@ -54,13 +56,14 @@ def test_what_came_before_the_connection_broke_is_kept(tus: Tus) -> None:
 def test_a_sender_that_says_nothing_is_taken_to_be_gone(
     rf: RequestFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocol, "SILENCE", 0.05)
+    monkeypatch.setattr(slow_requests, "SILENCE", 0.05)
+    monkeypatch.setattr(slow_requests, "LOOK", 0.02)
     sender, ours = socket.socketpair()
     with sender, ours, ours.makefile("rb") as stream:
         sender.sendall(b"x")
         told: dict[str, Any] = {"wsgi.input": stream, "gunicorn.socket": ours, "CONTENT_LENGTH": "100"}
+        slow_requests.watch_body(told)
         assert list(protocol.blocks_of(rf.generic("PATCH", UPLOADS, b"", PIECE, **told))) == []
-        assert ours.gettimeout() is None
 
 
 @pytest.mark.parametrize(
@@ -69,12 +72,13 @@ def test_a_sender_that_says_nothing_is_taken_to_be_gone(
 def test_a_sender_that_drips_is_ended(
     rf: RequestFactory, monkeypatch: pytest.MonkeyPatch, rate: int, drops: int, ends: bool
 ) -> None:
-    for name, value in {"GRACE": 0.1, "LEAST_RATE": rate, "_LOOK": 0.05, "LONGEST": 60.0}.items():
-        monkeypatch.setattr(protocol, name, value)
+    for name, value in {"GRACE": 0.1, "LEAST_RATE": rate, "LOOK": 0.05, "LONGEST": 60.0}.items():
+        monkeypatch.setattr(slow_requests, name, value)
     sender, ours = socket.socketpair()
     with sender, ours, ours.makefile("rb") as stream:
         length = str(5 * drops)
         told: dict[str, Any] = {"wsgi.input": stream, "gunicorn.socket": ours, "CONTENT_LENGTH": length}
+        slow_requests.watch_body(told)
 
         def drip() -> None:
             with suppress(OSError):  # whoever is ended is cut off
@@ -153,7 +157,7 @@ class Offsets(TestCase):
         for move, size in [*moves, ("good", len(content))]:
             piece = content[at : at + size]
             if move == "wrong":
-                with pytest.raises(service.OffsetMismatch):
+                with pytest.raises(Refused):
                     service.receive_bytes(upload, at + 1 + size, iter([piece]))
             elif move == "killed":
                 with pytest.raises(KeyboardInterrupt), storage.lock_file(upload.pk) as file:
