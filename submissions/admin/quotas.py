@@ -13,7 +13,7 @@ from leaderboard.admin.base import CurationAdmin, ReadOnlyAdmin, reason_of
 from leaderboard.admin.pages import ActionRefused, confirmed_action
 from leaderboard.admin.site import SOURCES, PendingRows
 from submissions.models import Flag, QuotaException, QuotaUse
-from submissions.quotas.curating import flag_details, refund_unit, settle_flag
+from submissions.quotas.ledger import flag_details, refund_unit, settle_flag
 
 
 @admin.register(QuotaException)

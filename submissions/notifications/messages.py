@@ -45,7 +45,7 @@ def finished_message(kind: NoticeKind, status: SubmissionStatus) -> Message:
     lines = [outcome_text(status)] if kind == NoticeKind.FINISHED else []
     lines += [_failure_text(job) for job in status.jobs if job.state not in (State.DONE, State.WITHDRAWN)]
     for cost in charges_of(submission, now=False):
-        if cost.refunded:
+        if not cost.is_counted:
             told = _("It does not count towards the quota on {dataset}.")
             if cost.refund_reason:
                 told = _("It does not count towards the quota on {dataset}, because {why}.")

@@ -45,6 +45,24 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
+class DailyCount:
+    """A count of today, from midnight to midnight, UTC, and its limit."""
+
+    used: int
+    limit: int
+
+    @property
+    def left(self) -> int:
+        """How many more there may be today."""
+        return max(0, self.limit - self.used)
+
+    @property
+    def resets_at(self) -> datetime:
+        """The moment at which counting begins anew."""
+        return start_of_day(timezone.now()) + timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
 class Quota:
     """What a person may still submit to a hidden dataset for a team (None: for a team that is yet to be made)."""
 
@@ -105,11 +123,6 @@ def start_of_month(now: datetime) -> datetime:
     return start_of_day(now).replace(day=1)
 
 
-def quota_of(person: User, team: Team | None, dataset: Dataset) -> Quota:
-    """What the person may still submit to the dataset for the team."""
-    return quotas_of(person, [team], [dataset])[0]
-
-
 def quotas_of(person: User, teams: Sequence[Team | None], datasets: Iterable[Dataset]) -> list[Quota]:
     """A quota for each dataset and each of the teams, in their order; read in three queries."""
     now, datasets = timezone.now(), list(datasets)
@@ -127,16 +140,14 @@ def quotas_of(person: User, teams: Sequence[Team | None], datasets: Iterable[Dat
         for team in teams:
             today, month = own.get((dataset.pk,), (0, 0))
             team_today, team_month = shared.get((dataset.pk, team.pk), (0, 0)) if team else (0, 0)
-            exception = exceptions.get((dataset.pk, team.pk)) if team else None
-            daily, monthly = _limits(dataset, exception)
-            found.append(
-                Quota(
-                    dataset,
-                    team,
-                    Window(today, team_today, daily, tomorrow),
-                    Window(month, team_month, monthly, next_month),
-                )
+            daily, monthly = (dataset.daily_quota, dataset.monthly_quota) if dataset.hidden else (None, None)
+            if dataset.hidden and team and (exception := exceptions.get((dataset.pk, team.pk))):
+                daily, monthly = exception.daily, exception.monthly
+            windows = (
+                Window(today, team_today, daily, tomorrow),
+                Window(month, team_month, monthly, next_month),
             )
+            found.append(Quota(dataset, team, *windows))
     return found
 
 
@@ -148,22 +159,6 @@ def _counted(
         today=Count("pk", filter=Q(at__gte=start_of_day(now))), month=Count("pk")
     )
     return {tuple(row[:-2]): (row[-2], row[-1]) for row in rows}
-
-
-def limits_of(team: Team | None, dataset: Dataset) -> tuple[int | None, int | None]:
-    """How many submissions a day and a month; None where there is no limit."""
-    if team is None:
-        return _limits(dataset, None)
-    exceptions = _exceptions([team], [dataset], timezone.now())
-    return _limits(dataset, exceptions.get((dataset.pk, team.pk)))
-
-
-def _limits(dataset: Dataset, exception: QuotaException | None) -> tuple[int | None, int | None]:
-    if not dataset.hidden:
-        return None, None
-    if exception is not None:
-        return exception.daily, exception.monthly
-    return dataset.daily_quota, dataset.monthly_quota
 
 
 def _exceptions(
@@ -182,17 +177,12 @@ def _exceptions(
 
 @dataclass(frozen=True, slots=True)
 class DatasetCharge:
-    """What a submission cost on one dataset: a unit, or nothing any more, and why; `quota` as it is now."""
+    """The cost of a submission on one dataset: a unit, or nothing any more, and why; `quota` as it is now."""
 
     dataset: Dataset
     refund_reason: str
-    refunded: bool
+    is_counted: bool
     quota: Quota | None = None
-
-    @property
-    def is_counted(self) -> bool:
-        """Whether it was not given back."""
-        return not self.refunded
 
 
 def quotas_for(person: User, teams: Sequence[Team], datasets: Iterable[Dataset]) -> dict[int, list[Quota]]:
@@ -213,8 +203,6 @@ def charges_of(submission: Submission, *, now: bool = True) -> list[DatasetCharg
     present = quotas_of(submission.submitter, [submission.team], datasets) if now and uses else []
     by_dataset = {quota.dataset.pk: quota for quota in present if quota.limited}
     return [
-        DatasetCharge(
-            use.dataset, use.refund_reason, use.refunded_at is not None, by_dataset.get(use.dataset_id)
-        )
+        DatasetCharge(use.dataset, use.refund_reason, use.refunded_at is None, by_dataset.get(use.dataset_id))
         for use in uses
     ]

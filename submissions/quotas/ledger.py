@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from evaluation.core.problems import Problem, ProblemCode, is_free
+from leaderboard.core.audit import actor, record
 from leaderboard.core.database_grants import may_change
 from leaderboard.core.work_requests import request_settlement
 from leaderboard.models import Dataset, Team, User, WorkRequest
 from submissions.core.errors import Refused
-from submissions.models import TERMINAL, Job, QuotaUse, State, Submission
+from submissions.models import TERMINAL, Flag, Job, QuotaException, QuotaUse, State, Submission
 from submissions.quotas import counting
 
 QUOTA = ProblemCode("quota", "You or your team have used the submissions that a dataset with hidden judgements takes "
@@ -48,7 +48,8 @@ class QuotaSpent(Refused):
 def _spent_problem(quota: counting.Quota, *, others: bool) -> Problem:
     month = quota.month.left == 0
     window, period = (quota.month, "this month") if month else (quota.day, "today")
-    whose = _spender(quota, window)
+    own = bool(window.limit) and window.by_person >= (window.limit or 0)
+    whose = "you" if own or quota.team is None else f"your team {quota.team.name}"
     if window.limit == 0:
         return QUOTA.problem(f"{quota.dataset} takes no submissions of {whose} for now.", "Ask a curator.")
     message = (
@@ -57,11 +58,6 @@ def _spent_problem(quota: counting.Quota, *, others: bool) -> Problem:
     )
     hint = f"The next one may come {quota.resets_in}, at {quota.resets_at:%H:%M} UTC on {quota.resets_at:%-d %B}."
     return QUOTA.problem(message, hint + (" Leave it out to submit the others." if others else ""))
-
-
-def _spender(quota: counting.Quota, window: counting.Window) -> str:
-    own = bool(window.limit) and window.by_person >= (window.limit or 0)
-    return "you" if own or quota.team is None else f"your team {quota.team.name}"
 
 
 def refuse_unapproved(team: Team | None, datasets: Iterable[Dataset]) -> None:
@@ -103,9 +99,7 @@ def charge(submission: Submission, datasets: Iterable[Dataset]) -> None:
     if not hidden:
         return
     refuse_unapproved(submission.team, hidden)
-    quotas = counting.quotas_of(submission.submitter, [submission.team], hidden)
-    if spent := [quota for quota in quotas if quota.spent]:
-        raise QuotaSpent(spent, len({dataset.pk for dataset in datasets}))
+    _refuse_spent(submission.submitter, submission.team, hidden, len({dataset.pk for dataset in datasets}))
     now = timezone.now()
     QuotaUse.objects.bulk_create(
         QuotaUse(
@@ -113,6 +107,13 @@ def charge(submission: Submission, datasets: Iterable[Dataset]) -> None:
         )
         for dataset in hidden
     )
+
+
+def _refuse_spent(person: User, team: Team | None, hidden: Sequence[Dataset], wanted: int) -> None:
+    """Raises QuotaSpent where the person or the team has no more of a quota; `wanted` counts all datasets asked for."""
+    quotas = counting.quotas_of(person, [team], hidden) if hidden else []
+    if spent := [quota for quota in quotas if quota.spent]:
+        raise QuotaSpent(spent, wanted)
 
 
 def charge_again(submission: Submission, datasets: Iterable[int]) -> None:
@@ -124,9 +125,7 @@ def charge_again(submission: Submission, datasets: Iterable[int]) -> None:
         submission=submission, dataset__in=datasets, kind=QuotaUse.Kind.SUBMISSION, refund_reason=OUR_FAULT
     ).exclude(refunded_at=None)
     hidden = [use.dataset for use in given_back.select_related("dataset")]
-    quotas = counting.quotas_of(submission.submitter, [submission.team], hidden) if hidden else []
-    if spent := [quota for quota in quotas if quota.spent]:
-        raise QuotaSpent(spent, len(hidden))
+    _refuse_spent(submission.submitter, submission.team, hidden, len(hidden))
     given_back.update(refunded_at=None, refund_reason="", at=timezone.now())
 
 
@@ -140,10 +139,9 @@ def refund_use(use: QuotaUse, why: str) -> bool:
     return bool(_refund_uses(QuotaUse.objects.filter(pk=use.pk), why))
 
 
-def _refund_uses(uses: object, why: str) -> int:
-    rows = uses.filter(kind=QuotaUse.Kind.SUBMISSION, refunded_at=None)  # type: ignore[attr-defined]
-    count: int = rows.update(refunded_at=timezone.now(), refund_reason=why[:120])
-    return count
+def _refund_uses(uses: QuerySet[QuotaUse], why: str) -> int:
+    unit = uses.filter(kind=QuotaUse.Kind.SUBMISSION, refunded_at=None)
+    return unit.update(refunded_at=timezone.now(), refund_reason=why[:120])
 
 
 def settle_quota(job_id: int) -> None:
@@ -219,25 +217,11 @@ TOO_MANY_REFUSALS = ProblemCode("too_many_refusals", "Many of your files for hid
     "only so many cost nothing.", "Check files first, which is never counted.", is_free=True)  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Refusals:
-    """How many files for hidden datasets were refused to a person today, of how many that cost nothing."""
-
-    used: int
-    limit: int
-    resets_at: datetime
-
-    @property
-    def left(self) -> int:
-        """How many more."""
-        return max(0, self.limit - self.used)
-
-
-def refusals_of(person: User) -> Refusals:
-    """Today's count, from midnight to midnight, UTC: over all hidden datasets and teams."""
+def refusals_of(person: User) -> counting.DailyCount:
+    """Count the person's files that were refused today, over all hidden datasets and teams."""
     midnight = counting.start_of_day(timezone.now())
     uses = QuotaUse.objects.filter(kind=QuotaUse.Kind.REFUSAL, person=person, at__gte=midnight)
-    return Refusals(uses.count(), settings.REFUSALS_PER_DAY, midnight + timedelta(days=1))
+    return counting.DailyCount(uses.count(), settings.REFUSALS_PER_DAY)
 
 
 @contextmanager
@@ -249,7 +233,10 @@ def recording_refusals(person: User, datasets: Iterable[Dataset]) -> Iterator[No
     """
     hidden = list({dataset.pk: dataset for dataset in datasets if dataset.hidden}.values())
     if hidden:
-        _refuse_early(person, hidden)
+        # The person's own count, without a team's exceptions: who has one is counted again under the lock.
+        if not person.teams.exclude(quota_exceptions=None).exists():
+            _refuse_spent(person, None, hidden, len(hidden))
+        _refuse_beyond_limit(person)
     try:
         yield
     except Refused as refusal:
@@ -257,15 +244,6 @@ def recording_refusals(person: User, datasets: Iterable[Dataset]) -> Iterator[No
         if not is_free(refusal.code):
             _record_refusal(person, hidden, refusal)
         raise
-
-
-def _refuse_early(person: User, hidden: list[Dataset]) -> None:
-    # The person's own count, without a team's exceptions: who has one is counted again under the lock.
-    quotas = counting.quotas_of(person, [None], hidden)
-    excepted = person.teams.exclude(quota_exceptions=None).exists()
-    if not excepted and (spent := [quota for quota in quotas if quota.spent]):
-        raise QuotaSpent(spent, len(hidden))
-    _refuse_beyond_limit(person)
 
 
 def _refuse_beyond_limit(person: User) -> None:
@@ -294,3 +272,62 @@ def _record_refusal(person: User, hidden: list[Dataset], refusal: Refused) -> No
     QuotaUse.objects.bulk_create(
         QuotaUse(kind=QuotaUse.Kind.REFUSAL, dataset=dataset, person=person, at=now) for dataset in refused
     )
+
+
+def refund_unit(use: QuotaUse) -> None:
+    """Give a unit back for the reason of the act, which its people read. Raises ValueError where none is charged."""
+    if not refund_use(use, actor().reason):
+        what = "was given back before" if use.refunded_at else "is a refused file, and cost nothing"
+        raise ValueError(f"{use} ({use.pk}) {what}.")
+    record("quota refunded", use, dataset=use.dataset_id, after={"submission": use.submission_id})
+
+
+def grant_exception(
+    team: Team, dataset: Dataset | None, *, daily: int | None, monthly: int | None, until: datetime | None
+) -> QuotaException:
+    """Give the team another quota on a dataset (None: on all) until a moment (None: for good); None is no limit."""
+    reason = actor().reason
+    values = {"daily": daily, "monthly": monthly, "until": until, "reason": reason[:300]}
+    row, _ = QuotaException.objects.update_or_create(team=team, dataset=dataset, defaults=values)
+    told = {**values, "until": until.isoformat() if until else None}
+    record("quota exception", row, dataset=dataset, after=told)
+    return row
+
+
+def end_exception(team: Team, dataset: Dataset | None) -> None:
+    """Put the team under the dataset's own quota again. Raises ValueError where it had no other."""
+    row = QuotaException.objects.filter(team=team, dataset=dataset).first()
+    if row is None:
+        raise ValueError(f"{team} has no quota of its own on {dataset or 'all datasets'}.")
+    record("quota exception ended", row, dataset=dataset)
+    row.delete()
+
+
+def settle_flag(flag: Flag, state: Flag.State) -> None:
+    """Clear the flag, confirm it, or open it again. Nothing else follows: that is the curator's to say."""
+    before, who = flag.state, actor()
+    flag.state, flag.note = state, who.reason[:300]
+    opened = state == Flag.State.OPEN
+    flag.settled_by, flag.settled_at = (None, None) if opened else (who.person, timezone.now())
+    flag.save(update_fields=["state", "note", "settled_by", "settled_at"])
+    record(
+        f"flag {Flag.State(state).label}", flag, dataset=flag.dataset_id,
+        before={"state": before}, after={"state": state},
+    )  # fmt: skip
+
+
+def flag_details(flag: Flag) -> str:
+    """What gave rise to it, in words: never a score, a query or a document."""
+    details = flag.details
+    if flag.kind == Flag.Kind.FEW_QUERIES:
+        return f"{details['answered']} of {details['topics']} queries answered"
+    if flag.kind == Flag.Kind.FEW_DOCUMENTS:
+        return f"{details['usual_documents']:g} documents for most queries"
+    if flag.kind == Flag.Kind.SAME_SCORES:
+        return f"as submission {details['submission']}"
+    text = (
+        f"{details['same_documents']} of {details['compared']} queries have the same first ten documents as "
+        f"submission {details['submission']}, {details['same_order']} in the same order"
+    )
+    linked = len(details.get("chain", ()))
+    return f"{text}; a chain of {linked + 1} submissions" if linked > 1 else text

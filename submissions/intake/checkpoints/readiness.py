@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from ipaddress import ip_address
 
 from django.conf import settings
@@ -18,8 +17,9 @@ from leaderboard.models import Team, User
 from submissions.accounts.permissions import may_go_unprotected
 from submissions.core.errors import CHECKPOINT_REFUSED, Refused
 from submissions.models import Job, State
-from submissions.queue.capability import Capability, common_obstacle, reported_capabilities
+from submissions.queue.capability import common_obstacle, reported_capabilities
 from submissions.queue.heartbeat import MEMORY
+from submissions.quotas.counting import DailyCount, start_of_day
 from submissions.quotas.ledger import QUOTA
 
 #: Checkpoints of a team that the library may refuse within an hour.
@@ -55,44 +55,29 @@ def readiness(person: User, *, local: bool) -> Readiness:
         return Readiness(True, asleep=not any(each.runs(unprotected=False) for each in alive))
     if any(each.will_run(unprotected=True) for each in told):
         asleep = not any(each.runs(unprotected=True) for each in alive)
-        return _ready_unprotected(person, local=local, asleep=asleep)
-    return _not_ready(told, asleep=not alive)
-
-
-def _ready_unprotected(person: User, *, local: bool, asleep: bool) -> Readiness:
-    if may_go_unprotected(person, local=local):
-        return Readiness(True, unprotected=True, asleep=asleep)
-    return Readiness(
-        False,
-        "Models run here without a sandbox (SANDBOX=none), which is for staff alone, on the machine itself.",
-        "The operator sets SANDBOX=auto, with bubblewrap installed.",
-        unprotected=True,
-        asleep=asleep,
-    )
-
-
-def _not_ready(told: Sequence[Capability], *, asleep: bool) -> Readiness:
+        if may_go_unprotected(person, local=local):
+            return Readiness(True, unprotected=True, asleep=asleep)
+        reason = "Models run here without a sandbox (SANDBOX=none), which is for staff alone, on the machine itself."
+        remedy = "The operator sets SANDBOX=auto, with bubblewrap installed."
+        return Readiness(False, reason, remedy, unprotected=True, asleep=asleep)
     lack = common_obstacle(told)
     if lack is None:
-        return Readiness(
-            False,
+        reason = (
             "No worker that runs models is alive, nor was one within a day. One that has just been started says within "
-            "seconds what it can do.",
-            "The operator starts a worker of the queue cpu or gpu.",
-            asleep=True,
+            "seconds what it can do."
         )
-    who = "the last worker that was alive had none" if asleep else "no worker that is alive has one"
-    return Readiness(
-        False, f"Models need a {lack.lacks}, and {who} that works: {lack.because}", lack.remedy, asleep=asleep
-    )
+        return Readiness(False, reason, "The operator starts a worker of the queue cpu or gpu.", asleep=True)
+    who = "no worker that is alive has one" if alive else "the last worker that was alive had none"
+    reason = f"Models need a {lack.lacks}, and {who} that works: {lack.because}"
+    return Readiness(False, reason, lack.remedy, asleep=not alive)
 
 
 def refuse_unready(person: User, *, local: bool) -> Readiness:
     """Raises Refused where models do not run, with the reason and what would help."""
-    found = readiness(person, local=local)
-    if not found.ready:
-        raise Refused.of(SANDBOX_UNAVAILABLE, found.reason, found.remedy)
-    return found
+    state = readiness(person, local=local)
+    if not state.ready:
+        raise Refused.of(SANDBOX_UNAVAILABLE, state.reason, state.remedy)
+    return state
 
 
 def refuse_without_gpu(*, unprotected: bool) -> None:
@@ -116,34 +101,17 @@ def is_local_request(request: HttpRequest | Request) -> bool:
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class ModelQuota:
-    """How many runs of models a team has had today, how many it may have, and when counting begins anew."""
-
-    used: int
-    limit: int
-    resets_at: datetime
-
-    @property
-    def left(self) -> int:
-        """How many more it may have today."""
-        return max(0, self.limit - self.used)
-
-
-def quota_of(team: Team | None) -> ModelQuota:
-    """Today's count (from midnight to midnight, UTC).
-
-    What failed through us, never began, or had a checkpoint that the library does not take, is not counted.
-    """
-    midnight = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
+def quota_of(team: Team | None) -> DailyCount:
+    """Count the team's runs of models today, without those that failed through us, never began, or had a checkpoint
+    that the library does not take."""
     used = 0
     if team is not None:
         never_began = Q(state__in=[State.CANCELLED, State.WITHDRAWN], started_at=None)
         jobs = Job.objects.filter(
-            kind=Job.Kind.MODEL, submission__team=team, created_at__gte=midnight
+            kind=Job.Kind.MODEL, submission__team=team, created_at__gte=start_of_day(timezone.now())
         ).exclude(Q(state=State.FAILED) | Q(error_code=CHECKPOINT_REFUSED) | never_began)
         used = jobs.count()
-    return ModelQuota(used, settings.MODEL_JOBS_PER_DAY, midnight + timedelta(days=1))
+    return DailyCount(used, settings.MODEL_JOBS_PER_DAY)
 
 
 def refuse_beyond_quota(team: Team, wanted: int) -> None:

@@ -9,7 +9,7 @@ from django.db import transaction
 
 from leaderboard.management.curating import acting_person, add_actor_arguments, find_dataset
 from submissions.models import Flag
-from submissions.quotas.curating import flag_details, settle_flag
+from submissions.quotas.ledger import flag_details, settle_flag
 
 _STATES = {"clear": Flag.State.CLEARED, "confirm": Flag.State.CONFIRMED}
 

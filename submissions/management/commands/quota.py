@@ -15,7 +15,7 @@ from leaderboard.models import Dataset, Team, User
 from submissions.accounts.permissions import teams_of
 from submissions.models import QuotaUse
 from submissions.quotas.counting import Quota, Window, quotas_for
-from submissions.quotas.curating import end_exception, grant_exception, refund_unit
+from submissions.quotas.ledger import end_exception, grant_exception, refund_unit
 
 
 class Command(BaseCommand):

@@ -12,7 +12,7 @@ from django.urls import reverse
 from leaderboard.core.permissions import make_curator
 from leaderboard.models import AuditRecord, Dataset, User
 from submissions.models import Flag, QuotaException, QuotaUse, Submission
-from submissions.quotas.counting import limits_of, quota_of
+from submissions.quotas.counting import quotas_of
 from tests.curating import save
 from tests.factories import make_user, team_of
 from tests.submissions.clients import Api
@@ -44,7 +44,12 @@ def sent(api: Api, secret: Dataset) -> Submission:
 
 
 def used(person: User, dataset: Dataset) -> int:
-    return quota_of(person, team_of(person), dataset).day.used
+    return quotas_of(person, [team_of(person)], [dataset])[0].day.used
+
+
+def limits(person: User, dataset: Dataset) -> tuple[int | None, int | None]:
+    quota = quotas_of(person, [team_of(person)], [dataset])[0]
+    return quota.day.limit, quota.month.limit
 
 
 def act(desk: Client, page: str, action: str, row: Any, **fields: str) -> Any:
@@ -77,7 +82,7 @@ def test_a_team_gets_another_quota_with_a_history(
     assert (row.daily, row.monthly, row.reason) == (5, None, "a workshop")
     assert row.history.get().history_user == carol
     assert AuditRecord.objects.filter(action="added", reason="a workshop").exists()
-    assert limits_of(team_of(alice), secret) == (5, None)
+    assert limits(alice, secret) == (5, None)
     change = reverse("admin:submissions_quotaexception_change", args=[row.pk])
     assert save(desk, change, why="it is over", daily="2").status_code == 302
     row.refresh_from_db()
@@ -130,10 +135,10 @@ def test_commands(
     call_command(
         "quota", "except", team.slug, "--daily", "none", "--monthly", "40", "--until", "2999-01-01", *who
     )
-    assert limits_of(team, secret) == (None, 40)
+    assert limits(alice, secret) == (None, 40)
     assert "no limit a day, 40 a month until 2999-01-01" in capsys.readouterr().out
     call_command("quota", "end", team.slug, *who)
-    assert limits_of(team, secret) == (2, 10)
+    assert limits(alice, secret) == (2, 10)
     with pytest.raises(CommandError, match="no quota of its own"):
         call_command("quota", "end", team.slug, *who)
     flag = make_flag(sent, secret)

@@ -14,7 +14,7 @@ from leaderboard.models import Dataset, Membership, Team, User
 from submissions.intake import runs as intake
 from submissions.models import Job, QuotaException, QuotaUse, State, Submission
 from submissions.queue.queue import ATTEMPTS, claim, reap
-from submissions.quotas.counting import quota_of
+from submissions.quotas.counting import quotas_of
 from tests.factories import make_user, team_of
 from tests.submissions.clients import Answer, Api, upload
 from tests.submissions.collections import run_text
@@ -43,7 +43,7 @@ def send(api: Api, number: int, **fields: Any) -> Answer:
 
 def used(api: Api, dataset: Dataset) -> tuple[int, int]:
     assert api.user is not None
-    quota = quota_of(api.user, team_of(api.user), dataset)
+    quota = quotas_of(api.user, [team_of(api.user)], [dataset])[0]
     return quota.day.used, quota.month.used
 
 
@@ -104,7 +104,7 @@ def test_another_team_does_not_give_a_person_more(api: Api, alice: User, secret:
     other = Team.objects.create(slug="other", name="Other")
     Membership.objects.create(team=other, user=alice)
     assert [send(api, number).status for number in (1, 2)] == [201, 201]
-    quota = quota_of(alice, other, secret)
+    quota = quotas_of(alice, [other], [secret])[0]
     assert (quota.day.by_team, quota.day.by_person, quota.left) == (0, 2, 0)
 
 
@@ -243,9 +243,9 @@ def test_an_exception_counts_until_its_day(api: Api, alice: User, secret: Datase
 def test_an_exception_for_one_dataset_goes_before_one_for_all(alice: User, secret: Dataset) -> None:
     team = team_of(alice)
     QuotaException.objects.create(team=team, daily=0, monthly=0, reason="probes")
-    assert quota_of(alice, team, secret).spent
+    assert quotas_of(alice, [team], [secret])[0].spent
     QuotaException.objects.create(team=team, dataset=secret, daily=None, monthly=None, reason="ours")
-    assert quota_of(alice, team, secret).left is None
+    assert quotas_of(alice, [team], [secret])[0].left is None
 
 
 def test_who_may_submit_nothing_is_told_so(api: Api, alice: User, secret: Dataset) -> None:
