@@ -18,15 +18,14 @@ from submissions.api import uploads
 from submissions.api import views as api
 from submissions.api.challenges import ChallengesView
 from submissions.api.model_reference import ModelsView
-from submissions.api.quotas import QuotasView
+from submissions.api.views import QuotasView
 from submissions.views import accounts as account_views
 from submissions.views import agreements, submissions, systems
 from submissions.views import checkpoints as model_views
 from submissions.views import notifications as notification_views
 from submissions.views import uploads as upload_pages
-from submissions.views.metrics import metrics
-from submissions.views.model_reference import models
-from submissions.views.status import status
+from submissions.views.checkpoints import models
+from submissions.views.status import metrics, status
 
 #: allauth's pages without its list of sessions, in whose place stands one that ends a single session too, and without
 #: addresses that it had once.

@@ -55,7 +55,7 @@ MIDDLEWARE = [
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "leaderboard.core.http.middleware.NullCharacterMiddleware",  # 400 for %00 in the address
     "leaderboard.core.http.middleware.MethodsMiddleware",  # 405 for a page
-    "submissions.uploads.request_size.RequestSizeMiddleware",  # 413 before the body is read
+    "submissions.uploads.handler.RequestSizeMiddleware",  # 413 before the body is read
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

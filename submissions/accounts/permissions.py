@@ -90,6 +90,21 @@ def may_see(person: Person, submission: Submission) -> bool:
     return may_manage(person, submission) or may_see_facts(submission)
 
 
+def visible_submission(
+    person: Person, submissions: QuerySet[Submission], identifier: str, *, manage: bool = False
+) -> Submission:
+    """Return a submission that exists for the person. Raises Http404.
+
+    With `manage`, one that they may change. Raises PermissionDenied.
+    """
+    submission = submissions.filter(pk=identifier).first()
+    if submission is None or not may_see(person, submission):
+        raise Http404("There is no such submission, or it is private.")
+    if manage and not may_manage(person, submission):
+        raise PermissionDenied("Only its team may change this submission.")
+    return submission
+
+
 def downloadable_runs(person: Person, submission: Submission, *, own: bool | None = None) -> list[Job]:
     """The submission's scored jobs whose run the person may download.
 

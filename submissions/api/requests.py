@@ -5,8 +5,7 @@ What systems and submissions say is declared once, in the pages' forms: they che
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.forms import Form
@@ -19,12 +18,7 @@ from rest_framework.request import Request
 
 from leaderboard.boards.state import whole_number
 from leaderboard.core.http.api_errors import INVALID, INVALID_FIELD, ApiError, problem
-from leaderboard.core.text.json import read_json
-from leaderboard.models import System, Team, User
-from leaderboard.systems.records import SystemFields, find_system
-from submissions.accounts.permissions import systems_of, teams_of
-from submissions.intake.forms import SubmissionForm, WithdrawalForm
-from submissions.intake.system_form import COLUMNS, SystemForm
+from submissions.intake.forms import WithdrawalForm
 
 #: What fields of a system are called in requests, where forms call them otherwise.
 ALIASES = {"paper": "paper_url", "code": "code_url", "model": "model_url", "license": "licence"}
@@ -40,15 +34,15 @@ class FlagField(serializers.BooleanField):
         super().__init__(**options)
 
     def get_value(self, dictionary: Mapping[str, Any]) -> Any:
-        """What was sent: a form, too, may leave it out."""
+        """Return what was sent; forms, too, may leave it out."""
         return dictionary.get(str(self.field_name), empty)
 
     def run_validation(self, data: Any = empty) -> bool:
-        """The value. Raises ApiError."""
+        """Return the value. Raises ApiError."""
         name = str(self.field_name)
-        if data is empty:
+        if data is empty and self.default is empty:
             raise ApiError(INVALID, f"Send {name}=true or {name}=false.")
-        return parse_boolean({name: data}, name, missing=self.blank)
+        return parse_boolean({} if data is empty else {name: data}, name, missing=self.blank)
 
 
 class WholeNumberField(serializers.IntegerField):
@@ -58,7 +52,7 @@ class WholeNumberField(serializers.IntegerField):
         super().__init__(min_value=1, **options)
 
     def run_validation(self, data: Any = empty) -> int:
-        """The value. Raises ApiError."""
+        """Return the value. Raises ApiError."""
         text = "" if data is empty else str(data).strip()
         if not (text.isascii() and text.isdecimal() and int(text[:9]) > 0):
             name = str(self.field_name)
@@ -66,12 +60,67 @@ class WholeNumberField(serializers.IntegerField):
         return int(text[:9])
 
 
+class TextField(serializers.CharField):
+    """A text without blanks around it; empty if it is left out."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(required=False, **options)
+
+    def run_validation(self, data: Any = empty) -> Any:
+        """Return the text."""
+        return "" if data is empty else str(data or "").strip()
+
+
+class TextsField(serializers.ListField):
+    """Texts: the values of a field that may repeat, or a list; empty if it is left out."""
+
+    child = serializers.CharField()
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(required=False, **options)
+
+    def get_value(self, dictionary: Mapping[str, Any]) -> list[str]:
+        """Return all values."""
+        return list_of(dictionary, str(self.field_name))
+
+    def run_validation(self, data: Any = empty) -> Any:
+        """Return the values as they are."""
+        return data
+
+
+class OptionField(serializers.ChoiceField):
+    """One of several words; the first, or with `blank` none, if it is left out.
+
+    `message` has a place for the word that was sent. Without a message any word is taken.
+    """
+
+    def __init__(
+        self,
+        choices: Sequence[str],
+        message: str = "",
+        hint: str = "",
+        *,
+        blank: bool = False,
+        **options: Any,
+    ) -> None:
+        self.missing = "" if blank else choices[0]
+        self.message, self.hint = message, hint
+        super().__init__(choices, **({"required": False} if blank else {"default": choices[0]}), **options)
+
+    def run_validation(self, data: Any = empty) -> Any:
+        """Return the word. Raises ApiError."""
+        text = self.missing if data is empty else str(data or "").strip() or self.missing
+        if self.message and text and text not in self.choices:
+            raise malformed(str(self.field_name), self.message.format(text), self.hint)
+        return text
+
+
 class RequestSerializer(serializers.Serializer[Any]):
-    """What a call takes."""
+    """The fields of a call."""
 
     @classmethod
     def read(cls, request: Request) -> dict[str, Any]:
-        """What was sent. Raises ApiError for what is missing or cannot be read."""
+        """Return what was sent. Raises ApiError for what is missing or cannot be read."""
         return dict(cls(context={"request": request}).to_internal_value(data_of(request)))
 
 
@@ -143,76 +192,6 @@ def data_of(request: Request) -> Mapping[str, Any]:
     return data
 
 
-def read_submission_fields(data: Mapping[str, Any]) -> dict[str, Any]:
-    """What belongs to this one submission, of whatever kind. Raises ApiError."""
-    form = SubmissionForm(
-        {
-            "configuration": data.get("configuration", ""),
-            "note": data.get("note", ""),
-            "public": "yes" if parse_boolean(data, "public") else "no",
-            "reusable": parse_boolean(data, "reusable", missing=False),
-            **{name: data.get(name, "") for name in ("run_type", "tag", "priority")},
-        },
-        systems=[],
-    )
-    require_valid(form)
-    kept = {name: form.cleaned_data[name] for name in ("configuration", "public", "reusable", "note")}
-    return {**kept, "round_entry": form.round_entry()}
-
-
-def system_and_owner(
-    data: Mapping[str, Any],
-    person: User,
-    *,
-    described: Mapping[str, Any] | None = None,
-    architecture: str = "",
-) -> dict[str, Any]:
-    """The system; of a new one whose it is too, and until when nobody learns that. Raises ApiError.
-
-    For a system that there is, the same may be repeated; its page changes it. `described` are the fields that are the
-    system's where not all of `data` are.
-    """
-    mine = list(teams_of(person))
-    said = {"team": str(data.get("team") or "").strip(), "anonymous_until": data.get("anonymous_until") or ""}
-    form = SubmissionForm(said, systems=[], teams=mine)
-    if "team" in form.errors:
-        known = ", ".join(team.slug for team in mine)
-        raise malformed("team", f"You do not belong to a team “{said['team']}”.", f"Your teams: {known}.")
-    require_valid(form)
-    team, until = form.cleaned_data["team"], form.cleaned_data["anonymous_until"]
-    system = system_of(
-        data if described is None else described, person, architecture, [team] if team else mine
-    )
-    if not isinstance(system, System):
-        return {"system": system, "team": team or next(iter(mine), None), "anonymous_until": until}
-    if until is not None and (system.anonymous_until is None or system.anonymous_until.date() != until):
-        raise malformed(
-            "anonymous_until",
-            f"“{system.name}” is there already, and not anonymous until {until}.",
-            f"Change that on /systems/{system.slug}/edit/, and leave the field out here.",
-        )
-    return {"system": system}
-
-
-def system_of(
-    data: Mapping[str, Any], person: User, architecture: str, teams: Collection[Team]
-) -> System | SystemFields:
-    """One of the person's systems by slug or name, or what a new one says of itself. Raises ApiError.
-
-    `architecture` is that of a new one that does not say its own. Only systems of these `teams` are meant.
-    """
-    given = str(data.get("system", "")).strip()
-    if not given:
-        raise malformed("system", "No system was named.", "Send system=<slug of yours> or a new name.")
-    described = _object(given) if given.startswith("{") else {**_flat(data), "name": given}
-    described = {ALIASES.get(name, name): value for name, value in described.items()}
-    mine = find_system(teams, str(described.get("name", "")))
-    if mine is None:
-        return _new_system({**({"architecture": architecture} if architecture else {}), **described}, person)
-    _require_same(mine, described)
-    return mine
-
-
 def parse_boolean(data: Mapping[str, Any], name: str, *, missing: bool = True) -> bool:
     """A yes or no. Raises ApiError for anything else."""
     value = str(data.get(name, "")).strip().casefold()
@@ -223,68 +202,6 @@ def parse_boolean(data: Mapping[str, Any], name: str, *, missing: bool = True) -
     if value in _YES:
         return True
     raise malformed(name, f"{name}: “{value}” is neither true nor false.", "Send true or false.")
-
-
-def _new_system(described: Mapping[str, Any], person: User) -> SystemFields:
-    form = SystemForm({name: _text(value) for name, value in described.items()})
-    if not described.get("architecture"):
-        known = ", ".join(systems_of(person).values_list("slug", flat=True)[:20])
-        raise malformed(
-            "architecture",
-            f"You have no system “{described.get('name', '')}”, and a new one needs its architecture.",
-            f"Send architecture=dense (or another); your systems: {known or 'none yet'}.",
-        )
-    require_valid(form)
-    return form.fields_of_system()
-
-
-def _require_same(mine: System, described: Mapping[str, Any]) -> None:
-    """A request that repeats what is known goes through, so that scripts can send the same for every dataset."""
-    said = {
-        "architecture": mine.architecture,
-        **{name: _text(value) for name, value in described.items()},
-        "name": mine.name,
-    }
-    form = SystemForm(said, system=mine)
-    given = [name for name in described if name in form.fields and name != "name"]
-    if not given:
-        return
-    require_valid(form)
-    fields = form.fields_of_system()
-    columns = {name: COLUMNS.get(name, name) for name in given}
-    changed = [name for name, column in columns.items() if getattr(fields, column) != getattr(mine, column)]
-    if changed:
-        raise malformed(
-            "system",
-            f"You have a system “{mine.name}” ({mine.slug}) already, with another {', '.join(changed)}.",
-            "Leave these fields out to submit for it, or give the new system another name.",
-        )
-
-
-def _text(value: Any) -> str:
-    """A value from a JSON object as a form field has it."""
-    if isinstance(value, list):
-        return ", ".join(str(each) for each in value) or "none"
-    if isinstance(value, dict):
-        return json.dumps(value)
-    return "" if value is None else str(value)
-
-
-def _flat(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The system's fields among the request's own."""
-    known = [*SystemForm.base_fields, *ALIASES]
-    found = {name: data.get(name) for name in known if data.get(name) not in (None, "")}
-    for field in ("training_datasets", "adapted_to"):
-        if names := list_of(data, field):
-            found[field] = ", ".join(names)
-    return found
-
-
-def _object(text: str) -> dict[str, Any]:
-    try:
-        return dict(read_json(text))
-    except (ValueError, TypeError) as error:
-        raise malformed("system", f"system: not a JSON object: {error}", 'Send {"name": …}.') from None
 
 
 def list_of(data: Mapping[str, Any], name: str) -> list[str]:

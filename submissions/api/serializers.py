@@ -21,7 +21,7 @@ from submissions.checkpoints.service import prompt_template
 from submissions.core.errors import Refused
 from submissions.quotas.ledger import QuotaSpent
 from submissions.status.description import JobStatus, SubmissionStatus
-from submissions.uploads.request_size import REQUEST_TOO_LARGE
+from submissions.uploads.handler import REQUEST_TOO_LARGE
 
 
 class ScoresField(serializers.DictField):
@@ -336,6 +336,22 @@ class QuotaSerializer(Answer):
     resets_at = MomentField(help_text="When there are more again, UTC.")
     day = WindowSerializer()
     month = WindowSerializer()
+
+
+class RefusalsSerializer(serializers.Serializer[Any]):
+    """Files for hidden datasets that were refused today: so many a day cost nothing, and no more are read."""
+
+    used = serializers.IntegerField()
+    limit = serializers.IntegerField()
+    left = serializers.IntegerField()
+    resets_at = MomentField(help_text="UTC.")
+
+
+class QuotasSerializer(serializers.Serializer[Any]):
+    """What is left of every quota."""
+
+    quotas = QuotaSerializer(many=True, help_text="One for each hidden dataset and each of your teams.")
+    refusals = RefusalsSerializer()
 
 
 class ChargeSerializer(Answer):

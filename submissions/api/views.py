@@ -5,19 +5,26 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from django.http import Http404
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import status
-from rest_framework.exceptions import PermissionDenied
 from rest_framework.parsers import MultiPartParser
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from evaluation.core.problems import ProblemCode
 from leaderboard.core.http.api_errors import ApiError, ErrorSerializer
+from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.http.query_parameters import reads
-from submissions.accounts.permissions import may_manage, may_see, signed_in, submissions_of
+from leaderboard.models import Dataset
+from submissions.accounts.permissions import (
+    may_manage,
+    signed_in,
+    submissions_of,
+    teams_of,
+    visible_submission,
+)
 from submissions.accounts.throttling import ChangeThrottle, CheckThrottle, SubmitThrottle
 from submissions.api import serializers
 from submissions.api.requests import (
@@ -29,7 +36,7 @@ from submissions.api.requests import (
     VisibilityRequest,
     WithdrawRequest,
 )
-from submissions.api.submission_requests import ONE_FILE, CheckRequest, SubmissionRequest
+from submissions.api.submission_requests import CheckRequest, SubmissionRequest
 from submissions.checkpoints.service import check_checkpoint
 from submissions.core.errors import Refused
 from submissions.intake.checkpoints.intake import accept_model
@@ -38,8 +45,13 @@ from submissions.intake.rounds import set_priority
 from submissions.intake.runs import accept_submission, check_only
 from submissions.jobs import withdrawal
 from submissions.models import Scope, Submission
+from submissions.quotas.counting import quotas_for
+from submissions.quotas.ledger import refusals_of
 from submissions.status.description import describe, load_jobs, with_jobs
 from submissions.status.standings import describe_with_standing, with_standings
+
+ONE_FILE = ProblemCode("one_file", "Several files were sent to be checked.", "The API checks one file at a "
+    "time.")  # fmt: skip
 
 _IDENTIFIER = OpenApiParameter("identifier", str, OpenApiParameter.PATH, description="The submission's id.")
 _ERRORS = {
@@ -72,10 +84,10 @@ class CheckView(APIView):
         Nothing is stored; an invalid file is answered with 200 too.
         """
         try:
-            given = CheckRequest.read(request)
-            if given["kind"] == "model":
-                return Response(serializers.ReportSerializer(check_checkpoint(*given["checkpoint"])).data)
-            reports = check_only(given["files"], given["seeds"])
+            sent = CheckRequest.read(request)
+            if "checkpoint" in sent:
+                return Response(serializers.ReportSerializer(check_checkpoint(*sent["checkpoint"])).data)
+            reports = check_only(**sent)
         except Refused as refusal:
             if refusal.files and not refusal.problems:
                 return Response(serializers.ReportSerializer(refusal.files[0]).data)
@@ -137,8 +149,8 @@ class SubmissionsView(APIView):
         """
         try:
             sent = SubmissionRequest.read(request)
-            accept = accept_model if sent["kind"] == "model" else accept_submission
-            accepted = accept(submitter=signed_in(request), **sent["given"])
+            accept = accept_model if "request" in sent else accept_submission
+            accepted = accept(signed_in(request), **sent)
         except Refused as refusal:
             raise serializers.refused(refusal) from refusal
         load_jobs(accepted)
@@ -149,19 +161,10 @@ class SubmissionsView(APIView):
 class _OneSubmission(APIView):
     """A call about one submission, which exists only for those who may see it."""
 
-    def find(self, request: Request, identifier: str) -> Submission:
-        """The submission. Raises Http404."""
-        found = with_jobs(Submission.objects.filter(pk=identifier)).first()
-        if found is None or not may_see(request.user, found):
-            raise Http404("There is no such submission, or it is private.")
-        return found
-
-    def managed(self, request: Request, identifier: str) -> Submission:
-        """The submission, for those who may change it. Raises Http404 or PermissionDenied."""
-        found = self.find(request, identifier)
-        if not may_manage(request.user, found):
-            raise PermissionDenied("Only its team may change this submission.")
-        return found
+    def find(self, request: Request, identifier: str, *, manage: bool = False) -> Submission:
+        """Return the submission, with `manage` one that may be changed. Raises Http404 or PermissionDenied."""
+        submissions = with_jobs(Submission.objects.all())
+        return visible_submission(request.user, submissions, identifier, manage=manage)
 
     def answer(self, request: Request, found: Submission) -> Response:
         """The submission as it stands now."""
@@ -220,7 +223,7 @@ class CancelView(_OneSubmission):
     @_changes("Cancel a submission", None)
     def post(self, request: Request, identifier: str) -> Response:
         """Stop every job that has not ended: at once where it waits, within seconds where it runs."""
-        found = self.managed(request, identifier)
+        found = self.find(request, identifier, manage=True)
         withdrawal.cancel(found, signed_in(request))
         return self.answer(request, found)
 
@@ -234,7 +237,7 @@ class WithdrawView(_OneSubmission):
     @_changes("Withdraw a submission", WithdrawRequest)
     def post(self, request: Request, identifier: str) -> Response:
         """Take the results off every board. A line with the reason stays where they were."""
-        found = self.managed(request, identifier)
+        found = self.find(request, identifier, manage=True)
         withdrawal.withdraw(found, WithdrawRequest.read(request)["reason"], signed_in(request))
         return self.answer(request, found)
 
@@ -245,7 +248,7 @@ class VisibilityView(_Change):
     @_changes("Show a submission to everyone, or keep it private", VisibilityRequest, throttled=True)
     def post(self, request: Request, identifier: str) -> Response:
         """Set `public` to true or false."""
-        found = self.managed(request, identifier)
+        found = self.find(request, identifier, manage=True)
         withdrawal.set_public(found, VisibilityRequest.read(request)["public"], signed_in(request))
         return self.answer(request, found)
 
@@ -256,7 +259,7 @@ class PriorityView(_Change):
     @_changes("Give a submission another priority in its round", PriorityRequest, throttled=True)
     def post(self, request: Request, identifier: str) -> Response:
         """Set `priority`, until the round closes. The team's run that has it gets the old one."""
-        found = self.managed(request, identifier)
+        found = self.find(request, identifier, manage=True)
         try:
             set_priority(found, PriorityRequest.read(request)["priority"], signed_in(request))
         except Refused as refusal:
@@ -272,6 +275,40 @@ class ReusableView(_Change):
     )
     def post(self, request: Request, identifier: str) -> Response:
         """Set `reusable` to true or false. What was built on the runs before stays, with its credit."""
-        found = self.managed(request, identifier)
+        found = self.find(request, identifier, manage=True)
         withdrawal.set_reusable(found, ReusableRequest.read(request)["reusable"], signed_in(request))
         return self.answer(request, found)
+
+
+@reads("dataset")
+class QuotasView(APIView):
+    """How often one may still submit."""
+
+    required_scope = Scope.READ
+    permission_classes = [IsAuthenticated]
+
+    @extend_schema(
+        summary="My quotas",
+        operation_id="quotas_list",
+        parameters=[OpenApiParameter("dataset", str, description="Slug: of this dataset alone.")],
+        responses={200: serializers.QuotasSerializer, 401: ErrorSerializer},
+        tags=["submissions"],
+    )
+    def get(self, request: Request) -> Response:
+        """How many submissions you and your teams have used, and have left, where judgements are hidden.
+
+        Counted by day and calendar month, UTC. Datasets that are not limited are not listed.
+        """
+        person = signed_in(request)
+        datasets = Dataset.objects.open_for_runs().filter(hidden=True)
+        if wanted := request.query_params.get("dataset"):
+            known = Dataset.objects.open_for_runs().values_list("slug", flat=True)
+            if wanted not in known:
+                raise UnknownChoice("dataset", wanted, known.order_by("slug"))
+            datasets = datasets.filter(slug=wanted)
+        found = quotas_for(person, list(teams_of(person)), datasets)
+        answer = {
+            "quotas": [each for quotas in found.values() for each in quotas],
+            "refusals": refusals_of(person),
+        }
+        return Response(serializers.QuotasSerializer(answer).data)

@@ -16,10 +16,10 @@ CHECKPOINT_REFUSED = ProblemCode("checkpoint_refused", "The library does not tak
     "was run, and nothing was counted.", "Each finding follows; `python -m evaluation pack` asks the library "
     "before you send it.", is_free=True)  # fmt: skip
 ALREADY_SUBMITTED = ProblemCode("already_submitted", "The system has the same run on this dataset already, under the "
-    "same label.", "Nothing to do. If it is another configuration, label it.")  # fmt: skip
+    "same label.", "Nothing to do. If it is another configuration, label it.", is_free=True)  # fmt: skip
 LABEL_NEEDED = ProblemCode("label_needed", "The system has a result on this dataset under the same label already, "
     "from another run, another engine or other parameters.", "Label this one, or withdraw the other first; send runs "
-    "that differ by their seed together.", "-F configuration=\"k1 1.2\"")  # fmt: skip
+    "that differ by their seed together.", "-F configuration=\"k1 1.2\"", is_free=True)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ from leaderboard.judgements.disclosure import record_compared
 from leaderboard.models import Dataset, System, Team, User, architecture_choices
 from leaderboard.systems.records import SystemFields
 from submissions.core.errors import FileReport, Refused
-from submissions.intake.files import NO_FILE, PAIRING, IncomingFile
-from submissions.intake.recognition import without_metadata
+from submissions.intake.files import NO_FILE, PAIRING, IncomingFile, without_metadata
 from submissions.intake.runs import accept_submission
+from submissions.intake.submission import SubmissionOptions
 from submissions.models import Submission
 from submissions.models.work import new_identifier
 
@@ -71,18 +71,14 @@ def import_runs(
         )
     tags = {path: first_tag(path) for path in files}
     said, wrong = _attributions(participants, tags)
-    bulk, taken = new_identifier(), []
+    options, taken = SubmissionOptions(public=public, team=team, bulk=new_identifier()), []
     record_compared(dataset, dataset, dataset.current_qrels)
     with transaction.atomic():
         for path in files:
             try:
                 system = _system_of(path, tags, team, architecture, said.get(path))
                 file = IncomingFile(path.name, path, dataset.slug)
-                taken.append(
-                    accept_submission(
-                        submitter=submitter, system=system, files=[file], team=team, public=public, bulk=bulk
-                    )
-                )  # fmt: skip
+                taken.append(accept_submission(submitter, system, [file], options))
             except Refused as refused:
                 wrong += refused.files or [
                     FileReport(path.name, dataset.slug, Report(tuple(refused.problems)))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
+from io import BytesIO
 from pathlib import Path
 
 from django.conf import settings
@@ -23,15 +26,16 @@ from evaluation.archives.zip import (
 )
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem, ProblemCode, Report
-from evaluation.runs.forms import recognize
-from evaluation.runs.problems import EMPTY
+from evaluation.runs.forms import recognize, trec_text, write_as_trec
+from evaluation.runs.json_runs import JSON
+from evaluation.runs.problems import EMPTY, UNKNOWN_DOCUMENTS_SHARE, refuse_binary
 from evaluation.runs.quoting import quote
 from evaluation.runs.score import check_run
 from leaderboard.core.storage.disk import disk_errors
+from leaderboard.core.storage.runs import StoredRun
 from leaderboard.datasets.qrels import scoring_target
 from leaderboard.models import Dataset, DatasetVersion, User
 from submissions.core.errors import FileReport, Refused
-from submissions.intake.recognition import datasets_of, without_metadata
 from submissions.uploads.handler import HashedUpload
 from submissions.uploads.service import completed_upload
 from submissions.uploads.storage import path_of
@@ -68,11 +72,11 @@ ZIP_POLICY = ZipPolicy(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class IncomingFile:
-    """A file as it was sent: its name, where its bytes lie for now, and the slug of its dataset where one was said.
+    """A file as it was sent: its name, the path of its bytes for now, and the slug of its dataset if one was given.
 
-    `sha256` is of its bytes, where it was found as they came; `upload` names the upload that brought it in pieces.
+    `sha256` is of its bytes, where it was computed as they came; `upload` names the upload that brought it in pieces.
     """
 
     name: str
@@ -81,10 +85,19 @@ class IncomingFile:
     sha256: str | None = None
     upload: str = ""
 
+    @cached_property
+    def is_zip(self) -> bool:
+        """Whether the file is a zip."""
+        return is_zip(self.path)
+
+    def refused(self, error: InvalidContent) -> FileReport:
+        """Return the report of a zip that cannot be read."""
+        return FileReport(self.name, self.dataset or "", error.report)
+
 
 @dataclass(frozen=True, slots=True)
 class RunFile:
-    """One run file for one dataset; `seed` is its label where the dataset has several, see `seed_labels`.
+    """One run file for one dataset; `seed` is its label where the dataset has several, see `label_seeds`.
 
     `left_out` describes the files of its zip that are not runs. It is empty for all but the first run of the zip.
     """
@@ -103,12 +116,15 @@ class CheckedFile:
     """A run file and the verdict on it.
 
     `report` is None for a file so large that a worker checks it. `text` is the content of a valid one, expanded, as
-    long as those of the request have room in memory together.
+    long as those of the request have room in memory together. In the store, the file is `stored`, or under
+    `upload_sha256` if a worker will check it.
     """
 
     run: RunFile
     report: Report | None
     text: bytes | None = None
+    stored: StoredRun | None = None
+    upload_sha256: str = ""
 
     @property
     def tag(self) -> str | None:
@@ -139,30 +155,35 @@ def incoming_upload(person: User, identifier: str, kind: str, dataset: str | Non
     return IncomingFile(row.file_name or row.kind, path_of(row.pk), dataset, row.sha256, row.pk)
 
 
+def incoming_files(
+    person: User, sent: Iterable[UploadedFile], uploads: Iterable[str], kind: str
+) -> list[IncomingFile]:
+    """Return the files of a request, then the person's named uploads. Raises Refused where one is not there."""
+    return [*map(incoming_file, sent), *(incoming_upload(person, each, kind) for each in uploads)]
+
+
 def pair_with_datasets(files: Sequence[IncomingFile], datasets: Sequence[str]) -> list[IncomingFile]:
-    """Files with datasets by their order; zips name their own. Raises Refused."""
-    slugs: list[str | None] = list(datasets)
-    if not slugs or not files:
+    """Return files with datasets by their order; zips name their own. Raises Refused."""
+    if not datasets or not files:
         return list(files)
-    if len(slugs) == 1 and not any(is_zip(file.path) for file in files):
-        slugs *= len(files)
-    if len(slugs) == len(files):
-        return [replace(file, dataset=slug) for file, slug in zip(files, slugs, strict=True)]
-    plain = [file for file in files if not is_zip(file.path)]
-    if len(slugs) != len(plain):
+    plain = [file for file in files if not file.is_zip]
+    if len(datasets) == 1 and len(plain) == len(files):
+        datasets = [datasets[0]] * len(files)
+    paired = files if len(datasets) == len(files) else plain
+    if len(datasets) != len(paired):
         raise Refused.of(
             PAIRING,
-            f"There are {len(files)} files and {len(slugs)} datasets.",
+            f"There are {len(files)} files and {len(datasets)} datasets.",
             "Give one dataset for each file, in the same order, or one for all of them, which are its seeds then; "
             "only a zip names its files by itself.",
         )
-    remaining = iter(slugs)
-    return [file if is_zip(file.path) else replace(file, dataset=next(remaining)) for file in files]
+    slugs = {file.path: slug for file, slug in zip(paired, datasets, strict=True)}
+    return [replace(file, dataset=slugs.get(file.path, file.dataset)) for file in files]
 
 
 @contextmanager
 def run_files(files: Sequence[IncomingFile]) -> Iterator[list[RunFile]]:
-    """The run files that were sent, zips taken apart into a folder that is gone afterwards.
+    """Yield the run files that were sent, with zips expanded into a folder that is gone afterwards.
 
     Runs are counted in the zips' own lists before any is expanded, and all zips of a request share one allowance: what
     it takes of the disk does not grow with how often something small is in it. Raises Refused; DiskFull where less
@@ -170,79 +191,72 @@ def run_files(files: Sequence[IncomingFile]) -> Iterator[list[RunFile]]:
     """
     if not files:
         raise Refused.of(NO_FILE, "No run file was sent.", "Choose at least one file.")
+    uploads = Counter(file.upload for file in files if file.upload)
     repeated = [
         UPLOAD_TWICE.problem(
             f"The upload {identifier} ({next(file.name for file in files if file.upload == identifier)}) is named "
             f"{count} times.",
             "Name each upload once; seeds that are the same run would be refused too.",
         )
-        for identifier, count in Counter(file.upload for file in files if file.upload).items()
+        for identifier, count in uploads.items()
         if count > 1
     ]
     refuse([*repeated, *_too_many(len(files))])
-    zips = _names_in_zips(files)
-    refuse(_too_many(sum(len(zips.get(file.path, (file.name,))) for file in files)))
+    zips = [file for file in files if file.is_zip]
+    refuse(_too_many(len(files) - len(zips) + _count_runs(zips)))
     if not zips:
-        yield [_run_file(file, file.name, file.name, file.path) for file in files]
+        yield [_run_file(file, file.name, file.path) for file in files]
         return
     policy = replace(ZIP_POLICY, free_bytes=settings.DISK_RESERVE_BYTES)
     # No more may come out of all zips together than out of one as large as they are.
     shared = ZipAllowance(
-        policy.allowance(sum(path.stat().st_size for path in zips)),
+        policy.allowance(sum(file.path.stat().st_size for file in zips)),
         "the zip expands" if len(zips) == 1 else "the zips of the request expand together",
     )
     with tempfile.TemporaryDirectory(dir=settings.FILE_UPLOAD_TEMP_DIR, prefix="zip-") as folder:
         runs = []
         with disk_errors(Path(folder)):
             for number, file in enumerate(files):
-                if file.path in zips:
+                if file.is_zip:
                     runs += _extract_runs(file, Path(folder, str(number)), policy, shared)
                 else:
-                    runs.append(_run_file(file, file.name, file.name, file.path))
+                    runs.append(_run_file(file, file.name, file.path))
         yield runs
 
 
 def refuse(problems: Sequence[Problem], files: Iterable[FileReport] = ()) -> None:
-    """Raise Refused where there are problems, with all of them."""
+    """Raises Refused for all problems, if there are any."""
     if problems:
         raise Refused(problems[0].code, problems[0].message, problems, files)
 
 
 def _too_many(count: int) -> list[Problem]:
-    if count <= MOST_FILES:
-        return []
     hint = f"Send at most {MOST_FILES} in one submission, those in zips counted."
-    return [TOO_MANY_FILES.problem(f"There are {count:,} run files.", hint)]
+    return [TOO_MANY_FILES.problem(f"There are {count:,} run files.", hint)] if count > MOST_FILES else []
 
 
-def _names_in_zips(files: Sequence[IncomingFile]) -> dict[Path, tuple[str, ...]]:
-    """The names in each zip among the files; none is expanded. Raises Refused with what is wrong with any of them."""
-    found, wrong = {}, []
-    for file in files:
-        if not is_zip(file.path):
-            continue
+def _count_runs(zips: Sequence[IncomingFile]) -> int:
+    """Count the files in all zips without expanding any. Raises Refused with the problems of all of them."""
+    count, wrong = 0, []
+    for file in zips:
         try:
-            found[file.path] = _names_in(file)
+            with open_archive(file.path, ZIP_POLICY) as archive:
+                names = without_companions(archive.names)
+            if "xl/workbook.xml" in names:
+                raise not_read("an Excel file")
+            if not names:
+                hint = "Pack one run for each dataset: <dataset>.txt."
+                raise InvalidContent.of(EMPTY.problem("the zip holds no files", hint))
+            count += len(names)
         except InvalidContent as error:
-            wrong.append(FileReport(file.name, file.dataset or "", error.report))
+            wrong.append(file.refused(error))
     if wrong:
         raise Refused.for_files(wrong)
-    return found
-
-
-def _names_in(file: IncomingFile) -> tuple[str, ...]:
-    with open_archive(file.path, ZIP_POLICY) as archive:
-        names = without_companions(archive.names)
-    if "xl/workbook.xml" in names:
-        raise not_read("an Excel file")
-    if not names:
-        hint = "Pack one run for each dataset: <dataset>.txt."
-        raise InvalidContent.of(EMPTY.problem("the zip holds no files", hint))
-    return names
+    return count
 
 
 def _extract_runs(file: IncomingFile, folder: Path, policy: ZipPolicy, shared: ZipAllowance) -> list[RunFile]:
-    """The runs in a zip, its members taken out into the folder. Raises Refused."""
+    """Expand the members of a zip into the folder, and return its runs. Raises Refused."""
     folder.mkdir()
     try:
         with open_archive(file.path, policy, shared) as archive:
@@ -250,7 +264,7 @@ def _extract_runs(file: IncomingFile, folder: Path, policy: ZipPolicy, shared: Z
             members = {name: folder / str(number) for number, name in enumerate(names)}
             archive.extract(members)
     except InvalidContent as error:
-        raise Refused.for_files([FileReport(file.name, file.dataset or "", error.report)]) from error
+        raise Refused.for_files([file.refused(error)]) from error
     members = without_metadata(members)
     if file.dataset and len(members) > 1:
         raise Refused.of(
@@ -258,7 +272,8 @@ def _extract_runs(file: IncomingFile, folder: Path, policy: ZipPolicy, shared: Z
             f"{file.name} holds {len(members)} files, and one dataset ({file.dataset}) was given for it.",
             "Name the files in the zip <dataset>.txt, or <dataset>.<seed>.txt, and leave the dataset out.",
         )
-    first, *others = (_run_file(file, f"{file.name}/{name}", name, path) for name, path in members.items())
+    member = replace(file, sha256=None)
+    first, *others = (_run_file(member, f"{file.name}/{name}", path) for name, path in members.items())
     companions = [quote(name.encode()) for name in archive.names if name not in members]
     more = f" and {len(companions) - MOST_NAMED:,} more" if len(companions) > MOST_NAMED else ""
     named = ", ".join(companions[:MOST_NAMED])
@@ -266,29 +281,29 @@ def _extract_runs(file: IncomingFile, folder: Path, policy: ZipPolicy, shared: Z
     return [replace(first, left_out=left_out if companions else ""), *others]
 
 
-def _run_file(file: IncomingFile, shown_name: str, name: str, path: Path) -> RunFile:
-    """The run for the dataset of its file, else for the one that it is named after, else for the one of its ids."""
-    slug = file.dataset
+def _run_file(file: IncomingFile, name: str, path: Path) -> RunFile:
+    """Return the run for the dataset of its file, else of its name, else of its ids. Raises Refused."""
+    slug, own_name = file.dataset, name.removeprefix(f"{file.name}/")
     wanted = (slug or Path(name).name.split(".")[0]).replace("\0", "")
     known = Dataset.objects.open_for_runs().select_related("current_version", "current_qrels")
-    found = list(known.filter(slug=wanted).exclude(current_version=None))
-    if not found and not slug:
+    matches = list(known.filter(slug=wanted).exclude(current_version=None))
+    if not matches and not slug:
         try:
-            found = datasets_of(path)
+            matches = datasets_of(path)
         except InvalidContent as error:
-            raise Refused.for_files([FileReport(shown_name, "", error.report)]) from error
-    if len(found) == 1 and (version := found[0].current_version) is not None:
-        version.dataset = found[0]  # the same row, which is not to be read again
-        return RunFile(shown_name, path, found[0], version, sha256=file.sha256)
-    if found:
-        names = " and ".join(f"{dataset.name} ({dataset.slug})" for dataset in found)
-        raise Refused.of(
-            SEVERAL_DATASETS, f"{name}: its ids fit {names} equally well.", "Say which one it is for."
-        )
+            raise Refused.for_files([FileReport(name, "", error.report)]) from error
+    if len(matches) == 1 and (version := matches[0].current_version) is not None:
+        version.dataset = matches[0]  # the same row, which is not to be read again
+        return RunFile(name, path, matches[0], version, sha256=file.sha256)
+    if matches:
+        names = " and ".join(f"{dataset.name} ({dataset.slug})" for dataset in matches)
+        message = f"{own_name}: its ids fit {names} equally well."
+        raise Refused.of(SEVERAL_DATASETS, message, "Say which one it is for.")
     message = (
         f"There is no dataset “{wanted}” that takes runs."
         if slug
-        else f"{name}: no dataset was given, none that takes runs is called “{wanted}”, and its ids match no dataset."
+        else f"{own_name}: no dataset was given, none that takes runs is called “{wanted}”, and its ids match no "
+        "dataset."
     )
     slugs = ", ".join(known.values_list("slug", flat=True)[:20])
     raise Refused.of(UNKNOWN_DATASET, message, f"Datasets that take runs: {slugs or 'none yet'}.")
@@ -335,3 +350,90 @@ def _too_large_to_check(dataset: str) -> Problem:
         f"runboard-eval check --run FILE --queries queries.jsonl.gz, with the queries that {dataset} offers (python -m "
         "evaluation check in Runboard's own folder).",
     )
+
+
+#: So many documents of a file are looked up.
+DOCUMENTS = 2_000
+#: Topics that the file and the dataset share, over all that either has: at least so many. Topics alone are weak
+#: evidence, since many collections number theirs from 1.
+LEAST_ALIKE, LEAST_ALIKE_WITHOUT_CORPUS = 0.1, 0.5
+#: JSON files that describe a run, or its results.
+_METADATA = re.compile(
+    r"(?:.*/)?(?:meta(?:data)?|config(?:uration)?|(?:hyper)?param(?:eter)?s|hparams|settings|arg(?:ument)?s"
+    r"|package(?:-lock)?|environment|results|metrics|scores|evaluation)\.json",
+    re.IGNORECASE,
+)
+
+
+def datasets_of(path: Path) -> list[Dataset]:
+    """The datasets that take runs and whose ids the file has: none, one, or several that it fits equally well.
+
+    Raises InvalidContent for a file that has no lines, or is no text.
+    """
+    queries, documents = _ids(path)
+    found: dict[tuple[bool, float], list[Dataset]] = {}
+    taking = Dataset.objects.open_for_runs().select_related("current_version", "current_qrels")
+    for dataset in taking if queries else ():
+        version = dataset.current_version
+        if version is None:
+            continue
+        version.dataset = dataset  # the same row, which is not to be read again
+        target = scoring_target(version)
+        topics, corpus = set(target.query_ids), target.document_ids
+        alike = len(queries & topics) / len(queries | topics)
+        known = corpus is None or corpus.contain(documents).mean() >= 1 - UNKNOWN_DOCUMENTS_SHARE
+        if known and alike >= (LEAST_ALIKE_WITHOUT_CORPUS if corpus is None else LEAST_ALIKE):
+            # A corpus that has the documents says more than topics do.
+            found.setdefault((corpus is not None, alike), []).append(dataset)
+    return found[max(found)] if found else []
+
+
+def without_metadata(files: Mapping[str, Path]) -> dict[str, Path]:
+    """Return the files, by name, without JSON that is metadata by its name and no run, or all if there are no others.
+
+    A file whose JSON is damaged may be a run and remains.
+    """
+    kept = {
+        name: path for name, path in files.items() if not (_METADATA.fullmatch(name) and _is_no_run(path))
+    }
+    return kept or dict(files)
+
+
+def _is_no_run(path: Path) -> bool:
+    """Return whether a file is valid JSON, but in no format of runs."""
+    try:
+        with trec_text(path):
+            return False
+    except InvalidContent as error:
+        return all(problem.code == JSON and not problem.lines for problem in error.report.problems)
+
+
+def _ids(path: Path) -> tuple[set[str], list[str]]:
+    """The ids of queries, and of some documents, in what is checked at once of the file. Raises InvalidContent."""
+    queries, documents = set[str](), dict[str, None]()
+    for line in _beginning(path).splitlines():
+        fields = line.split()
+        if len(fields) == 6:
+            queries.add(fields[0].decode(errors="replace"))
+            if len(documents) < DOCUMENTS:
+                documents[fields[2].decode(errors="replace")] = None
+    return queries, list(documents)
+
+
+def _beginning(path: Path) -> bytes:
+    content, limits = bytearray(), FileLimits()
+    for block in open_blocks(path, limits):
+        content += block
+        if len(content) > settings.VALIDATE_AT_ONCE_BYTES:
+            break
+    if not content.strip():
+        raise InvalidContent.of(EMPTY.problem())
+    form = recognize(bytes(content[:BLOCK]))
+    if form is None:
+        refuse_binary(bytes(content[:4096]))
+        return bytes(content)
+    lines = BytesIO()
+    # A JSON document is read as a whole; the last of several lines may be incomplete.
+    whole_lines = bytes(content[: content.rfind(b"\n") + 1])
+    write_as_trec(form, path if form == "json" else whole_lines or bytes(content), limits, lines)
+    return lines.getvalue()

@@ -18,6 +18,7 @@ from leaderboard.systems.anonymity import ADVICE, LONGEST_MONTHS
 from leaderboard.systems.challenges import LONGEST_TEXT, SHORTEST_TEXT
 from submissions.core.names import NameField, TextField
 from submissions.intake.rounds import RoundEntry
+from submissions.intake.submission import SubmissionOptions
 
 
 class WebAddressField(forms.URLField):
@@ -193,10 +194,15 @@ class SubmissionForm(forms.Form):
         """One of the sender's teams; None where none was chosen."""
         return self.teams.get(self.cleaned_data["team"])
 
-    def round_entry(self) -> RoundEntry:
-        """What was said of the runs, from a valid form."""
+    def options(self) -> SubmissionOptions:
+        """Return the options of the submission, from a valid form."""
         values = self.cleaned_data
-        return RoundEntry(values["tag"], values["priority"], values["run_type"])
+        kept = {
+            name: values[name]
+            for name in ("configuration", "public", "reusable", "note", "team", "anonymous_until")
+        }
+        entry = RoundEntry(values["tag"], values["priority"], values["run_type"])
+        return SubmissionOptions(round_entry=entry, **kept)
 
     def clean_public(self) -> bool:
         """Public unless said otherwise."""

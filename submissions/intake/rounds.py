@@ -1,6 +1,6 @@
 """Admission to rounds: whether a submission may come now, as which of its team's runs, and what its team may change.
 
-The page and the API, runs and models come through `admit_to_round`, under the locks of the quota: of two at once the
+The page and the API, runs and models come through `check_admission`, under the locks of the quota: of two at once the
 second one sees the first. A submission counts once in its round, however many of the round's datasets it is for. One
 whose runs were all refused, cancelled or lost, or that was withdrawn, does not count: withdrawing before the round
 closes frees its place. A place is taken of the team and of the person who sends: more teams give nobody more runs.
@@ -125,34 +125,11 @@ class RoundStanding:
         return any(within_quota(self.round, dataset) is not None for dataset in self.datasets)
 
 
-def counted_submissions(row: Round, team: Team | None) -> QuerySet[Submission]:
-    """The team's submissions that take a place in the round, oldest first."""
-    return _standing(row).filter(team=team)
-
-
-def submissions_by(row: Round, person: User) -> QuerySet[Submission]:
-    """What the person sent, for any team, that takes a place in the round, oldest first."""
-    return _standing(row).filter(submitter=person)
-
-
-def _standing(row: Round) -> QuerySet[Submission]:
+def counted_submissions(row: Round, **sender: Team | User | None) -> QuerySet[Submission]:
+    """Return the submissions of a `team` or a `submitter` that take a place in the round, oldest first."""
     alive = Job.objects.filter(submission=OuterRef("pk")).exclude(state__in=LOST)
-    found = Submission.objects.filter(Exists(alive), round=row, late=False, withdrawn_at=None)
-    return found.order_by("created_at")
-
-
-def admit_to_round(
-    person: User,
-    team: Team | None,
-    datasets: Iterable[Dataset],
-    entry: RoundEntry,
-    tags: Sequence[str | None],
-    now: datetime | None = None,
-) -> Admission:
-    """Let a submission in. Raises Refused with everything that stands in its way, saying what would be right."""
-    admission = check_admission(person, team, datasets, entry, tags, now)
-    refuse(admission.problems)
-    return admission
+    counted = Submission.objects.filter(Exists(alive), round=row, late=False, withdrawn_at=None, **sender)
+    return counted.order_by("created_at")
 
 
 def check_admission(
@@ -161,23 +138,29 @@ def check_admission(
     datasets: Iterable[Dataset],
     entry: RoundEntry,
     tags: Sequence[str | None],
-    now: datetime | None = None,
 ) -> Admission:
-    """How the submission would come in, and what stands in its way, to be told together with what is wrong with files.
+    """Return how a submission would enter its round, with every problem: they are reported together with its files'.
 
     `tags` are those of its files, None for one that nobody has read yet, empty for a model.
     """
-    now = now or timezone.now()
-    governing = {dataset.pk: (dataset, current_round(dataset, now)) for dataset in dict.fromkeys(datasets)}
-    rounds = {row.pk: row for _, row in governing.values() if row is not None}
+    now = timezone.now()
+    governing = {dataset: current_round(dataset, now) for dataset in dict.fromkeys(datasets)}
+    rounds = {row.pk: row for row in governing.values() if row is not None}
     if not rounds:
         return Admission(entry=entry, problems=_wrong_tag(entry))
-    if len(rounds) > 1 or any(row is None for _, row in governing.values()):
-        return Admission(problems=[_several_rounds_problem(list(governing.values()))])
+    if len(rounds) > 1 or None in governing.values():
+        listed = "; ".join(f"{dataset}: {row or 'in no round'}" for dataset, row in governing.items())
+        hint = "Send what is for one round in one submission, and the others in another."
+        problem = ROUNDS_DIFFER.problem(f"These datasets are not in one round: {listed}.", hint)
+        return Admission(problems=[problem])
     row = next(iter(rounds.values()))
     if why := closed_reason(row, now):
-        return Admission(problems=[_closed_problem(row, why, now)])
-    problems = _asked_for(row, team, entry, tags)
+        if phase(row, now) == Phase.BEFORE:
+            hint = f"Check the file meanwhile: that stores nothing. The round closes at {utc(row.closes_at)}."
+            return Admission(problems=[ROUND_NOT_OPEN.problem(why, hint)])
+        hint = "Send it then: it will be outside of the round."
+        return Admission(problems=[ROUND_CLOSED.problem(why, hint)])
+    problems = _entry_problems(row, team, entry, tags)
     if phase(row, now) == Phase.CLOSED:
         return Admission(row, True, replace(entry, priority=None), problems)
     priority, more = _place(row, person, team, entry)
@@ -189,51 +172,44 @@ def readmit(submission: Submission) -> None:
 
     Raises Refused where none is left, or the round was revealed.
     """
-    row = submission.round
+    row, team = submission.round, submission.team
     if (
         row is None
         or submission.late
-        or counted_submissions(row, submission.team).filter(pk=submission.pk).exists()
+        or counted_submissions(row, team=team).filter(pk=submission.pk).exists()
     ):
         return
     if row.revealed_at is not None:
-        refuse(
-            [ROUND_CLOSED.problem(f"{row} was revealed meanwhile.", "Submit it again, outside of the round.")]
-        )
-    priority, problems = _place(row, submission.submitter, submission.team, NO_ROUND_ENTRY)
+        hint = "Submit it again, outside of the round."
+        refuse([ROUND_CLOSED.problem(f"{row} was revealed meanwhile.", hint)])
+    priority, problems = _place(row, submission.submitter, team, NO_ROUND_ENTRY)
     refuse(problems)
     Submission.objects.filter(pk=submission.pk).update(priority=priority)
 
 
-def _asked_for(row: Round, team: Team | None, entry: RoundEntry, tags: Sequence[str | None]) -> list[Problem]:
-    """What a round asks of every run: its type and its tag."""
+def _entry_problems(
+    row: Round, team: Team | None, entry: RoundEntry, tags: Sequence[str | None]
+) -> list[Problem]:
+    """Return the problems of the run's type and tag, which a round needs."""
     problems = []
     if not entry.run_type:
-        problems.append(
-            RUN_TYPE_NEEDED.problem(
-                f"{row} asks whether the run is automatic or manual.",
-                "Send run_type=automatic, or run_type=manual where a person had a hand in its queries or its ranking.",
-            )
-        )
+        message = f"{row} asks whether the run is automatic or manual."
+        hint = "Send run_type=automatic, or run_type=manual where a person had a hand in its queries or its ranking."
+        problems.append(RUN_TYPE_NEEDED.problem(message, hint))
     if entry.tag:
         problems += _wrong_tag(entry)
     elif not tags or any(tag is None or not TAG.fullmatch(tag) for tag in tags):
         why = "the file is read later" if None in tags else "its file has none that can be used"
-        problems.append(
-            TAG_NEEDED.problem(
-                f"{row} asks for a run tag, and {why if tags else 'none was given'}.",
-                "Send tag=…: 1 to 24 letters, digits, dots, hyphens and underscores.",
-            )
-        )
+        message = f"{row} asks for a run tag, and {why if tags else 'none was given'}."
+        hint = "Send tag=…: 1 to 24 letters, digits, dots, hyphens and underscores."
+        problems.append(TAG_NEEDED.problem(message, hint))
     wanted = {entry.tag} if entry.tag else {tag for tag in tags if tag}
     jobs = Job.objects.filter(submission__round=row, submission__team=team).exclude(state__in=LOST)
-    taken = {
-        payload.get("run_tag") or payload.get("tag") for payload in jobs.values_list("payload", flat=True)
-    }
+    payloads = jobs.values_list("payload", flat=True)
+    taken = {payload.get("run_tag") or payload.get("tag") for payload in payloads}
     for tag in sorted(wanted & taken):
-        problems.append(
-            TAG_TAKEN.problem(f"Your team has a run {tag} in {row} already.", "Send another tag=….")
-        )
+        message = f"Your team has a run {tag} in {row} already."
+        problems.append(TAG_TAKEN.problem(message, "Send another tag=…."))
     return problems
 
 
@@ -241,10 +217,10 @@ def _place(
     row: Round, person: User, team: Team | None, entry: RoundEntry
 ) -> tuple[int | None, list[Problem]]:
     """The run's priority among its team's, and what is wrong: no place is left, or the priority is another's."""
-    there = list(counted_submissions(row, team))
+    there = list(counted_submissions(row, team=team))
     if len(there) >= row.runs_per_team:
         return None, [_full_problem(row, there, "of each team, and yours has sent")]
-    own = list(submissions_by(row, person))
+    own = list(counted_submissions(row, submitter=person))
     if len(own) >= row.runs_per_team:
         return None, [_full_problem(row, own, "of each person, over all teams, and you have sent")]
     free = free_priorities(row, there)
@@ -279,24 +255,10 @@ def free_priorities(row: Round, there: Iterable[Submission]) -> list[int]:
 def _wrong_tag(entry: RoundEntry) -> list[Problem]:
     if not entry.tag or TAG.fullmatch(entry.tag):
         return []
-    message = f"“{entry.tag[:40]}” cannot be a run tag."
     hint = (
         "A tag has 1 to 24 letters, digits, dots, hyphens and underscores, and begins with a letter or digit."
     )
-    return [INVALID_TAG.problem(message, hint)]
-
-
-def _several_rounds_problem(governing: Sequence[tuple[Dataset, Round | None]]) -> Problem:
-    said = "; ".join(f"{dataset}: {row or 'in no round'}" for dataset, row in governing)
-    hint = "Send what is for one round in one submission, and the others in another."
-    return ROUNDS_DIFFER.problem(f"These datasets are not in one round: {said}.", hint)
-
-
-def _closed_problem(row: Round, why: str, now: datetime) -> Problem:
-    if phase(row, now) == Phase.BEFORE:
-        hint = f"Check the file meanwhile: that stores nothing. The round closes at {utc(row.closes_at)}."
-        return ROUND_NOT_OPEN.problem(why, hint)
-    return ROUND_CLOSED.problem(why, "Send it then: it will be outside of the round.")
+    return [INVALID_TAG.problem(f"“{entry.tag[:40]}” cannot be a run tag.", hint)]
 
 
 def may_reorder(submission: Submission, now: datetime | None = None) -> bool:
@@ -318,18 +280,14 @@ def set_priority(submission: Submission, priority: int, by: User, now: datetime 
     found = Submission.objects.select_related("round").get(pk=submission.pk)
     row = found.round
     if row is None or not may_reorder(found, now):
-        when = (
-            f"{row} closed at {utc(row.closes_at)}."
-            if row and now >= row.closes_at
-            else "It is in no open round."
-        )
-        raise Refused.of(
-            ROUND_CLOSED, f"The priority stays. {when}", "Priorities change until a round closes."
-        )
+        closed = row is not None and now >= row.closes_at
+        when = f"{row} closed at {utc(row.closes_at)}." if row and closed else "It is in no open round."
+        message = f"The priority stays. {when}"
+        raise Refused.of(ROUND_CLOSED, message, "Priorities change until a round closes.")
     if not 1 <= priority <= row.runs_per_team:
         message = f"Priority {priority} is not between 1 and {row.runs_per_team}, the runs of a team."
         raise Refused.of(INVALID_PRIORITY, message, f"Send one of 1 to {row.runs_per_team}.")
-    other = counted_submissions(row, found.team).filter(priority=priority).exclude(pk=found.pk).first()
+    other = counted_submissions(row, team=found.team).filter(priority=priority).exclude(pk=found.pk).first()
     for each, place in ((other, found.priority), (found, priority)):
         if each is not None:
             Submission.objects.filter(pk=each.pk).update(priority=place)
@@ -339,19 +297,18 @@ def set_priority(submission: Submission, priority: int, by: User, now: datetime 
     submission.priority = priority
 
 
-def round_standings(person: User, team: Team | None, now: datetime | None = None) -> list[RoundStanding]:
+def round_standings(person: User, team: Team | None) -> list[RoundStanding]:
     """The rounds that take runs now, or will, with what the person and the team have in each, by opening."""
-    now = now or timezone.now()
+    now = timezone.now()
     taking = Dataset.objects.open_for_runs().values_list("pk", flat=True)
-    found = []
+    standings = []
     for row in announced_rounds(taking):
         is_in = phase(row, now)
-        there = list(counted_submissions(row, team)) if team is not None else []
-        used = max(len(there), submissions_by(row, person).count())
+        there = list(counted_submissions(row, team=team)) if team is not None else []
+        used = max(len(there), counted_submissions(row, submitter=person).count())
         moment = row.opens_at if is_in == Phase.BEFORE else row.closes_at
         verb = {Phase.BEFORE: "opens", Phase.OPEN: "closes"}.get(is_in, "closed")
         until = f"{verb} {relative_time(moment, now)}, {utc(moment)}"
-        found.append(
-            RoundStanding(row, listed_datasets(row), is_in, used, free_priorities(row, there), until)
-        )
-    return found
+        free = free_priorities(row, there)
+        standings.append(RoundStanding(row, listed_datasets(row), is_in, used, free, until))
+    return standings

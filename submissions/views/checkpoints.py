@@ -13,19 +13,24 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_safe
 
 from evaluation.archives.compression import describe_bytes
 from evaluation.checkpoints import CheckpointKind
-from evaluation.core.problems import Problem, ProblemCode
+from evaluation.checkpoints.codes import CODES
+from evaluation.checkpoints.library import library_models
+from evaluation.core.problems import Problem, codes_about
 from evaluation.engines import ENGINES, EngineDescription
+from evaluation.engines.prompts import TEMPLATES, shown
 from leaderboard.boards.state import choice
+from leaderboard.core.cache.pages import cache_page
 from leaderboard.core.http.query_parameters import reads
 from leaderboard.datasets.files import offered_files
 from leaderboard.models import Architecture, Dataset, DatasetFile
 from leaderboard.rounds.presentation import closed_datasets
 from submissions.accounts.permissions import checkpoints_of, teams_of
 from submissions.accounts.throttling import CheckThrottle, SubmitThrottle, seconds_to_wait
+from submissions.checkpoints import reference
 from submissions.checkpoints.concurrency import TooManyChecks
 from submissions.checkpoints.hub import HubModel, fetches
 from submissions.checkpoints.service import (
@@ -37,30 +42,28 @@ from submissions.checkpoints.service import (
     remarks_on_prompts,
 )
 from submissions.core.errors import FileReport, Refused
-from submissions.intake.checkpoints.datasets import benchmarks_for_models, datasets_for_models, has_corpus
 from submissions.intake.checkpoints.forms import ModelForm, ParametersForm, PromptsForm
 from submissions.intake.checkpoints.intake import (
     NO_CHECKPOINT,
     POOLINGS,
-    Model,
     ModelRequest,
     accept_model,
-    archive_in,
+    benchmarks_for_models,
+    chosen_model,
+    datasets_with_content,
+    has_corpus,
     kinds_of,
+    one_archive,
 )
 from submissions.intake.checkpoints.readiness import is_local_request, quota_of, readiness
 from submissions.intake.checkpoints.runs import sources_for
-from submissions.intake.files import incoming_file, incoming_upload
+from submissions.intake.files import incoming_file, incoming_files
 from submissions.models import Checkpoint, Job, Upload
 from submissions.queue.capability import workers_alive
 from submissions.status.estimates import ENOUGH, ModelLoad, TimeEstimate, estimate_time, similar_finished_jobs
-from submissions.uploads.handler import CHECKPOINT_FIELD
-from submissions.uploads.request_size import refuse_oversize
+from submissions.uploads.handler import CHECKPOINT_FIELD, refuse_oversize
 from submissions.views.submit_page import UPLOADED, SubmissionPage
 from submissions.views.uploads import unfinished
-
-SEVERAL_MODELS = ProblemCode("several_models", "More than one model was given.", "Upload, choose or name "
-    "one.")  # fmt: skip
 
 #: The engine that is shown first, where there is one of this name.
 USUAL = "dense"
@@ -124,7 +127,7 @@ class ModelPage(SubmissionPage):
         wanted = set(kinds_of(self.engine))
         self.checkpoints = [row for row in checkpoints_of(self.person) if describe(row).kinds & wanted]
         needs_corpus = self.engine.reads_corpus
-        self.datasets = [each for each in datasets_for_models() if has_corpus(each) or not needs_corpus]
+        self.datasets = [each for each in datasets_with_content() if has_corpus(each) or not needs_corpus]
         self.prompts = PromptsForm(self.engine, self.datasets, posted, prefix=PROMPTS, label_suffix="")
         self.sources = sources_for(teams_of(self.person)) if self.engine.runs[1] else []
         self.model_form = ModelForm(
@@ -143,57 +146,44 @@ class ModelPage(SubmissionPage):
         return all([super().is_valid(), *(form.is_valid() for form in forms)])
 
     def submission(self) -> dict[str, Any]:
-        """What `accept_model` takes, from valid forms. Raises Refused where more than one model was given."""
+        """Return the arguments of `accept_model`, from valid forms. Raises Refused where several models were given."""
         values = self.model_form.cleaned_data
         slugs = self.prompts.slugs if values["benchmark"] else values["dataset"]
+        hub = HubModel(values["hub_model"], values["hub_commit"]) if values["hub_model"] else None
         request = ModelRequest(
             engine=self.engine.name,
             parameters=self.parameters.cleaned_data,
             prompts=self.prompts.chosen(slugs),
-            model=self._model(),
+            model=chosen_model(self.person, self.archive(), values["checkpoint_id"], hub),
             datasets=() if values["benchmark"] else tuple(values["dataset"]),
             benchmark=values["benchmark"],
             runs=tuple(values["run"]),
             device=values["device"] or "auto",
+            local=is_local_request(self.request),
         )
-        return {**self.about(), "request": request, "local": is_local_request(self.request)}
+        return {**self.about(), "request": request}
 
     def archive(self) -> CheckpointArchive | None:
-        """The archive that was uploaded, with this form or before it. Raises Refused where there are several."""
-        files = [incoming_file(upload) for upload in self.request.FILES.getlist(CHECKPOINT_FIELD)]
-        named = self.request.POST.getlist(f"{UPLOADED}{CHECKPOINT_FIELD}")
-        files += [incoming_upload(self.person, each, Upload.Kind.MODEL) for each in named]
-        if len(files) > 1:
-            message = "More than one archive was given."
-            raise Refused.of(SEVERAL_MODELS, message, "Choose one of them.")
-        pooling = self.request.POST.get("pooling", "")
-        return archive_in(files[0], pooling if pooling in POOLINGS else "") if files else None
+        """Return the archive that was uploaded, with this form or before it. Raises Refused where there are several."""
+        post, sent = self.request.POST, self.request.FILES.getlist(CHECKPOINT_FIELD)
+        named, pooling = post.getlist(f"{UPLOADED}{CHECKPOINT_FIELD}"), post.get("pooling", "")
+        files = incoming_files(self.person, sent, named, Upload.Kind.MODEL)
+        return one_archive(files, pooling if pooling in POOLINGS else "")
 
     def check(self) -> tuple[ModelPage, FileReport]:
-        """The verdict on the archive, and the page of an engine that runs its kind. Raises Refused, TooManyChecks."""
-        archive = self.archive_to_check()
+        """Return the verdict on the archive, and the page of an engine that runs its kind.
+
+        Raises Refused, and TooManyChecks.
+        """
+        archive = self.archive()
+        if archive is None:
+            raise Refused.of(NO_CHECKPOINT, "No checkpoint was sent.", "Choose an archive to be checked.")
         report = check_checkpoint(archive, kinds_of(self.engine))
         if report.report.valid:
             return self, report
         other = check_checkpoint(archive)
         engine = engine_for((other.model or {}).get("kind", "")) if other.report.valid else None
         return (ModelPage(self.request, engine), other) if engine is not None else (self, report)
-
-    def archive_to_check(self) -> CheckpointArchive:
-        """The archive that was uploaded. Raises Refused where there is none."""
-        archive = self.archive()
-        if archive is None:
-            raise Refused.of(NO_CHECKPOINT, "No checkpoint was sent.", "Choose an archive to be checked.")
-        return archive
-
-    def _model(self) -> Model | None:
-        values = self.model_form.cleaned_data
-        hub = HubModel(values["hub_model"], values["hub_commit"]) if values["hub_model"] else None
-        given = [each for each in (self.archive(), self._kept(), hub) if each is not None]
-        if len(given) > 1:
-            message = "More than one model was given."
-            raise Refused.of(SEVERAL_MODELS, message, "Upload one, choose one, or name one on the hub.")
-        return given[0] if given else None
 
     def _kept(self) -> Checkpoint | None:
         chosen = self.model_form["checkpoint_id"].value()
@@ -345,7 +335,7 @@ def submit_model(request: HttpRequest) -> HttpResponse:
             return render(request, TEMPLATE, page.context(report=report, model=report.model))
         if not page.is_valid():
             return render(request, TEMPLATE, page.context(), status=400)
-        accepted = accept_model(submitter=page.person, **page.submission())
+        accepted = accept_model(page.person, **page.submission())
         page.name_team()
     except TooManyChecks as busy:
         answer = render(request, TEMPLATE, page.context(refusal=busy), status=429)
@@ -354,3 +344,25 @@ def submit_model(request: HttpRequest) -> HttpResponse:
     except Refused as refusal:
         return render(request, TEMPLATE, page.context(refusal=refusal), status=400)
     return redirect(accepted)
+
+
+def _revision() -> str:
+    return f"hub {fetches()}"
+
+
+@require_safe
+@cache_page(_revision)
+def models(request: HttpRequest) -> HttpResponse:
+    """Kinds, engines with their parameters, types of models, prompts, limits, refusals."""
+    context = {
+        "section": "models",
+        "kinds": reference.kinds(),
+        "engines": list(ENGINES.values()),
+        "library": library_models().version,
+        "templates": [(each, shown(each.query), shown(each.document)) for each in TEMPLATES],
+        "limits": reference.limits(),
+        "hub": fetches(),
+        "codes": list(CODES.items()),
+        "failure_codes": [code for code in codes_about("model") if code not in CODES],
+    }
+    return render(request, "submissions/models.html", context)

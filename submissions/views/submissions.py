@@ -10,7 +10,6 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import AnonymousUser
 from django.contrib.auth.views import redirect_to_login
-from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -19,7 +18,6 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from evaluation.core.problems import Problem
 from evaluation.engines import ENGINES
 from evaluation.engines.base import AUTO
 from leaderboard.boards.state import whole_number
@@ -44,7 +42,7 @@ from submissions.jobs import retrying, withdrawal
 from submissions.models import Submission
 from submissions.status.description import SubmissionStatus, describe, with_jobs
 from submissions.status.standings import describe_with_standing, with_standings
-from submissions.uploads.request_size import refuse_oversize
+from submissions.uploads.handler import refuse_oversize
 from submissions.views.submit_page import SubmitPage
 
 #: htmx stops polling at this status.
@@ -77,7 +75,7 @@ def submit(request: HttpRequest) -> HttpResponse:
             # The files are read all the same: who corrects the fields should not learn of the next problem then.
             context = page.context(reports=page.check())
             return render(request, "submissions/submit.html", context, status=400)
-        accepted = accept_submission(submitter=page.person, **page.submission())
+        accepted = accept_submission(page.person, **page.submission())
         page.name_team()
     except Refused as refusal:
         return render(request, "submissions/submit.html", page.context(refusal=refusal), status=400)
@@ -111,9 +109,8 @@ def progress(request: HttpRequest, identifier: str) -> HttpResponse:
     """The part of the status page that changes; says when there is nothing more to ask for."""
     context = _context(request, _find(request, identifier))
     described: SubmissionStatus = context["status"]
-    context["swap_actions"] = (
-        described.ended and described.complete
-    )  # what ended cannot be cancelled any more
+    # What ended cannot be cancelled any more.
+    context["swap_actions"] = described.ended and described.complete
     status = STOP_POLLING if described.ended else 200
     return render(request, "submissions/_progress.html", context, status=status)
 
@@ -152,7 +149,7 @@ def run(request: HttpRequest, identifier: str, dataset: str) -> HttpResponseBase
 @require_POST
 def cancel(request: HttpRequest, identifier: str) -> HttpResponse:
     """Stop what has not ended."""
-    found = _managed_submission(request, identifier)
+    found = _find(request, identifier, manage=True)
     if withdrawal.cancel(found, permissions.signed_in(request)):
         messages.success(request, _("Cancelled. What is running stops within seconds."))
     else:
@@ -165,7 +162,7 @@ def cancel(request: HttpRequest, identifier: str) -> HttpResponse:
 @require_POST
 def withdraw(request: HttpRequest, identifier: str) -> HttpResponse:
     """Take the submission off the boards; the reason stays visible."""
-    found = _managed_submission(request, identifier)
+    found = _find(request, identifier, manage=True)
     form = WithdrawalForm(request.POST)
     if not form.is_valid():
         context = _context(request, found, withdrawal_form=form)
@@ -180,7 +177,7 @@ def _changes(change: Callable[[HttpRequest, Submission], None]) -> Callable[...,
 
     @wraps(change)
     def view(request: HttpRequest, identifier: str) -> HttpResponse:
-        managed = _managed_submission(request, identifier)
+        managed = _find(request, identifier, manage=True)
         if wait := throttling.seconds_to_wait(throttling.ChangeThrottle(), request):
             messages.warning(request, throttling.throttle_message(wait))
             return render(request, "submissions/submission.html", _context(request, managed), status=429)
@@ -285,24 +282,17 @@ def _save_description(request: HttpRequest, system: System, form: SystemForm) ->
     return False
 
 
-def _find(request: HttpRequest, identifier: str) -> Submission:
-    """The submission, for whom it exists. Raises Http404 for everyone else."""
-    found = with_jobs(Submission.objects.filter(pk=identifier)).first()
-    if found is None or not permissions.may_see(request.user, found):
-        raise Http404("There is no such submission, or it is private.")
-    return found
-
-
-def _managed_submission(request: HttpRequest, identifier: str) -> Submission:
-    """The submission, for those who may change it. Raises Http404 or PermissionDenied."""
-    found = _find(request, identifier)
-    if not permissions.may_manage(request.user, found):
-        raise PermissionDenied
-    return found
+def _find(request: HttpRequest, identifier: str, *, manage: bool = False) -> Submission:
+    submissions = with_jobs(Submission.objects.all())
+    return permissions.visible_submission(request.user, submissions, identifier, manage=manage)
 
 
 def _context(request: HttpRequest, found: Submission, **changes: Any) -> dict[str, Any]:
     status = describe_with_standing(found, complete=permissions.may_manage(request.user, found))
+    model, remarks = found.checkpoint, []
+    own_prompts = found.parameters.get("query_prompt") == AUTO  # no parameter and no dataset has others
+    if status.complete and model is not None and own_prompts and "kind" in model.description:
+        remarks = remarks_on_prompts(model.description, model.file_name)
     return {
         "section": "submissions" if status.complete else "",
         "status": status,
@@ -314,14 +304,6 @@ def _context(request: HttpRequest, found: Submission, **changes: Any) -> dict[st
         "site_address": site_address(request),
         "engine_label": ENGINES[found.engine].label if found.engine in ENGINES else found.engine,
         "credits": source_runs(found, complete=status.complete) if found.engine else [],
-        "prompt_remarks": _prompt_remarks(found) if status.complete else [],
+        "prompt_remarks": remarks,
         **changes,
     }
-
-
-def _prompt_remarks(found: Submission) -> list[Problem]:
-    """What its team should know of its model's prompts, where no dataset and no parameter says others."""
-    model = found.checkpoint
-    if model is None or found.parameters.get("query_prompt") != AUTO:
-        return []
-    return remarks_on_prompts(model.description, model.file_name) if "kind" in model.description else []

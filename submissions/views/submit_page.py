@@ -14,27 +14,25 @@ from django.http import HttpRequest, QueryDict
 from django.utils import timezone
 
 from evaluation.archives.compression import describe_bytes
-from evaluation.archives.zip import is_zip
 from evaluation.core.errors import InvalidContent
 from leaderboard.core.http.site_url import absolute
 from leaderboard.core.storage.disk import DiskFull
 from leaderboard.datasets.files import offered_files
-from leaderboard.models import DECLARED_NUMBERS, Dataset, DatasetFile, System
+from leaderboard.models import DECLARED_NUMBERS, Dataset, DatasetFile
 from leaderboard.rounds.presentation import closed_datasets
-from leaderboard.systems.records import SystemFields
 from submissions.accounts.agreements import due_for_submission
 from submissions.accounts.forms import TeamNameField
 from submissions.accounts.permissions import is_owner, signed_in, systems_of, teams_of
 from submissions.accounts.teams import automatic_name, personal_team, rename_team
 from submissions.core.errors import FileReport, Refused
+from submissions.intake.checkpoints.intake import datasets_with_content
 from submissions.intake.files import IncomingFile, incoming_file, incoming_upload, run_files
 from submissions.intake.forms import SubmissionForm
 from submissions.intake.rounds import round_standings
-from submissions.intake.runs import check_only
-from submissions.intake.seed_labels import split_labels
+from submissions.intake.runs import check_only, split_labels
 from submissions.intake.system_form import SystemForm
 from submissions.models import Upload
-from submissions.quotas.counting import Quota, quotas_for
+from submissions.quotas.counting import quotas_for
 from submissions.uploads.service import discard_upload, keep_file, uploads_of
 from submissions.uploads.storage import UploadInUse
 from submissions.views.uploads import unfinished
@@ -182,21 +180,15 @@ class SubmissionPage:
         return not any(form.errors for form in needed if form is not None)
 
     def about(self) -> dict[str, Any]:
-        """What every submission has, whatever its kind, from valid forms."""
-        values = self.form.cleaned_data
-        kept = {name: values[name] for name in ("configuration", "public", "reusable", "note")}
-        if not values["system"]:
-            kept |= {name: values[name] for name in ("team", "anonymous_until")}
-        return {"system": self._system(values["system"]), "round_entry": self.form.round_entry(), **kept}
-
-    def _system(self, slug: str) -> System | SystemFields:
-        if not slug:
-            return self.system_form.fields_of_system()
-        return next(system for system in self.systems if system.slug == slug)
+        """Return the system and the options of a submission of any kind, from valid forms."""
+        slug = self.form.cleaned_data["system"]
+        known = next((system for system in self.systems if system.slug == slug), None)
+        return {"system": known or self.system_form.fields_of_system(), "options": self.form.options()}
 
     def shared_context(self) -> dict[str, Any]:
         """What the templates of both pages show."""
         rounds = round_standings(self.person, teams_of(self.person).first())
+        taking = Dataset.objects.open_for_runs()
         return {
             "section": "submit",
             "form": self.form,
@@ -207,8 +199,10 @@ class SubmissionPage:
             "standings": rounds,
             "takes_round_runs": any(each.takes_runs for each in rounds),
             "systems": self.systems,
-            "due_agreements": due_for_submission(self.person, Dataset.objects.open_for_runs()),
-            "dataset_quotas": self._quotas(),
+            "due_agreements": due_for_submission(self.person, taking),
+            "dataset_quotas": quotas_for(
+                self.person, list(teams_of(self.person)), taking.filter(hidden=True)
+            ),
             "large": LARGE,
             "files_lost": self.request.method == "POST" and bool(self.request.FILES),
             "api_address": absolute(self.request, "/api/v1/"),
@@ -231,21 +225,11 @@ class SubmissionPage:
         """The files of the kind that are here, and that no submission has taken."""
         return uploads_of(self.person).filter(kind=kind).exclude(completed_at=None)
 
-    def _quotas(self) -> dict[int, list[Quota]]:
-        hidden = Dataset.objects.open_for_runs().filter(hidden=True)
-        return quotas_for(self.person, list(teams_of(self.person)), hidden)
-
     def _optional_groups(self) -> list[FieldGroup]:
-        """What may be said of a new system; an engine's page asks for its parameters itself."""
+        """Return optional fields of a new system; an engine's page asks for its parameters itself."""
+        left_out = {"parameters"} if self.architecture else set()
         return [
-            FieldGroup(
-                label,
-                [
-                    self.system_form[name]
-                    for name in names
-                    if not (self.architecture and name == "parameters")
-                ],
-            )
+            FieldGroup(label, [self.system_form[name] for name in names if name not in left_out])
             for label, names in OPTIONAL.items()
         ]
 
@@ -329,27 +313,26 @@ class SubmitPage(SubmissionPage):
     def _recognised(file: IncomingFile) -> str:
         """The dataset of the file's name or ids; empty where there is none, several, or a zip says it itself."""
         with suppress(Refused, InvalidContent, FileNotFoundError):
-            if not is_zip(file.path):
+            if not file.is_zip:
                 with run_files([file]) as found:
                     return found[0].dataset.slug
         return ""
 
     def _datasets(self) -> list[DatasetOption]:
-        """The datasets that take runs, by name; chosen is the one that the address or the form names."""
+        """Return the datasets that take runs, by name; chosen is the one that the address or the form names.
+
+        Each has the files that a run is made from, as far as this person may have them.
+        """
         wanted = self.request.POST.get("dataset") or self.request.GET.get("dataset", "")
-        datasets = (
-            Dataset.objects.open_for_runs()
-            .exclude(current_version=None)
-            .select_related("current_version")
-            .prefetch_related("current_version__files")
-        )
+        kinds = (DatasetFile.Kind.QUERIES, DatasetFile.Kind.CORPUS, DatasetFile.Kind.DOCUMENT_IDS)
+        datasets = datasets_with_content()
         shut = closed_datasets((dataset.pk for dataset in datasets), timezone.now())
         return [
-            DatasetOption(each, self._needed(each), each.slug == wanted, shut.get(each.pk, ""))
+            DatasetOption(
+                each,
+                [file for file in offered_files(each, self.person) if file.kind in kinds],
+                each.slug == wanted,
+                shut.get(each.pk, ""),
+            )
             for each in datasets
         ]
-
-    def _needed(self, dataset: Dataset) -> list[DatasetFile]:
-        """The files that a run is made from, as far as this person may have them."""
-        kinds = (DatasetFile.Kind.QUERIES, DatasetFile.Kind.CORPUS, DatasetFile.Kind.DOCUMENT_IDS)
-        return [file for file in offered_files(dataset, self.person) if file.kind in kinds]

@@ -43,7 +43,7 @@ class Work:
             path.write_text(run_text(depth=20 + self.count % 40, skip=self.count % 3, tag=f"run{self.count}"))
             files.append(IncomingFile(path.name, path, dataset.slug))
         system = SystemFields(f"{self.person.name} {self.count}", "dense")
-        return accept_submission(submitter=self.person, system=system, files=files)
+        return accept_submission(self.person, system, files)
 
 
 class ModelWork:

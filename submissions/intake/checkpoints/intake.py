@@ -8,35 +8,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date
 from typing import Any, Literal
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from evaluation.checkpoints.description import SPARTA, CheckpointDescription, CheckpointKind
 from evaluation.core.problems import ProblemCode
 from evaluation.engines import ENGINES, EngineDescription, InvalidParameter, Parameter
 from evaluation.engines import describe as describe_engine
 from evaluation.engines.base import OWN_LENGTH_LIMIT
-from leaderboard.models import Dataset, Run, System, Team, User, architecture_choices
+from leaderboard.core.text.numbers import parse_number
+from leaderboard.models import Benchmark, Dataset, Run, System, Team, User, architecture_choices
 from leaderboard.systems.records import SystemFields
-from submissions.accounts.agreements import refuse_unaccepted
+from submissions.accounts.permissions import checkpoints_of
 from submissions.checkpoints import service as checkpoints
 from submissions.checkpoints.hub import HubModel, refuse_hub
 from submissions.checkpoints.service import CheckpointArchive, StoredFiles
-from submissions.core.errors import ALREADY_SUBMITTED, LABEL_NEEDED, Refused
-from submissions.intake.checkpoints.datasets import chosen_datasets
+from submissions.core.errors import Refused
 from submissions.intake.checkpoints.readiness import refuse_beyond_quota, refuse_unready, refuse_without_gpu
 from submissions.intake.checkpoints.runs import runs_for
-from submissions.intake.files import IncomingFile
-from submissions.intake.rounds import NO_ROUND_ENTRY, RoundEntry, admit_to_round
-from submissions.intake.runs import expected_team, system_row
+from submissions.intake.files import UNKNOWN_DATASET, IncomingFile, refuse
+from submissions.intake.rounds import Admission
+from submissions.intake.submission import (
+    SubmissionOptions,
+    admit,
+    refuse_repeat,
+    store_submission,
+    submitting_team,
+    system_row,
+)
 from submissions.models import Checkpoint, Job, State, Submission
-from submissions.queue import queue
 from submissions.queue.capability import UNPROTECTED, reported_capabilities
 from submissions.queue.lifecycle import log_line
-from submissions.quotas.ledger import charge, lock_quota, recording_refusals, refuse_unapproved
-from submissions.uploads.service import consume_uploads, lock_for_reading
+from submissions.quotas.ledger import lock_quota, recording_refusals
+from submissions.uploads.service import lock_for_reading
 
 NO_ENGINE = ProblemCode("no_engine", "A model without the engine that is to run it.", "Name one of those listed.",
     "-F engine=dense")  # fmt: skip
@@ -54,8 +60,19 @@ GPU_NOT_WANTED = ProblemCode("gpu_not_wanted", "A GPU was asked for, and the eng
     "Leave the device out, or say cpu.")  # fmt: skip
 UNKNOWN_PROMPT_DATASET = ProblemCode("unknown_prompt_dataset", "Prompts for a dataset that the model is not run on.",
     "Name the dataset too, or leave its prompts out.")  # fmt: skip
+SEVERAL_MODELS = ProblemCode("several_models", "More than one model was given.", "Upload, choose or name "
+    "one.")  # fmt: skip
+UNKNOWN_CHECKPOINT = ProblemCode("unknown_checkpoint", "Your team has sent no such checkpoint.", "The message lists "
+    "those that it has.")  # fmt: skip
 NUMBER_OF_RUNS = ProblemCode("number_of_runs", "The engine takes fewer or more runs to build on.", "The message says "
     "how many.")  # fmt: skip
+NO_DATASET = ProblemCode("no_dataset", "No dataset was chosen.", "Choose at least one, or a whole benchmark.")
+DATASET_OR_BENCHMARK = ProblemCode("dataset_or_benchmark", "Datasets and a benchmark were both named.",
+    "Name either.")  # fmt: skip
+EMPTY_BENCHMARK = ProblemCode("empty_benchmark", "No benchmark of this name has a dataset that models can be run on.",
+    "The message lists those that have one.")  # fmt: skip
+NO_CORPUS = ProblemCode("no_corpus", "The dataset's documents are not kept here, so no model can be run over them.",
+    "Run it yourself and submit the run file.")  # fmt: skip
 
 #: What may be asked for where a plain encoder does not say how its tokens' outputs become one.
 POOLINGS = ("mean", "cls", "max", "sum", "lasttoken", SPARTA)
@@ -71,8 +88,9 @@ Model = CheckpointArchive | Checkpoint | HubModel
 class ModelRequest:
     """What is to be run, and on what. `model` is an archive, a checkpoint of the team's, or a model on the hub.
 
-    `runs` are references as `model_runs` takes them; the datasets are named one by one or by a benchmark. `prompts` are
-    those of some datasets, by slug and by parameter, where they are not those of `parameters`.
+    `runs` are references as `runs_for` takes them; the datasets are named one by one or by a benchmark. `prompts` are
+    those of some datasets, by slug and by parameter, where they are not those of `parameters`. A request from this
+    machine is `local`, which alone may run models without a sandbox.
     """
 
     engine: str
@@ -83,6 +101,7 @@ class ModelRequest:
     benchmark: str = ""
     runs: tuple[str, ...] = ()
     device: Device = "auto"
+    local: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,75 +127,87 @@ class _Plan:
 
 
 def accept_model(
-    *,
     submitter: User,
     system: System | SystemFields,
     request: ModelRequest,
-    local: bool = False,
-    configuration: str = "",
-    public: bool = True,
-    reusable: bool = False,
-    note: str = "",
-    team: Team | None = None,
-    anonymous_until: date | None = None,
-    round_entry: RoundEntry = NO_ROUND_ENTRY,
+    options: SubmissionOptions = SubmissionOptions(),  # noqa: B008  # frozen
 ) -> Submission:
-    """Store a submission and queue its jobs, one for each dataset. Raises Refused, and then nothing is stored.
-
-    `team` and `anonymous_until` are for a new system, as `accept_submission` has them.
-    `local`: the request comes from this machine, which alone may run models without a sandbox.
-    """
-    ready = refuse_unready(submitter, local=local)
-    team = expected_team(submitter, system, team)
+    """Store a submission and queue its jobs, one for each dataset. Raises Refused, and then nothing is stored."""
+    ready = refuse_unready(submitter, local=request.local)
+    team = submitting_team(submitter, system, options)
     plan = _plan(request, team, system, unprotected=ready.unprotected)
-    refuse_unapproved(team, plan.datasets)
-    refuse_unaccepted(submitter, plan.datasets)
-    refuse_beyond_quota(team, len(plan.datasets))
-    admission = admit_to_round(submitter, team, plan.datasets, round_entry, ())
-    with lock_for_reading(uploads := _uploads(request.model)):
+    # Before the checkpoint is read, which takes long, and again when nobody else can take a place.
+    _admit(submitter, team, plan, options)
+    model = request.model
+    uploads = [model.upload] if isinstance(model, CheckpointArchive) and model.upload else []
+    with lock_for_reading(uploads):
         with recording_refusals(submitter, plan.datasets):
-            kept = _keep_files(request.model, plan.engine, team)
+            kept: StoredFiles | Checkpoint | None = (
+                None  # none yet of a model on the hub: a worker fetches it
+            )
+            if isinstance(model, CheckpointArchive):
+                kept = checkpoints.store_files(team, model, kinds_of(plan.engine))
+            elif isinstance(model, Checkpoint):
+                kept = model
             _refuse_unfit(plan, kept)
         with transaction.atomic():
             team = lock_quota(submitter, team)
-            refuse_beyond_quota(team, len(plan.datasets))
-            # Once more: the places of a round are counted now that nobody else can take one.
-            admission = admit_to_round(submitter, team, plan.datasets, round_entry, ())
+            admission = _admit(submitter, team, plan, options)
             submission = Submission(
                 kind=Submission.Kind.MODEL,
                 submitter=submitter,
                 team=team,
-                system=system_row(_completed(system, kept, plan.parameters), team, anonymous_until),
-                configuration=configuration,
+                system=system_row(_completed(system, kept, plan.parameters), team, options),
                 engine=plan.engine.name,
                 parameters=plan.parameters,
                 checkpoint=checkpoints.record(kept, team=team, person=submitter)
                 if isinstance(kept, StoredFiles)
                 else kept,
-                public=public,
-                reusable=reusable,
-                note=note,
+                **options.columns(),
                 **admission.columns(),
             )
-            for dataset in plan.datasets:
-                _refuse_repeat(submission, dataset, plan)
-            submission.save()
-            for dataset in plan.datasets:
-                _create_job(submission, dataset, plan, admission.entry.tag)
-            consume_uploads(submitter, uploads)
-            refuse_unaccepted(submitter, plan.datasets)  # once more: a new version may have come meanwhile
-            charge(submission, plan.datasets)
+            jobs = [_job(submission, dataset, plan, admission.entry.tag) for dataset in plan.datasets]
+            for job in jobs:
+                refuse_repeat(job, submission)
+            store_submission(submission, jobs, uploads)
     return submission
 
 
-def _uploads(model: Model | None) -> list[str]:
-    """The upload that brought the checkpoint in pieces, if one did."""
-    return [model.upload] if isinstance(model, CheckpointArchive) and model.upload else []
+def _admit(submitter: User, team: Team, plan: _Plan, options: SubmissionOptions) -> Admission:
+    refuse_beyond_quota(team, len(plan.datasets))
+    admission = admit(submitter, team, plan.datasets, options)
+    refuse(admission.problems)
+    return admission
 
 
-def archive_in(file: IncomingFile, pooling: str) -> CheckpointArchive:
-    """A file as the intake of models takes it."""
-    return CheckpointArchive(file.name, file.path, pooling, file.sha256, file.upload)
+def one_archive(files: Sequence[IncomingFile], pooling: str) -> CheckpointArchive | None:
+    """Return the archive that was sent, if any. Raises Refused where there are several."""
+    if len(files) > 1:
+        raise _several_models()
+    return next(
+        (CheckpointArchive(each.name, each.path, pooling, each.sha256, each.upload) for each in files), None
+    )
+
+
+def chosen_model(
+    person: User, archive: CheckpointArchive | None, checkpoint_id: str, hub: HubModel | None
+) -> Model | None:
+    """Return the one model of a request. Raises Refused for several, and for a checkpoint of another team."""
+    if sum(map(bool, (archive, checkpoint_id, hub))) > 1:
+        raise _several_models()
+    if not checkpoint_id:
+        return archive or hub
+    row = checkpoints_of(person).filter(pk=parse_number(checkpoint_id) or 0).first()
+    if row is None:
+        mine = ", ".join(f"{row.pk} ({row.file_name})" for row in checkpoints_of(person)[:20])
+        message = f"Your team has no checkpoint {checkpoint_id[:40]}."
+        raise Refused.of(UNKNOWN_CHECKPOINT, message, f"It has: {mine or 'none yet'}.")
+    return row
+
+
+def _several_models() -> Refused:
+    hint = "Upload one, choose one, or name one on the hub."
+    return Refused.of(SEVERAL_MODELS, "More than one model was given.", hint)
 
 
 def engine_of(name: str) -> EngineDescription:
@@ -317,21 +348,6 @@ def _refuse_wrong_number_of_runs(engine: EngineDescription, given: int) -> None:
     )
 
 
-def _keep_files(
-    model: Model | None, engine: EngineDescription, team: Team
-) -> StoredFiles | Checkpoint | None:
-    """The checkpoint, its files in their place. Of one on the hub there is none yet: a worker fetches it."""
-    if isinstance(model, CheckpointArchive):
-        return checkpoints.store_files(team, model, kinds_of(engine))
-    return model if isinstance(model, Checkpoint) else None
-
-
-def _length_read(model: CheckpointDescription, parameters: Mapping[str, Any]) -> int | None:
-    """Tokens that are read of a text: as many as is asked for, else the model's own up to the usual limit."""
-    own = min(model.maximum_length, OWN_LENGTH_LIMIT) if model.maximum_length else None
-    return parameters.get("maximum_length") or own
-
-
 def _completed(
     system: System | SystemFields, kept: StoredFiles | Checkpoint | None, parameters: Mapping[str, Any]
 ) -> System | SystemFields:
@@ -339,90 +355,26 @@ def _completed(
     if isinstance(system, System) or kept is None:
         return system
     known = _description(kept)
+    own_length = min(known.maximum_length, OWN_LENGTH_LIMIT) if known.maximum_length else None
     return replace(
         system,
         dimension=system.dimension or known.dimension,
-        maximum_length=system.maximum_length or _length_read(known, parameters),
+        maximum_length=system.maximum_length or parameters.get("maximum_length") or own_length,
         parameter_count=system.parameter_count or known.parameters or None,
     )
 
 
-def _refuse_repeat(submission: Submission, dataset: Dataset, plan: _Plan) -> None:
-    """Raises Refused where this could not be told from a result of the team's on this dataset, under the same label.
-
-    That is the same model run in the same way, or the same system with another engine or other parameters.
-    """
-    earlier = (
-        Job.objects.blocking_resubmission()
-        .filter(
-            kind=Job.Kind.MODEL,
-            dataset=dataset,
-            submission__team=submission.team,
-            submission__configuration=submission.configuration,
-        )
-        .select_related("submission__checkpoint", "submission__system", "dataset")
-    )
-    payload = plan.payload(dataset)
-    for job in earlier:
-        if job.submission is None:
-            continue
-        if others := _differences(job, submission, payload.get("parameters", {})):
-            if job.submission.system == submission.system and job.submission.withdrawn_at is None:
-                raise _needs_label(job, job.submission, others)
-            continue
-        # Of one on the hub the payload says which it is; it has a checkpoint only once it was fetched.
-        same_model = plan.hub is not None or _model_of(job.submission) == _model_of(submission)
-        if same_model and {**job.payload, **payload} == job.payload:
-            raise _repeated(job, job.submission)
-
-
-def _differences(earlier: Job, submission: Submission, own: Mapping[str, Any]) -> dict[str, object]:
-    """How this one is run otherwise than the earlier one: by another engine, or the parameters with their values.
-
-    `own` are those of the dataset alone.
-    """
-    if earlier.submission and earlier.submission.engine != submission.engine:
-        return {"engine": submission.engine}
-    now, before = {**submission.parameters, **own}, earlier.model_parameters
-    return {name: value for name, value in now.items() if name not in before or before[name] != value}
-
-
-def _needs_label(job: Job, earlier: Submission, others: Mapping[str, object]) -> Refused:
-    """The refusal of a second way to run a system that a board could not tell from the first."""
-    label = f"the label “{earlier.configuration}”" if earlier.configuration else "no label"
-    shown = ", ".join(f"{name} {value}" for name, value in list(others.items())[:2])[:60]
-    return Refused.of(
-        LABEL_NEEDED,
-        f"{earlier.system.name} has a result on {job.dataset} with {label} already, from another "
-        f"{', '.join(others)}: the board could not tell the two apart.",
-        f"Label this one, for example “{shown}” (configuration=…), or withdraw {earlier.get_absolute_url()} first.",
-    )
-
-
-def _model_of(submission: Submission) -> str:
-    return submission.checkpoint.model_sha256 if submission.checkpoint else ""
-
-
-def _repeated(job: Job, earlier: Submission) -> Refused:
-    return Refused.of(
-        ALREADY_SUBMITTED,
-        f"{earlier.system.name} has had this model run on {job.dataset} with these parameters already: it came with "
-        f"submission {earlier.pk} of {job.created_at:%-d %B %Y}.",
-        f"See {earlier.get_absolute_url()}. If it is another seed or configuration, label it.",
-    )
-
-
-def _create_job(submission: Submission, dataset: Dataset, plan: _Plan, run_tag: str) -> None:
+def _job(submission: Submission, dataset: Dataset, plan: _Plan, run_tag: str) -> Job:
     queue_name = _queue(plan)
-    named = f" of {submission.checkpoint.file_name}" if submission.checkpoint else ""
+    file_name = submission.checkpoint.file_name if submission.checkpoint else ""
+    named = f" of {file_name}" if file_name else ""
     received = f"Received: {plan.engine.label}{named} over {dataset}. Queued for a {queue_name} worker."
-    Job.objects.create(
+    return Job(
         kind=Job.Kind.MODEL,
         queue=queue_name,
-        turn=queue.next_turn(queue_name, submission.team),
         submission=submission,
         dataset=dataset,
-        file_name=submission.checkpoint.file_name if submission.checkpoint else "",
+        file_name=file_name,
         state=State.QUEUED,
         validated=True,
         payload={
@@ -432,7 +384,6 @@ def _create_job(submission: Submission, dataset: Dataset, plan: _Plan, run_tag: 
         },
         log=log_line(received),
     )
-    queue.wake_worker(queue_name)
 
 
 def _queue(plan: _Plan) -> Job.Queue:
@@ -442,3 +393,74 @@ def _queue(plan: _Plan) -> Job.Queue:
     able = reported_capabilities(queues=[Job.Queue.GPU])
     gpu = plan.engine.needs_checkpoint and any(each.will_run(unprotected=plan.unprotected) for each in able)
     return Job.Queue.GPU if gpu else Job.Queue.CPU
+
+
+def datasets_with_content() -> QuerySet[Dataset]:
+    """The datasets that take submissions and have content here, by name."""
+    return (
+        Dataset.objects.open_for_runs()
+        .exclude(current_version=None)
+        .select_related("current_version", "current_qrels")
+        .prefetch_related("current_version__files")
+    )
+
+
+def has_corpus(dataset: Dataset) -> bool:
+    """Whether the documents are kept here, so that something can be run over them."""
+    version = dataset.current_version
+    return not dataset.runs_only and version is not None and bool(version.corpus_sha256)
+
+
+def benchmarks_for_models() -> list[Benchmark]:
+    """The benchmarks with at least one dataset that models run on."""
+    runnable = [dataset.pk for dataset in datasets_with_content() if has_corpus(dataset)]
+    return list(Benchmark.objects.filter(members__dataset__in=runnable).distinct())
+
+
+def chosen_datasets(slugs: Sequence[str], benchmark: str, engine: EngineDescription) -> list[Dataset]:
+    """The datasets asked for, each once. Raises Refused where one is not known, or the engine cannot run on it.
+
+    Of a benchmark those that the engine can run on: not all of its members need to be here.
+    """
+    if slugs and benchmark:
+        raise Refused.of(
+            DATASET_OR_BENCHMARK,
+            "Datasets and a benchmark were both named.",
+            "Name datasets one by one, or one whole benchmark.",
+        )
+    if not slugs and not benchmark:
+        raise Refused.of(
+            NO_DATASET, "No dataset was chosen.", "Choose at least one dataset, or one whole benchmark."
+        )
+    if benchmark:
+        return _of_benchmark(benchmark, engine)
+    found = {dataset.slug: dataset for dataset in datasets_with_content().filter(slug__in=slugs)}
+    for slug in slugs:
+        if slug not in found:
+            known = ", ".join(each.slug for each in datasets_with_content()[:20] if has_corpus(each))
+            raise Refused.of(
+                UNKNOWN_DATASET,
+                f"There is no dataset “{slug}” that models can be run on.",
+                f"Datasets that models are run on: {known or 'none yet'}.",
+            )
+        if engine.reads_corpus and not has_corpus(found[slug]):
+            raise Refused.of(
+                NO_CORPUS,
+                f"The documents of {found[slug]} are not kept here, so no model can be run over them.",
+                "Run the model yourself and submit the run file; this dataset takes those.",
+            )
+    return [found[slug] for slug in dict.fromkeys(slugs)]
+
+
+def _of_benchmark(slug: str, engine: EngineDescription) -> list[Dataset]:
+    members = datasets_with_content().filter(memberships__benchmark__slug=slug)
+    ordered = members.order_by("memberships__position", "name")
+    found = [dataset for dataset in ordered if has_corpus(dataset) or not engine.reads_corpus]
+    if not found:
+        known = ", ".join(benchmark.slug for benchmark in benchmarks_for_models()) or "none yet"
+        raise Refused.of(
+            EMPTY_BENCHMARK,
+            f"There is no benchmark “{slug}” with a dataset that {engine.label} can be run on here.",
+            f"Benchmarks that have one: {known}.",
+        )
+    return found

@@ -36,7 +36,7 @@ from leaderboard.results.records import record_evaluation
 from leaderboard.results.values import JUDGED_MEASURES, upper_of
 from submissions.core.errors import ALREADY_SUBMITTED
 from submissions.intake.run_records import record_job_run, record_waiting_run, waiting_payload
-from submissions.intake.seed_labels import SAME_RUN_TWICE
+from submissions.intake.runs import SAME_RUN_TWICE
 from submissions.models import Job, State, Submission
 from submissions.queue.lease import Lease, LeaseLost, WorkEnded, advance_claimed
 from submissions.queue.lifecycle import advance, append_log_line, write_log

@@ -94,7 +94,7 @@ def test_a_token_without_the_scope_is_told_which(
 
 
 def test_a_call_that_says_nothing_takes_no_token(person: User, client: Client, monkeypatch: Any) -> None:
-    from submissions.api.quotas import QuotasView
+    from submissions.api.views import QuotasView
 
     monkeypatch.delattr(QuotasView, "required_scope")
     answer = client.get("/api/v1/quotas/", headers=bearer(person, *Scope.values))

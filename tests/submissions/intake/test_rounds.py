@@ -17,7 +17,7 @@ from leaderboard.rounds.lifecycle import current_round, reveal, save_round
 from leaderboard.rounds.presentation import RunCounts, count_runs
 from submissions.accounts.membership import create_team
 from submissions.core.errors import Refused
-from submissions.intake.rounds import RoundEntry, admit_to_round, counted_submissions, set_priority
+from submissions.intake.rounds import RoundEntry, check_admission, counted_submissions, set_priority
 from submissions.jobs.withdrawal import withdraw
 from submissions.models import Submission
 from tests.factories import make_a_curator, team_of
@@ -168,7 +168,7 @@ def test_a_refused_large_file_takes_no_place(held: Round, api: Api, clock: Clock
     assert sent.status == 201, sent.body
     work()
     assert api.get(f"submissions/{sent.body['id']}/").body["state"] == "rejected"
-    assert not counted_submissions(held, team_of(api.user)).exists()  # type: ignore[arg-type]
+    assert not counted_submissions(held, team=team_of(api.user)).exists()  # type: ignore[arg-type]
 
 
 def test_priorities_and_tags_are_unique_within_a_team(
@@ -257,9 +257,12 @@ def test_pages_offer_to_submit_exactly_when_the_api_takes_a_run(
     assert not code or answer.problem(code)["message"].startswith(reason)
 
 
-def test_after_the_reveal_runs_come_outside_of_the_round(held: Round, demo: Dataset, alice: User) -> None:
+def test_after_the_reveal_runs_come_outside_of_the_round(
+    held: Round, demo: Dataset, alice: User, clock: Clock
+) -> None:
     Round.objects.update(revealed_at=REVEALS)
-    found = admit_to_round(alice, team_of(alice), [demo], RoundEntry(), [""], REVEALS + timedelta(days=1))
+    clock(REVEALS + timedelta(days=1))
+    found = check_admission(alice, team_of(alice), [demo], RoundEntry(), [""])
     assert (found.round, found.late) == (None, False)
 
 
@@ -277,11 +280,10 @@ def test_a_benchmark_round_counts_a_submission_once(
     files = [upload(run_text(tag="both")), upload(run_text(tag="both"))]
     sent = api.submit(dataset=["demo", "other"], file=files, run_type="automatic")
     assert sent.status == 201, sent.body
-    assert [row.priority for row in counted_submissions(held, team_of(alice))] == [1]
-    with pytest.raises(Refused, match="not in one round"):
-        admit_to_round(
-            alice, team_of(alice), [demo, outside], RoundEntry(run_type="automatic"), ["a", "a"], IN_TIME
-        )
+    assert [row.priority for row in counted_submissions(held, team=team_of(alice))] == [1]
+    entry = RoundEntry(run_type="automatic")
+    (problem,) = check_admission(alice, team_of(alice), [demo, outside], entry, ["a", "a"]).problems
+    assert "not in one round" in problem.message
 
 
 def test_the_page_names_the_round_and_the_places_that_are_left(
@@ -323,7 +325,7 @@ def test_seeds_are_one_run_of_the_round(
     sent = api.submit(dataset=["demo"] * 3, file=seeds, run_type="automatic")
     assert sent.status == 201, sent.body
     work()
-    assert counted_submissions(held, team_of(alice)).count() == 1
+    assert counted_submissions(held, team=team_of(alice)).count() == 1
     assert Entry.objects.get(seed_count=3).round == held
 
 

@@ -18,7 +18,7 @@ from submissions.queue import process, queue
 from submissions.queue.capability import reported_capabilities, workers_alive
 from submissions.queue.heartbeat import Heartbeat, delete_silent_workers
 from submissions.status.overview import overview
-from submissions.views.metrics import Rows
+from submissions.views.status import Rows
 from tests.factories import make_dataset, make_job
 from tests.submissions.workers import announce
 
