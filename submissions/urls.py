@@ -26,6 +26,7 @@ from submissions.views import notifications as notification_views
 from submissions.views import uploads as upload_pages
 from submissions.views.checkpoints import models
 from submissions.views.status import metrics, status
+from submissions.views.submit_page import submit
 
 #: allauth's pages without its list of sessions, in whose place stands one that ends a single session too, and without
 #: addresses that it had once.
@@ -71,7 +72,7 @@ pages = [
     path("datasets/<slug:slug>/files/<str:name>", takes_tokens(dataset_file), name="dataset-file"),
     path("datasets/<slug:slug>/agreement/", agreements.dataset_agreement, name="dataset-agreement"),
     path("rounds/<slug:slug>/agreement/", agreements.round_agreement, name="round-agreement"),
-    path("submit/", submissions.submit, name="submit"),
+    path("submit/", submit, name="submit"),
     path("submit/model/", model_views.submit_model, name="submit-model"),
     path("models/", models, name="models"),
     path("status/", status, name="status"),

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.forms import BoundField
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
@@ -29,9 +29,7 @@ from leaderboard.datasets.files import offered_files
 from leaderboard.models import Architecture, Dataset, DatasetFile
 from leaderboard.rounds.presentation import closed_datasets
 from submissions.accounts.permissions import checkpoints_of, teams_of
-from submissions.accounts.throttling import CheckThrottle, SubmitThrottle, seconds_to_wait
 from submissions.checkpoints import reference
-from submissions.checkpoints.concurrency import TooManyChecks
 from submissions.checkpoints.hub import HubModel, fetches
 from submissions.checkpoints.service import (
     CheckpointArchive,
@@ -41,7 +39,7 @@ from submissions.checkpoints.service import (
     prompt_template,
     remarks_on_prompts,
 )
-from submissions.core.errors import FileReport, Refused
+from submissions.core.errors import Refused
 from submissions.intake.checkpoints.forms import ModelForm, ParametersForm, PromptsForm
 from submissions.intake.checkpoints.intake import (
     NO_CHECKPOINT,
@@ -58,12 +56,11 @@ from submissions.intake.checkpoints.intake import (
 from submissions.intake.checkpoints.readiness import is_local_request, quota_of, readiness
 from submissions.intake.checkpoints.runs import sources_for
 from submissions.intake.files import incoming_file, incoming_files
-from submissions.models import Checkpoint, Job, Upload
+from submissions.models import Checkpoint, Job, Submission, Upload
 from submissions.queue.capability import workers_alive
 from submissions.status.estimates import ENOUGH, ModelLoad, TimeEstimate, estimate_time, similar_finished_jobs
-from submissions.uploads.handler import CHECKPOINT_FIELD, refuse_oversize
+from submissions.uploads.handler import CHECKPOINT_FIELD
 from submissions.views.submit_page import UPLOADED, SubmissionPage
-from submissions.views.uploads import unfinished
 
 #: The engine that is shown first, where there is one of this name.
 USUAL = "dense"
@@ -119,6 +116,9 @@ def requested_engine(request: HttpRequest) -> EngineDescription:
 class ModelPage(SubmissionPage):
     """The forms for one engine, bound to a request, and the translation of what was sent."""
 
+    template = "submissions/submit_model.html"
+    kind = Upload.Kind.MODEL
+
     def __init__(self, request: HttpRequest, engine: EngineDescription | None = None) -> None:
         self.engine = engine or requested_engine(request)
         super().__init__(request, self.engine.architecture)
@@ -145,8 +145,8 @@ class ModelPage(SubmissionPage):
         forms = (self.parameters, self.prompts, self.model_form)
         return all([super().is_valid(), *(form.is_valid() for form in forms)])
 
-    def submission(self) -> dict[str, Any]:
-        """Return the arguments of `accept_model`, from valid forms. Raises Refused where several models were given."""
+    def submit(self) -> Submission:
+        """Accept the submission, from valid forms. Raises Refused."""
         values = self.model_form.cleaned_data
         slugs = self.prompts.slugs if values["benchmark"] else values["dataset"]
         hub = HubModel(values["hub_model"], values["hub_commit"]) if values["hub_model"] else None
@@ -161,7 +161,7 @@ class ModelPage(SubmissionPage):
             device=values["device"] or "auto",
             local=is_local_request(self.request),
         )
-        return {**self.about(), "request": request}
+        return accept_model(self.person, request=request, **self.about())
 
     def archive(self) -> CheckpointArchive | None:
         """Return the archive that was uploaded, with this form or before it. Raises Refused where there are several."""
@@ -170,67 +170,61 @@ class ModelPage(SubmissionPage):
         files = incoming_files(self.person, sent, named, Upload.Kind.MODEL)
         return one_archive(files, pooling if pooling in POOLINGS else "")
 
-    def check(self) -> tuple[ModelPage, FileReport]:
-        """Return the verdict on the archive, and the page of an engine that runs its kind.
+    def check(self) -> HttpResponse:
+        """Return the verdict on the archive, on the page of an engine that runs its kind.
 
         Raises Refused, and TooManyChecks.
         """
         archive = self.archive()
         if archive is None:
             raise Refused.of(NO_CHECKPOINT, "No checkpoint was sent.", "Choose an archive to be checked.")
-        report = check_checkpoint(archive, kinds_of(self.engine))
-        if report.report.valid:
-            return self, report
-        other = check_checkpoint(archive)
-        engine = engine_for((other.model or {}).get("kind", "")) if other.report.valid else None
-        return (ModelPage(self.request, engine), other) if engine is not None else (self, report)
+        page, report = self, check_checkpoint(archive, kinds_of(self.engine))
+        if not report.report.valid:
+            other = check_checkpoint(archive)
+            engine = engine_for((other.model or {}).get("kind", "")) if other.report.valid else None
+            if engine is not None:
+                page, report = ModelPage(self.request, engine), other
+        return page.show(reports=[report], model=report.model)
 
     def _kept(self) -> Checkpoint | None:
         chosen = self.model_form["checkpoint_id"].value()
         return next((row for row in self.checkpoints if str(row.pk) == chosen), None)
 
     def context(
-        self,
-        refusal: Refused | None = None,
-        report: FileReport | None = None,
-        slow_down: int = 0,
-        model: Mapping[str, Any] | None = None,
+        self, *arguments: Any, model: Mapping[str, Any] | None = None, **changes: Any
     ) -> dict[str, Any]:
-        """What the template shows; `model` describes one that was just checked, for the estimates."""
-        load = self._load(model or {})
-        reports = refusal.files if refusal else [report] if report else []
-        kept = self._kept_archives(
-            {each.name for each in reports if not each.report.valid}, takes=not slow_down
-        )
+        """Return the values that the template shows; `model` describes one that was just checked, for estimates."""
+        kept = self._kept()
+        described = model or (kept.description if kept else {})
+        kind = str(described.get("kind", kept.kind if kept else ""))
+        chosen = getattr(self.parameters, "cleaned_data", {})
+        load = ModelLoad(self.engine, kind, described.get("parameters"), chosen)
+        shared = super().context(*arguments, **changes)
+        kinds = kinds_of(self.engine)
+        only_tokenizer = len(kinds) == len(CheckpointKind)
         return {
-            **self.shared_context(),
+            **shared,
             "engine": self.engine,
             "engines": self._engines(),
-            "needs": self._needs(),
+            "needs": in_words(kinds) + (", for its tokenizer" if only_tokenizer else ""),
             "steps": self._steps(),
             "load": load,
-            "asks_pooling": bool(TAKEN_PLAIN & set(kinds_of(self.engine))),
+            "asks_pooling": bool(TAKEN_PLAIN & set(kinds)),
             "parameters_form": self.parameters,
             "model_form": self.model_form,
             "checkpoints": self.checkpoints,
             "kept_prompts": self._kept_prompts(),
             "sources": self.sources,
-            "kept": kept,
-            "recognised": report is not None and self.engine != requested_engine(self.request),
+            "recognised": shared["checked"] and self.engine != requested_engine(self.request),
             "hub": fetches(),
             "offers": self._offers(load),
             "enough_jobs": ENOUGH,
             "quota": quota_of(teams_of(self.person).first()),
             "readiness": readiness(self.person, local=is_local_request(self.request)),
             "workers": {name: workers_alive(name) for name in (Job.Queue.CPU.value, Job.Queue.GPU.value)},
-            "samples": _samples(self),
-            "refusal": refusal,
-            "reports": reports,
-            "checked": report is not None,
-            "slow_down": slow_down,
+            "samples": self._samples(),
             "largest": describe_bytes(settings.CHECKPOINT_LIMIT_BYTES),
             "largest_in_pieces": describe_bytes(settings.CHECKPOINT_PIECES_LIMIT_BYTES),
-            "unfinished": unfinished(self.person, Upload.Kind.MODEL),
         }
 
     def _kept_prompts(self) -> list[tuple[Checkpoint, str, list[Problem]]]:
@@ -245,17 +239,12 @@ class ModelPage(SubmissionPage):
         ]
         return [each for each in found if each[0].description.get("prompts") or each[1]]
 
-    def _kept_archives(self, refused: Collection[str], *, takes: bool) -> list[tuple[Upload, bool]]:
-        """The person's archives that are here, one that just came among them, and whether each is chosen."""
+    def kept_files(self, refused: Collection[str], *, takes: bool) -> list[tuple[Upload, bool]]:
+        """Return the person's archives that are here, one that just came among them, and whether each is chosen."""
         chosen = self.request.POST.getlist(f"{UPLOADED}{CHECKPOINT_FIELD}")
         sent = self.request.FILES.getlist(CHECKPOINT_FIELD) if takes and self.request.method == "POST" else []
-        chosen += self.keep(map(incoming_file, sent), Upload.Kind.MODEL, refused)
-        return [(each, each.pk in chosen) for each in self.whole_uploads(Upload.Kind.MODEL)]
-
-    def _needs(self) -> str:
-        """The kinds of checkpoint that the engine runs, in words."""
-        kinds = kinds_of(self.engine)
-        return in_words(kinds) + (", for its tokenizer" if len(kinds) == len(CheckpointKind) else "")
+        chosen += self.keep(map(incoming_file, sent), refused)
+        return [(each, each.pk in chosen) for each in self.whole_uploads()]
 
     def _steps(self) -> dict[str, int]:
         """The number of each section that the engine has."""
@@ -266,25 +255,15 @@ class ModelPage(SubmissionPage):
 
     def _engines(self) -> dict[str, list[EngineDescription]]:
         """The engines by what one brings."""
-        groups: dict[str, list[EngineDescription]] = {
-            group: [] for group in (ENCODERS, RERANKERS, OVER_BM25, NO_MODEL)
-        }
+        names = (ENCODERS, RERANKERS, OVER_BM25, NO_MODEL)
+        groups: dict[str, list[EngineDescription]] = {name: [] for name in names}
         for each in ENGINES.values():
             groups[_group(each)].append(each)
         return groups
 
-    def _load(self, model: Mapping[str, Any]) -> ModelLoad:
-        kept = self._kept()
-        described = model or (kept.description if kept else {})
-        kind = str(described.get("kind", kept.kind if kept else ""))
-        chosen = getattr(self.parameters, "cleaned_data", {})
-        return ModelLoad(self.engine, kind, described.get("parameters"), chosen)
-
     def _offers(self, load: ModelLoad) -> Sequence[EngineOffer]:
-        chosen, history = (
-            self.model_form["dataset"].value() or [],
-            similar_finished_jobs(load) if load.known else [],
-        )
+        chosen = self.model_form["dataset"].value() or []
+        history = similar_finished_jobs(load) if load.known else []
         shut = closed_datasets((each.pk for each in self.datasets), timezone.now())
         return [
             EngineOffer(
@@ -297,6 +276,13 @@ class ModelPage(SubmissionPage):
             for each in self.datasets
         ]
 
+    def _samples(self) -> list[DatasetFile]:
+        """Return archives to try the engine with, if this site has any: one that runs, one that is refused."""
+        if CheckpointKind.STATIC_EMBEDDINGS not in kinds_of(self.engine):
+            return []
+        files = [file for dataset in self.datasets for file in offered_files(dataset, self.person)]
+        return [file for file in files if file.kind in SAMPLES]
+
 
 def _group(engine: EngineDescription) -> str:
     if not engine.needs_checkpoint:
@@ -306,44 +292,13 @@ def _group(engine: EngineDescription) -> str:
     return OVER_BM25 if engine.computes_bm25 else ENCODERS
 
 
-def _samples(page: ModelPage) -> list[DatasetFile]:
-    """Archives to try the engine with, where this site has made them: one that runs, one that is refused."""
-    if CheckpointKind.STATIC_EMBEDDINGS not in kinds_of(page.engine):
-        return []
-    files = [file for dataset in page.datasets for file in offered_files(dataset, page.person)]
-    return [file for file in files if file.kind in SAMPLES]
-
-
-TEMPLATE = "submissions/submit_model.html"
-
-
 @login_required
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 @reads("engine", "dataset")
 def submit_model(request: HttpRequest) -> HttpResponse:
-    """The form of an engine (`?engine=`); the verdict on a checkpoint (`action=check`); or a submission."""
-    page = ModelPage(request)
-    if request.method != "POST":
-        return render(request, TEMPLATE, page.context())
-    if wait := seconds_to_wait(CheckThrottle() if page.checking else SubmitThrottle(), request):
-        return render(request, TEMPLATE, page.context(slow_down=wait), status=429)
-    try:
-        refuse_oversize(request)  # first: what a request that was cut off seems to say is misleading
-        if page.checking:
-            page, report = page.check()
-            return render(request, TEMPLATE, page.context(report=report, model=report.model))
-        if not page.is_valid():
-            return render(request, TEMPLATE, page.context(), status=400)
-        accepted = accept_model(page.person, **page.submission())
-        page.name_team()
-    except TooManyChecks as busy:
-        answer = render(request, TEMPLATE, page.context(refusal=busy), status=429)
-        answer["Retry-After"] = str(busy.seconds)
-        return answer
-    except Refused as refusal:
-        return render(request, TEMPLATE, page.context(refusal=refusal), status=400)
-    return redirect(accepted)
+    """The page for models, with the form of an engine (`?engine=`)."""
+    return ModelPage(request).answer()
 
 
 def _revision() -> str:

@@ -9,7 +9,6 @@ from typing import Any
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import AnonymousUser
-from django.contrib.auth.views import redirect_to_login
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -36,50 +35,15 @@ from submissions.core.errors import Refused
 from submissions.intake.checkpoints.runs import source_runs
 from submissions.intake.forms import WithdrawalForm
 from submissions.intake.rounds import may_reorder, set_priority
-from submissions.intake.runs import accept_submission
 from submissions.intake.system_form import SystemForm
 from submissions.jobs import retrying, withdrawal
 from submissions.models import Submission
 from submissions.status.description import SubmissionStatus, describe, with_jobs
 from submissions.status.standings import describe_with_standing, with_standings
-from submissions.uploads.handler import refuse_oversize
-from submissions.views.submit_page import SubmitPage
 
 #: htmx stops polling at this status.
 STOP_POLLING = 286
 PER_PAGE = 50
-
-
-@never_cache
-@require_http_methods(["GET", "HEAD", "POST"])
-@reads("dataset", "system")
-def submit(request: HttpRequest) -> HttpResponse:
-    """The form, for visitors a line on what to do first; a report (`action=check`); or a submission."""
-    if not request.user.is_authenticated:
-        if request.method == "POST":
-            return redirect_to_login(request.get_full_path())
-        return render(request, "submissions/submit_anonymous.html", {"section": "submit"})
-    page = SubmitPage(request)
-    if request.method != "POST":
-        return render(request, "submissions/submit.html", page.context())
-    if wait := throttling.seconds_to_wait(
-        throttling.CheckThrottle() if page.checking else throttling.SubmitThrottle(), request
-    ):
-        context = page.context(slow_down=wait)
-        return render(request, "submissions/submit.html", context, status=429)
-    try:
-        refuse_oversize(request)  # first: what a request that was cut off seems to say is misleading
-        if page.checking:
-            return render(request, "submissions/submit.html", page.context(reports=page.check()))
-        if not page.is_valid():
-            # The files are read all the same: who corrects the fields should not learn of the next problem then.
-            context = page.context(reports=page.check())
-            return render(request, "submissions/submit.html", context, status=400)
-        accepted = accept_submission(page.person, **page.submission())
-        page.name_team()
-    except Refused as refusal:
-        return render(request, "submissions/submit.html", page.context(refusal=refusal), status=400)
-    return redirect(accepted)
 
 
 @login_required

@@ -9,12 +9,17 @@ from typing import Any
 
 from django import forms
 from django.conf import settings
+from django.contrib.auth.views import redirect_to_login
 from django.db.models import QuerySet
-from django.http import HttpRequest, QueryDict
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect, render
 from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
 
 from evaluation.archives.compression import describe_bytes
 from evaluation.core.errors import InvalidContent
+from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.http.site_url import absolute
 from leaderboard.core.storage.disk import DiskFull
 from leaderboard.datasets.files import offered_files
@@ -24,15 +29,18 @@ from submissions.accounts.agreements import due_for_submission
 from submissions.accounts.forms import TeamNameField
 from submissions.accounts.permissions import is_owner, signed_in, systems_of, teams_of
 from submissions.accounts.teams import automatic_name, personal_team, rename_team
+from submissions.accounts.throttling import CheckThrottle, SubmitThrottle, seconds_to_wait
+from submissions.checkpoints.concurrency import TooManyChecks
 from submissions.core.errors import FileReport, Refused
 from submissions.intake.checkpoints.intake import datasets_with_content
 from submissions.intake.files import IncomingFile, incoming_file, incoming_upload, run_files
 from submissions.intake.forms import SubmissionForm
 from submissions.intake.rounds import round_standings
-from submissions.intake.runs import check_only, split_labels
+from submissions.intake.runs import accept_submission, check_only, split_labels
 from submissions.intake.system_form import SystemForm
-from submissions.models import Upload
+from submissions.models import Submission, Upload
 from submissions.quotas.counting import quotas_for
+from submissions.uploads.handler import refuse_oversize
 from submissions.uploads.service import discard_upload, keep_file, uploads_of
 from submissions.uploads.storage import UploadInUse
 from submissions.views.uploads import unfinished
@@ -107,10 +115,13 @@ class TeamChoiceForm(forms.Form):
 
 
 class SubmissionPage:
-    """What the pages for runs and for models have in common: who submits which system, under which name.
+    """The parts that the pages for runs and for models share: the sender, the system, and the order of an answer.
 
-    `architecture` is the one that systems here are of; empty where the submitter says it.
+    `architecture` is that of the systems on the page; empty if the submitter says it.
     """
+
+    template: str
+    kind: Upload.Kind
 
     def __init__(self, request: HttpRequest, architecture: str = "") -> None:
         self.request, self.person, self.architecture = request, signed_in(request), architecture
@@ -135,6 +146,48 @@ class SubmissionPage:
             label_suffix="",
         )
         self.team_form = self._team_form(data)
+
+    def answer(self) -> HttpResponse:
+        """Answer with the form, with the verdict on files (`action=check`), or after a submission with its page."""
+        if self.request.method != "POST":
+            return self.show()
+        if wait := seconds_to_wait(CheckThrottle() if self.checking else SubmitThrottle(), self.request):
+            return self.show(429, slow_down=wait)
+        try:
+            refuse_oversize(self.request)  # first: what a request that was cut off seems to say is misleading
+            if self.checking:
+                return self.check()
+            if not self.is_valid():
+                return self.show_errors()
+            accepted = self.submit()
+            self.name_team()
+        except TooManyChecks as busy:
+            answer = self.show(429, refusal=busy)
+            answer["Retry-After"] = str(busy.seconds)
+            return answer
+        except Refused as refusal:
+            return self.show(400, refusal=refusal)
+        return redirect(accepted)
+
+    def show(self, status: int = 200, **changes: Any) -> HttpResponse:
+        """Return the page; `changes` are the arguments of `context`."""
+        return render(self.request, self.template, self.context(**changes), status=status)
+
+    def show_errors(self) -> HttpResponse:
+        """Return the page with the errors of its forms. Raises Refused."""
+        return self.show(400)
+
+    def check(self) -> HttpResponse:
+        """Return the page with the verdict on the files. Raises Refused."""
+        raise NotImplementedError
+
+    def submit(self) -> Submission:
+        """Accept the submission, from valid forms. Raises Refused."""
+        raise NotImplementedError
+
+    def kept_files(self, refused: Collection[str], *, takes: bool) -> Any:
+        """Return the sender's files that are here, and keep those that just came, but for the refused ones."""
+        raise NotImplementedError
 
     def _entered(self) -> QueryDict:
         """What was sent; a system's architecture is not asked for where it is known."""
@@ -185,8 +238,12 @@ class SubmissionPage:
         known = next((system for system in self.systems if system.slug == slug), None)
         return {"system": known or self.system_form.fields_of_system(), "options": self.form.options()}
 
-    def shared_context(self) -> dict[str, Any]:
-        """What the templates of both pages show."""
+    def context(
+        self, refusal: Refused | None = None, reports: Sequence[FileReport] = (), slow_down: int = 0
+    ) -> dict[str, Any]:
+        """Return the values that the templates of both pages show."""
+        reports = refusal.files if refusal else reports
+        refused = {report.name.split("/")[0] for report in reports if not report.report.valid}
         rounds = round_standings(self.person, teams_of(self.person).first())
         taking = Dataset.objects.open_for_runs()
         return {
@@ -203,13 +260,19 @@ class SubmissionPage:
             "dataset_quotas": quotas_for(
                 self.person, list(teams_of(self.person)), taking.filter(hidden=True)
             ),
+            "unfinished": unfinished(self.person, self.kind),
+            "kept": self.kept_files(refused, takes=not slow_down),
+            "refusal": refusal,
+            "reports": reports,
+            "checked": bool(reports) and refusal is None,
+            "slow_down": slow_down,
             "large": LARGE,
             "files_lost": self.request.method == "POST" and bool(self.request.FILES),
             "api_address": absolute(self.request, "/api/v1/"),
             "site_address": absolute(self.request, "/").rstrip("/"),
         }
 
-    def keep(self, files: Iterable[IncomingFile], kind: str, refused: Collection[str]) -> list[str]:
+    def keep(self, files: Iterable[IncomingFile], refused: Collection[str]) -> list[str]:
         """Keep files that came with the form, but for those whose content was refused. Returns the uploads' ids.
 
         As many as there is room for: a person may have so many uploads.
@@ -218,12 +281,13 @@ class SubmissionPage:
         with suppress(Refused, DiskFull):
             for file in files:
                 if not file.upload and file.name not in refused:
-                    kept.append(keep_file(self.person, file.path, file.sha256 or "", file.name, kind).pk)
+                    upload = keep_file(self.person, file.path, file.sha256 or "", file.name, self.kind)
+                    kept.append(upload.pk)
         return kept
 
-    def whole_uploads(self, kind: str) -> QuerySet[Upload]:
-        """The files of the kind that are here, and that no submission has taken."""
-        return uploads_of(self.person).filter(kind=kind).exclude(completed_at=None)
+    def whole_uploads(self) -> QuerySet[Upload]:
+        """Return the files that are here, and that no submission has taken."""
+        return uploads_of(self.person).filter(kind=self.kind).exclude(completed_at=None)
 
     def _optional_groups(self) -> list[FieldGroup]:
         """Return optional fields of a new system; an engine's page asks for its parameters itself."""
@@ -237,16 +301,25 @@ class SubmissionPage:
 class SubmitPage(SubmissionPage):
     """The page for runs: the forms bound to a request, and the translation of what was sent."""
 
-    def submission(self) -> dict[str, Any]:
-        """What `accept_submission` takes, from valid forms."""
-        return {**self.about(), "files": self.files(), "seeds": self.seeds()}
+    template = "submissions/submit.html"
+    kind = Upload.Kind.RUN
 
-    def check(self) -> list[FileReport]:
-        """The verdict on the files. Raises Refused."""
-        return check_only(self.files(), self.seeds())
+    def check(self) -> HttpResponse:
+        """Return the page with the verdict on the files. Raises Refused."""
+        return self.show(reports=check_only(self.files(), self._seeds()))
 
-    def seeds(self) -> list[str]:
-        """The labels of seeds that were entered."""
+    def show_errors(self) -> HttpResponse:
+        """Return the page with the errors of its forms and of the files. Raises Refused.
+
+        Who corrects the fields should not learn of the next problem then.
+        """
+        return self.show(400, reports=check_only(self.files(), self._seeds()))
+
+    def submit(self) -> Submission:
+        """Accept the submission, from valid forms. Raises Refused."""
+        return accept_submission(self.person, files=self.files(), seeds=self._seeds(), **self.about())
+
+    def _seeds(self) -> list[str]:
         return split_labels(self.request.POST.getlist("seeds"))
 
     def files(self) -> list[IncomingFile]:
@@ -266,32 +339,18 @@ class SubmitPage(SubmissionPage):
                 ]
         return files
 
-    def context(
-        self,
-        refusal: Refused | None = None,
-        reports: Sequence[FileReport] = (),
-        slow_down: int = 0,
-    ) -> dict[str, Any]:
-        """What the template shows."""
-        reports = refusal.files if refusal else reports
-        refused = {report.name.split("/")[0] for report in reports if not report.report.valid}
-        kept = self._kept(refused, takes=not slow_down)
+    def context(self, *arguments: Any, **changes: Any) -> dict[str, Any]:
+        """Return the values that the template shows."""
         return {
-            **self.shared_context(),
-            "unfinished": unfinished(self.person, Upload.Kind.RUN),
+            **super().context(*arguments, **changes),
             "datasets": self._datasets(),
             "several": SEVERAL,
-            "kept": kept,
-            "refusal": refusal,
-            "reports": reports,
-            "checked": bool(reports) and refusal is None,
-            "slow_down": slow_down,
             "at_once": describe_bytes(settings.VALIDATE_AT_ONCE_BYTES),
             "largest": describe_bytes(settings.UPLOAD_LIMIT_BYTES),
         }
 
-    def _kept(self, refused: Collection[str], *, takes: bool) -> list[KeptFile]:
-        """The files that are here, those that just came among them, each with the dataset that it seems to be for.
+    def kept_files(self, refused: Collection[str], *, takes: bool) -> list[KeptFile]:
+        """Return the files that are here, with those that just came, each with the dataset that it seems to be for.
 
         Those whose content was refused are not kept, however they came.
         """
@@ -302,11 +361,11 @@ class SubmitPage(SubmissionPage):
                 if file.upload and file.name in refused:
                     discard_upload(Upload.objects.get(pk=file.upload))
                     continue
-                for upload in [file.upload] if file.upload else self.keep([file], Upload.Kind.RUN, refused):
+                for upload in [file.upload] if file.upload else self.keep([file], refused):
                     chosen[upload] = file.dataset or self._recognised(file)
         return [
             KeptFile(upload, upload.pk in chosen, chosen.get(upload.pk, ""))
-            for upload in self.whole_uploads(Upload.Kind.RUN)
+            for upload in self.whole_uploads()
         ]
 
     @staticmethod
@@ -336,3 +395,15 @@ class SubmitPage(SubmissionPage):
             )
             for each in datasets
         ]
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+@reads("dataset", "system")
+def submit(request: HttpRequest) -> HttpResponse:
+    """The page for runs; for visitors a line on what to do first."""
+    if request.user.is_authenticated:
+        return SubmitPage(request).answer()
+    if request.method == "POST":
+        return redirect_to_login(request.get_full_path())
+    return render(request, "submissions/submit_anonymous.html", {"section": "submit"})
