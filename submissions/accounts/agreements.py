@@ -15,7 +15,7 @@ from allauth.account.signals import email_confirmed
 from django.conf import settings
 from django.core.mail import EmailMessage
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, QuerySet
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.dispatch import receiver
 from django.utils import timezone
 
@@ -52,13 +52,13 @@ def due_for_submission(
 ) -> list[DueAgreement]:
     """The agreements that the person has yet to accept, or be approved for: the datasets' and their rounds'."""
     keys, now = {dataset.pk for dataset in datasets}, now or timezone.now()
-    asking = Agreement.objects.filter(in_force=True).exclude(round=None).exists()
-    rounds = (
-        [(row, {each.pk for each in listed_datasets(row)}) for row in announced_rounds(keys)]
-        if asking
-        else []
-    )
-    governing = (governing_round([row for row, its in rounds if key in its], now) for key in keys)
+    in_force = Agreement.objects.filter(Q(dataset__in=keys) | Q(dataset=None), in_force=True)
+    subjects = list(in_force.values_list("dataset", flat=True))
+    if not subjects:
+        return []
+    rounds = announced_rounds(keys) if None in subjects else []
+    known = [(row, {each.pk for each in listed_datasets(row)}) for row in rounds]
+    governing = (governing_round([row for row, its in known if key in its], now) for key in keys)
     return due_agreements(person, datasets=keys, rounds={row.pk for row in governing if row is not None})
 
 

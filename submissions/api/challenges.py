@@ -17,8 +17,7 @@ from rest_framework.views import APIView
 from evaluation.core.problems import ProblemCode
 from leaderboard.api.answers import ChallengeSerializer
 from leaderboard.core.http.api_errors import ApiError, ErrorSerializer, problem
-from leaderboard.models import Challenge, Entry, System
-from leaderboard.models.results import EntryQuerySet
+from leaderboard.models import Challenge, System
 from leaderboard.systems.challenges import (
     ChallengeRefused,
     challengeable_datasets,
@@ -29,6 +28,7 @@ from submissions.accounts.permissions import signed_in
 from submissions.accounts.throttling import ChallengeThrottle
 from submissions.api.requests import RequestSerializer, require_valid
 from submissions.intake.forms import ChallengeForm
+from submissions.intake.system_form import seen_systems
 from submissions.models import Scope
 
 CHALLENGE_REFUSED = ProblemCode("challenge_refused", "The system cannot be challenged so: it was already, or by its "
@@ -47,7 +47,9 @@ class ChallengeRequest(RequestSerializer):
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """As the page reads it. Raises ApiError."""
         slug = self.context["request"].parser_context["kwargs"]["slug"]
-        form = ChallengeForm(data, datasets=challengeable_datasets(_system(slug)))
+        form = ChallengeForm(
+            data, datasets=challengeable_datasets(get_object_or_404(seen_systems(), slug=slug))
+        )
         require_valid(form)
         return form.cleaned_data
 
@@ -76,7 +78,7 @@ class ChallengesView(APIView):
     )
     def get(self, request: Request, slug: str) -> Response:
         """Every challenge on record, the newest first, with its decision."""
-        return Response(_answer(_system(slug)))
+        return Response(_answer(get_object_or_404(seen_systems(), slug=slug)))
 
     @extend_schema(
         summary="Challenge a system",
@@ -93,7 +95,7 @@ class ChallengesView(APIView):
     )
     def post(self, request: Request, slug: str) -> Response:
         """Doubt what the system says of itself. A curator settles it; until then boards mark the system."""
-        system = _system(slug)
+        system = get_object_or_404(seen_systems(), slug=slug)
         person = signed_in(request)
         try:
             raise_challenge(system, person, **ChallengeRequest.read(request))
@@ -102,11 +104,6 @@ class ChallengesView(APIView):
                 CHALLENGE_REFUSED, str(error), problems=[problem(CHALLENGE_REFUSED, str(error))]
             ) from error
         return Response(_answer(system), status=status.HTTP_201_CREATED)
-
-
-def _system(slug: str) -> System:
-    seen = EntryQuerySet(Entry).seen().values("system_id")
-    return get_object_or_404(System.objects.filter(pk__in=seen), slug=slug)
 
 
 def _answer(system: System) -> dict[str, Any]:

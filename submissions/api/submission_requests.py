@@ -320,7 +320,7 @@ def _system(
         except (ValueError, TypeError) as error:
             raise malformed("system", f"system: not a JSON object: {error}", 'Send {"name": …}.') from None
     else:
-        names = {*SystemForm.base_fields, *ALIASES}
+        names = [*SystemForm.base_fields, *ALIASES]
         if engine is not None:
             names.remove("parameters")  # they are the engine's
         sent = {name: texts for name in names if (texts := list_of(data, name))}

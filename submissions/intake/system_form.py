@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from django import forms
+from django.db.models import QuerySet
 from django.forms import ValidationError
 from django.utils import timezone
 from django.utils.html import format_html
@@ -26,6 +27,11 @@ NONE_WORDS = frozenset({"none", "zero-shot", "-"})
 #: Before it, nothing was retrieved by machines.
 FIRST_YEAR = 1950
 _YES, _NO = frozenset({"yes", "true", "1", "on"}), frozenset({"no", "false", "0", "off"})
+
+
+def seen_systems() -> QuerySet[System]:
+    """Return the systems with a result that everyone sees."""
+    return System.objects.filter(pk__in=EntryQuerySet(Entry).seen().values("system_id"))
 
 
 class OptionalBooleanField(forms.Field):
@@ -202,8 +208,7 @@ class SystemForm(forms.Form):
         slug = self.cleaned_data["variant_of"].strip().rstrip("/").rpartition("/")[2]
         if not slug:
             return None
-        seen = EntryQuerySet(Entry).seen().values("system_id")
-        found = System.objects.filter(slug=slug, pk__in=seen).first()
+        found = seen_systems().filter(slug=slug).first()
         if found is None:
             raise ValidationError(f"No system here has the slug “{slug}” and a public result.")
         if found == self.system:

@@ -44,45 +44,24 @@ def flag_suspicious_run(
 ) -> list[Flag]:
     """Keep the run's signature and flag what is noticed, in the transaction that records the evaluation."""
     run = evaluation.run
-    RunSignature.objects.get_or_create(
-        run=run,
-        defaults={
-            "submission": submission,
-            "tops": signed.signature.pack(),
-        },
-    )
-    noticed = dict(_too_little(signed))
+    defaults = {"submission": submission, "tops": signed.signature.pack()}
+    RunSignature.objects.get_or_create(run=run, defaults=defaults)
+    noticed: dict[Flag.Kind, Mapping[str, Any]] = {}
+    if signed.answered < LEAST_ANSWERED:
+        answered = int((signed.documents > 0).sum())
+        noticed[Flag.Kind.FEW_QUERIES] = {"answered": answered, "topics": len(signed.documents)}
+    if 0 < signed.usual_documents < LEAST_DOCUMENTS:
+        noticed[Flag.Kind.FEW_DOCUMENTS] = {"usual_documents": signed.usual_documents}
     earlier = _earlier_signatures(submission, run)
     if same := _same_scores(evaluation, earlier):
         noticed[Flag.Kind.SAME_SCORES] = {"submission": same}
-    if alike := _nearest_earlier(submission, run, signed.signature, earlier):
+    if alike := _nearest_earlier(run, signed.signature, earlier):
         noticed[Flag.Kind.NEARLY_THE_SAME] = alike
-    return [_flag(job, submission, kind, details) for kind, details in noticed.items()]
-
-
-def _flag(job: Job, submission: Submission, kind: Flag.Kind, details: Mapping[str, Any]) -> Flag:
-    flag, _ = Flag.objects.get_or_create(
-        job=job,
-        kind=kind,
-        defaults={
-            "dataset": job.dataset,
-            "team": submission.team,
-            "submission": submission,
-            "details": dict(details),
-        },
-    )
-    return flag
-
-
-def _too_little(signed: RunFingerprints) -> Mapping[Flag.Kind, Mapping[str, Any]]:
-    """What a run has too little of."""
-    found: dict[Flag.Kind, Mapping[str, Any]] = {}
-    if signed.answered < LEAST_ANSWERED:
-        answered = int((signed.documents > 0).sum())
-        found[Flag.Kind.FEW_QUERIES] = {"answered": answered, "topics": len(signed.documents)}
-    if 0 < signed.usual_documents < LEAST_DOCUMENTS:
-        found[Flag.Kind.FEW_DOCUMENTS] = {"usual_documents": signed.usual_documents}
-    return found
+    about = {"dataset": job.dataset, "team": submission.team, "submission": submission}
+    return [
+        Flag.objects.get_or_create(job=job, kind=kind, defaults={**about, "details": dict(details)})[0]
+        for kind, details in noticed.items()
+    ]
 
 
 def _earlier_signatures(submission: Submission, run: Run) -> dict[str, list[RunSignature]]:
@@ -117,24 +96,21 @@ def _same_scores(evaluation: Evaluation, earlier: Mapping[str, Sequence[RunSigna
 
 
 def _nearest_earlier(
-    submission: Submission, run: Run, signature: Signature, earlier: Mapping[str, Sequence[RunSignature]]
+    run: Run, signature: Signature, earlier: Mapping[str, Sequence[RunSignature]]
 ) -> dict[str, Any]:
     """What is nearly the same, or the chain that the run continues; empty where it is neither.
 
     The very same run again is not "nearly" the same: it has the same scores.
     """
-    kept = {
-        key: [(row, Signature.unpack(bytes(row.tops))) for row in rows if row.run.sha256 != run.sha256]
-        for key, rows in earlier.items()
-    }
-    # What was kept for other topics of the same version is no measure.
-    kept = {
-        key: [each for each in rows if len(each[1].sets) == len(signature.sets)] for key, rows in kept.items()
-    }
-    kept = {key: rows for key, rows in kept.items() if rows}
+    kept: dict[str, list[Signature]] = {}
+    for key, rows in earlier.items():
+        others = [Signature.unpack(bytes(row.tops)) for row in rows if row.run.sha256 != run.sha256]
+        # Signatures over other topics of the same version are not comparable.
+        if comparable := [other for other in others if len(other.sets) == len(signature.sets)]:
+            kept[key] = comparable
     likest: tuple[RunSimilarity, str] | None = None
-    for key, rows in kept.items():
-        for _, other in rows:
+    for key, signatures in kept.items():
+        for other in signatures:
             likeness = compare(signature, other)
             if likeness.enough and (likest is None or likeness.share > likest[0].share):
                 likest = (likeness, key)
@@ -142,7 +118,7 @@ def _nearest_earlier(
         return {}
     likeness, nearest = likest
     keys = list(kept)
-    places = linked_submissions([signature], [[other for _, other in kept[key]] for key in keys])
+    places = linked_submissions([signature], [kept[key] for key in keys])
     linked = [keys[place] for place in places]
     if not likeness.nearly_the_same and len(linked) + 1 < CHAIN:
         return {}

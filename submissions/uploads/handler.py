@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import socket
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from django.conf import settings
@@ -13,7 +14,6 @@ from django.core.files.uploadedfile import TemporaryUploadedFile, UploadedFile
 from django.core.files.uploadhandler import StopUpload, TemporaryFileUploadHandler
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
-from rest_framework import status
 from rest_framework.request import Request
 
 from evaluation.archives.compression import describe_bytes
@@ -84,7 +84,7 @@ class LimitedUploadHandler(TemporaryFileUploadHandler):
         if announced_bytes(request) > self.limit + FORM_BYTES:
             self._stop()
         if self.trouble is None:
-            try:
+            with self._giving_up():
                 require_free_space(settings.FILE_UPLOAD_TEMP_DIR, self._bytes_left())
                 # As the class above does, with a file of our own.
                 super(TemporaryFileUploadHandler, self).new_file(field_name, *args, **kwargs)
@@ -92,8 +92,6 @@ class LimitedUploadHandler(TemporaryFileUploadHandler):
                 self.file = self.hashed = HashedUpload(
                     self.file_name or "", self.content_type, 0, self.charset, self.content_type_extra
                 )
-            except OSError as error:
-                self._give_up(error)
 
     def receive_data_chunk(self, raw_data: bytes, start: int) -> None:
         """Count, hash and write a chunk; raises StopUpload beyond the limit for the files that the request brings."""
@@ -102,22 +100,18 @@ class LimitedUploadHandler(TemporaryFileUploadHandler):
             self._stop()
         if self.trouble is None:
             self.sha256.update(raw_data)
-            try:
+            with self._giving_up():
                 if self.received - self.asked_at >= ASK_EVERY:
                     self.asked_at = self.received
                     require_free_space(settings.FILE_UPLOAD_TEMP_DIR, min(self._bytes_left(), ASK_EVERY))
                 super().receive_data_chunk(raw_data, start)
-            except OSError as error:
-                self._give_up(error)
 
     def file_complete(self, file_size: int) -> UploadedFile | None:
         """The whole file, on disk; None where it could not be kept."""
         if self.trouble is None:
-            try:
+            with self._giving_up():
                 self.hashed.sha256 = self.sha256.hexdigest()
                 return super().file_complete(file_size)
-            except OSError as error:
-                self._give_up(error)
         return None
 
     def upload_complete(self) -> None:
@@ -130,17 +124,20 @@ class LimitedUploadHandler(TemporaryFileUploadHandler):
             self.request.META[STOPPED_AT] = self.limit
         raise StopUpload(connection_reset=True)
 
-    def _give_up(self, error: OSError) -> None:
-        """Keep nothing more. Raises what is no lack of room."""
-        if not is_disk_full(error):
-            raise error
-        self.trouble = error if isinstance(error, DiskFull) else DiskFull(settings.FILE_UPLOAD_TEMP_DIR)
-        if hasattr(self, "file"):
-            with suppress(
-                OSError
-            ):  # closing writes what is left, and that fails again; the file goes all the same
-                self.file.close()
-            del self.file
+    @contextmanager
+    def _giving_up(self) -> Iterator[None]:
+        """Store nothing more where the block finds no room."""
+        try:
+            yield
+        except OSError as error:
+            if not is_disk_full(error):
+                raise
+            self.trouble = error if isinstance(error, DiskFull) else DiskFull(settings.FILE_UPLOAD_TEMP_DIR)
+            if hasattr(self, "file"):
+                # Closing writes what is left, and that fails again; the file is removed all the same.
+                with suppress(OSError):
+                    self.file.close()
+                del self.file
 
     def _bytes_left(self) -> int:
         """How many bytes of the request are still to come, as far as it says."""
@@ -192,7 +189,12 @@ class RequestSizeMiddleware(Middleware):
         size = announced_bytes(request)
         if size <= limit + FORM_BYTES:
             return None
-        response = _answer(request, _refusal(size, limit))
+        refusal = _refusal(size, limit)
+        if request.path_info.startswith("/api/"):
+            answer = error_answer(refusal.code, refusal.detail, refusal.all_problems())
+            response: HttpResponse = JsonResponse(answer, status=413)
+        else:
+            response = render(request, "413.html", {"refusal": refusal}, status=413)
         if connection := request.META.get("gunicorn.socket"):
             response._resource_closers.append(lambda: _hang_up(connection))  # type: ignore[attr-defined]
         return response
@@ -204,13 +206,6 @@ def _refusal(size: int, limit: int) -> Refused:
         f"The request has {describe_bytes(size)}; the limit is {describe_bytes(limit)}.",
         SMALLER_CHECKPOINT if limit == settings.CHECKPOINT_LIMIT_BYTES else SMALLER_RUNS,
     )
-
-
-def _answer(request: HttpRequest, refusal: Refused) -> HttpResponse:
-    told = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
-    if not request.path_info.startswith("/api/"):
-        return render(request, "413.html", {"refusal": refusal}, status=told)
-    return JsonResponse(error_answer(refusal.code, refusal.detail, refusal.all_problems()), status=told)
 
 
 def _hang_up(connection: socket.socket) -> None:

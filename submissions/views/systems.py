@@ -12,8 +12,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
 from leaderboard.core.audit import acting
-from leaderboard.models import Challenge, Entry, System, User
-from leaderboard.models.results import EntryQuerySet
+from leaderboard.models import Challenge
 from leaderboard.systems import challenges
 from leaderboard.systems.anonymity import (
     ADVICE,
@@ -23,10 +22,10 @@ from leaderboard.systems.anonymity import (
     make_anonymous,
     may_be_anonymous,
 )
-from leaderboard.systems.challenges import retract_challenge as retract_challenge
 from submissions.accounts import throttling
 from submissions.accounts.permissions import editable_systems, may_challenge, signed_in
 from submissions.intake.forms import AnonymityForm, ChallengeForm
+from submissions.intake.system_form import seen_systems
 
 
 @login_required
@@ -43,14 +42,14 @@ def anonymity(request: HttpRequest, slug: str) -> HttpResponse:
         form.add_error(None, throttling.throttle_message(wait))
         status = 429
     elif lifting:
-        with acting(request.user if isinstance(request.user, User) else None):
+        with acting(signed_in(request)):
             end_anonymity(system)
         messages.success(request, _("Everyone sees whose it is now."))
         return redirect("system-anonymity", slug=slug)
     elif posted and form.is_valid():
         until = form.cleaned_data["anonymous_until"]
         try:
-            with acting(request.user if isinstance(request.user, User) else None):
+            with acting(signed_in(request)):
                 make_anonymous(system, until)
             messages.success(request, _("Anonymous until {until:%-d %B %Y}.").format(until=until))
             return redirect("system-anonymity", slug=slug)
@@ -74,7 +73,7 @@ def anonymity(request: HttpRequest, slug: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def challenge(request: HttpRequest, slug: str) -> HttpResponse:
     """Doubt what a system says of itself, or take a doubt back."""
-    system, person = _seen_system(slug), signed_in(request)
+    system, person = get_object_or_404(seen_systems(), slug=slug), signed_in(request)
     posted = request.method == "POST"
     form = ChallengeForm(
         request.POST if posted else None, datasets=challenges.challengeable_datasets(system), label_suffix=""
@@ -113,16 +112,12 @@ def challenge(request: HttpRequest, slug: str) -> HttpResponse:
 @require_POST
 def retract(request: HttpRequest, slug: str, key: int) -> HttpResponse:
     """Take one's own challenge back."""
-    found = get_object_or_404(Challenge, system=_seen_system(slug), pk=key, raised_by=signed_in(request))
+    found = get_object_or_404(
+        Challenge, system=get_object_or_404(seen_systems(), slug=slug), pk=key, raised_by=signed_in(request)
+    )
     try:
-        retract_challenge(found, signed_in(request))
+        challenges.retract_challenge(found, signed_in(request))
         messages.success(request, _("Taken back. It stays on record as that."))
     except challenges.ChallengeRefused as error:
         messages.error(request, str(error))
     return redirect("system-challenge", slug=slug)
-
-
-def _seen_system(slug: str) -> System:
-    """The system, where it has anything that everyone sees. Raises Http404."""
-    seen = EntryQuerySet(Entry).seen().values("system_id")
-    return get_object_or_404(System.objects.filter(pk__in=seen), slug=slug)

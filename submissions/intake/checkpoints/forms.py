@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from django import forms
@@ -91,40 +91,30 @@ def _filled(engine: EngineDescription, data: QueryDict, prefix: str) -> dict[str
 
 
 def _field(parameter: Parameter) -> forms.Field:
-    default = _text(parameter.default)
-    label, choices = parameter.name.replace("_", " ").capitalize(), parameter.choices
-    if isinstance(parameter.default, bool):
-        choices = ("true", "false")
+    default, text = _text(parameter.default), parameter.description
+    choices = ("true", "false") if isinstance(parameter.default, bool) else parameter.choices
+    # A sentence, unless the description begins with a name such as “pq:”.
+    sentence = text if text.split()[0].endswith(":") else text[0].upper() + text[1:]
     options: dict[str, Any] = {
-        "label": label,
+        "label": parameter.name.replace("_", " ").capitalize(),
         "required": not parameter.is_text,
         "initial": default,
-        "help_text": f"{_escaped(_sentence(parameter.description))} Default: {_escaped(default) or 'empty'}.",
+        "help_text": f"{escape(sentence.rstrip('.'))}. Default: {escape(default) or 'empty'}.",
     }
     if choices:
         return forms.ChoiceField(choices=[(choice, choice) for choice in choices], **options)
+    if parameter.keeps_blanks:
+        # Prompts may have lines, which a field of one line would join without a word.
+        lines = forms.Textarea(attrs={"rows": 1, "spellcheck": "false"})
+        options["help_text"] += " Taken as it stands, blanks at its end too; empty for none."
+        return _PromptField(max_length=LONGEST_PROMPT, strip=False, widget=lines, **options)
     if parameter.is_text:
-        return _text_field(parameter, options)
+        return forms.CharField(max_length=LONGEST_PROMPT, **options)
     whole = isinstance(parameter.default, int)
     bounds = {"min": parameter.least, "max": parameter.most, "step": 1 if whole else "any"}
     attributes = {name: _text(value) for name, value in bounds.items() if value is not None}
     widget = forms.TextInput() if parameter.default == AUTO else forms.NumberInput(attributes)
     return forms.CharField(max_length=40, widget=widget, **options)
-
-
-def _sentence(text: str) -> str:
-    """With a capital, unless it begins with a name such as “pq:”, and a full stop."""
-    named = text.split()[0].endswith(":")
-    return (text if named else text[0].upper() + text[1:]).rstrip(".") + "."
-
-
-def _text_field(parameter: Parameter, options: dict[str, Any]) -> forms.Field:
-    if not parameter.keeps_blanks:
-        return forms.CharField(max_length=LONGEST_PROMPT, **options)
-    # Prompts may have lines, which a field of one line would join without a word.
-    lines = forms.Textarea(attrs={"rows": 1, "spellcheck": "false"})
-    options["help_text"] += " Taken as it stands, blanks at its end too; empty for none."
-    return _PromptField(max_length=LONGEST_PROMPT, strip=False, widget=lines, **options)
 
 
 class _PromptField(forms.CharField):
@@ -175,36 +165,26 @@ class ModelForm(forms.Form):
         **options: Any,
     ) -> None:
         super().__init__(*arguments, **options)
-        choices: Mapping[str, list[tuple[str, str]]] = {
-            "checkpoint_id": [("", "None of these"), *((str(row.pk), _shown(row)) for row in checkpoints)],
+        choices: dict[str, list[tuple[str, str]]] = {
+            "checkpoint_id": [("", "None of these")],
             "dataset": [(dataset.slug, dataset.name) for dataset in datasets],
             "benchmark": [("", "The datasets chosen above"), *((one.slug, one.name) for one in benchmarks)],
-            "run": [(source.reference, _named(source)) for source in sources],
+            "run": [],
         }
+        for row in checkpoints:
+            shown = f"{row.file_name} · {row.kind} · {size(row.size)} · {row.created_at:%-d %B %Y}"
+            choices["checkpoint_id"].append((str(row.pk), shown))
+        for source in sources:
+            label = f" ({source.configuration})" if source.configuration else ""
+            named = f"{source.system}{label}, {source.owner}: {', '.join(source.datasets)}"
+            choices["run"].append((source.reference, named))
         for name, offered in choices.items():
             field = self.fields[name]
             if isinstance(field, forms.ChoiceField):
                 field.choices = offered
 
 
-def _shown(checkpoint: Checkpoint) -> str:
-    return f"{checkpoint.file_name} · {checkpoint.kind} · {size(checkpoint.size)} · {checkpoint.created_at:%-d %B %Y}"
-
-
-def _named(source: RunSource) -> str:
-    label = f" ({source.configuration})" if source.configuration else ""
-    return f"{source.system}{label}, {source.owner}: {', '.join(source.datasets)}"
-
-
 def _text(value: object) -> str:
-    return (
-        str(value).lower()
-        if isinstance(value, bool)
-        else f"{value:g}"
-        if isinstance(value, float)
-        else str(value)
-    )
-
-
-def _escaped(text: str) -> str:
-    return str(escape(text))
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
