@@ -17,7 +17,6 @@ from leaderboard.views import (
     boards,
     docs,
     exchange,
-    exports,
     health,
     home,
     news,
@@ -58,8 +57,10 @@ pages = [
     path("benchmarks/", home.leaderboards, name="benchmarks"),
     path("benchmarks/<slug:slug>/", boards.benchmark, name="benchmark"),
     path("search/", search_page, name="search"),
-    path("datasets/<slug:slug>/share.png", share.dataset_share, name="dataset_share"),
-    path("benchmarks/<slug:slug>/share.png", share.benchmark_share, name="benchmark_share"),
+    path("datasets/<slug:slug>/share.png", share.board_share, {"kind": "dataset"}, name="dataset_share"),
+    path(
+        "benchmarks/<slug:slug>/share.png", share.board_share, {"kind": "benchmark"}, name="benchmark_share"
+    ),
     path("compare/", compare_systems, name="compare"),
     path("systems/<slug:slug>/", follow_merged(public.system), name="system"),
     path("systems/<slug:slug>/badge.svg", follow_merged(public.badge_svg), name="system_badge"),
@@ -110,7 +111,7 @@ for kind in ("dataset", "benchmark"):
     for ending in FORMATS:
         which = {"kind": kind, "ending": ending}
         board_files += [
-            path(f"{board}board.{ending}", exports.export, which, name=f"{kind}_{ending}"),
+            path(f"{board}board.{ending}", past.export, which, name=f"{kind}_{ending}"),
             path(f"{earlier}board.{ending}", past.export, which, name=f"{kind}_at_{ending}"),
         ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django.http import Http404, HttpRequest
@@ -16,7 +17,6 @@ from leaderboard.api.fields import ReadView
 from leaderboard.boards import exports, pages
 from leaderboard.boards.dataset_details import awaiting_runs, dataset_details
 from leaderboard.boards.facets import OF_DATASETS
-from leaderboard.boards.pages import BenchmarkPage, DatasetPage
 from leaderboard.boards.state import FACETS, PARAMETERS, PRESETS, VIEWS, WEIGHED, BoardState
 from leaderboard.boards.system import page as system_page
 from leaderboard.boards.system.result import Result
@@ -30,16 +30,15 @@ from leaderboard.datasets import lists
 from leaderboard.datasets.files import keeping_out, offered_files
 from leaderboard.importing.benchmarks.catalogue import completeness
 from leaderboard.models import Dataset
-from leaderboard.results.board_rows import entry_rows
 from leaderboard.results.kinds import QUARANTINED
 from leaderboard.results.values import published_statistics
 from leaderboard.rounds.lifecycle import announced_rounds
 from leaderboard.systems.challenges import challenges_of
 from leaderboard.systems.corrections import corrections_of
 from leaderboard.systems.recipes import recipes_of
-from leaderboard.views.board_views import Kind, board_citation, site_revision
-from leaderboard.views.exports import export_asked
+from leaderboard.views.board_views import REVISIONS, Kind, board_citation, site_revision
 from leaderboard.views.files import visible_dataset
+from leaderboard.views.past import view_of_export
 from leaderboard.views.search import asked
 
 #: The part of a path that names a dataset, benchmark or system.
@@ -154,11 +153,12 @@ class DatasetView(ReadView):
         return Response(answers.DatasetSerializer(answer, context={"request": request}).data)
 
 
-def _board(request: Request, kind: Kind, slug: str, page: DatasetPage | BenchmarkPage | None) -> Response:
+def _board(request: Request, kind: Kind, slug: str) -> Response:
+    page = pages.READERS[kind](slug, BoardState.read(request.query_params).but(all_rows=True))
     if page is None:
         raise Http404
-    about = board_citation(request._request, kind, slug, page.board.title, page.at)
-    return Response(exports.to_json(page.board, about))
+    cited = board_citation(request._request, kind, slug, page.board.title, page.at)
+    return Response(exports.to_json(page.board, cited))
 
 
 class DatasetBoardView(ReadView):
@@ -167,8 +167,7 @@ class DatasetBoardView(ReadView):
     @extend_schema(operation_id="dataset_board", **_BOARD)
     def get(self, request: Request, slug: str) -> Response:
         """The dataset's board in the view that the query string asks for, as on its page."""
-        state = BoardState.read(request.query_params).but(all_rows=True)
-        return _board(request, "dataset", slug, pages.dataset_page(slug, state))
+        return _board(request, "dataset", slug)
 
 
 class DatasetFilesView(ReadView):
@@ -226,24 +225,21 @@ class BenchmarkBoardView(ReadView):
     @extend_schema(operation_id="benchmark_board", **_BOARD)
     def get(self, request: Request, slug: str) -> Response:
         """The benchmark's board in the view that the query string asks for, as on its page."""
-        state = BoardState.read(request.query_params).but(all_rows=True)
-        return _board(request, "benchmark", slug, pages.benchmark_page(slug, state))
+        return _board(request, "benchmark", slug)
 
 
-def _variant(request: HttpRequest) -> PageVariant | None:
-    """As for exports. Whoever sends a token is told whether it works."""
-    return None if "Authorization" in request.headers else export_asked(request)
+def _unless_token(
+    variant: Callable[[HttpRequest], PageVariant | None],
+) -> Callable[[HttpRequest], PageVariant | None]:
+    """Return the same views, none for a request with a token, whose answer says whether the token works."""
+    return lambda request: None if "Authorization" in request.headers else variant(request)
 
 
-_reads_view = reads(*PARAMETERS)
-dataset_board = _reads_view(cache_page(entry_rows.dataset_revision, _variant)(DatasetBoardView.as_view()))
-search_results = cache_page(
-    site_revision,
-    vary_on_site_address(lambda request: None if "Authorization" in request.headers else asked(request)),
-)(SearchView.as_view())
-benchmark_board = _reads_view(
-    cache_page(entry_rows.benchmark_revision, _variant)(BenchmarkBoardView.as_view())
-)
+_cached_dataset = cache_page(REVISIONS["dataset"], _unless_token(view_of_export))
+_cached_benchmark = cache_page(REVISIONS["benchmark"], _unless_token(view_of_export))
+dataset_board = reads(*PARAMETERS)(_cached_dataset(DatasetBoardView.as_view()))
+benchmark_board = reads(*PARAMETERS)(_cached_benchmark(BenchmarkBoardView.as_view()))
+search_results = cache_page(site_revision, vary_on_site_address(_unless_token(asked)))(SearchView.as_view())
 
 
 class SystemView(ReadView):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from django.http import HttpRequest, HttpResponse
@@ -19,6 +19,13 @@ from leaderboard.core.http.site_url import absolute
 from leaderboard.results.board_rows import entry_rows
 
 Kind = Literal["dataset", "benchmark"]
+
+
+#: The revisions that the page of a board changes with, by its slug.
+REVISIONS: Mapping[Kind, Callable[[str], str]] = {
+    "dataset": entry_rows.dataset_revision,
+    "benchmark": entry_rows.benchmark_revision,
+}
 
 
 def site_revision(**_: object) -> str:

@@ -1,4 +1,4 @@
-"""Boards as they were at a time, to the second: pages whose figures and order never change, and their exports."""
+"""Exports of boards, and past boards as of a second: pages whose figures and order never change."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from leaderboard.boards import pages
+from leaderboard.boards.exports import FORMATS
 from leaderboard.boards.exports.cells import MOMENT
 from leaderboard.boards.state import PARAMETERS, BoardState
-from leaderboard.core.cache.pages import cache_page, is_anonymous_visit
+from leaderboard.core.cache.pages import PageVariant, cache_page, is_anonymous_visit, vary_on_site_address
 from leaderboard.core.http.query_parameters import reads
 from leaderboard.results.board_rows.past import end_of
 from leaderboard.views.board_context import board_context
-from leaderboard.views.board_views import Kind, board_citation, board_page, permalink, view_of
-from leaderboard.views.exports import export_asked, exported, whole
+from leaderboard.views.board_views import REVISIONS, Kind, board_citation, board_page, permalink, view_of
 
 #: Seconds for which browsers and proxies may keep a past board without asking: only the reason why a row was taken off
 #: since can be added to it.
@@ -47,19 +47,19 @@ class MomentConverter:
 
 
 def _long_kept(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Let browsers and proxies keep the answer, once no change can come any more within the second.
+    """Let browsers and proxies cache a past board, once nothing can change within its second.
 
-    There is no board of a time to come: it could not stay as it is.
+    There are no boards of a future time.
     """
 
     @wraps(view)
     def answer(
-        request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind, **others: Any
+        request: HttpRequest, slug: str, kind: Kind, at: datetime.datetime | None = None, **others: Any
     ) -> HttpResponse:
-        if at > timezone.now():
+        if at is not None and at > timezone.now():
             return _no_board(request, slug, at, kind)
-        response = view(request, slug=slug, at=at, kind=kind, **others)
-        settled = end_of(at) + SETTLED < timezone.now()
+        response = view(request, slug=slug, kind=kind, at=at, **others)
+        settled = at is not None and end_of(at) + SETTLED < timezone.now()
         if settled and response.status_code in (200, 304) and is_anonymous_visit(request):
             response.headers["Cache-Control"] = f"public, max-age={KEPT_FOR}"
         return response
@@ -67,13 +67,13 @@ def _long_kept(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]
     return answer
 
 
-def _key(slug: str, at: datetime.datetime, kind: Kind, **_: object) -> str:
-    return pages.key_of(kind, slug, at)
+def _revision(slug: str, kind: Kind, at: datetime.datetime | None, **_: object) -> str:
+    return REVISIONS[kind](slug) if at is None else pages.key_of(kind, slug, at)
 
 
 @require_safe
 @_long_kept
-@cache_page(_key, view_of)
+@cache_page(_revision, view_of)
 @reads(*PARAMETERS)
 def board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind) -> HttpResponse:
     """The board as of `at`, in the view of the query string."""
@@ -94,17 +94,40 @@ def board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind) ->
     return board_page(request, "leaderboard/board_at.html", state, lambda: around, shown)
 
 
+def _view_of_export(request: HttpRequest) -> PageVariant | None:
+    state = _all_rows(request)
+    return None if state.text else PageVariant(state.query_string(), state.is_common)
+
+
+#: The view of an export for the page cache. Exports name their own address.
+view_of_export = vary_on_site_address(_view_of_export)
+
+
+def _all_rows(request: HttpRequest) -> BoardState:
+    """Return the view with all of its rows. Raises UnknownChoice."""
+    return BoardState.read(request.GET).but(all_rows=True)
+
+
 @require_safe
 @_long_kept
-@cache_page(_key, export_asked)
+@cache_page(_revision, view_of_export)
 @reads(*PARAMETERS)
-def export(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind, ending: str) -> HttpResponse:
-    """The same board as one of FORMATS."""
-    page = pages.READERS[kind](slug, whole(request), at=at)
+def export(
+    request: HttpRequest, slug: str, kind: Kind, ending: str, at: datetime.datetime | None = None
+) -> HttpResponse:
+    """The present or a past board as one of FORMATS, with all rows of its view."""
+    page = pages.READERS[kind](slug, _all_rows(request), at=at)
     if page is None:
+        if at is None:
+            raise Http404
         return _no_board(request, slug, at, kind)
-    about = board_citation(request, kind, slug, page.board.title, at)
-    return exported(page.board, replace(about, bibtex=pages.bibtex_of(page.rows)), ending)
+    cited = board_citation(request, kind, slug, page.board.title, at or page.at)
+    chosen = FORMATS[ending]
+    text = chosen.write(page.board, replace(cited, bibtex=pages.bibtex_of(page.rows)))
+    response = HttpResponse(text, content_type=chosen.content_type)
+    disposition = "attachment" if chosen.saved else "inline"
+    response.headers["Content-Disposition"] = f'{disposition}; filename="{slug}.{ending}"'
+    return response
 
 
 def _no_board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind) -> HttpResponse:

@@ -92,8 +92,8 @@ def shown_elsewhere(view: Callable[..., HttpResponse]) -> Callable[..., HttpResp
     """A picture that other sites may show on their pages."""
 
     @wraps(view)
-    def answer(request: HttpRequest, slug: str) -> HttpResponse:
-        response = view(request, slug=slug)
+    def answer(request: HttpRequest, **arguments: str) -> HttpResponse:
+        response = view(request, **arguments)
         response.headers["Cross-Origin-Resource-Policy"] = "cross-origin"
         return response
 
