@@ -15,34 +15,29 @@ from leaderboard.models import TeamRedirect
 from leaderboard.systems.merge import follow_merged
 from leaderboard.views import (
     boards,
-    docs,
+    datasets,
     exchange,
     health,
     home,
     news,
     past,
     public,
-    queries,
     reference,
-    rescores,
     rounds,
-    share,
+    site,
 )
-from leaderboard.views.branding import favicon, site_css, site_logo
 from leaderboard.views.compare import compare_systems
 from leaderboard.views.figures import figure, figure_json, figures
-from leaderboard.views.search import search_page
-from leaderboard.views.security_txt import security_txt
 
 robots = TemplateView.as_view(
     template_name="robots.txt", content_type="text/plain; charset=utf-8", http_method_names=["get", "head"]
 )
 
-handler404 = "leaderboard.views.errors.not_found"
+handler404 = "leaderboard.views.site.not_found"
 handler500 = "leaderboard.core.http.errors.server_error"
 #: The view of a team by `slug`; where there is none, the same address of the one that had it.
 follow_renamed = follow_redirects(TeamRedirect, "team", "teams")
-handler429 = "leaderboard.views.errors.too_many"  # asked for by allauth
+handler429 = "leaderboard.views.site.too_many"  # asked for by allauth
 
 register_converter(past.MomentConverter, "moment")
 
@@ -50,16 +45,16 @@ pages = [
     path("", home.home, name="home"),
     path("datasets/", home.leaderboards, name="datasets"),
     path("datasets/<slug:slug>/", boards.dataset, name="dataset"),
-    path("datasets/<slug:slug>/queries/", queries.queries, name="queries"),
-    path("datasets/<slug:slug>/queries/<path:query_id>/", queries.query, name="query"),
-    path("datasets/<slug:slug>/rescores/<int:number>/", rescores.rescore, name="rescore"),
-    path("datasets/<slug:slug>/rescores/<int:number>/rescore.csv", rescores.rescore_csv, name="rescore-csv"),
+    path("datasets/<slug:slug>/queries/", datasets.queries, name="queries"),
+    path("datasets/<slug:slug>/queries/<path:query_id>/", datasets.query, name="query"),
+    path("datasets/<slug:slug>/rescores/<int:number>/", datasets.rescore, name="rescore"),
+    path("datasets/<slug:slug>/rescores/<int:number>/rescore.csv", datasets.rescore_csv, name="rescore-csv"),
     path("benchmarks/", home.leaderboards, name="benchmarks"),
     path("benchmarks/<slug:slug>/", boards.benchmark, name="benchmark"),
-    path("search/", search_page, name="search"),
-    path("datasets/<slug:slug>/share.png", share.board_share, {"kind": "dataset"}, name="dataset_share"),
+    path("search/", home.search_page, name="search"),
+    path("datasets/<slug:slug>/share.png", public.board_share, {"kind": "dataset"}, name="dataset_share"),
     path(
-        "benchmarks/<slug:slug>/share.png", share.board_share, {"kind": "benchmark"}, name="benchmark_share"
+        "benchmarks/<slug:slug>/share.png", public.board_share, {"kind": "benchmark"}, name="benchmark_share"
     ),
     path("compare/", compare_systems, name="compare"),
     path("systems/<slug:slug>/", follow_merged(public.system), name="system"),
@@ -92,10 +87,10 @@ pages = [
     path("news/atom.xml", news.atom, name="news_atom"),
     path("datasets/<slug:slug>/atom.xml", news.atom, {"kind": "dataset"}, name="dataset_atom"),
     path("benchmarks/<slug:slug>/atom.xml", news.atom, {"kind": "benchmark"}, name="benchmark_atom"),
-    path("docs/", docs.docs, name="docs"),
-    path("docs/<slug:name>/", docs.doc, name="doc"),
+    path("docs/", site.docs, name="docs"),
+    path("docs/<slug:name>/", site.doc, name="doc"),
     *(
-        path(f"{name}/", docs.site_page, {"name": name}, name=name)
+        path(f"{name}/", site.site_page, {"name": name}, name=name)
         for name in ("terms", "privacy", "contact")
     ),
     path("measures/", reference.measures, name="measures"),
@@ -136,11 +131,11 @@ urlpatterns = [
     *board_files,
     path("api/v1/", include(api_calls)),
     path("admin/", admin.site.urls),
-    path("favicon.ico", favicon, name="favicon"),
-    path("site.css", site_css, name="site-css"),
-    path("site-logo", site_logo, name="site-logo"),
+    path("favicon.ico", site.favicon, name="favicon"),
+    path("site.css", site.site_css, name="site-css"),
+    path("site-logo", site.site_logo, name="site-logo"),
     path("robots.txt", robots, name="robots-txt"),
-    path(".well-known/security.txt", security_txt, name="security-txt"),
+    path(".well-known/security.txt", site.security_txt, name="security-txt"),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
     path("", include("submissions.urls")),

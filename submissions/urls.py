@@ -10,7 +10,7 @@ from django.http import HttpResponseBase
 from django.urls import URLPattern, URLResolver, include, path
 from django.views.decorators.cache import never_cache
 
-from leaderboard.views.files import dataset_file
+from leaderboard.views.datasets import dataset_file
 from submissions.accounts.authentication import takes_tokens
 from submissions.accounts.elsewhere import where_configured, where_passwords
 from submissions.api import notifications as notifications_api

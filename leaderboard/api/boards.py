@@ -37,9 +37,9 @@ from leaderboard.systems.challenges import challenges_of
 from leaderboard.systems.corrections import corrections_of
 from leaderboard.systems.recipes import recipes_of
 from leaderboard.views.board_views import REVISIONS, Kind, board_citation, site_revision
-from leaderboard.views.files import visible_dataset
+from leaderboard.views.datasets import visible_dataset
+from leaderboard.views.home import view_of_search
 from leaderboard.views.past import view_of_export
-from leaderboard.views.search import asked
 
 #: The part of a path that names a dataset, benchmark or system.
 SLUG = OpenApiParameter("slug", str, OpenApiParameter.PATH, description="As in the address of its page.")
@@ -239,7 +239,9 @@ _cached_dataset = cache_page(REVISIONS["dataset"], _unless_token(view_of_export)
 _cached_benchmark = cache_page(REVISIONS["benchmark"], _unless_token(view_of_export))
 dataset_board = reads(*PARAMETERS)(_cached_dataset(DatasetBoardView.as_view()))
 benchmark_board = reads(*PARAMETERS)(_cached_benchmark(BenchmarkBoardView.as_view()))
-search_results = cache_page(site_revision, vary_on_site_address(_unless_token(asked)))(SearchView.as_view())
+search_results = cache_page(site_revision, vary_on_site_address(_unless_token(view_of_search)))(
+    SearchView.as_view()
+)
 
 
 class SystemView(ReadView):

@@ -1,7 +1,4 @@
-"""What a dataset's page says beside its board and statistics: an example, its versions, its whole, runs that wait.
-
-Each text is shown only as far as the dataset's own settings let everyone see it.
-"""
+"""Facts about a dataset beside its board and statistics: an example, its versions, its whole, waiting runs, remarks."""
 
 from __future__ import annotations
 
@@ -16,11 +13,13 @@ from django.utils.text import Truncator
 
 from leaderboard.core.anonymity import public_columns
 from leaderboard.datasets.files import EXCLUDED_NAME
+from leaderboard.datasets.problems import missing_documents
 from leaderboard.judgements.rescoring.switched import pages_of, unpublished_judgements
 from leaderboard.models import CollectionProfile, Dataset, DatasetFile, Entry, Qrels, Run
 from leaderboard.models.datasets import Visibility
 from leaderboard.models.results import EntryQuerySet
 from leaderboard.results.profiles.public import Neighbour, neighbours
+from leaderboard.systems.baselines import BM25
 
 #: So many characters of a query and of a document are shown.
 QUERY_LENGTH, DOCUMENT_LENGTH = 300, 600
@@ -298,3 +297,42 @@ def _row(row: Mapping[str, Any]) -> AwaitingRun:
         date=f"{row['created_at']:%Y-%m-%d}",
         submission=row["submission_reference"],
     )
+
+
+_NO_RESULTS = (
+    "BM25 finds no document for any query of this collection, so its scores are 0 and relative differences from it are "
+    "not available."
+)
+
+
+def _has_empty_bm25(qrels: str) -> Exists:
+    """Return the condition that the public BM25 result on the judgments in the field `qrels` has an empty run."""
+    return Exists(
+        Entry.objects.filter(
+            evaluation__qrels=OuterRef(qrels),
+            evaluation__run__lines=0,
+            system__slug=BM25.slug,
+            visibility="public",
+        )
+    )
+
+
+#: The condition for a query of datasets.
+BM25_FINDS_NOTHING = _has_empty_bm25("current_qrels")
+
+
+def remarks(*, finds_nothing: bool, statistics: Mapping[str, Any] | None, hidden: bool) -> list[str]:
+    """Return the public remarks on a collection as sentences; `statistics` are those of its judgments."""
+    return [_NO_RESULTS] * finds_nothing + ([] if hidden or not statistics else missing_documents(statistics))
+
+
+def remarks_on(qrels: int | None, *, hidden: bool) -> list[str]:
+    """Return the remarks on a collection with these judgements, present or past. One query."""
+    rows = Qrels.objects.filter(pk__in=[qrels] if qrels else []).values_list(
+        "statistics", _has_empty_bm25("pk")
+    )
+    return [
+        text
+        for statistics, empty in rows
+        for text in remarks(finds_nothing=empty, statistics=statistics, hidden=hidden)
+    ]

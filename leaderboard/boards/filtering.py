@@ -343,12 +343,13 @@ _FURTHER_MEASURES = "other-measures"
 _WHOLE_GROUPS = ("effectiveness", "ranks-over-all", "reported")
 
 
-def offered_presets(columns: Sequence[Column]) -> list[tuple[str, str]]:
-    """Return the names and labels of the presets for these columns."""
+def offered_presets(columns: Iterable[Column], hidden: Collection[str]) -> list[tuple[str, str]]:
+    """Return the names and labels of the presets for these columns without those of hidden groups."""
+    groups = {column.group_slug for column in columns}.difference(hidden)
     return [
         (name, str(preset.label))
         for name, preset in _PRESETS.items()
-        if name != "efficiency" or any(column.group_slug in preset.groups for column in columns)
+        if name != "efficiency" or not groups.isdisjoint(preset.groups)
     ]
 
 

@@ -21,7 +21,7 @@ from leaderboard.boards import rendering
 from leaderboard.boards.columns.about import SIZE
 from leaderboard.boards.columns.costs import WITH_SPREAD
 from leaderboard.boards.columns.significance import CALLED, WINS
-from leaderboard.boards.facets import LABELS, Facet, Option
+from leaderboard.boards.facets import LABELS, Facet
 from leaderboard.boards.filtering import offered_presets
 from leaderboard.boards.model import DELTA, Board, Column, spans
 from leaderboard.boards.state import MOST_PINS, MOST_SORTS, PRESETS, VIEWS, WEIGHED, BoardState, Range, Sort
@@ -68,7 +68,9 @@ def board_context(board: Board, state: BoardState, path: str, permalink: str = "
         "body": rendering.render_rows(
             board, rooms, unpin_links, may_pin=len(state.pins) < MOST_PINS, exact=state.exact
         ),
-        "heads": _heads(board, state, path, rooms),
+        "heads": mark_safe(  # noqa: S308
+            "".join(_head(board, state, path, place, rooms) for place in range(len(board.shown)))
+        ),
         "groups": _groups(board),
         "exports": export_links(path, state),
         "permalink": permalink and permalink + state.query_string(),
@@ -76,13 +78,8 @@ def board_context(board: Board, state: BoardState, path: str, permalink: str = "
     }
 
 
-def _heads(board: Board, state: BoardState, path: str, rooms: Mapping[str, int]) -> SafeString:
-    """The heads of the columns. Each is a link that sorts by its column; the sorted one says so and turns around."""
-    heads = (_head(board, state, path, place, rooms) for place in range(len(board.shown)))
-    return mark_safe("".join(heads))  # noqa: S308
-
-
 def _head(board: Board, state: BoardState, path: str, place: int, rooms: Mapping[str, int]) -> str:
+    """Return the head of a column: a link that sorts by it, or turns the order around."""
     column = board.shown[place]
     sort = Sort(column.key)
     sorting = ""
@@ -124,6 +121,8 @@ def _controls(board: Board, state: BoardState, path: str) -> dict[str, Any]:
     chips = list(_chips(board, state, path))
     names = {column.key: column.head for column in board.ranges}
     names.update((column.key, column.head) for column in board.columns)
+    provenances = board.counted[0]["provenance"] if board.counted else {}
+    reported = provenances.get(Entry.Provenance.REPORTED.value, 0)
     return {
         "measures": _options(_measures(board, state)) if len(board.measures) > 1 else "",
         "views": _options(
@@ -141,33 +140,39 @@ def _controls(board: Board, state: BoardState, path: str) -> dict[str, Any]:
         "chips": chips,
         "hidden_fields": _hidden_fields(board, state),
         "presets": [
-            Choice(path + state.but(columns=_preset(name)).query_string(), label, _is_preset(name, state))
-            for name, label in offered_presets(
-                [column for column in board.unhidden if column.group_slug not in state.hidden]
+            Choice(
+                path + state.but(columns=() if name == PRESETS[0] else (name,)).query_string(),
+                label,
+                (state.columns or PRESETS[:1]) == (name,),
             )
+            for name, label in offered_presets(board.unhidden, state.hidden)
         ],
         "quick_filters": list(_quick_filters(board, state, path)),
         "picker": _picker(board),
         "picker_fields": state.but(columns=(), exact=False).pairs(),
-        "kinds": _kinds(board),
+        "kinds": {"scored": board.total - reported, "reported": reported, "papers": board.papers},
         "legend": _legend(board),
         "sort_keys": list(_sort_keys(board, state, path, names)),
-        "then_by": _options(Choice(column.key, column.head, False) for column in _then_by(board)),
-        "page_links": list(_page_links(board, state, path)),
+        "then_by": _options(
+            Choice(column.key, column.head, False)
+            for column in board.columns
+            if len(board.sorts) < MOST_SORTS and column.key not in {sort.key for sort in board.sorts}
+        ),
+        "page_links": [
+            {
+                "number": number,
+                "href": path + state.but(page=number).query_string(),
+                "current": number == board.page,
+            }
+            for number in range(1, board.pages + 1)
+            if board.pages > 1
+        ],
         "all_rows_url": path + state.but(all_rows=True).query_string() if board.pages > 1 else "",
         "paged_url": path + state.but(all_rows=False).query_string() if state.all_rows else "",
         "compare_url": _compare_url(board, path),
         "unpin_url": path + state.but(pins=()).query_string() if state.pins else "",
         "status": _status(board, names),
     }
-
-
-def _preset(name: str) -> tuple[str, ...]:
-    return () if name == PRESETS[0] else (name,)
-
-
-def _is_preset(name: str, state: BoardState) -> bool:
-    return (state.columns or PRESETS[:1]) == (name,)
 
 
 def _quick_filters(board: Board, state: BoardState, path: str) -> Iterator[Choice]:
@@ -242,13 +247,6 @@ def _legend(board: Board) -> dict[str, Any]:
     }
 
 
-def _kinds(board: Board) -> dict[str, Any]:
-    """How many rows were scored here, how many are reported, and by which papers where nothing was scored."""
-    had = board.counted[0]["provenance"] if board.counted else {}
-    reported = had.get(Entry.Provenance.REPORTED.value, 0)
-    return {"scored": board.total - reported, "reported": reported, "papers": board.papers}
-
-
 def _options(choices: Iterable[Choice]) -> SafeString:
     """What a list of choices has. As for boxes, a template would take long for them."""
     items = (
@@ -287,40 +285,32 @@ def _machines(board: Board, state: BoardState) -> list[Choice]:
 
 
 def _boxes(facet: Facet) -> dict[str, Any]:
-    """A facet with the values that are offered, and how many more there are."""
-    options = [
-        option for number, option in enumerate(facet.options) if number < MOST_OPTIONS or option.chosen
-    ]
-    return {"facet": facet, "html": _box_items(facet, options), "more": len(facet.options) - len(options)}
+    """Return a facet with a check box for each offered value, and the number of further values.
 
-
-def _box_items(facet: Facet, options: Sequence[Option]) -> SafeString:
-    """List items with check boxes. A template would take a tenth of the time of a page for them."""
-    empty, checked = ' class="is-empty"', " checked"
+    A template would take a tenth of the time of a page for the boxes.
+    """
+    options = [option for place, option in enumerate(facet.options) if place < MOST_OPTIONS or option.chosen]
     items = (
-        f'<li{"" if option.count else empty}><label><input type="checkbox" id="box-{facet.name}-{number}" '
-        f'name="{facet.name}" value="{escape(option.value)}"{checked if option.chosen else ""}>'
+        f'<li{"" if option.count else _EMPTY}><label><input type="checkbox" id="box-{facet.name}-{number}" '
+        f'name="{facet.name}" value="{escape(option.value)}"{_CHECKED if option.chosen else ""}>'
         f'<span>{escape(option.label)}</span> <span class="count" title="{facet.counts}">{option.count}</span>'
         "</label></li>"
         for number, option in enumerate(options, start=1)
     )
-    return mark_safe("".join(items))  # noqa: S308
+    html = mark_safe("".join(items))  # noqa: S308
+    return {"facet": facet, "html": html, "more": len(facet.options) - len(options)}
+
+
+_EMPTY, _CHECKED = ' class="is-empty"', " checked"
 
 
 def _hidden_fields(board: Board, state: BoardState) -> list[tuple[str, str]]:
-    """What the form carries on of the view, because no field of it says so."""
-    fields = [("sort", str(sort)) for sort in state.sorts] + [("pin", slug) for slug in state.pins]
-    fields += [("columns", key) for key in state.columns] + ([("exact", "1")] if state.exact else [])
-    fields += [("hide", group) for group in state.hidden]
-    for key, low, high in state.ranges:
-        if key in board.awaited:  # such a column has no fields of its own
-            fields += [(f"min-{key}", _format_bound(low)), (f"max-{key}", _format_bound(high))]
-    fields += [("rows", "all")] if state.all_rows else []
-    fields += [("view", state.view)] if state.view and not board.views else []
-    if not board.machines:
-        fields += [("cpu-only", "1")] if state.cpu_only else []
-        fields += [("corpus", str(state.corpus))] if state.corpus else []
-    return fields
+    """Return the parameters of the view that have no field in the form."""
+    carried = {"sort", "pin", "columns", "exact", "hide", "rows"}
+    carried |= {f"{end}-{key}" for key in board.awaited for end in ("min", "max")}
+    carried |= set() if board.views else {"view"}
+    carried |= set() if board.machines else {"cpu-only", "corpus"}
+    return [pair for pair in state.pairs() if pair[0] in carried]
 
 
 def _ranges(board: Board, state: BoardState) -> list[tuple[str, list[SafeString]]]:
@@ -368,21 +358,6 @@ def _sort_keys(board: Board, state: BoardState, path: str, names: dict[str, str]
         }
 
 
-def _then_by(board: Board) -> list[Column]:
-    """The columns that may decide further."""
-    if len(board.sorts) >= MOST_SORTS:
-        return []
-    taken = {sort.key for sort in board.sorts}
-    return [column for column in board.columns if column.key not in taken]
-
-
-def _page_links(board: Board, state: BoardState, path: str) -> Iterator[dict[str, Any]]:
-    if board.pages > 1:
-        for number in range(1, board.pages + 1):
-            href = path + state.but(page=number).query_string()
-            yield {"number": number, "href": href, "current": number == board.page}
-
-
 def _compare_url(board: Board, path: str) -> str:
     slugs = list(dict.fromkeys(row.entry.slug for row in board.rows[: board.pinned]))
     if not FEWEST_COMPARED <= len(slugs) <= MOST_COMPARED:
@@ -410,7 +385,11 @@ def _chips(board: Board, state: BoardState, path: str) -> Iterator[FilterChip]:
         if one.key in board.awaited:
             label = f"{CALLED[one.key]}: not applied, being computed"
         else:
-            label = _range_label(columns[one.key], one)
+            column = columns[one.key]
+            unit = f" {column.unit}" if column.unit and column.kind == "figure" else ""
+            low, high = _format_bound(one.low), _format_bound(one.high)
+            bounds = f"{low} to {high}" if low and high else f"≥ {low}" if low else f"≤ {high}"
+            label = f"{column.label} {bounds}{unit}"
         yield FilterChip(label, path + state.but(ranges=rest).query_string())
     if state.text:
         yield FilterChip(f"“{state.text}”", path + state.but(text="").query_string())
@@ -429,15 +408,6 @@ def _chips(board: Board, state: BoardState, path: str) -> Iterator[FilterChip]:
         groups = {column.group_slug: column.group_label for column in reversed(board.unhidden)}
         label = f"without {groups.get(slug, slug)}"
         yield FilterChip(label, path + state.but(hidden=rest_hidden).query_string())
-
-
-def _range_label(column: Column, one: Range) -> str:
-    unit = f" {column.unit}" if column.unit and column.kind == "figure" else ""
-    if one.high is None:
-        return f"{column.label} ≥ {_format_bound(one.low)}{unit}"
-    if one.low is None:
-        return f"{column.label} ≤ {_format_bound(one.high)}{unit}"
-    return f"{column.label} {_format_bound(one.low)} to {_format_bound(one.high)}{unit}"
 
 
 def _status(board: Board, names: dict[str, str]) -> str:

@@ -1,19 +1,23 @@
-"""The first page, and the list of all boards with its facets."""
+"""The first page, the list of all boards with its facets, and the search."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
+from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
 from evaluation.text.languages import known_language_code
 from leaderboard.boards import news
 from leaderboard.boards.state import choice
 from leaderboard.comparison.leaders import BoardCard, board_cards
+from leaderboard.comparison.search import KINDS, read_query, search
 from leaderboard.core.cache.pages import PageVariant, cache_page
 from leaderboard.core.http.query_parameters import reads
 from leaderboard.figures.registry import FIGURES
@@ -21,7 +25,7 @@ from leaderboard.results.kinds import SCORED
 from leaderboard.results.profiles.public import public_overlaps
 from leaderboard.rounds.lifecycle import unfinished_rounds
 from leaderboard.rounds.presentation import describe_round
-from leaderboard.views.board_views import site_revision
+from leaderboard.views.board_views import is_part, site_revision
 
 #: The pictures that the first page may have, the first that a board can draw.
 PICTURES = ("pareto", "deltas")
@@ -83,14 +87,14 @@ SORTS: Mapping[str, tuple[str, Callable[[BoardCard], object]]] = {
 }
 
 
-def _asked(request: HttpRequest) -> PageVariant:
+def _view_of_list(request: HttpRequest) -> PageVariant:
     names = (*FACETS, "sort")
     view = "\n".join(request.GET.get(name, "") for name in names)
     return PageVariant(view, common=not view.strip())
 
 
 @require_safe
-@cache_page(site_revision, _asked)
+@cache_page(site_revision, _view_of_list)
 @reads(*FACETS, "sort")
 def leaderboards(request: HttpRequest) -> HttpResponse:
     """All boards: benchmarks, and datasets by facets."""
@@ -120,3 +124,28 @@ def leaderboards(request: HttpRequest) -> HttpResponse:
         "collections": len(public_overlaps().datasets),
     }
     return render(request, "leaderboard/leaderboards.html", context)
+
+
+def view_of_search(request: HttpRequest) -> PageVariant:
+    """The words, which nobody else may ask for, the kind, and whether htmx asks."""
+    query = read_query(request.GET.get("q", ""))
+    return PageVariant(f"{is_part(request)} {_kind(request)} {query}", common=False)
+
+
+def _kind(request: HttpRequest) -> str:
+    return choice(request.GET, "kind", KINDS)
+
+
+@require_safe
+@cache_page(site_revision, view_of_search)
+@reads("q", "kind")
+def search_page(request: HttpRequest) -> HttpResponse:
+    """What there is under `q`, by kind; of one `kind` alone more."""
+    query = read_query(request.GET.get("q", ""))
+    kinds = [
+        (kind, list(found)) for kind, found in groupby(search(query, _kind(request)), attrgetter("kind"))
+    ]
+    template = "leaderboard/_found.html" if is_part(request) else "leaderboard/search.html"
+    response = render(request, template, {"section": "search", "query": query, "kinds": kinds})
+    patch_vary_headers(response, ["HX-Request", "HX-History-Restore-Request"])
+    return response

@@ -1,7 +1,8 @@
-"""Pages around the boards: systems with their badges, teams, people by name."""
+"""Pages around the boards: systems with their badges, teams, people by name, and pictures of boards."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from functools import wraps
 
@@ -9,6 +10,8 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from leaderboard.boards import pages
+from leaderboard.boards.state import BoardState
 from leaderboard.boards.system import page, tables
 from leaderboard.boards.system.badges import Badge, as_shields, as_svg, badge_of
 from leaderboard.boards.system.history import system_details
@@ -24,7 +27,7 @@ from leaderboard.results.board_rows import entry_rows
 from leaderboard.systems.challenges import challenges_of
 from leaderboard.systems.corrections import corrections_of
 from leaderboard.systems.provenance import run_provenance, self_reported_costs
-from leaderboard.views.board_views import site_revision
+from leaderboard.views.board_views import REVISIONS, Kind, site_revision
 
 
 @require_safe
@@ -123,3 +126,18 @@ def _badge(request: HttpRequest, slug: str) -> Badge:
     if badge is None:
         raise Http404
     return badge
+
+
+@require_safe
+@shown_elsewhere
+@cache_page(lambda slug, kind: REVISIONS[kind](slug))
+def board_share(request: HttpRequest, slug: str, kind: Kind) -> HttpResponse:
+    """The picture of a board."""
+    page = pages.READERS[kind](slug, BoardState())
+    if page is None:
+        raise Http404
+    from leaderboard.views.share_image import draw_board  # which loads Pillow, for few requests
+
+    content = io.BytesIO()
+    draw_board(page.board).save(content, "PNG", optimize=True)
+    return HttpResponse(content.getvalue(), content_type="image/png")

@@ -57,23 +57,29 @@ def relative_spread(figures: Mapping[str, Any]) -> float:
 
 
 class CostColumn(NamedTuple):
-    """A column: its name, and its value for a measurement, or None.
+    """A column of costs: `value` returns its value for a measurement, or None.
 
-    `known` returns the relative uncertainty of the value, which is unknown for figures that are timed once.
+    `known` returns the relative uncertainty of the value, which is unknown for figures that are timed once. With
+    `whole_searches`, it has no value if the first search was not timed, so that no board ranks a part of a search.
     """
 
     key: str
     label: str
     unit: str
-    better: Literal["higher", "lower", ""]
     note: str
-    value: Callable[[MeasuredEntry], float | None]
+    value_of: Callable[[MeasuredEntry], float | None]
     known: Callable[[MeasuredEntry], float] = lambda measured: UNKNOWN
+    better: Literal["higher", "lower", ""] = "lower"
+    whole_searches: bool = False
 
     @property
     def is_timed(self) -> bool:
         """Whether its values are times or depend on them, so that other work makes them doubtful."""
         return self.known is not no_noise
+
+    def value(self, measured: MeasuredEntry) -> float | None:
+        """Return the value for a measurement, or None."""
+        return None if self.whole_searches and measured.over_stored_runs else self.value_of(measured)
 
 
 def _figure(name: str, per: float = 1.0) -> Callable[[MeasuredEntry], float | None]:
@@ -87,13 +93,6 @@ def _figure(name: str, per: float = 1.0) -> Callable[[MeasuredEntry], float | No
 def _bytes_per_document(measured: MeasuredEntry) -> float | None:
     size, documents = measured.figures.get("index_bytes"), measured.figures.get("documents")
     return size / documents if size and documents else None
-
-
-def _of_whole_searches(
-    value: Callable[[MeasuredEntry], float | None],
-) -> Callable[[MeasuredEntry], float | None]:
-    """The value only where whole searches were timed, so that no board ranks a part of one among them."""
-    return lambda measured: None if measured.over_stored_runs else value(measured)
 
 
 def times_baseline(measured: MeasuredEntry) -> float | None:
@@ -123,157 +122,85 @@ COSTS: tuple[CostColumn, ...] = (
         "mean-latency",
         _("Latency"),
         "ms",
-        "lower",
         _(
             "mean over queries of the fastest of several warm searches, one at a time in one thread, from text to top "
             "100; p95 beside each value"
         ),
-        _of_whole_searches(lambda measured: measured.latency["mean"]),
+        lambda measured: measured.latency["mean"],
         latency_noise,
+        whole_searches=True,
     ),
     CostColumn(
-        "times-bm25",
-        _("× BM25"),
-        "",
-        "lower",
-        _("mean latency over BM25's, in the same job"),
-        _of_whole_searches(times_baseline),
-        ratio_noise,
+        "times-bm25", _("× BM25"), "", _("mean latency over BM25's, in the same job"), times_baseline, ratio_noise,
+        whole_searches=True,
     ),
     CostColumn(
-        "queries-per-second",
-        _("Throughput"),
-        "queries/s",
-        "higher",
-        _("all queries in batches"),
-        _of_whole_searches(_figure("queries_per_second")),
+        "queries-per-second", _("Throughput"), "queries/s", _("all queries in batches"), _figure("queries_per_second"),
+        better="higher", whole_searches=True,
     ),
     CostColumn(
-        "documents-per-second",
-        _("Encoding"),
-        "docs/s",
-        "higher",
-        _("documents encoded or indexed a second"),
-        _figure("documents_per_second"),
+        "documents-per-second", _("Encoding"), "docs/s", _("documents encoded or indexed a second"),
+        _figure("documents_per_second"), better="higher",
+    ),
+    CostColumn("build-time", _("Build"), "s", _("from the corpus to a searchable index"), _figure("build_seconds")),
+    CostColumn(
+        "whole-job", _("Whole job"), "s",
+        _("indexing the corpus and searching all queries of the dataset, in batches"), _figure("job_seconds"),
+        whole_searches=True,
     ),
     CostColumn(
-        "build-time",
-        _("Build"),
-        "s",
-        "lower",
-        _("from the corpus to a searchable index"),
-        _figure("build_seconds"),
+        "index-bytes", _("Index"), "MB", _("the index on disk"), _figure("index_bytes", MILLION), no_noise,
     ),
     CostColumn(
-        "whole-job",
-        _("Whole job"),
-        "s",
-        "lower",
-        _("indexing the corpus and searching all queries of the dataset, in batches"),
-        _of_whole_searches(_figure("job_seconds")),
+        "bytes-per-document", _("Bytes/doc"), "B", _("the index on disk over the documents in it"),
+        _bytes_per_document, no_noise,
     ),
     CostColumn(
-        "index-bytes",
-        _("Index"),
-        "MB",
-        "lower",
-        _("the index on disk"),
-        _figure("index_bytes", MILLION),
-        no_noise,
+        "peak-memory", _("Memory"), "MB", _("peak of the whole process, mapped files included"),
+        _figure("peak_memory_bytes", MILLION), no_noise,
     ),
     CostColumn(
-        "bytes-per-document",
-        _("Bytes/doc"),
-        "B",
-        "lower",
-        _("the index on disk over the documents in it"),
-        _bytes_per_document,
-        no_noise,
+        "gpu-memory", _("VRAM"), "MB", _("peak on the GPU"), _figure("peak_gpu_memory_bytes", MILLION), no_noise,
     ),
     CostColumn(
-        "peak-memory",
-        _("Memory"),
-        "MB",
-        "lower",
-        _("peak of the whole process, mapped files included"),
-        _figure("peak_memory_bytes", MILLION),
-        no_noise,
+        "model-parameters", _("Parameters"), "M", _("weights of the model"), _figure("parameters", MILLION), no_noise,
+        better="",
     ),
     CostColumn(
-        "gpu-memory",
-        _("VRAM"),
-        "MB",
-        "lower",
-        _("peak on the GPU"),
-        _figure("peak_gpu_memory_bytes", MILLION),
-        no_noise,
-    ),
-    CostColumn(
-        "model-parameters",
-        _("Parameters"),
-        "M",
-        "",
-        _("weights of the model"),
-        _figure("parameters", MILLION),
-        no_noise,
-    ),
-    CostColumn(
-        "flops-per-query",
-        _("FLOPs/query"),
-        "M",
-        "lower",
+        "flops-per-query", _("FLOPs/query"), "M",
         _("floating point operations of a search, model and index; the same on every machine"),
-        _of_whole_searches(_figure("flops_per_query", MILLION)),
-        no_noise,
+        _figure("flops_per_query", MILLION), no_noise, whole_searches=True,
     ),
     CostColumn(
-        "flops-per-document",
-        _("FLOPs/doc"),
-        "M",
-        "lower",
+        "flops-per-document", _("FLOPs/doc"), "M",
         _("floating point operations of encoding a document, without padding; the same on every machine"),
-        _figure("flops_per_document", MILLION),
-        no_noise,
+        _figure("flops_per_document", MILLION), no_noise,
     ),
     CostColumn(
-        "energy",
-        _("Energy"),
-        "J/query",
-        "lower",
-        _("of a single search"),
-        _of_whole_searches(_figure("energy_joules_per_query")),
+        "energy", _("Energy"), "J/query", _("of a single search"), _figure("energy_joules_per_query"),
+        whole_searches=True,
     ),
     CostColumn(
-        "cost-per-million",
-        _("Cost"),
-        PER_MILLION,
-        "lower",
-        _("mean latency × 10⁶ × price of an hour / 3600"),
-        _of_whole_searches(cost),
-        latency_noise,
+        "cost-per-million", _("Cost"), PER_MILLION, _("mean latency × 10⁶ × price of an hour / 3600"), cost,
+        latency_noise, whole_searches=True,
     ),
-)
+)  # fmt: skip
 #: The columns whose cells say how far their values may be off.
 WITH_SPREAD = frozenset({"mean-latency", "times-bm25"})
 
 
 def estimated_index(documents: int) -> CostColumn:
-    """The column of what the index of so many documents would take, by the measured bytes for each document."""
+    """Return the column of the index size of so many documents, by the measured bytes of each document."""
 
     def value(measured: MeasuredEntry) -> float | None:
         each = _bytes_per_document(measured)
         return None if each is None else each * documents / MILLION
 
-    return CostColumn(
-        CORPUS_INDEX,
-        _("My index"),
-        "MB, estimated",
-        "lower",
+    note = (
         f"estimated for {documents:,} documents: measured bytes of the index for each document × {documents:,}; "
-        "documents of another length take more or less",
-        value,
-        no_noise,
+        "documents of another length take more or less"
     )
+    return CostColumn(CORPUS_INDEX, _("My index"), "MB, estimated", note, value, no_noise)
 
 
 def cost_columns(
@@ -353,8 +280,7 @@ def _title(key: str, measured: MeasuredEntry) -> str:
 
 def cost_group(machine: Machine | None, dataset: str = "") -> str:
     """Return the common head of the columns."""
-    on_machine = f" on {machine.name}" if machine else ""
-    return f"{EFFICIENCY}{on_machine}{f', {dataset}' if dataset else ''}"
+    return EFFICIENCY + (f" on {machine.name}" if machine else "") + (f", {dataset}" if dataset else "")
 
 
 def spread_of_latency(measured: MeasuredEntry) -> str:

@@ -17,7 +17,7 @@ from leaderboard.core.checks import check_durability
 from leaderboard.core.http import errors
 from leaderboard.core.storage import disk
 from leaderboard.core.storage.store import PARTIAL, Area, path_of, put
-from leaderboard.views import branding as files
+from leaderboard.views import site as files
 
 pytestmark = pytest.mark.django_db
 

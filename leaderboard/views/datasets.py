@@ -1,0 +1,203 @@
+"""Pages and files of datasets: queries with open judgments, each query, changed judgments, and downloads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import get_object_or_404, render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from leaderboard.comparison.queries.collection import OpenCollection, baseline_of, open_collection, query_url
+from leaderboard.comparison.queries.detail import MOST_SYSTEMS, QUERY_PARAMETERS, QueryState, query_page
+from leaderboard.comparison.queries.listing import COLUMNS, LIST_PARAMETERS, ListState, query_list
+from leaderboard.core import audit
+from leaderboard.core.cache.pages import PageVariant, cache_page
+from leaderboard.core.http.downloads import send_stored, send_unless_unchanged
+from leaderboard.core.http.query_parameters import reads
+from leaderboard.core.measures import canonical_name
+from leaderboard.core.permissions import may_see_dataset
+from leaderboard.core.storage.store import Area
+from leaderboard.datasets.files import find_file, is_sealed, keeping_out
+from leaderboard.judgements.rescoring.comparison import restrict_comparison
+from leaderboard.judgements.rescoring.switched import switched_rescores
+from leaderboard.judgements.rescoring.table import as_csv, comparison_table, unmoved_results
+from leaderboard.models import Dataset, Entry, Rescore, User
+from leaderboard.models.datasets import Visibility
+from leaderboard.results.board_rows import entry_rows
+
+
+def _revision(slug: str, **_: str) -> str:
+    return entry_rows.dataset_revision(slug)
+
+
+def _view_of_list(request: HttpRequest) -> PageVariant | None:
+    if "id" in request.GET:
+        return None
+    state = ListState.read(request.GET)
+    return None if state.text else PageVariant(state.query_string())
+
+
+def _view_of_query(request: HttpRequest) -> PageVariant | None:
+    state = QueryState.read(request.GET)
+    return PageVariant(state.query_string(), common=not state.systems)
+
+
+def _open(slug: str) -> OpenCollection:
+    collection = open_collection(slug)
+    if collection is None:
+        raise Http404
+    return collection
+
+
+@require_safe
+@cache_page(_revision, _view_of_list)
+@reads(*LIST_PARAMETERS, "id", *QUERY_PARAMETERS)
+def queries(request: HttpRequest, slug: str) -> HttpResponse:
+    """The judged queries of an open dataset, with how hard each is."""
+    if "id" in request.GET:  # an id that no address can end in
+        return _query(request, slug, request.GET["id"])
+    collection = _open(slug)
+    path = reverse("queries", args=[slug])
+    state = ListState.read(request.GET)
+    listing = query_list(collection, state)
+    heads = []
+    labels = {"baseline": baseline_of(collection.dataset)}
+    for key, (usual, first, note) in COLUMNS.items():
+        label = labels.get(key) or usual
+        sorted_by = key == listing.sort
+        order = ("desc" if listing.order == "asc" else "asc") if sorted_by else first
+        href = path + state.but(sort=key, order=order).query_string()
+        heads.append((key, label, note, href, f"{listing.order}ending" if sorted_by else ""))
+    context = {
+        "section": "datasets",
+        "dataset": collection.dataset,
+        "list": listing,
+        "text": state.text,
+        "heads": heads,
+        "measures": collection.measures,
+        "before": path + state.but(page=listing.page - 1).query_string() if listing.page > 1 else "",
+        "after": path + state.but(page=listing.page + 1).query_string()
+        if listing.page < listing.pages
+        else "",
+    }
+    return render(request, "leaderboard/queries.html", context)
+
+
+@require_safe
+@cache_page(_revision, _view_of_query)
+@reads(*QUERY_PARAMETERS)
+def query(request: HttpRequest, slug: str, query_id: str) -> HttpResponse:
+    """One query: what was judged for it, and the first documents of each system."""
+    return _query(request, slug, query_id)
+
+
+def _query(request: HttpRequest, slug: str, query_id: str) -> HttpResponse:
+    collection = _open(slug)
+    state = QueryState.read(request.GET)
+    page = query_page(collection, query_id, state)
+    if page is None:
+        raise Http404
+    context = {
+        "section": "datasets",
+        "dataset": collection.dataset,
+        "page": page,
+        "state": state,
+        "address": query_url(slug, query_id),
+        "here": state.query_string(),
+        "all_judged": f"{query_url(slug, query_id)}{replace(state, all_judged=True).query_string()}",
+        "most": MOST_SYSTEMS,
+        "measures": collection.measures,
+    }
+    return render(request, "leaderboard/query.html", context)
+
+
+@require_safe
+@reads("measure", "sort")
+def rescore(request: HttpRequest, slug: str, number: int) -> HttpResponse:
+    """Each public result before and after."""
+    row, comparison = _switched_rescore(slug, number)
+    dataset = row.dataset
+    table = comparison_table(
+        comparison,
+        measure=canonical_name(request.GET.get("measure", "")),
+        sort=request.GET.get("sort", ""),
+        hidden=dataset.hidden,
+        public=True,
+    )
+    context = {
+        "section": "datasets", "dataset": dataset, "rescore": row, "number": number, "table": table,
+        "stays": unmoved_results(comparison, public=True), "quarantined": _quarantined(row),
+    }  # fmt: skip
+    return render(request, "leaderboard/rescore.html", context)
+
+
+@require_safe
+def rescore_csv(request: HttpRequest, slug: str, number: int) -> HttpResponse:
+    """The same for a spreadsheet, by every measure."""
+    row, comparison = _switched_rescore(slug, number)
+    text = as_csv(comparison, hidden=row.dataset.hidden, public=True)
+    name = f"{slug}-rescore-{number}.csv"
+    return HttpResponse(
+        text,
+        content_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )
+
+
+def _switched_rescore(slug: str, number: int) -> tuple[Rescore, dict[str, Any]]:
+    """The n-th switch of a dataset, with what may be shown of it now: what was taken off since is left out."""
+    dataset = get_object_or_404(Dataset.objects.listed(), slug=slug)
+    rescores = list(switched_rescores(dataset.pk))
+    if not 1 <= number <= len(rescores):
+        raise Http404
+    row = rescores[number - 1]
+    public = Entry.objects.filter(dataset=dataset, visibility=Entry.Visibility.PUBLIC)
+    return row, restrict_comparison(row.comparison, set(public.values_list("pk", flat=True)))
+
+
+def _quarantined(rescore: Rescore) -> list[dict[str, str]]:
+    """What moved and is under quarantine now: its reason is public."""
+    moved = [
+        row["entry"] for row in rescore.comparison["rows"] if row["visibility"] == Entry.Visibility.PUBLIC
+    ]
+    under = Entry.objects.filter(pk__in=moved, visibility=Entry.Visibility.QUARANTINED)
+    columns = under.order_by("system__name", "pk").values(
+        "system__slug", "system__name", "configuration", "moderation_reason"
+    )
+    return [{name.replace("system__", ""): str(value) for name, value in row.items()} for row in columns]
+
+
+def visible_dataset(request: HttpRequest, slug: str) -> Dataset:
+    """The dataset, if it has a page for this visitor. Raises Http404."""
+    datasets = Dataset.objects.select_related("current_version", "current_qrels")
+    dataset = get_object_or_404(datasets, slug=slug)
+    if not may_see_dataset(request.user, dataset):
+        raise Http404
+    return dataset
+
+
+@require_safe
+def dataset_file(request: HttpRequest, slug: str, name: str) -> HttpResponseBase:
+    """The offered file's bytes; 404 for what is not offered to this visitor, whether it exists or not.
+
+    403, whatever the name, for whoever has yet to accept the dataset's agreement.
+    """
+    dataset = visible_dataset(request, slug)
+    if due := keeping_out(dataset, request.user):
+        return render(request, "leaderboard/agreement_required.html", {"due": due[0]}, status=403)
+    file = find_file(dataset, request.user, name)
+    if file is None:
+        raise Http404
+    if is_sealed(dataset, file) and isinstance(request.user, User):
+        with audit.acting(request.user):
+            audit.record("read hidden queries", f"{dataset.slug}: {file.name}", dataset=dataset)
+    kind = "application/gzip" if name.endswith(".gz") else "application/octet-stream"
+    public = dataset.queries_visibility == dataset.documents_visibility == Visibility.PUBLIC
+
+    def send() -> HttpResponseBase:
+        return send_stored(Area.FILES, file.sha256, file.name, kind)
+
+    return send_unless_unchanged(request, file.sha256, send, public=public)

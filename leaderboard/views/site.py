@@ -1,0 +1,149 @@
+"""Pages about the site itself: documentation, pages of its operator, brand, security contacts, and errors."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, time, timedelta
+from math import ceil
+
+from allauth.account import app_settings
+from allauth.core.internal.ratelimit import parse_rates
+from django.conf import settings
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.shortcuts import redirect, render
+from django.templatetags.static import static
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.cache import cache_control
+from django.views.decorators.http import require_safe
+from django.views.defaults import page_not_found
+
+from leaderboard.core.branding import LOGO_TYPES, style_sheet
+from leaderboard.core.cache.pages import cache_page
+from leaderboard.core.documents import SIDEBAR, document, names
+from leaderboard.core.http.downloads import SANDBOX
+from leaderboard.core.http.query_parameters import reads
+from leaderboard.core.http.site_url import site_address
+from leaderboard.core.text.markdown import to_html
+
+
+def _text_of_release(name: str = "") -> str:
+    """Texts change with the release alone, which the page cache knows."""
+    return name
+
+
+@require_safe
+@cache_page(_text_of_release)
+def docs(request: HttpRequest) -> HttpResponse:
+    """What there is to read."""
+    return render(request, "leaderboard/docs.html", {"section": "docs", "heads": list(SIDEBAR)})
+
+
+@require_safe
+@cache_page(_text_of_release)
+def doc(request: HttpRequest, name: str) -> HttpResponse:
+    """One file of the documentation."""
+    if name not in names():
+        raise Http404
+    return render(request, "leaderboard/doc.html", {"section": "docs", "document": document(name)})
+
+
+@require_safe
+def site_page(request: HttpRequest, name: str) -> HttpResponse:
+    """Terms, privacy or contact, as the operator wrote them; of privacy else what the software keeps."""
+    file = settings.SITE_PAGES.get(name)
+    if name not in settings.SITE_PAGES or (file is not None and not file.is_file()):
+        raise Http404(f"The operator of this site has written no such page ({name.upper()}_FILE).")
+    text = to_html(file.read_text()) if file else ""
+    context = {
+        "section": name,
+        "name": name,
+        "text": text,
+        "session_days": settings.SESSION_COOKIE_AGE // 86400,
+    }
+    return render(request, "leaderboard/site_page.html", context)
+
+
+@require_safe
+@cache_control(max_age=3600)
+@reads("*")
+def site_css(request: HttpRequest) -> HttpResponse:
+    """The accent colour as a style sheet."""
+    if settings.ACCENT is None:
+        raise Http404("ACCENT_COLOUR is not set.")
+    return HttpResponse(style_sheet(settings.ACCENT), content_type="text/css; charset=utf-8")
+
+
+@require_safe
+@cache_control(max_age=3600)
+@reads("*")
+def site_logo(request: HttpRequest) -> HttpResponse:
+    """The logo. Opened by itself an SVG file runs no script."""
+    if settings.SITE_LOGO is None or not settings.SITE_LOGO.is_file():
+        raise Http404("SITE_LOGO is not set.")
+    kind = LOGO_TYPES.get(settings.SITE_LOGO.suffix.lower(), "application/octet-stream")
+    response = HttpResponse(settings.SITE_LOGO.read_bytes(), content_type=kind)
+    response.headers["Content-Security-Policy"] = f"{SANDBOX}; style-src 'unsafe-inline'"
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    return response
+
+
+@require_safe
+@reads("*")
+def favicon(request: HttpRequest) -> HttpResponseBase:
+    """Where the mark is, for browsers and tools that ask for it under this name whatever a page says."""
+    return redirect("site-logo" if settings.SITE_LOGO else static("img/mark.svg"))
+
+
+#: RFC 9116 wants less than a year. Whoever keeps the answer for its day has the rest of this to act on it.
+VALID = timedelta(days=180)
+
+
+@require_safe
+@cache_control(max_age=86400, public=True)
+def security_txt(request: HttpRequest) -> HttpResponse:
+    """The operator's contacts, until when they hold, and where this stands. Raises Http404 where none are set."""
+    if not settings.SECURITY_CONTACT:
+        raise Http404(
+            "The operator of this site has named no contact for reports of security (SECURITY_CONTACT)."
+        )
+    expires = datetime.combine((timezone.now() + VALID).date(), time(), UTC)
+    lines = [f"Contact: {contact}" for contact in settings.SECURITY_CONTACT]
+    lines += [f"Expires: {expires:%Y-%m-%dT%H:%M:%SZ}", "Preferred-Languages: en"]
+    address = site_address(request)
+    if address.startswith("https://"):
+        lines.append(f"Canonical: {address}{reverse('security-txt')}")
+    if settings.SECURITY_POLICY:
+        lines.append(f"Policy: {settings.SECURITY_POLICY}")
+    return HttpResponse("\n".join(lines) + "\n", content_type="text/plain; charset=utf-8")
+
+
+#: Which limit a page of accounts is under.
+_LIMITS = {
+    "account_login": "login_failed",
+    "account_signup": "signup",
+    "account_reset_password": "reset_password",
+    "account_reset_password_from_key": "reset_password_from_key",
+    "account_change_password": "change_password",
+    "account_email": "manage_email",
+    "account_reauthenticate": "reauthenticate",
+    "mfa_reauthenticate": "reauthenticate",
+}
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """The API's error where a program asked, else the site's page."""
+    if not request.path.startswith("/api/"):
+        return page_not_found(request, exception)
+    detail = "There is nothing at this address. /api/v1/docs/ lists those of the API."
+    return JsonResponse({"code": "not_found", "detail": detail, "problems": []}, status=404)
+
+
+def too_many(request: HttpRequest) -> HttpResponse:
+    """429 with the time after which the longest of the limits that apply begins anew."""
+    name = (request.resolver_match.url_name if request.resolver_match else None) or ""
+    rates = parse_rates(app_settings.RATE_LIMITS.get(_LIMITS.get(name, "")))
+    seconds = ceil(max((rate.duration for rate in rates), default=60))
+    context = {"minutes": ceil(seconds / 60), "back": request.path if name in _LIMITS else ""}
+    response = render(request, "429.html", context, status=429)
+    response.headers["Retry-After"] = str(seconds)
+    return response
