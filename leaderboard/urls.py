@@ -12,7 +12,7 @@ from leaderboard.api.rounds import RoundsView, RoundView
 from leaderboard.boards.exports import FORMATS
 from leaderboard.core.http.redirects import follow_redirects
 from leaderboard.models import TeamRedirect
-from leaderboard.systems.merge import follow_merged
+from leaderboard.systems.records import follow_merged
 from leaderboard.views import (
     boards,
     datasets,

@@ -19,7 +19,7 @@ from leaderboard.core.wakeup import DISPATCH
 from leaderboard.datasets.qrels import copy_open_judgements
 from leaderboard.results.efficiency import apply_due_prices
 from leaderboard.results.profiles.store import request_missing_statistics
-from leaderboard.results.publishing.scheduling import publish_due
+from leaderboard.results.publishing.publication import publish_due
 from leaderboard.results.significance.computing import request_missing_certainty
 from leaderboard.systems.anonymity import end_due_anonymity
 from submissions.accounts.sessions import delete_expired_sessions

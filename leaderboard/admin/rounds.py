@@ -16,7 +16,7 @@ from leaderboard.admin.forms import CurationForm
 from leaderboard.admin.pages import confirmed_action
 from leaderboard.models import Round
 from leaderboard.rounds import lifecycle
-from leaderboard.rounds.presentation import describe_round, quota_warning
+from leaderboard.rounds.lifecycle import describe_round, quota_warning
 
 
 class RoundForm(CurationForm):

@@ -11,7 +11,7 @@ from leaderboard.api.board_answers import GapSerializer, MeasuredSerializer
 from leaderboard.api.fields import AddressField, Answer, shape, texts
 from leaderboard.boards.dataset_details import AwaitingRun, JudgedVersion, LoadingSnippet, QueryExample
 from leaderboard.boards.pages import Tombstone
-from leaderboard.boards.system.result import Result
+from leaderboard.boards.system.page import Result
 from leaderboard.comparison.search import Found
 from leaderboard.datasets.lists import DatasetStatistics
 from leaderboard.models import DECLARED_NUMBERS, Challenge

@@ -19,7 +19,7 @@ from leaderboard.boards.dataset_details import awaiting_runs, dataset_details
 from leaderboard.boards.facets import OF_DATASETS
 from leaderboard.boards.state import FACETS, PARAMETERS, PRESETS, VIEWS, WEIGHED, BoardState
 from leaderboard.boards.system import page as system_page
-from leaderboard.boards.system.result import Result
+from leaderboard.boards.system.page import Result
 from leaderboard.comparison.search import read_query, search
 from leaderboard.core.cache.pages import PageVariant, cache_page, vary_on_site_address
 from leaderboard.core.http.api_errors import ApiError, ErrorSerializer
@@ -35,7 +35,7 @@ from leaderboard.results.values import published_statistics
 from leaderboard.rounds.lifecycle import announced_rounds
 from leaderboard.systems.challenges import challenges_of
 from leaderboard.systems.corrections import corrections_of
-from leaderboard.systems.recipes import recipes_of
+from leaderboard.systems.provenance import recipes_of
 from leaderboard.views.board_views import REVISIONS, Kind, board_citation, site_revision
 from leaderboard.views.datasets import visible_dataset
 from leaderboard.views.home import view_of_search

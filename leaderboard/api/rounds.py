@@ -15,8 +15,7 @@ from rest_framework.response import Response
 
 from leaderboard.api.fields import AddressField, Answer, ReadView
 from leaderboard.models import Round
-from leaderboard.rounds.lifecycle import listed_datasets, listed_rounds
-from leaderboard.rounds.presentation import count_runs, describe_round
+from leaderboard.rounds.lifecycle import count_runs, describe_round, listed_datasets, listed_rounds
 
 
 class RoundSerializer(Answer):

@@ -17,8 +17,7 @@ from leaderboard.boards.columns.gap import gap_texts
 from leaderboard.boards.columns.significance import format_p_value
 from leaderboard.boards.state import BoardState
 from leaderboard.boards.wording import p_text
-from leaderboard.comparison.selection import ComparedEntry
-from leaderboard.comparison.testing import (
+from leaderboard.comparison.pairs import (
     PAGE_PAIRS,
     CorrectedP,
     PairTest,
@@ -27,6 +26,7 @@ from leaderboard.comparison.testing import (
     permutations_for,
     run_tests,
 )
+from leaderboard.comparison.selection import ComparedEntry
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better
 from leaderboard.core.text import deltas, numbers

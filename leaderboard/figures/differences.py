@@ -13,11 +13,21 @@ from leaderboard.core.measures import better
 from leaderboard.core.text.baselines import baselines_label
 from leaderboard.core.text.deltas import DIGITS
 from leaderboard.core.text.numbers import DECIMALS, signed
-from leaderboard.figures.axes import MOST_NARROW_TICKS, MOST_TICKS, linear_ticks
-from leaderboard.figures.bars import bar_layout, rows_of_bars
-from leaderboard.figures.graph_objects import go
+from leaderboard.figures.drawing import (
+    BETTER,
+    GREY,
+    INK,
+    MOST_NARROW_TICKS,
+    MOST_TICKS,
+    SOFT,
+    WORSE,
+    bar_layout,
+    go,
+    linear_ticks,
+    mark,
+    rows_of_bars,
+)
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
-from leaderboard.figures.palette import BETTER, GREY, INK, SOFT, WORSE, mark
 from leaderboard.figures.points import system_url, whiskers
 from leaderboard.figures.rows import (
     chosen_first,

@@ -9,8 +9,7 @@ import numpy as np
 
 from leaderboard.boards.facts import Member
 from leaderboard.boards.model import Row
-from leaderboard.figures.axes import linear_axis, sentence
-from leaderboard.figures.graph_objects import go
+from leaderboard.figures.drawing import go, linear_axis, sentence
 from leaderboard.figures.model import Figure, FigureRequest, Plot
 from leaderboard.figures.points import ChartPoint, points_table, traces_by_architecture
 from leaderboard.figures.rows import (

@@ -10,11 +10,22 @@ import numpy as np
 from evaluation.collections.profiles import EDGES, QUANTILES, LengthDistribution, doublings, shares
 from leaderboard.boards.dataset_details import has_public_documents
 from leaderboard.boards.model import Row
-from leaderboard.figures.axes import linear_ticks
-from leaderboard.figures.bars import LONGEST_NARROW_NAME, cut, row_name
-from leaderboard.figures.graph_objects import go
+from leaderboard.figures.drawing import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    LONGEST_NARROW_NAME,
+    ORANGE,
+    PAPER,
+    PURPLE,
+    SYMBOLS,
+    cut,
+    go,
+    linear_ticks,
+    row_name,
+)
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
-from leaderboard.figures.palette import BLUE, GREEN, GREY, INK, ORANGE, PAPER, PURPLE, SYMBOLS
 from leaderboard.figures.points import area_trace, line_trace
 from leaderboard.results.profiles.public import lengths_of, retrieved_lengths
 from leaderboard.results.profiles.store import DEPTH

@@ -18,7 +18,7 @@ from leaderboard.boards.state import PARAMETERS, BoardState, Parameters, last_va
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.text.numbers import MINUS
 from leaderboard.datasets import lists
-from leaderboard.figures.graph_objects import go
+from leaderboard.figures.drawing import go
 
 Subject = Literal["benchmark", "dataset", "system", "comparison", "site"]
 Cell = str | float | int | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from evaluation.collections.profiles import TOKENISATION
-from leaderboard.figures.bars import LONGEST_NARROW_NAME, NameSquare, cut, heatmap, heatmap_layout
+from leaderboard.figures.drawing import LONGEST_NARROW_NAME, NameSquare, cut, heatmap, heatmap_layout
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.results.profiles.public import OverlapMatrix, public_overlaps
 

@@ -1,4 +1,4 @@
-"""Effectiveness against what it costs, with the Pareto frontier: the systems that no other beats on both."""
+"""Effectiveness against what it costs, with the Pareto frontier, and approximate search: recall against throughput."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from leaderboard.boards.columns.about import SIZE
 from leaderboard.boards.columns.reported import MILLISECONDS, key_of
 from leaderboard.boards.model import EFFICIENCY, Board, Column, Row
 from leaderboard.core.text.numbers import format_quantity
-from leaderboard.figures.axes import linear_axis, log_axis, sentence, uncapitalised
-from leaderboard.figures.graph_objects import go
+from leaderboard.figures.drawing import BLUE, GREY, SOFT, go, linear_axis, log_axis, sentence, uncapitalised
 from leaderboard.figures.model import Figure, FigureChoice, FigureRequest, Plot, Table
-from leaderboard.figures.palette import BLUE, GREY, SOFT
-from leaderboard.figures.points import ChartPoint, area_trace, line_trace, traces_by_architecture
+from leaderboard.figures.points import (
+    ChartPoint,
+    area_trace,
+    line_trace,
+    points_table,
+    traces_by_architecture,
+)
 from leaderboard.figures.rows import (
     effectiveness,
     left_out_note,
@@ -27,7 +31,7 @@ from leaderboard.figures.rows import (
     titled,
     value,
 )
-from leaderboard.models import Dataset
+from leaderboard.models import Dataset, Entry
 from leaderboard.results.board_rows.rows import present_rows
 from leaderboard.results.kinds import REPORTED, SCORED
 
@@ -338,4 +342,62 @@ PARETO = Figure(
         ),
     },
     drawable=has_costs,
+)
+
+
+RECALL, SPEED = "Recall of the exact top 100", "Queries per second"
+
+
+def _recalls(entries: Sequence[int]) -> dict[int, float]:
+    """By entry what its approximate index finds of the exact results. One query."""
+    found = Entry.objects.filter(pk__in=entries, facts__recall_against_exact__isnull=False)
+    return {pk: float(facts["recall_against_exact"]) for pk, facts in found.values_list("pk", "facts")}
+
+
+def _timed(board: Board) -> list[int]:
+    return [row.entry.pk for row in present(board) if _speed(row) and row.entry.architecture != "lexical"]
+
+
+def _speed(row: Row) -> float:
+    """Return the queries per second of a row, 0 if they were not measured or are doubtful."""
+    if row.measured is None or row.measured.doubt:
+        return 0.0
+    return row.measured.figures["queries_per_second"] or 0.0
+
+
+def build_throughput(request: FigureRequest) -> Plot:
+    """A point for each system with an approximate index whose searches were timed on the board's machine."""
+    board = request.board()
+    recalls = _recalls(_timed(board))
+    rows = [row for row in present(board) if row.entry.pk in recalls and _speed(row)]
+    speeds = [_speed(row) for row in rows]
+    if not rows:
+        return Plot.empty("No system of this view has an approximate index whose searches were timed.")
+    points = [
+        ChartPoint(row, name, recall, speed, (f"{RECALL}: {recall:.4f}", f"{SPEED}: {speed:,.4g}"))
+        for row, name, speed in zip(rows, names_of(rows), speeds, strict=True)
+        for recall in [recalls[row.entry.pk]]
+    ]
+    traces, labels = traces_by_architecture(points)
+    x_axis, y_axis = (
+        linear_axis(RECALL, [point.x for point in points]),
+        log_axis(f"{SPEED}, log scale", speeds),
+    )
+    return Plot(
+        data=traces,
+        layout=go.Layout(height=400, xaxis=x_axis, yaxis=y_axis, **labels),
+        table=points_table(points, (RECALL, ".4f"), (SPEED, ",.4g")),
+        caption=f"Approximate indexes on {titled(board)}: recall of exact search against throughput. "
+        f"{board.cost_group or 'All were timed on one machine'}.",
+        subtitle=board.title,
+    )
+
+
+THROUGHPUT = Figure(
+    slug="approximate-search",
+    title="Approximate search",
+    caption="What approximate indexes (HNSW, IVF, PQ) find of the exact results, against queries per second.",
+    subjects=("dataset",),
+    build=build_throughput,
+    known=lambda board, datasets: len(_recalls(_timed(board))) > 1,
 )

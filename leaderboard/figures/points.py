@@ -14,9 +14,8 @@ from django.urls import reverse
 
 from leaderboard.boards.model import Row
 from leaderboard.boards.system.depth import LabelBox
-from leaderboard.figures.graph_objects import go
+from leaderboard.figures.drawing import ARCHITECTURE, INK, PAPER, SOFT, go
 from leaderboard.figures.model import Cell, Table
-from leaderboard.figures.palette import ARCHITECTURE, INK, PAPER, SOFT
 from leaderboard.models import architecture_choices
 
 #: Pixels: the assumed height of a picture, a line of text, the gap beside a point, and the widths of a small letter and

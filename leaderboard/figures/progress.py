@@ -8,10 +8,8 @@ from typing import Any, NamedTuple
 
 from leaderboard.boards.model import Board, Row
 from leaderboard.core.text.numbers import format_value
-from leaderboard.figures.axes import linear_axis, sentence
-from leaderboard.figures.graph_objects import go
+from leaderboard.figures.drawing import BLUE, ORANGE, PAPER, go, linear_axis, sentence
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
-from leaderboard.figures.palette import BLUE, ORANGE, PAPER
 from leaderboard.figures.points import ChartPoint, label_points, line_trace, point_trace
 from leaderboard.figures.rows import (
     counted_datasets,

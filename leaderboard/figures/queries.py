@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from leaderboard.comparison.by_query import by_query
+from leaderboard.comparison.pairs import by_query
 from leaderboard.comparison.queries.collection import OpenCollection, open_collection
 from leaderboard.comparison.queries.listing import QUANTILES, Difficulty, difficulty
 from leaderboard.core.measures import better
-from leaderboard.figures.graph_objects import go
+from leaderboard.figures.drawing import BETTER, BLUE, INK, ORANGE, WORSE, go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, SubjectNotFound, Table
-from leaderboard.figures.palette import BETTER, BLUE, INK, ORANGE, WORSE
 from leaderboard.figures.points import area_trace, line_trace
 from leaderboard.models import Dataset, Entry
 from leaderboard.models.datasets import Visibility

@@ -14,7 +14,6 @@ from leaderboard.figures import (
     progress,
     queries,
     tasks,
-    throughput,
     wins,
 )
 from leaderboard.figures.model import Figure, Subject
@@ -24,7 +23,7 @@ FIGURES: dict[str, Figure] = {
     figure.slug: figure
     for figure in (
         pareto.PARETO,
-        throughput.THROUGHPUT,
+        pareto.THROUGHPUT,
         wins.WIN_COUNTS,
         in_domain.IN_DOMAIN,
         differences.DELTAS,

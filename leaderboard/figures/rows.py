@@ -10,7 +10,7 @@ from leaderboard.boards.model import Board, Row
 from leaderboard.boards.pages import BenchmarkPage
 from leaderboard.core.measures import better
 from leaderboard.core.text.numbers import DECIMALS
-from leaderboard.figures.bars import cut
+from leaderboard.figures.drawing import cut
 from leaderboard.figures.model import FigureRequest
 from leaderboard.results.kinds import REPORTED, STALE
 

@@ -9,11 +9,19 @@ from typing import Any, Literal, NamedTuple
 from leaderboard.boards.facts import Member
 from leaderboard.boards.model import Row
 from leaderboard.datasets import lists
-from leaderboard.figures.axes import linear_axis, log_axis
-from leaderboard.figures.bars import bar_layout, cut
-from leaderboard.figures.graph_objects import go
+from leaderboard.figures.drawing import (
+    BLUE,
+    GREY,
+    INK,
+    PAPER,
+    SOFT,
+    bar_layout,
+    cut,
+    go,
+    linear_axis,
+    log_axis,
+)
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
-from leaderboard.figures.palette import BLUE, GREY, INK, PAPER, SOFT
 from leaderboard.figures.rows import (
     chosen_first,
     counts_several,

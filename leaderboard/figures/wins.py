@@ -10,10 +10,20 @@ import numpy as np
 from leaderboard.boards.benchmark.aggregates import wins
 from leaderboard.boards.facts import Member
 from leaderboard.boards.model import Row
-from leaderboard.figures.bars import NameSquare, bar_layout, cut, heatmap, heatmap_layout, rows_of_bars
-from leaderboard.figures.graph_objects import go
+from leaderboard.figures.drawing import (
+    BETTER,
+    GREY,
+    PAPER,
+    WORSE,
+    NameSquare,
+    bar_layout,
+    cut,
+    go,
+    heatmap,
+    heatmap_layout,
+    rows_of_bars,
+)
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
-from leaderboard.figures.palette import BETTER, GREY, PAPER, WORSE
 from leaderboard.figures.rows import (
     WINS,
     chosen_first,

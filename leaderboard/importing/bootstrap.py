@@ -18,7 +18,7 @@ from leaderboard.importing.demo.collection import DEMO_SLUG, make_demo_twin
 from leaderboard.importing.reported.loader import load_reported
 from leaderboard.models import Dataset, Entry, Source, User
 from leaderboard.results.board_rows.revisions import record_present
-from leaderboard.results.publishing.republish import refresh_scores
+from leaderboard.results.publishing.publication import refresh_scores
 from leaderboard.results.values import datasets_without_shares
 from leaderboard.systems.baselines import BM25, request_demo_rows, request_sample_model
 

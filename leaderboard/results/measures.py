@@ -14,7 +14,7 @@ from leaderboard.datasets.problems import problem
 from leaderboard.models import Dataset, Evaluation
 from leaderboard.results.board_rows.revisions import lock_boards
 from leaderboard.results.protection import MOST_MEASURES
-from leaderboard.results.publishing.republish import refresh_scores
+from leaderboard.results.publishing.publication import refresh_scores
 from leaderboard.results.values import REVEALING
 
 #: Shown beside the primary measure where judgements are hidden.

@@ -1,6 +1,6 @@
 """What MTEB calls the things that this site has: tasks, languages, measures, kinds of models.
 
-Results leave in MTEB's layout (`leaderboard.boards.exchange.mteb`) and come in that layout
+Results leave in MTEB's layout (`leaderboard.boards.exchange.system_results`) and come in that layout
 (`leaderboard.importing.reported.mteb`) under the same names.
 """
 

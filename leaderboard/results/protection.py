@@ -5,7 +5,7 @@ over hidden judgements are told sparingly, since nobody knows them yet: YOUNG_TE
 YOUNG_TEAM_READINGS, see docs/decisions/0039. The parts of a competition are drawn once for judgements, and evaluations
 have means over each; what reads private storage for that is the scorer's alone. The only writer of `EvaluationPart`.
 
-`publishing.protection` changes a policy and ends a competition, `publishing.ladder_places` is the Ladder.
+`publishing.protection` changes a policy and ends a competition, `publishing.publication` is the Ladder.
 """
 
 from __future__ import annotations

@@ -1,16 +1,20 @@
-"""What a system's runs were made with, where they were made here: engine, parameters, model, and the runs built on."""
+"""What a system's runs were made with, and how each result is made again, or why nobody else can."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from django.contrib.auth.models import AnonymousUser
 from django.db.models import Q
 
 from evaluation.engines import ENGINES
+from leaderboard import VERSION
 from leaderboard.core import anonymity
-from leaderboard.models import Entry, Run, System
+from leaderboard.datasets.files import judgements_name, offered_files
+from leaderboard.models import DatasetFile, Entry, Run, System
 from leaderboard.models.results import EntryQuerySet
 
 #: Runs of public entries, be they single ones or of a seed set.
@@ -125,3 +129,118 @@ def _credits(runs: list[int]) -> dict[int, list[SystemCredit]]:
     for run, slug, name in rows:
         found.setdefault(run, []).append(SystemCredit(slug, name))
     return found
+
+
+Kind = DatasetFile.Kind
+#: How many documents a query workers of the site search for.
+DEPTH = 1000
+#: The files of the dataset that a result follows from.
+_READ = (Kind.CORPUS, Kind.QUERIES, Kind.QRELS)
+_REPORTED = "It is reported from a publication, and was not made here."
+_HIDDEN = "The judgements are hidden, so nobody else can compute its scores."
+_SEALED = "The queries or the documents of the dataset are not public."
+_UPLOADED = "The run was uploaded, and what is public of it does not make it again: ask its team."
+_ANONYMOUS = "The system is anonymous for now, and its model would name it."
+_STALE = "The dataset has had other content since."
+_FROM_RUNS = "It starts from stored runs, which are their teams'."
+_UNKNOWN = "What made it was not noted when it was made."
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What one result was made of. Where `reason` is said it cannot be made again, and what follows is empty.
+
+    `checkpoint` has the sha256 of the rebuilt model and of each of its files, and where to have it: a name and commit
+    on the hub, or a file of the dataset. `run_sha256` is of the run's text, `files` the checksums of what is read, by
+    kind.
+    """
+
+    dataset: str
+    configuration: str
+    reason: str = ""
+    engine: str = ""
+    parameters: dict[str, Any] = field(default_factory=dict)
+    checkpoint: dict[str, Any] = field(default_factory=dict)
+    language: str = ""
+    drop_self_matches: bool = False
+    depth: int = 0
+    tag: str = ""
+    run_sha256: str = ""
+    files: dict[str, str] = field(default_factory=dict)
+    scores: dict[str, float] = field(default_factory=dict)
+    software: str = VERSION
+
+
+def recipes_of(system_id: int) -> list[Recipe]:
+    """A recipe, or why there is none, for each public result of a system."""
+    entries = (
+        Entry.objects.public()
+        .filter(system_id=system_id)
+        .prefetch_related("dataset__current_version__files")
+        .select_related("system", "dataset__current_version", "evaluation__run__version", "evaluation__qrels")
+        .order_by("dataset__name", "published_at", "pk")
+    )
+    return [_recipe(entry) for entry in entries]
+
+
+def _recipe(entry: Entry) -> Recipe:
+    dataset, evaluation = entry.dataset, entry.evaluation
+    if evaluation is None:
+        return Recipe(dataset.slug, entry.configuration, _REPORTED)
+    run = evaluation.run
+    scored = judgements_name(evaluation.qrels.split)
+    read = (*_READ, Kind.EXCLUDED) if run.version.excluded_sha256 else _READ
+    files = {
+        file.kind: file
+        for file in offered_files(dataset, AnonymousUser())
+        if file.kind != Kind.QRELS or file.name == scored
+    }
+    engine, parameters, checkpoint = _made_by(entry, run)
+    reason = _refusal(entry, run, set(read) <= files.keys()) or ("" if engine in ENGINES else _UNKNOWN)
+    if not reason and ENGINES[engine].runs[1] and run.built_from.exists():
+        reason = _FROM_RUNS
+    if reason:
+        return Recipe(dataset.slug, entry.configuration, reason)
+    description = ENGINES[engine]
+    if description.needs_checkpoint and entry.system.team_id is None and Kind.EXAMPLE_MODEL in files:
+        checkpoint = {**checkpoint, "file": files[Kind.EXAMPLE_MODEL].name}
+    return Recipe(
+        dataset.slug,
+        entry.configuration,
+        engine=engine,
+        parameters=description.complete(parameters),
+        checkpoint=checkpoint,
+        language=dataset.language,
+        drop_self_matches=dataset.drop_self_matches,
+        depth=DEPTH,
+        tag=run.tag,
+        run_sha256=run.sha256,
+        files={str(kind): files[kind].sha256 for kind in read},
+        scores=evaluation.means,
+    )
+
+
+def _refusal(entry: Entry, run: Run, offered: bool) -> str:
+    """Why nobody else can make it again; empty where somebody may."""
+    reasons = (
+        (entry.provenance == Entry.Provenance.REPORTED, _REPORTED),
+        (entry.dataset.hidden, _HIDDEN),
+        (run.version_id != entry.dataset.current_version_id, _STALE),
+        (not offered, _SEALED),
+        (run.origin == Run.Origin.UPLOADED, _UPLOADED),
+        (entry.system.anonymous_until is not None, _ANONYMOUS),
+    )
+    return next((reason for holds, reason in reasons if holds), "")
+
+
+def _made_by(entry: Entry, run: Run) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """The engine, its parameters, and the checkpoint; of the site's own systems as their rows say."""
+    made = run.metadata.get("made_by")
+    if made:
+        known = made.get("checkpoint") or {}
+        wanted = ("sha256", "files", "hub_name", "hub_commit")
+        return made["engine"], made["parameters"], {name: known[name] for name in wanted if known.get(name)}
+    said = entry.system.parameters or {}
+    engine = str(said.get("engine", "")) if entry.system.team_id is None else ""
+    own = {parameter.name for parameter in ENGINES[engine].parameters} if engine in ENGINES else set()
+    return engine, {name: value for name, value in said.items() if name in own}, {}

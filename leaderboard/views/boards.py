@@ -25,8 +25,7 @@ from leaderboard.models import Dataset, DatasetVersion, Qrels
 from leaderboard.results.board_rows import entry_rows
 from leaderboard.results.protection import policy_of_columns
 from leaderboard.results.values import published_statistics
-from leaderboard.rounds.lifecycle import benchmark_rounds, dataset_rounds, governing_round
-from leaderboard.rounds.presentation import closed_reason
+from leaderboard.rounds.lifecycle import benchmark_rounds, closed_reason, dataset_rounds, governing_round
 from leaderboard.views.board_context import board_context
 from leaderboard.views.board_views import board_page, permalink, view_of
 

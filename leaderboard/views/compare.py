@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 from evaluation.statistics.randomisation import CORRECTION, TEST
 from leaderboard.boards.columns.marks import SEEDS
 from leaderboard.boards.state import BoardState, last_value
-from leaderboard.comparison.by_query import PairComparison, by_query, overlaps
+from leaderboard.comparison.pairs import PairComparison, by_query, overlaps
 from leaderboard.comparison.queries.collection import OpenCollection, open_collection
 from leaderboard.comparison.selection import (
     COMPARE_PARAMETERS,

@@ -11,8 +11,13 @@ from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from leaderboard.boards.exchange import croissant, every_eval_ever, mteb
-from leaderboard.boards.exchange.results import results_of, to_yaml
+from leaderboard.boards.exchange import croissant
+from leaderboard.boards.exchange.system_results import (
+    every_eval_ever_record,
+    mteb_archive,
+    results_of,
+    to_yaml,
+)
 from leaderboard.boards.exports.bibtex import bibliography
 from leaderboard.core import anonymity
 from leaderboard.core.cache.pages import cache_page, vary_on_site_address
@@ -46,7 +51,7 @@ def system_mteb(request: HttpRequest, slug: str) -> HttpResponse:
     """The system's results as MTEB's results repository has them: a zip."""
     system = _system(slug)
     page = absolute(request, reverse("system", args=[slug]))
-    packed = mteb.archive(system, results_of(system.pk), page)
+    packed = mteb_archive(system, results_of(system.pk), page)
     return _attached(packed, "application/zip", f"{slug}-mteb.zip")
 
 
@@ -66,7 +71,7 @@ def system_eval_results(request: HttpRequest, slug: str) -> HttpResponse:
 def system_every_eval_ever(request: HttpRequest, slug: str) -> HttpResponse:
     """The system's results as Every Eval Ever collects them."""
     system = _system(slug)
-    record = every_eval_ever.describe(
+    record = every_eval_ever_record(
         system,
         results_of(system.pk),
         settings.SITE_NAME,

@@ -23,8 +23,7 @@ from leaderboard.core.http.query_parameters import reads
 from leaderboard.figures.registry import FIGURES
 from leaderboard.results.kinds import SCORED
 from leaderboard.results.profiles.public import public_overlaps
-from leaderboard.rounds.lifecycle import unfinished_rounds
-from leaderboard.rounds.presentation import describe_round
+from leaderboard.rounds.lifecycle import describe_round, unfinished_rounds
 from leaderboard.views.board_views import is_part, site_revision
 
 #: The pictures that the first page may have, the first that a board can draw.

@@ -23,8 +23,17 @@ from leaderboard.core.permissions import due_agreements
 from leaderboard.core.text import numbers
 from leaderboard.figures.queries import ROUND_TOPICS, plot_round_topics
 from leaderboard.models import Dataset, Round, RoundSummary, Run
-from leaderboard.rounds.lifecycle import Phase, listed_datasets, listed_rounds, phase, summary_of
-from leaderboard.rounds.presentation import count_runs, describe_round, timeline, within_quota
+from leaderboard.rounds.lifecycle import (
+    Phase,
+    count_runs,
+    describe_round,
+    listed_datasets,
+    listed_rounds,
+    phase,
+    summary_of,
+    timeline,
+    within_quota,
+)
 from leaderboard.rounds.topics import RoundRun, Topic, runs_of, topics
 
 

@@ -18,7 +18,7 @@ from django.utils import timezone
 from leaderboard.core.audit import record
 from leaderboard.core.http.site_url import own_address
 from leaderboard.models import Membership, Team, User
-from leaderboard.results.publishing.scheduling import reconsider_held
+from leaderboard.results.publishing.publication import reconsider_held
 from submissions.accounts.outbox import one_line, queue_account_mail
 
 _ACCOUNT_TEXT = """Your account at {site} is approved. Sign in at

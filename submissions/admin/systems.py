@@ -14,7 +14,7 @@ from leaderboard.admin.pages import Crumb, ReasonForm, curation_page, object_cru
 from leaderboard.admin.systems import SystemAdmin
 from leaderboard.core.audit import acting
 from leaderboard.models import System
-from leaderboard.systems.merge import CannotMerge
+from leaderboard.systems.records import CannotMerge
 from submissions.intake.merge_systems import merge_systems
 
 RIGHT = "leaderboard.moderate_entry"

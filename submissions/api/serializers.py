@@ -11,7 +11,7 @@ from rest_framework import serializers, status
 from rest_framework.request import Request
 
 from leaderboard.api.fields import AddressField, Answer, MomentField
-from leaderboard.boards.system.result import LABEL
+from leaderboard.boards.system.page import LABEL
 from leaderboard.core.http.api_errors import ApiError, ProblemSerializer
 from leaderboard.core.http.site_url import absolute
 from leaderboard.core.text.deltas import DIGITS

@@ -25,13 +25,14 @@ from leaderboard.results.records import set_priority as set_priority_of_runs
 from leaderboard.rounds.lifecycle import (
     Phase,
     announced_rounds,
+    closed_reason,
     current_round,
     listed_datasets,
     phase,
     relative_time,
     utc,
+    within_quota,
 )
-from leaderboard.rounds.presentation import closed_reason, within_quota
 from submissions.core.errors import Refused
 from submissions.intake.actors import record_curator_action
 from submissions.intake.files import refuse

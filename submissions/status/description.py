@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from evaluation.execution.failures import MODEL_FAILURES
-from leaderboard.boards.system.result import LABEL
+from leaderboard.boards.system.page import LABEL
 from leaderboard.boards.system.standing import Standing
 from leaderboard.core import anonymity
 from leaderboard.models import Dataset, Entry

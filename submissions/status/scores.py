@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from evaluation.measures.registry import parse_measure
 from evaluation.runs.problems import SHALLOW
-from leaderboard.boards.system.result import is_word_pieces
+from leaderboard.boards.system.page import is_word_pieces
 from leaderboard.core.measures import better
 from leaderboard.core.text.baselines import baseline_label
 from leaderboard.datasets.lists import NONE, Baseline
 from leaderboard.models import Entry
-from leaderboard.results.publishing.ladder_places import best_shown_result
+from leaderboard.results.publishing.publication import best_shown_result
 from leaderboard.results.values import comparison_group, published_scores
 from submissions.models import Job
 

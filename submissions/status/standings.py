@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from leaderboard.boards.system.standing import standings
 from leaderboard.models import Dataset, Entry
-from leaderboard.results.publishing.ladder_places import best_shown_result
+from leaderboard.results.publishing.publication import best_shown_result
 from submissions.models import State, Submission
 from submissions.status.description import DatasetPart, SubmissionStatus, describe
 from submissions.status.scores import NO_CHANGE, is_held

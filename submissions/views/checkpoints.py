@@ -27,7 +27,7 @@ from leaderboard.core.cache.pages import cache_page
 from leaderboard.core.http.query_parameters import reads
 from leaderboard.datasets.files import offered_files
 from leaderboard.models import Architecture, Dataset, DatasetFile
-from leaderboard.rounds.presentation import closed_datasets
+from leaderboard.rounds.lifecycle import closed_datasets
 from submissions.accounts.permissions import checkpoints_of, teams_of
 from submissions.checkpoints import reference
 from submissions.checkpoints.hub import HubModel, fetches

@@ -24,7 +24,7 @@ from leaderboard.core.audit import acting
 from leaderboard.datasets.qrels import load_parts
 from leaderboard.models import Dataset
 from leaderboard.results import protection, values
-from leaderboard.results.publishing import scheduling
+from leaderboard.results.publishing import publication
 from leaderboard.results.publishing.protection import request_change
 from submissions.models import Flag
 from submissions.queue.queue import create_requested_jobs
@@ -99,7 +99,7 @@ def play(
         monkeypatch.setattr(values, "HIDDEN_DECIMALS", FULL)
         monkeypatch.setattr(protection, "PUBLIC_STEP", 0.0)
     if not protections.ladder:
-        monkeypatch.setattr(scheduling, "is_significant", lambda *_: True)
+        monkeypatch.setattr(publication, "is_significant", lambda *_: True)
     collection = synthetic_collection()
     dataset = bring(collection, folder)
     if protections.parts or protections.ladder:

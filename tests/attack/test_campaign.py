@@ -22,7 +22,7 @@ from leaderboard.models.datasets import Protection
 from leaderboard.results.measures import shown_measures
 from leaderboard.results.protection import MOST_MEASURES, policy_of
 from leaderboard.results.publishing.protection import request_change
-from leaderboard.results.publishing.scheduling import publish_due
+from leaderboard.results.publishing.publication import publish_due
 from leaderboard.results.significance.statements import statements
 from submissions.queue.queue import create_requested_jobs
 from tests.attack.board import DECIMALS, MEASURES, SHARE, Board, Rules, before, secret

@@ -12,8 +12,8 @@ from evaluation.efficiency import PROTOCOL, Hardware
 from leaderboard.models import Dataset, Entry, Evaluation, Measurement, Qrels, Source, System, Team
 from leaderboard.results.board_rows.revisions import Kind, boards_changed
 from leaderboard.results.efficiency import record_measurement
-from leaderboard.results.publishing.reported import publish_reported
 from leaderboard.results.publishing.scored import publish_entry, publish_seed_set
+from leaderboard.results.publishing.visibility import publish_reported
 from leaderboard.results.records import record_evaluation, record_run
 from tests.factories import make_dataset, make_version
 

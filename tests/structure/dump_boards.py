@@ -146,7 +146,7 @@ def change_results(clock: Clock, made: dict[str, Any]) -> None:
     from leaderboard.models import Entry
     from leaderboard.results.board_rows.revisions import Kind, board_changed
     from leaderboard.results.measures import set_measures
-    from leaderboard.results.publishing.republish import refresh_scores
+    from leaderboard.results.publishing.publication import refresh_scores
     from leaderboard.results.publishing.visibility import (
         name_baseline,
         quarantine,

@@ -30,7 +30,7 @@ CALLERS = {
     "present_grades": {"leaderboard/judgements/comparing.py"},
     "public_queries": {
         "leaderboard/results/protection.py",
-        "leaderboard/results/publishing/ladder_places.py",  # the scorer
+        "leaderboard/results/publishing/publication.py",  # the scorer
         "leaderboard/results/significance/hidden.py",  # the scorer
     },
     "compare_import": {"leaderboard/judgements/comparing.py", "submissions/jobs/kinds/datasets.py"},

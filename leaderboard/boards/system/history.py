@@ -11,7 +11,7 @@ from django.db.models import Q, TextField
 from django.db.models.functions import Cast
 from django.urls import NoReverseMatch, reverse
 
-from leaderboard.boards.system.result import Result
+from leaderboard.boards.system.page import Result
 from leaderboard.boards.system.team import Author, author_facts, authors_in
 from leaderboard.core import anonymity
 from leaderboard.models import BoardChange, Dataset, Entry, System

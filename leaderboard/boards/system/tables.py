@@ -13,7 +13,7 @@ from leaderboard.boards.columns.costs import (
     unit_with_currency,
 )
 from leaderboard.boards.system.depth import Axis, DepthPoint, depth_of, depth_series
-from leaderboard.boards.system.result import Result
+from leaderboard.boards.system.page import Result
 from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
 from leaderboard.core.text.numbers import format_quantity

@@ -46,7 +46,7 @@ from leaderboard.models import Dataset, DatasetVersion, Entry, Qrels, WorkReques
 from leaderboard.models.datasets import Protection
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_boards
 from leaderboard.results.measures import check_measures, check_reads_texts, shown_measures
-from leaderboard.results.publishing.republish import refresh_scores
+from leaderboard.results.publishing.publication import refresh_scores
 from leaderboard.systems.baselines import request_baseline
 
 #: Settings that decide what a score means: fixed once there are scores.

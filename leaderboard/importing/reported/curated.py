@@ -19,8 +19,12 @@ from leaderboard.importing.reported.loader import BASELINE, figure_fields, make_
 from leaderboard.models import Dataset, Entry, Source, System
 from leaderboard.results.board_rows.revisions import lock_boards
 from leaderboard.results.publishing.descriptions import system_changed
-from leaderboard.results.publishing.reported import publish_reported, withdraw_reported
-from leaderboard.results.publishing.visibility import CannotModerate, restore
+from leaderboard.results.publishing.visibility import (
+    CannotModerate,
+    publish_reported,
+    restore,
+    withdraw_reported,
+)
 from leaderboard.results.values import training_exposure
 from leaderboard.systems.challenges import CLAIMS, settlement_of
 from leaderboard.systems.records import free_slug

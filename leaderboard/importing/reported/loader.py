@@ -12,7 +12,7 @@ from django.db import transaction
 from leaderboard.importing.reported import tables
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry, Source, System
 from leaderboard.results.board_rows.revisions import benchmark_changed
-from leaderboard.results.publishing.reported import publish_reported
+from leaderboard.results.publishing.visibility import publish_reported
 from leaderboard.results.values import training_exposure
 from leaderboard.systems.challenges import CLAIMS, settlement_of
 

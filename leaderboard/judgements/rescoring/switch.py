@@ -20,7 +20,7 @@ from leaderboard.judgements.rescoring.comparison import (
 from leaderboard.judgements.rescoring.content import OfferedContent, offer_content
 from leaderboard.models import Dataset, Entry, Rescore, Seed
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_boards
-from leaderboard.results.publishing.ladder_places import update_shown
+from leaderboard.results.publishing.publication import update_shown
 from leaderboard.results.publishing.scored import mark_pooled
 from leaderboard.results.significance.hidden import keep_least_difference
 

@@ -10,8 +10,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from leaderboard.management.curating import CurationCommand, find_by_slug, find_dataset
 from leaderboard.models import Benchmark, Round
-from leaderboard.rounds.lifecycle import RevealTooEarly, reveal, save_round, utc
-from leaderboard.rounds.presentation import quota_warning
+from leaderboard.rounds.lifecycle import RevealTooEarly, quota_warning, reveal, save_round, utc
 
 #: Options of a round that are written as they are given.
 _PLAIN = ("name", "description", "runs_per_team", "visible_per_team", "takes_late", "per_topic_at_reveal")

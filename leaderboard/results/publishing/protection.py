@@ -20,8 +20,7 @@ from leaderboard.models import Dataset, Entry, Evaluation, Qrels, Round, WorkReq
 from leaderboard.models.datasets import Protection
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_board
 from leaderboard.results.protection import Part, draw_parts, evaluate_parts, policy_of
-from leaderboard.results.publishing.ladder_places import update_shown
-from leaderboard.results.publishing.republish import fill_scores
+from leaderboard.results.publishing.publication import fill_scores, update_shown
 from leaderboard.results.records import entry_evaluations
 from leaderboard.results.significance.hidden import keep_least_difference
 from leaderboard.results.values import present_group, published_private_scores

@@ -13,8 +13,7 @@ from django.utils import timezone
 from leaderboard.models import Dataset, Entry, Evaluation, Pool, Seed, User
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_board
 from leaderboard.results.pooled import fed_pools
-from leaderboard.results.publishing.ladder_places import update_shown
-from leaderboard.results.publishing.scheduling import decide_publication
+from leaderboard.results.publishing.publication import decide_publication, update_shown
 from leaderboard.results.publishing.visibility import name_baseline, take_over_baseline
 from leaderboard.results.significance.hidden import keep_least_difference
 from leaderboard.results.values import (

@@ -30,7 +30,7 @@ from leaderboard.datasets.qrels import excluded_path
 from leaderboard.importing.demo import sample_checkpoint
 from leaderboard.importing.examples import offer_example_runs, store_example_models
 from leaderboard.models import Architecture, Dataset, DatasetFile, DatasetVersion, Run, System, User
-from leaderboard.systems.recipes import DEPTH
+from leaderboard.systems.provenance import DEPTH
 from leaderboard.systems.records import house_system
 from submissions.checkpoints.hub import fetch
 from submissions.checkpoints.service import describe as describe_checkpoint

@@ -13,7 +13,7 @@ from leaderboard.boards.pages import dataset_page
 from leaderboard.boards.state import BoardState, Sort
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.models import Benchmark, Dataset, Entry
-from leaderboard.results.publishing.republish import refresh_scores
+from leaderboard.results.publishing.publication import refresh_scores
 from leaderboard.results.publishing.visibility import withdraw_entries
 from leaderboard.results.values import datasets_without_shares, judged_shares
 from leaderboard.systems.baselines import BM25, system_of

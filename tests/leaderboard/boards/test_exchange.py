@@ -15,7 +15,7 @@ import yaml
 from django.test import Client
 from huggingface_hub import eval_result_entries_to_yaml, parse_eval_result_entries
 
-from leaderboard.boards.exchange import mteb
+from leaderboard.boards.exchange import system_results
 from leaderboard.models import Architecture, Entry, System
 from tests.leaderboard.entries import make_system, score, scored_dataset
 from tests.reported_boards import load_reported
@@ -60,7 +60,7 @@ def test_mteb_gets_a_file_for_each_task_and_one_about_the_model(client: Client) 
     )
 
 
-#: What mteb 2.26.24 takes as `model_type`: `typing.get_args(mteb.models.model_meta.MODEL_TYPES)`.
+#: What mteb 2.26.24 takes as `model_type`: `typing.get_args(system_results.models.model_meta.MODEL_TYPES)`.
 MODEL_TYPES = {"dense", "cross-encoder", "late-interaction", "sparse", "router", "hybrid"}
 #: Licences as systems have them, and as mteb takes them: in its own list, or an address.
 LICENCES = {
@@ -92,7 +92,7 @@ def every_kind_of_system() -> list[System]:
 def test_mteb_gets_only_types_licences_and_languages_that_it_knows(client: Client) -> None:
     systems = every_kind_of_system()
     for system in systems:
-        meta = mteb.model_meta(system, [], "http://testserver/")
+        meta = system_results.model_meta(system, [], "http://testserver/")
         assert set(meta["model_type"]) <= MODEL_TYPES
         assert meta["license"] == {**LICENCES, "Apache-2.0": "apache-2.0"}[system.licence]
         assert meta["reference"] == "http://testserver/"
@@ -114,7 +114,10 @@ def test_mteb_itself_takes_every_file(client: Client, tmp_path: Path, language: 
         for name, file in archive_of(client, system.slug).items():
             if name.endswith("/model_meta.json"):
                 meta = ModelMeta.model_validate({"loader": None, **file})
-                assert (meta.name, meta.model_type) == ("/".join(mteb.model_name(system)), file["model_type"])
+                assert (meta.name, meta.model_type) == (
+                    "/".join(system_results.model_name(system)),
+                    file["model_type"],
+                )
             else:
                 (tmp_path / "task.json").write_text(json.dumps(file))
                 assert TaskResult.from_disk(tmp_path / "task.json").scores["test"][0]["main_score"] == 0.25

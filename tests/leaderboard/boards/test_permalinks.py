@@ -31,7 +31,7 @@ from leaderboard.results.board_rows.rows import clear_rows
 from leaderboard.results.board_rows.snapshot import LAYOUT, rows_to_store
 from leaderboard.results.efficiency import price_changed
 from leaderboard.results.publishing.descriptions import system_changed, team_changed
-from leaderboard.results.publishing.republish import refresh_scores
+from leaderboard.results.publishing.publication import refresh_scores
 from leaderboard.results.publishing.visibility import (
     name_baseline,
     quarantine,

@@ -18,7 +18,7 @@ from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.models import Dataset
 from leaderboard.results.board_rows import past, rows
 from leaderboard.results.board_rows.revisions import Kind, boards_changed
-from leaderboard.results.publishing.republish import refresh_scores
+from leaderboard.results.publishing.publication import refresh_scores
 from leaderboard.results.publishing.visibility import set_visibility, withdraw_entries
 from tests.factories import make_dataset
 from tests.generated.board import generate_board

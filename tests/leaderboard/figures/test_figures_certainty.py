@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
-from leaderboard.figures.palette import BETTER, GREY, WORSE
+from leaderboard.figures.drawing import BETTER, GREY, WORSE
 from leaderboard.models import Dataset, Entry
 from leaderboard.results.significance.computing import compute_certainty
 from tests.leaderboard.entries import (

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from django.conf import settings
 
-from leaderboard.figures.axes import linear_axis, linear_ticks, log_axis
-from leaderboard.figures.palette import INK, SCALE
+from leaderboard.figures.drawing import INK, SCALE, linear_axis, linear_ticks, log_axis
 from leaderboard.figures.points import NARROW, label_points
 from leaderboard.models import Benchmark, BenchmarkMember, Entry, System
 from tests.leaderboard.entries import (

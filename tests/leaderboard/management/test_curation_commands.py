@@ -11,7 +11,7 @@ from django.test import Client
 from leaderboard.core.audit import acting
 from leaderboard.models import AuditRecord, Entry, System, SystemRedirect
 from leaderboard.systems.challenges import TrainingCorrection, raise_challenge, settle_challenge
-from leaderboard.systems.merge import conflicts_of
+from leaderboard.systems.records import conflicts_of
 from submissions.models import Submission
 from tests.factories import make_user
 from tests.leaderboard.entries import make_source, make_system, report, score, scored_dataset

@@ -38,8 +38,7 @@ from leaderboard.results.publishing.protection import (
     reveal_private,
     switch_protection,
 )
-from leaderboard.results.publishing.republish import refresh_scores
-from leaderboard.results.publishing.scheduling import publish_due
+from leaderboard.results.publishing.publication import publish_due, refresh_scores
 from leaderboard.results.publishing.scored import publish_entry
 from leaderboard.results.records import record_evaluation, record_run
 from leaderboard.systems.records import house_system

@@ -10,7 +10,7 @@ from django.utils import timezone
 from leaderboard.core.audit import acting
 from leaderboard.models import AuditRecord, BoardChange, Dataset, Entry, Round
 from leaderboard.results.publishing.protection import reveal_private
-from leaderboard.results.publishing.republish import refresh_scores
+from leaderboard.results.publishing.publication import refresh_scores
 from leaderboard.results.publishing.scored import publish_entry
 from tests.factories import make_user
 from tests.leaderboard.results.test_protection import baseline, evaluation, publish, values

@@ -15,7 +15,7 @@ from leaderboard.boards.state import BoardState
 from leaderboard.models import Benchmark, BenchmarkMember, BenchmarkVersion, BoardChange, Dataset, Entry, Seed
 from leaderboard.results.board_rows.revisions import benchmark_changed
 from leaderboard.results.publishing.descriptions import system_changed
-from leaderboard.results.publishing.republish import refresh_scores
+from leaderboard.results.publishing.publication import refresh_scores
 from leaderboard.results.publishing.scored import publish_seed_set
 from leaderboard.results.publishing.visibility import set_visibility, withdraw_entries
 from leaderboard.results.records import per_query_means, record_evaluation

@@ -8,7 +8,7 @@ from django.test import Client
 from leaderboard.models import Dataset, Entry
 from leaderboard.models.datasets import Protection
 from leaderboard.results.board_rows.revisions import Kind, board_changed
-from leaderboard.results.publishing.republish import refresh_scores
+from leaderboard.results.publishing.publication import refresh_scores
 from leaderboard.results.significance.computing import compute_certainty
 from leaderboard.results.significance.hidden import LEAST_DIFFERENCE, known_difference
 from leaderboard.results.significance.statements import UNKNOWN, BoardStatements, Statement, statements

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from leaderboard.results.significance.board import ComparedBoard
 from leaderboard.results.significance.computing import measure_certainty
+from leaderboard.results.significance.reading import ComparedBoard
 from leaderboard.results.significance.types import (
     BoardCertainty,
     TestSettings,

@@ -19,7 +19,7 @@ from leaderboard.core import anonymity as shown_names
 from leaderboard.models import AuditRecord, BoardChange, Dataset, System, Team, User
 from leaderboard.systems import anonymity
 from leaderboard.systems.anonymity import EmbargoRefused, end_due_anonymity, latest_end, make_anonymous
-from leaderboard.systems.merge import conflicts_of
+from leaderboard.systems.records import conflicts_of
 from submissions.accounts.teams import rename_team
 from tests.factories import team_of
 from tests.leaderboard.entries import make_system, score, scored_dataset

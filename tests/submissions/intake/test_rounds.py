@@ -13,8 +13,7 @@ from django.test import Client
 from django.utils import timezone
 
 from leaderboard.models import AuditRecord, Benchmark, Dataset, Entry, Membership, Round, Run, User
-from leaderboard.rounds.lifecycle import current_round, reveal, save_round
-from leaderboard.rounds.presentation import RunCounts, count_runs
+from leaderboard.rounds.lifecycle import RunCounts, count_runs, current_round, reveal, save_round
 from submissions.accounts.membership import create_team
 from submissions.core.errors import Refused
 from submissions.intake.rounds import RoundEntry, check_admission, counted_submissions, set_priority

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from leaderboard.core.audit import acting
 from leaderboard.models import Dataset, Entry, Team
-from leaderboard.results.publishing.scheduling import publish_due
+from leaderboard.results.publishing.publication import publish_due
 from submissions.accounts.approval import withdraw_approval
 from submissions.notifications.events import finished_submissions
 from tests.factories import make_a_curator, make_user, team_of

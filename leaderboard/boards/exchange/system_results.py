@@ -1,0 +1,317 @@
+"""A system's public results in other formats.
+
+- Hugging Face's `.eval_results/*.yaml` (`to_yaml`).
+- MTEB's results repository (`mteb_archive`): `results/<organisation>__<model>/<revision>/<Task>.json` and, beside the
+  tasks, `model_meta.json`.
+- Every Eval Ever (`every_eval_ever_record`): the aggregate record of one model, schema 0.3.0.
+"""
+
+from __future__ import annotations
+
+import datetime
+import io
+import json
+import math
+import re
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Any, NamedTuple
+
+import yaml
+from django.core.exceptions import ValidationError
+from django.core.validators import URLValidator
+from django.utils.text import slugify
+
+from evaluation.measures.registry import parse_measure
+from leaderboard import VERSION
+from leaderboard.core import anonymity
+from leaderboard.models import Entry, System
+from leaderboard.models.results import EntryQuerySet
+from leaderboard.results.mteb import (
+    LANGUAGES,
+    MODEL_TYPES,
+    NO_DATASET_REVISION,
+    NO_REVISION,
+    SPLITS,
+    measure_name,
+    task_name,
+)
+
+#: Columns of an entry that its result has unchanged.
+_OF_ENTRY = ("scores", "configuration", "provenance", "training", "published_at")
+
+
+class ExchangedResult(NamedTuple):
+    """One result with what it was made on. `scores` are the published values."""
+
+    dataset: str
+    dataset_slug: str
+    beir_name: str
+    language: str
+    measure: str
+    present_split: str | None
+    own_split: str | None
+    scores: dict[str, float]
+    configuration: str
+    provenance: str
+    training: str
+    published_at: datetime.datetime
+
+    @property
+    def value(self) -> float | None:
+        """The score of the dataset's primary measure."""
+        return self.scores.get(self.measure)
+
+    @property
+    def split(self) -> str:
+        """The split of its judgements, or the one that publications report."""
+        if self.provenance == Entry.Provenance.REPORTED:
+            return SPLITS.get(self.dataset_slug, "test")
+        return self.own_split or self.present_split or "test"
+
+
+def results_of(system_id: int) -> list[ExchangedResult]:
+    """The system's public results by dataset; of several under one configuration the newest. One query."""
+    of_dataset = ("name", "slug", "beir_name", "language", "primary_measure", "current_qrels__split")
+    columns = [*(f"dataset__{name}" for name in of_dataset), "evaluation__qrels__split", *_OF_ENTRY]
+    rows = EntryQuerySet(Entry).public().filter(system_id=system_id)
+    ordered = rows.order_by("dataset__name", "published_at", "pk")
+    results = [ExchangedResult(*row) for row in ordered.values_list(*columns)]
+    return list({(each.dataset_slug, each.configuration, each.provenance): each for each in results}.values())
+
+
+def to_yaml(results: Sequence[ExchangedResult], site: str, url: str, user: str) -> str:
+    """The results of primary measures; `url` is the system's page on the `site`, `user` its team."""
+    entries = [_entry(result, site, url, user) for result in results if result.value is not None]
+    text: str = yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=math.inf)
+    return text
+
+
+def _entry(result: ExchangedResult, site: str, url: str, user: str) -> dict[str, Any]:
+    dataset = {"id": f"BeIR/{result.beir_name}" if result.beir_name else result.dataset_slug}
+    dataset["task_id"] = result.split
+    source = {"url": url, "name": site}
+    if user:
+        source["user"] = user
+    notes = [result.measure, result.provenance, result.configuration, result.training]
+    return {
+        "dataset": dataset,
+        "value": result.value,
+        "date": result.published_at.date().isoformat(),
+        "source": source,
+        "notes": ", ".join(note for note in notes if note),
+    }
+
+
+#: MTEB's `Licenses` (2.26.24): Hugging Face's spelling.
+LICENCES = frozenset({
+    "afl-3.0", "apache-2.0", "bsd-3-clause", "cc-by-2.0", "cc-by-3.0", "cc-by-4.0", "cc-by-nc-3.0", "cc-by-nc-4.0",
+    "cc-by-nc-nd-4.0", "cc-by-nc-sa-3.0", "cc-by-nc-sa-4.0", "cc-by-nd-2.1-jp", "cc-by-nd-4.0", "cc-by-sa-3.0",
+    "cc-by-sa-4.0", "cc0-1.0", "cdla-sharing-1.0", "eupl-1.2", "gemma", "gpl-3.0", "lgpl", "lgpl-3.0", "mit",
+    "mpl-2.0", "msr-la-nc", "multiple", "odc-by", "openmdw-1.1", "openrail", "openrail++",
+})  # fmt: skip
+#: Every file of the archive has this date, so that equal results are equal bytes.
+_DATE = (1980, 1, 1, 0, 0, 0)
+
+
+def licence(text: str) -> str | None:
+    """A licence in MTEB's spelling, or its address; None for one that MTEB does not take.
+
+    `Apache-2.0`, `Apache License 2.0` and `apache 2.0` are one; SPDX's `-only` and `-or-later` are left out.
+    """
+    if _is_address(text):
+        return text
+    words = re.sub(r"\b(the|licen[cs]e|version)\b|[-_,]", " ", text.lower()).split()
+    name = "-".join(words).removesuffix("-only").removesuffix("-or-later")
+    return name if name in LICENCES else None
+
+
+def _is_address(text: str) -> bool:
+    """Whether MTEB takes it for an address: those of files by FTP it refuses."""
+    try:
+        URLValidator(["http", "https"])(text)
+    except ValidationError:
+        return False
+    return True
+
+
+def languages(results: Sequence[ExchangedResult]) -> list[str]:
+    """The languages of the results' datasets as MTEB writes them; those that it would not know are left out."""
+    return sorted({LANGUAGES[result.language] for result in results if result.language in LANGUAGES})
+
+
+def task_result(result: ExchangedResult) -> dict[str, Any]:
+    """One result as MTEB's `TaskResult`. What was not measured is null."""
+    scores = {measure_name(measure): value for measure, value in result.scores.items()}
+    subset = {
+        "hf_subset": "default",
+        "languages": languages([result]),
+        "main_score": result.value,
+        **scores,
+    }
+    return {
+        "dataset_revision": NO_DATASET_REVISION,
+        "task_name": task_name(result.dataset_slug, result.dataset),
+        "mteb_version": None,
+        "scores": {result.split: [subset]},
+        "evaluation_time": None,
+        "kg_co2_emissions": None,
+        "date": result.published_at.timestamp(),
+    }
+
+
+def model_meta(system: System, results: Sequence[ExchangedResult], url: str) -> dict[str, Any]:
+    """What the system says of itself as MTEB's `ModelMeta`; null where it does not. `url` is its page."""
+    references = [address for address in (system.paper_url, system.model_url) if _is_address(address)]
+    return {
+        "name": "/".join(model_name(system)),
+        "revision": NO_REVISION,
+        "release_date": None,
+        "languages": languages(results) or None,
+        "n_parameters": system.parameter_count,
+        "memory_usage_mb": None,
+        "max_tokens": system.maximum_length,
+        "embed_dim": system.dimension,
+        "license": licence(system.licence),
+        "open_weights": system.open_weights,
+        "public_training_code": system.code_url or None,
+        "public_training_data": None,
+        "framework": [],
+        "reference": next(iter(references), url),
+        "similarity_fn_name": None,
+        "use_instructions": None,
+        "training_datasets": sorted(system.training_datasets) if system.training_declared else None,
+        "adapted_from": system.backbone or None,
+        "superseded_by": None,
+        "modalities": ["text"],
+        "model_type": MODEL_TYPES.get(system.architecture, []),
+        "citation": system.bibtex or (system.source.bibtex if system.source else "") or None,
+    }
+
+
+def model_name(system: System) -> tuple[str, str]:
+    """Organisation and model."""
+    if system.anonymous_until is not None:
+        return anonymity.ANONYMOUS, system.slug
+    organisation = system.team.slug if system.team else system.source.key if system.source else "runboard"
+    return organisation, system.slug
+
+
+def mteb_archive(system: System, results: Sequence[ExchangedResult], url: str) -> bytes:
+    """All of it as a zip. A configuration stands where MTEB has a model's revision.
+
+    Configurations that are written alike there (`k1=1.2` and `k1=12`) are told apart by a number.
+    """
+    folder = "results/" + "__".join(model_name(system))
+    files: dict[str, Mapping[str, Any]] = {}
+    owners: dict[str, tuple[str, str]] = {}
+    for result in results:
+        written = slugify(result.configuration) or NO_REVISION
+        if result.provenance == "reported":
+            written = "reported" if written == NO_REVISION else f"{written}-reported"
+        task = task_name(result.dataset_slug, result.dataset)
+        owner = (result.configuration, result.provenance)
+        revision = next(
+            each
+            for each in (written if number == 1 else f"{written}-{number}" for number in count(1))
+            if owners.setdefault(each, owner) == owner and f"{folder}/{each}/{task}.json" not in files
+        )
+        files[f"{folder}/{revision}/model_meta.json"] = {
+            **model_meta(system, results, url),
+            "revision": revision,
+        }
+        files[f"{folder}/{revision}/{task}.json"] = task_result(result)
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name in sorted(files):
+            text = json.dumps(files[name], indent=2, ensure_ascii=False)
+            packed.writestr(zipfile.ZipInfo(name, _DATE), text + "\n", zipfile.ZIP_DEFLATED)
+    return out.getvalue()
+
+
+SCHEMA = "0.3.0"
+_AVAILABLE = {True: "open_weights", False: "closed_weights", None: "unknown"}
+
+
+def every_eval_ever_record(
+    system: System,
+    results: Sequence[ExchangedResult],
+    site: str,
+    url: str,
+    address_of: Callable[[ExchangedResult], str],
+) -> dict[str, Any]:
+    """The record. `url` is the system's page on the `site`, `address_of` says where a result's dataset is.
+
+    It changes with the results alone: its time is that of the newest.
+    """
+    model = "/".join(model_name(system))
+    newest = str(int(max(each.published_at for each in results).timestamp()))
+    reported = all(each.provenance == Entry.Provenance.REPORTED for each in results)
+    return {
+        "schema_version": SCHEMA,
+        "evaluation_id": f"runboard/{model.replace('/', '_')}/{newest}",
+        "retrieved_timestamp": newest,
+        "source_metadata": {
+            "source_name": site,
+            "source_type": "documentation" if reported else "evaluation_run",
+            "source_organization_name": site,
+            "source_organization_url": url,
+            "evaluator_relationship": "other" if reported else "third_party",
+        },
+        "eval_library": {"name": "runboard", "version": VERSION},
+        "model_info": {
+            "name": system.name,
+            "id": model,
+            "developer": model.partition("/")[0],
+            "additional_details": {
+                "deployment_type": _deployment(system, results),
+                "model_availability": _AVAILABLE[system.open_weights],
+                "architecture": system.architecture,
+            },
+        },
+        "evaluation_results": [
+            _record_result(each, measure, value, address_of(each))
+            for each in results
+            for measure, value in each.scores.items()
+        ],
+    }
+
+
+def _deployment(system: System, results: Sequence[ExchangedResult]) -> str:
+    if system.closed_api:
+        return "externally_managed"
+    ran_here = any(each.provenance == Entry.Provenance.MEASURED for each in results)
+    return "self_deployed" if ran_here else "unknown"
+
+
+def _record_result(result: ExchangedResult, measure: str, value: float, address: str) -> dict[str, Any]:
+    details = {
+        "provenance": result.provenance,
+        "configuration": result.configuration,
+        "training": result.training,
+    }
+    return {
+        "evaluation_result_id": f"{result.dataset_slug}/{result.configuration}/{result.provenance}/{measure}",
+        "evaluation_name": result.dataset,
+        "source_data": {
+            "dataset_name": result.dataset,
+            "source_type": "url",
+            "url": [address],
+            "additional_details": {"split": result.split, "language": result.language},
+        },
+        "evaluation_timestamp": result.published_at.isoformat(),
+        "metric_config": {
+            "metric_id": f"ir_measures.{measure}",
+            "metric_name": measure,
+            "metric_unit": "proportion",
+            "lower_is_better": not parse_measure(measure).family.higher_is_better,
+            "score_type": "continuous",
+            "min_score": 0.0,
+            "max_score": 1.0,
+        },
+        "score_details": {
+            "score": value,
+            "details": {name: text for name, text in details.items() if text},
+        },
+    }
