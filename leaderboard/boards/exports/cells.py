@@ -106,6 +106,11 @@ def label_of(board: Board, column: Column) -> str:
     return f"{column.label} {_VIEWS[board.view][1]}" if _is_of_view(board, column) else column.label
 
 
+def heading(board: Board, column: Column) -> str:
+    """The head of a column with its unit, as people read it."""
+    return label_of(board, column) + (f" ({column.unit})" if column.unit else "")
+
+
 def key_of(board: Board, column: Column) -> str:
     """The same for programs: `fiqa`, `fiqa delta`, `fiqa relative`, `fiqa rank`."""
     return f"{column.key} {board.view}" if _is_of_view(board, column) else column.key

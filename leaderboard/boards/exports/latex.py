@@ -16,7 +16,7 @@ from leaderboard.boards.exports.cells import (
     Citation,
     datasets_of,
     footnotes,
-    label_of,
+    heading,
     measured,
     name_of,
     status_of,
@@ -92,11 +92,10 @@ def _shown(board: Board) -> list[Column]:
 
 def _width(board: Board, column: Column) -> float:
     """About how many points a column takes, with what lies between it and the next: its head's or its widest cell's."""
-    head = _lines(f"{label_of(board, column)}{_unit(column)}", 1)
-    cells = [row[column.key] for row in board.rows]
+    head = _lines(heading(board, column), 1)
     texts = [
-        f"{text_of(row, column)} {cell.spread} {cell.mark}".strip()
-        for row, cell in zip(board.rows, cells, strict=True)
+        f"{text_of(row, column)} {row[column.key].spread} {row[column.key].mark}".strip()
+        for row in board.rows
     ]
     arrow = _ARROW if column.arrow and column.better else 0.0
     return _GAP + max(max(map(_points, head), default=0.0) + arrow, *map(_points, texts), 0.0)
@@ -153,14 +152,8 @@ def _groups(columns: Sequence[Column]) -> list[str]:
 
 
 def _head(board: Board, column: Column) -> str:
-    arrow = (
-        {"higher": r"~$\uparrow$", "lower": r"~$\downarrow$", "": ""}[column.better] if column.arrow else ""
-    )
-    return f"{_stacked(f'{label_of(board, column)}{_unit(column)}', 1)}{arrow}"
-
-
-def _unit(column: Column) -> str:
-    return f" ({column.unit})" if column.unit else ""
+    arrows = {"higher": r"~$\uparrow$", "lower": r"~$\downarrow$", "": ""}
+    return _stacked(heading(board, column), 1) + (arrows[column.better] if column.arrow else "")
 
 
 def _lines(label: str, span: int) -> list[str]:

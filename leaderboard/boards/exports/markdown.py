@@ -8,7 +8,7 @@ from leaderboard.boards.exports.cells import (
     Citation,
     datasets_of,
     footnotes,
-    label_of,
+    heading,
     measured,
     name_of,
     status_of,
@@ -36,7 +36,7 @@ def to_markdown(board: Board, cited: Citation) -> str:
         f"**{escape_markdown(board.title)}**, {escape_markdown(measured(board))}: {escape_markdown(about)}.",
         *(["", escape_markdown(board.summary.text)] if board.summary else []),
         "",
-        _line(["#", *(escape_markdown(_head(board, column)) for column in board.columns)]),
+        _line(["#", *(escape_markdown(heading(board, column)) for column in board.columns)]),
         _line(["--:", *("--:" if is_numeric else ":--" for is_numeric in numeric)]),
         *(_line(_cells(board, row)) for row in board.rows),
         "",
@@ -50,11 +50,6 @@ def escape_markdown(text: str) -> str:
     """The text on one line, with everything made plain that Markdown would read as its own, and GitHub as alive."""
     plain = _SPECIAL.sub(r"\\\1", " ".join(text.split()))
     return _LIVE.sub(lambda found: found[0] + _APART, plain)
-
-
-def _head(board: Board, column: Column) -> str:
-    label = label_of(board, column)
-    return f"{label} ({column.unit})" if column.unit else label
 
 
 def _cells(board: Board, row: Row) -> list[str]:

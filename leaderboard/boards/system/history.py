@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from django.db.models import Q, TextField
 from django.db.models.functions import Cast
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 
 from leaderboard.boards.system.page import Result
 from leaderboard.boards.system.team import Author, author_facts, authors_in
@@ -28,16 +28,14 @@ _CITATIONS = (
 )
 
 
-class ResultLinks(NamedTuple):
-    """Links from a result on open judgements to pages that say more of it; empty where there is none."""
-
-    dataset: str
-    dataset_slug: str
-    with_baseline: str
-    baseline_name: str
-    with_best: str
-    best_system: str
-    queries: str
+#: Changes of boards that its history shows.
+_KINDS = {
+    BoardChange.Kind.WITHDRAWN: "withdrawn",
+    BoardChange.Kind.MEASURED: "measured",
+    BoardChange.Kind.BASELINE: "named the baseline",
+    BoardChange.Kind.QUARANTINED: "quarantined by a curator",
+    BoardChange.Kind.RESTORED: "restored by a curator",
+}
 
 
 class Event(NamedTuple):
@@ -49,14 +47,6 @@ class Event(NamedTuple):
     datasets: list[tuple[str, str]]
 
 
-class BadgeSnippet(NamedTuple):
-    """A badge and what to write to have it elsewhere."""
-
-    dataset: str
-    markdown: str
-    shields: str
-
-
 def system_details(system: dict[str, Any], results: Sequence[Result], site: str) -> dict[str, Any]:
     """All of it, for `leaderboard/_system_more.html`. `site` is the site's own address.
 
@@ -65,16 +55,16 @@ def system_details(system: dict[str, Any], results: Sequence[Result], site: str)
     authors, reporters, kin = _authors_and_variants(system["pk"])
     if not results:  # else each of them has a page, with this system on it
         authors, reporters = _with_pages(authors), _with_pages(reporters)
-    closer = _result_links(system["slug"], results)
-    said_already = len(closer) == len({result.dataset_slug for result in results}) == 1
+    links = _result_links(system["slug"], results)
+    is_repeated = len(links) == len({result.dataset_slug for result in results}) == 1
     return {
-        "closer": closer,
-        "compare_all": [] if said_already else _compare_all(system["slug"], results),
+        "closer": links,
+        "compare_all": [] if is_repeated else _compare_all(system["slug"], results),
         "history": history(system["pk"]),
         "authors": authors,
         "reporters": [] if authors else reporters,
         "kin": kin,
-        "citations": _citations(system["slug"]) if results else [],
+        "citations": [(label, reverse(name, args=[system["slug"]])) for name, label in _CITATIONS if results],
         "badges": _badges(system["slug"], results, site),
     }
 
@@ -83,8 +73,11 @@ def _address(*slugs: str, **more: str) -> str:
     return f"{reverse('compare')}?{urlencode([*(('system', slug) for slug in slugs), *more.items()])}"
 
 
-def _result_links(slug: str, results: Sequence[Result]) -> list[ResultLinks]:
-    """The datasets whose judgements are open, each once. One query."""
+def _result_links(slug: str, results: Sequence[Result]) -> list[dict[str, str]]:
+    """Return links from datasets with open judgements to pages that say more of the result, empty ones included.
+
+    One query.
+    """
     scored = [result for result in results if result.provenance != "reported"]
     by_dataset = {result.dataset_slug: result for result in reversed(scored)}
     open_ones = set(
@@ -92,25 +85,21 @@ def _result_links(slug: str, results: Sequence[Result]) -> list[ResultLinks]:
         .exclude(current_qrels=None)
         .values_list("slug", flat=True)
     )
-    found = []
-    for result in reversed(by_dataset.values()):
-        if result.dataset_slug not in open_ones:
-            continue
-        chosen = {"dataset": result.dataset_slug}
-        baseline = result.baseline_slug if result.baseline_slug != slug else ""
-        best = result.best_slug if result.best_slug not in (slug, baseline) else ""
-        found.append(
-            ResultLinks(
-                result.dataset,
-                result.dataset_slug,
-                _address(baseline, slug, **chosen) if baseline else "",
-                result.baseline_name,
-                _address(best, slug, **chosen) if best else "",
-                result.best_system,
-                reverse("queries", args=[result.dataset_slug]),
-            )
-        )
-    return found
+    links = []
+    for dataset, result in reversed(by_dataset.items()):
+        if dataset in open_ones:
+            baseline = result.baseline_slug if result.baseline_slug != slug else ""
+            best = result.best_slug if result.best_slug not in (slug, baseline) else ""
+            row = {
+                "dataset": result.dataset,
+                "with_baseline": _address(baseline, slug, dataset=dataset) if baseline else "",
+                "baseline_name": result.baseline_name,
+                "with_best": _address(best, slug, dataset=dataset) if best else "",
+                "best_system": result.best_system,
+                "queries": reverse("queries", args=[dataset]),
+            }
+            links.append(row)
+    return links
 
 
 def _compare_all(slug: str, results: Sequence[Result]) -> list[tuple[str, str]]:
@@ -119,46 +108,36 @@ def _compare_all(slug: str, results: Sequence[Result]) -> list[tuple[str, str]]:
         (each.baseline_slug, each.baseline_name) for each in results if each.baseline_slug not in ("", slug)
     )
     best = Counter((each.best_slug, each.best_system) for each in results if each.best_slug != slug)
-    links = []
-    baseline_slug, baseline_name = baselines.most_common(1)[0][0] if baselines else ("", "")
-    if baseline_slug:
-        links.append((f"Compare with {baseline_name}", _address(baseline_slug, slug)))
-    if best and best.most_common(1)[0][0][0] != baseline_slug:
-        best_slug, name = best.most_common(1)[0][0]
-        links.append((f"Compare with {name}", _address(best_slug, slug)))
-    return links
+    others: dict[str, str] = {}
+    for counts in (baselines, best):
+        for (other, name), _ in counts.most_common(1):
+            others.setdefault(other, name)
+    return [(f"Compare with {name}", _address(other, slug)) for other, name in others.items()]
 
 
 def history(system_id: int) -> list[Event]:
     """What happened to its results, the newest first: published, measured, withdrawn. Two queries."""
     seen = EntryQuerySet(Entry).seen().filter(system_id=system_id)
     entries = seen.values_list(
-        Cast("published_at", TextField()), "provenance", "configuration", "dataset__name", "dataset__slug"
+        Cast("published_at", TextField()), "provenance", "configuration", "dataset__slug", "dataset__name"
     )
     events = [
-        (at, "reported" if how == "reported" else "published", configuration, (slug, name))
-        for at, how, configuration, name, slug in entries
+        (at, "reported" if how == "reported" else "published", configuration, tuple(dataset))
+        for at, how, configuration, *dataset in entries
     ]
-    kinds = {
-        BoardChange.Kind.WITHDRAWN: "withdrawn",
-        BoardChange.Kind.MEASURED: "measured",
-        BoardChange.Kind.BASELINE: "named the baseline",
-        BoardChange.Kind.QUARANTINED: "quarantined by a curator",
-        BoardChange.Kind.RESTORED: "restored by a curator",
-    }
-    changes = BoardChange.objects.filter(entry__in=seen, kind__in=kinds).values_list(
+    changes = BoardChange.objects.filter(entry__in=seen, kind__in=_KINDS).values_list(
         Cast("at", TextField()),
         "kind",
         "entry__withdrawal_reason",
         "entry__moderation_reason",
         "entry__configuration",
-        "dataset__name",
         "dataset__slug",
+        "dataset__name",
     )
-    for at, kind, by_team, by_curator, configuration, name, slug in changes:
+    for at, kind, by_team, by_curator, configuration, *dataset in changes:
         reasons = {BoardChange.Kind.WITHDRAWN: by_team, BoardChange.Kind.QUARANTINED: by_curator}
-        said = reasons.get(BoardChange.Kind(kind), configuration)
-        events.append((at, kinds[BoardChange.Kind(kind)], said, (slug, name)))
+        note = reasons.get(BoardChange.Kind(kind), configuration)
+        events.append((at, _KINDS[BoardChange.Kind(kind)], note, tuple(dataset)))
     return _by_day(events)[:MOST_EVENTS]
 
 
@@ -201,29 +180,19 @@ def _with_pages(authors: Sequence[Author]) -> list[Author]:
     return [author if author_facts(author.slug) else author._replace(slug="") for author in authors]
 
 
-def _citations(slug: str) -> list[tuple[str, str]]:
-    """(label, address) of the exports that this site has."""
-    found = []
-    for name, label in _CITATIONS:
-        try:
-            found.append((label, reverse(name, args=[slug])))
-        except NoReverseMatch:
-            continue
-    return found
-
-
-def _badges(slug: str, results: Sequence[Result], site: str) -> list[BadgeSnippet]:
-    """One for each dataset."""
+def _badges(slug: str, results: Sequence[Result], site: str) -> list[dict[str, str]]:
+    """Return what to write elsewhere to show a badge, for each dataset."""
     page = site + reverse("system", args=[slug])
-    found = {}
+    badges = {}
     for result in results:
         query = "?" + urlencode({"dataset": result.dataset_slug})
-        picture = site + reverse("system_badge", args=[slug]) + query
-        data = site + reverse("system_badge_data", args=[slug]) + query
-        text = f"{result.measure} on {result.dataset}".replace("[", "(").replace("]", ")")
-        found[result.dataset_slug] = BadgeSnippet(
-            result.dataset,
-            f"[![{text}]({picture})]({page})",
-            f"https://img.shields.io/endpoint?{urlencode({'url': data})}",
+        picture, data = (
+            site + reverse(name, args=[slug]) + query for name in ("system_badge", "system_badge_data")
         )
-    return list(found.values())
+        text = f"{result.measure} on {result.dataset}".replace("[", "(").replace("]", ")")
+        badges[result.dataset_slug] = {
+            "dataset": result.dataset,
+            "markdown": f"[![{text}]({picture})]({page})",
+            "shields": f"https://img.shields.io/endpoint?{urlencode({'url': data})}",
+        }
+    return list(badges.values())

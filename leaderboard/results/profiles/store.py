@@ -51,10 +51,6 @@ RUNS_AT_ONCE = 50
 Progress = Callable[[float], None]
 
 
-def _no_progress(share: float) -> None:
-    """For callers who do not watch."""
-
-
 def request_missing_statistics() -> int:
     """Ask for the profiles of collections for which nobody has asked since they came. Returns how many."""
     asked = WorkRequest.objects.filter(
@@ -80,7 +76,7 @@ class CollectionFindings:
 
 
 def profile_collection(
-    dataset: Dataset, work: Path, progress: Progress = _no_progress
+    dataset: Dataset, work: Path, progress: Progress = lambda share: None
 ) -> CollectionFindings | None:
     """Read what is not known yet of the dataset's current texts; None where it has none here.
 
@@ -95,8 +91,8 @@ def profile_collection(
     basis = _basis(dataset)
     if known is not None and known.example.get("basis") == basis:
         return CollectionFindings(version)
-    chosen = _choose_example(version, judged)
-    wanted = [chosen.document] if chosen.document else []
+    query, relevant, grade = _choose_example(version, judged)
+    wanted = [relevant] if relevant else []
     if known is None:
         profile = profile_corpus(corpus, progress, examples=wanted)
         values, documents = _stored(profile, work), profile.examples
@@ -105,8 +101,9 @@ def profile_collection(
         values, documents = {}, _documents(corpus, wanted, progress)
         lengths = read_document_lengths(path_of(Area.PROFILES, known.terms_sha256))
     values["example"] = {"basis": basis}
-    if basis["public"]:
-        values["example"] |= chosen.as_data(documents)
+    document = documents.get(relevant) if relevant else next(iter(documents.values()), None)
+    if basis["public"] and document is not None:
+        values["example"] |= {"query": query._asdict(), "document": document._asdict(), "grade": grade}
     values["relevance_by_length"] = {}
     if judged is not None:
         # The document of every relevant pair: one relevant to two queries counts twice.
@@ -144,44 +141,30 @@ def _stored(profile: CorpusProfile, work: Path) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class _ExampleChoice:
-    """An example: a query, and by id a document relevant to it with its grade, or none in particular."""
+def _choose_example(version: DatasetVersion, judged: Qrels | None) -> tuple[Query, str, int | None]:
+    """Return the first query with a relevant document, and of these the best, of equal ones the first by id.
 
-    query: Query
-    document: str = ""
-    grade: int | None = None
-
-    def as_data(self, documents: dict[str, Document]) -> dict[str, Any]:
-        document = documents.get(self.document) if self.document else next(iter(documents.values()), None)
-        if document is None:
-            return {}
-        return {"query": self.query._asdict(), "document": document._asdict(), "grade": self.grade}
-
-
-def _choose_example(version: DatasetVersion, judged: Qrels | None) -> _ExampleChoice:
-    """The first query with a relevant document, and of these the best, of equal ones the first by id.
-
-    Without open judgements: the first query, and no document in particular, since any choice would say something.
+    The grade is the document's. Without open judgements: the first query, and no document in particular, since any
+    choice would say something.
     """
     dataset = version.dataset
     topics = local_path(Area.FILES, version.topics_sha256)
     relevant: dict[str, tuple[int, str]] = {}
     if judged is not None:
-        for query, document, grade in load_open_qrels(judged).judgements():
-            best = relevant.get(query)
-            is_itself = dataset.drop_self_matches and document == query
+        for query_id, document, grade in load_open_qrels(judged).judgements():
+            best = relevant.get(query_id)
+            is_itself = dataset.drop_self_matches and document == query_id
             if grade >= dataset.relevance_level and not is_itself and (best is None or grade > best[0]):
-                relevant[query] = (grade, document)
-    first: Query | None = None
-    for _, query_read in iterate_queries(topics, FileProblems(topics.name)):
-        first = first or query_read
-        if query_read.id in relevant:
-            grade, document = relevant[query_read.id]
-            return _ExampleChoice(query_read, document, grade)
+                relevant[query_id] = (grade, document)
+    first = Query("", "")
+    for number, (_, query) in enumerate(iterate_queries(topics, FileProblems(topics.name))):
+        first = query if number == 0 else first
+        if query.id in relevant:
+            grade, document = relevant[query.id]
+            return query, document, grade
         if not relevant:
             break
-    return _ExampleChoice(first or Query("", ""))
+    return first, "", None
 
 
 def _documents(corpus: Path, wanted: Sequence[str], progress: Progress) -> dict[str, Document]:
@@ -209,7 +192,7 @@ class OverlapFindings:
     runs: list[RunProfile] = field(default_factory=list)
 
 
-def find_overlaps(dataset: Dataset, progress: Progress = _no_progress) -> OverlapFindings:
+def find_overlaps(dataset: Dataset, progress: Progress = lambda share: None) -> OverlapFindings:
     """Compare the dataset's texts with all others, and look at its runs. Its own profile is recorded already.
 
     Of two jobs that end together the one that records its profile later sees the other's, so no pair is missed.
