@@ -13,33 +13,9 @@ from leaderboard.core.measures import better
 from leaderboard.core.text.baselines import baselines_label
 from leaderboard.core.text.deltas import DIGITS
 from leaderboard.core.text.numbers import DECIMALS, signed
-from leaderboard.figures.drawing import (
-    BETTER,
-    GREY,
-    INK,
-    MOST_NARROW_TICKS,
-    MOST_TICKS,
-    SOFT,
-    WORSE,
-    bar_layout,
-    go,
-    linear_ticks,
-    mark,
-    rows_of_bars,
-)
+from leaderboard.figures import chart_rows, drawing
+from leaderboard.figures.drawing import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
-from leaderboard.figures.points import system_url, whiskers
-from leaderboard.figures.rows import (
-    chosen_first,
-    datasets_of,
-    list_names,
-    lower_is_better,
-    names_of,
-    present,
-    score_format,
-    titled,
-    value,
-)
 from leaderboard.results.significance.statements import differs
 from leaderboard.results.significance.types import EntryCertainty
 
@@ -95,48 +71,54 @@ class _Subject(NamedTuple):
 
 def _system_differences(board: Board, column: str) -> Plot:
     """A point for each system, of the differences in one column."""
-    rows = [row for row in present(board) if not row.entry.is_baseline and value(row, column) is not None]
+    rows = [
+        row
+        for row in chart_rows.present(board)
+        if not row.entry.is_baseline and chart_rows.value(row, column) is not None
+    ]
     if not rows:
         return Plot.empty(NOTHING)
-    lower = lower_is_better(board)
-    rows.sort(key=lambda row: value(row, column) or 0.0, reverse=not lower)
-    rows, notes = rows_of_bars(rows, "best differences")
-    differences = [_difference(row, column, system_url(row)) for row in rows]
+    lower = chart_rows.lower_is_better(board)
+    rows.sort(key=lambda row: chart_rows.value(row, column) or 0.0, reverse=not lower)
+    rows, notes = drawing.rows_of_bars(rows, "best differences")
+    differences = [_difference(row, column, chart_rows.system_url(row)) for row in rows]
     subject = _Subject(
         board.measure,
         board.baseline,
-        score_format(rows, "+"),
-        f"Difference in {board.measure} on {titled(board)} between each system and {board.baseline}.",
+        chart_rows.score_format(rows, "+"),
+        f"Difference in {board.measure} on {chart_rows.titled(board)} between each system and {board.baseline}.",
         f"{board.title}, {board.measure}",
         lower,
     )
-    return _plot(subject, ("System", names_of(rows)), [_Series(f"Δ {board.measure}", differences)], notes)
+    return _plot(
+        subject, ("System", chart_rows.names_of(rows)), [_Series(f"Δ {board.measure}", differences)], notes
+    )
 
 
 def _difference(row: Row, column: str, link: str = "") -> _Difference:
     certainty = row[column].certainty or (row.certainty if column == DELTA else None)
-    return _Difference(value(row, column), certainty, link)
+    return _Difference(chart_rows.value(row, column), certainty, link)
 
 
 def _benchmark_differences(request: FigureRequest) -> Plot:
     page = request.benchmark_in_view("delta")
-    board, places = page.board, datasets_of(page, counted=False)
+    board, places = page.board, chart_rows.datasets_of(page, counted=False)
     if len(places) == 1:
         return _system_differences(board, places[0].slug)
     slugs = request.systems or request.state.pins
     rows = [
         row
-        for row in present(board)
+        for row in chart_rows.present(board)
         if not row.entry.is_baseline
         and (not slugs or row.entry.slug in slugs)
-        and any(value(row, place.slug) is not None for place in places)
+        and any(chart_rows.value(row, place.slug) is not None for place in places)
     ]
-    rows = chosen_first(rows, slugs, MOST_SYSTEMS if slugs else USUAL_SYSTEMS)
+    rows = chart_rows.chosen_first(rows, slugs, MOST_SYSTEMS if slugs else USUAL_SYSTEMS)
     if not rows:
         return Plot.empty(NOTHING)
-    places = [place for place in places if any(value(row, place.slug) is not None for row in rows)]
-    lower, names = lower_is_better(board), names_of(rows)
-    places.sort(key=lambda place: _order(value(rows[0], place.slug), lower=lower))
+    places = [place for place in places if any(chart_rows.value(row, place.slug) is not None for row in rows)]
+    lower, names = chart_rows.lower_is_better(board), chart_rows.names_of(rows)
+    places.sort(key=lambda place: _order(chart_rows.value(rows[0], place.slug), lower=lower))
     series = [
         _Series(name, [_difference(row, place.slug) for place in places])
         for row, name in zip(rows, names, strict=True)
@@ -145,8 +127,8 @@ def _benchmark_differences(request: FigureRequest) -> Plot:
     subject = _Subject(
         board.measure,
         board.baseline,
-        score_format(rows, "+"),
-        f"Difference in {board.measure} from {board.baseline} by dataset of {titled(board)}, for {listed}.",
+        chart_rows.score_format(rows, "+"),
+        f"Difference in {board.measure} from {board.baseline} by dataset of {chart_rows.titled(board)}, for {listed}.",
         f"{', '.join(names)}: {board.title}, {board.measure}",
         lower,
     )
@@ -176,11 +158,11 @@ def build_system(request: FigureRequest) -> Plot:
         for one in results
     ]
     subject = _Subject(
-        list_names(measures),
+        chart_rows.list_names(measures),
         baseline,
         f"+.{DECIMALS}f",
-        f"Difference of {facts['name']} from {baseline} in {list_names(measures)}, by dataset.",
-        f"{facts['name']}, {list_names(measures)}",
+        f"Difference of {facts['name']} from {baseline} in {chart_rows.list_names(measures)}, by dataset.",
+        f"{facts['name']}, {chart_rows.list_names(measures)}",
         better(measures[0]) == "lower",
     )
     return _plot(subject, ("Dataset", heads), [_Series(facts["name"], differences)])
@@ -210,7 +192,7 @@ def _plot(
         )
     return Plot(
         data=data,
-        layout=bar_layout(len(names), **_axes(subject, numbers), showlegend=not single),
+        layout=drawing.bar_layout(len(names), **_axes(subject, numbers), showlegend=not single),
         table=Table.of(heads, *columns),
         caption=subject.caption + explanation,
         subtitle=subject.subtitle,
@@ -223,13 +205,15 @@ def _points(
     number: int, series: _Series, heads: Sequence[str], subject: _Subject, *, single: bool
 ) -> go.Scatter:
     """Return one series. Alone, significant differences have colors; several have a hue and a symbol each."""
-    differences, look = series.differences, mark(number)
+    differences, look = series.differences, drawing.mark(number)
     colors, symbols = [look.color] * len(heads), [look.symbol] * len(heads)
     if single:
         significant = [differs(one.certainty) for one in differences]
         symbols = ["circle" if certain else "circle-open" for certain in significant]
         colors = [
-            (BETTER if ((one.value or 0) > 0) != subject.lower else WORSE) if certain else GREY
+            (drawing.BETTER if ((one.value or 0) > 0) != subject.lower else drawing.WORSE)
+            if certain
+            else drawing.GREY
             for certain, one in zip(significant, differences, strict=True)
         ]
     numbers, ends = [one.value or 0.0 for one in differences], [one.ends for one in differences]
@@ -240,7 +224,7 @@ def _points(
         x=[one.value for one in differences],
         y=list(heads),
         text=[signed(one.value, digits) if one.value is not None else "" for one in differences],
-        error_x=whiskers(numbers, ends, SOFT if single else look.color),
+        error_x=chart_rows.whiskers(numbers, ends, drawing.SOFT if single else look.color),
         marker={"color": colors, "symbol": symbols, "size": 11, "line": {"color": colors, "width": 2}},
         meta={"links": [one.link for one in differences if one.link]},
         hovertemplate="%{y}<br>%{fullData.name}: %{text}<extra></extra>",
@@ -256,7 +240,7 @@ def _value_column(heads: Sequence[str], texts: Sequence[str]) -> go.Scatter:
         xaxis="x2",
         text=texts,
         textposition="middle left",
-        textfont_color=INK,
+        textfont_color=drawing.INK,
         cliponaxis=False,
         hoverinfo="skip",
         showlegend=False,
@@ -272,12 +256,12 @@ def _axes(subject: _Subject, numbers: Sequence[float]) -> dict[str, Any]:
         bounds = low - 0.04 * span, high + share * span
         arrow = "← better" if subject.lower else "better →"
         title = {"text": f"Δ {subject.measure} vs {subject.baseline} ({arrow})"}
-        ticks = linear_ticks(*bounds, signed=True, most=most)
+        ticks = drawing.linear_ticks(*bounds, signed=True, most=most)
         return {"title": title, "range": list(bounds), "zeroline": True, **ticks}
 
     across = {"range": [0, 1], "overlaying": "x", "visible": False}
-    narrow = {"xaxis": axis(0.6, MOST_NARROW_TICKS)}
-    return {"xaxis": axis(0.2, MOST_TICKS), "xaxis2": across, "meta": {"narrow": narrow}}
+    narrow = {"xaxis": axis(0.6, drawing.MOST_NARROW_TICKS)}
+    return {"xaxis": axis(0.2, drawing.MOST_TICKS), "xaxis2": across, "meta": {"narrow": narrow}}
 
 
 def _order(number: float | None, *, lower: bool) -> tuple[bool, float]:

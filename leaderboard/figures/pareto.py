@@ -10,27 +10,9 @@ from leaderboard.boards.columns.about import SIZE
 from leaderboard.boards.columns.reported import MILLISECONDS, key_of
 from leaderboard.boards.model import EFFICIENCY, Board, Column, Row
 from leaderboard.core.text.numbers import format_quantity
+from leaderboard.figures import chart_rows
 from leaderboard.figures.drawing import BLUE, GREY, SOFT, go, linear_axis, log_axis, sentence, uncapitalised
 from leaderboard.figures.model import Figure, FigureChoice, FigureRequest, Plot, Table
-from leaderboard.figures.points import (
-    ChartPoint,
-    area_trace,
-    line_trace,
-    points_table,
-    traces_by_architecture,
-)
-from leaderboard.figures.rows import (
-    effectiveness,
-    left_out_note,
-    lower_is_better,
-    names_of,
-    present,
-    rows_of_kind,
-    running_best,
-    score_format,
-    titled,
-    value,
-)
 from leaderboard.models import Dataset, Entry
 from leaderboard.results.board_rows.rows import present_rows
 from leaderboard.results.kinds import REPORTED, SCORED
@@ -71,8 +53,10 @@ class _ScoredRows:
 
     def __init__(self, request: FigureRequest) -> None:
         self.request, self.board = request, request.board()
-        self.score, self.title = effectiveness(request, self.board)
-        self.rows = [row for row in present(self.board) if value(row, self.score) is not None]
+        self.score, self.title = chart_rows.effectiveness(request, self.board)
+        self.rows = [
+            row for row in chart_rows.present(self.board) if chart_rows.value(row, self.score) is not None
+        ]
 
     @cached_property
     def whole(self) -> _ScoredRows:
@@ -117,18 +101,18 @@ def build(request: FigureRequest) -> Plot:
             + (f" Elsewhere: {'; '.join(costs.others)}." if costs.others else "")
         )
     rows = [scored.rows[number] for number in sorted(costs.values)]
-    form, points = score_format(rows), _points(scored, costs)
-    lower = lower_is_better(scored.board)
+    form, points = chart_rows.score_format(rows), _points(scored, costs)
+    lower = chart_rows.lower_is_better(scored.board)
     best = frontier(points, lower=lower)
     x_axis = log_axis(f"{costs.title}, log scale", [point.x for point in points])
     heights = [y for point in points for y in (point.y, *(point.ends or ()))]
     y_axis = linear_axis(sentence(scored.title), heights)
     baselines = [number for number, point in enumerate(points) if point.row.entry.is_baseline]
-    traces, labels = traces_by_architecture(points, first=[*best, *baselines], log_x=True)
+    traces, labels = chart_rows.traces_by_architecture(points, first=[*best, *baselines], log_x=True)
     frontier_traces = _frontier_traces([points[number] for number in best], x_axis, y_axis, lower=lower)
     reference = _reference([points[number] for number in baselines], x_axis, lower=lower)
     without = [row for number, row in enumerate(scored.rows) if number not in costs.values]
-    notes = left_out_note(without, f"without a known {cost_name} there")
+    notes = chart_rows.left_out_note(without, f"without a known {cost_name} there")
     return Plot(
         data=[*frontier_traces, *reference, *traces],
         layout=go.Layout(height=440, xaxis=x_axis, yaxis=y_axis, **labels),
@@ -139,19 +123,20 @@ def build(request: FigureRequest) -> Plot:
             (costs.title, [point.x for point in points], ",.6g"),
             ("On the frontier", ["yes" if number in best else "no" for number in range(len(points))]),
         ),
-        caption=f"{sentence(scored.title)} of {titled(scored.board)} against {uncapitalised(costs.title)}, for "
-        f"{len(points)} systems; the shaded area is worse and costs more than a system on the line. {costs.origin}",
+        caption=f"{sentence(scored.title)} of {chart_rows.titled(scored.board)} against {uncapitalised(costs.title)}, "
+        f"for {len(points)} systems; the shaded area is worse and costs more than a system on the line. "
+        f"{costs.origin}",
         subtitle=f"{scored.board.title}, {scored.title}; {costs.origin.rstrip('.')}",
         notes=[*notes, *([f"Also known from: {'; '.join(costs.others)}."] if costs.others else [])],
     )
 
 
-def _points(scored: _ScoredRows, costs: CostAxis) -> list[ChartPoint]:
+def _points(scored: _ScoredRows, costs: CostAxis) -> list[chart_rows.ChartPoint]:
     """Return the points, with the published 95% intervals of scores on a dataset."""
     drawn = {number: scored.rows[number] for number in sorted(costs.values)}
-    form, points = score_format(list(drawn.values())), []
-    for (number, row), name in zip(drawn.items(), names_of(list(drawn.values())), strict=True):
-        score, cost, certainty = value(row, scored.score), costs.values[number], row.certainty
+    form, points = chart_rows.score_format(list(drawn.values())), []
+    for (number, row), name in zip(drawn.items(), chart_rows.names_of(list(drawn.values())), strict=True):
+        score, cost, certainty = chart_rows.value(row, scored.score), costs.values[number], row.certainty
         if score is None or cost <= 0:
             continue
         score_line, ends = f"{scored.title}: {score:{form}}", None
@@ -159,27 +144,31 @@ def _points(scored: _ScoredRows, costs: CostAxis) -> list[ChartPoint]:
             ends = certainty.low, certainty.high
             score_line += f" ({ends[0]:{form}} to {ends[1]:{form}})"
         lines = (score_line, f"{costs.title}: {format_quantity(cost)}")
-        points.append(ChartPoint(row, name, cost, score, lines, ends))
+        points.append(chart_rows.ChartPoint(row, name, cost, score, lines, ends))
     return points
 
 
 def _frontier_traces(
-    best: Sequence[ChartPoint], x_axis: Mapping[str, Any], y_axis: Mapping[str, Any], *, lower: bool
+    best: Sequence[chart_rows.ChartPoint],
+    x_axis: Mapping[str, Any],
+    y_axis: Mapping[str, Any],
+    *,
+    lower: bool,
 ) -> list[go.Scatter]:
     """The frontier as steps to the right edge, over the area that it dominates."""
     right, worst = 10 ** x_axis["range"][1], y_axis["range"][1 if lower else 0]
     xs, ys = [*(point.x for point in best), right], [*(point.y for point in best), best[-1].y]
     corners = [(x, y) for y, *across in zip(ys, xs, xs[1:], strict=False) for x in across]
     corners += [(right, worst), (xs[0], worst)]
-    shade = area_trace(
+    shade = chart_rows.area_trace(
         "dominated", [x for x, _ in corners], [y for _, y in corners], BLUE, 0.08, showlegend=False
     )
     style = {"color": SOFT, "width": 1.5, "dash": "dot", "shape": "hv"}
-    return [shade, line_trace("Pareto frontier", xs[:-1], ys[:-1], style)][: len(best)]
+    return [shade, chart_rows.line_trace("Pareto frontier", xs[:-1], ys[:-1], style)][: len(best)]
 
 
 def _reference(
-    baselines: Sequence[ChartPoint], x_axis: Mapping[str, Any], *, lower: bool
+    baselines: Sequence[chart_rows.ChartPoint], x_axis: Mapping[str, Any], *, lower: bool
 ) -> list[go.Scatter]:
     """A line across at the score of the best baseline, by its own name."""
     if not baselines:
@@ -187,7 +176,7 @@ def _reference(
     best = (min if lower else max)(baselines, key=lambda point: point.y)
     across = [10**end for end in x_axis["range"]]
     style = {"color": GREY, "width": 1.2, "dash": "dash"}
-    return [line_trace(f"{best.name} (baseline)", across, [best.y, best.y], style)]
+    return [chart_rows.line_trace(f"{best.name} (baseline)", across, [best.y, best.y], style)]
 
 
 def _costs(scored: _ScoredRows, axis: str) -> CostAxis:
@@ -226,7 +215,7 @@ def _sizes(rows: Sequence[Row]) -> CostAxis:
     """Return the models' sizes; reported and scored systems are not put into one picture."""
     counts = [row.value(SIZE.key) for row in rows]
     known = {number: count for number, count in enumerate(counts) if isinstance(count, float) and count > 0}
-    _, kind = rows_of_kind([rows[number] for number in known])
+    _, kind = chart_rows.rows_of_kind([rows[number] for number in known])
     values = {number: count for number, count in known.items() if rows[number].ranked_in == kind}
     origin = "As publications state them." if kind == REPORTED else "Counted here, else as teams state them."
     return CostAxis(values, "Parameters (M)", origin)
@@ -255,11 +244,13 @@ def _with_unit(title: str, unit: str) -> str:
     return f"{title} ({unit})" if unit else title
 
 
-def frontier(points: Sequence[ChartPoint], *, lower: bool = False) -> list[int]:
+def frontier(points: Sequence[chart_rows.ChartPoint], *, lower: bool = False) -> list[int]:
     """The places of the points that no other beats: at most their cost, and a better score; by cost."""
     sign = -1 if lower else 1
     order = sorted(range(len(points)), key=lambda number: (points[number].x, -sign * points[number].y))
-    return [order[place] for place in running_best([points[number].y for number in order], lower=lower)]
+    return [
+        order[place] for place in chart_rows.running_best([points[number].y for number in order], lower=lower)
+    ]
 
 
 class ParetoSetting(NamedTuple):
@@ -355,7 +346,11 @@ def _recalls(entries: Sequence[int]) -> dict[int, float]:
 
 
 def _timed(board: Board) -> list[int]:
-    return [row.entry.pk for row in present(board) if _speed(row) and row.entry.architecture != "lexical"]
+    return [
+        row.entry.pk
+        for row in chart_rows.present(board)
+        if _speed(row) and row.entry.architecture != "lexical"
+    ]
 
 
 def _speed(row: Row) -> float:
@@ -369,16 +364,16 @@ def build_throughput(request: FigureRequest) -> Plot:
     """A point for each system with an approximate index whose searches were timed on the board's machine."""
     board = request.board()
     recalls = _recalls(_timed(board))
-    rows = [row for row in present(board) if row.entry.pk in recalls and _speed(row)]
+    rows = [row for row in chart_rows.present(board) if row.entry.pk in recalls and _speed(row)]
     speeds = [_speed(row) for row in rows]
     if not rows:
         return Plot.empty("No system of this view has an approximate index whose searches were timed.")
     points = [
-        ChartPoint(row, name, recall, speed, (f"{RECALL}: {recall:.4f}", f"{SPEED}: {speed:,.4g}"))
-        for row, name, speed in zip(rows, names_of(rows), speeds, strict=True)
+        chart_rows.ChartPoint(row, name, recall, speed, (f"{RECALL}: {recall:.4f}", f"{SPEED}: {speed:,.4g}"))
+        for row, name, speed in zip(rows, chart_rows.names_of(rows), speeds, strict=True)
         for recall in [recalls[row.entry.pk]]
     ]
-    traces, labels = traces_by_architecture(points)
+    traces, labels = chart_rows.traces_by_architecture(points)
     x_axis, y_axis = (
         linear_axis(RECALL, [point.x for point in points]),
         log_axis(f"{SPEED}, log scale", speeds),
@@ -386,8 +381,8 @@ def build_throughput(request: FigureRequest) -> Plot:
     return Plot(
         data=traces,
         layout=go.Layout(height=400, xaxis=x_axis, yaxis=y_axis, **labels),
-        table=points_table(points, (RECALL, ".4f"), (SPEED, ",.4g")),
-        caption=f"Approximate indexes on {titled(board)}: recall of exact search against throughput. "
+        table=chart_rows.points_table(points, (RECALL, ".4f"), (SPEED, ",.4g")),
+        caption=f"Approximate indexes on {chart_rows.titled(board)}: recall of exact search against throughput. "
         f"{board.cost_group or 'All were timed on one machine'}.",
         subtitle=board.title,
     )

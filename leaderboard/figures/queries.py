@@ -12,9 +12,9 @@ from leaderboard.comparison.pairs import by_query
 from leaderboard.comparison.queries.collection import OpenCollection, open_collection
 from leaderboard.comparison.queries.listing import QUANTILES, Difficulty, difficulty
 from leaderboard.core.measures import better
+from leaderboard.figures.chart_rows import area_trace, line_trace
 from leaderboard.figures.drawing import BETTER, BLUE, INK, ORANGE, WORSE, go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, SubjectNotFound, Table
-from leaderboard.figures.points import area_trace, line_trace
 from leaderboard.models import Dataset, Entry
 from leaderboard.models.datasets import Visibility
 from leaderboard.results.records import entries_with_values

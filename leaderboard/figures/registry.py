@@ -5,17 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from leaderboard.figures import (
-    differences,
-    in_domain,
-    lengths,
-    overlap,
-    pareto,
-    progress,
-    queries,
-    tasks,
-    wins,
-)
+from leaderboard.figures import collections, differences, pareto, queries, scores, tasks, wins
 from leaderboard.figures.model import Figure, Subject
 
 #: By slug, in the order of the pages.
@@ -25,17 +15,17 @@ FIGURES: dict[str, Figure] = {
         pareto.PARETO,
         pareto.THROUGHPUT,
         wins.WIN_COUNTS,
-        in_domain.IN_DOMAIN,
+        scores.IN_DOMAIN,
         differences.DELTAS,
         wins.HEAD_TO_HEAD,
         tasks.MEANS_BY_TASK,
         tasks.MEANS_BY_DOMAIN,
-        progress.PROGRESS,
+        scores.PROGRESS,
         tasks.SIZES,
         queries.DIFFICULTY,
-        lengths.DOCUMENT_LENGTHS,
-        lengths.RELEVANCE_BY_LENGTH,
-        overlap.OVERLAP,
+        collections.DOCUMENT_LENGTHS,
+        collections.RELEVANCE_BY_LENGTH,
+        collections.OVERLAP,
         differences.SYSTEM_DELTAS,
         queries.QUERY_DIFFERENCES,
     )

@@ -9,31 +9,9 @@ from typing import Any, Literal, NamedTuple
 from leaderboard.boards.facts import Member
 from leaderboard.boards.model import Row
 from leaderboard.datasets import lists
-from leaderboard.figures.drawing import (
-    BLUE,
-    GREY,
-    INK,
-    PAPER,
-    SOFT,
-    bar_layout,
-    cut,
-    go,
-    linear_axis,
-    log_axis,
-)
+from leaderboard.figures import chart_rows, drawing
+from leaderboard.figures.drawing import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
-from leaderboard.figures.rows import (
-    chosen_first,
-    counts_several,
-    datasets_of,
-    describe_kind,
-    mean,
-    names_of,
-    present,
-    rows_of_kind,
-    score_format,
-    titled,
-)
 from leaderboard.results.values import published_statistics
 
 #: So many systems have their means shown.
@@ -54,13 +32,13 @@ class _Size(NamedTuple):
 def build_sizes(request: FigureRequest) -> Plot:
     """A line for each dataset of the view, tasks together, with its documents and its queries on axes of their own."""
     page = request.benchmark_page
-    sizes = _sizes(datasets_of(page, counted=False))
+    sizes = _sizes(chart_rows.datasets_of(page, counted=False))
     if not sizes:
         return Plot.empty("The sizes of these datasets are not known.")
     names, tasks = [one.name for one in sizes], [one.task for one in sizes]
     documents, queries = [one.documents for one in sizes], [one.queries for one in sizes]
     x, x2 = (
-        log_axis(title, [number for number in numbers if number] or [1], sparse=True)
+        drawing.log_axis(title, [number for number in numbers if number] or [1], sparse=True)
         for title, numbers in (("Documents", documents), ("Queries", queries))
     )
     traces = [
@@ -70,18 +48,24 @@ def build_sizes(request: FigureRequest) -> Plot:
             x=numbers,
             y=names,
             customdata=tasks,
-            marker={"color": BLUE, "size": 10},
+            marker={"color": drawing.BLUE, "size": 10},
             hovertemplate=f"%{{y}}, %{{customdata}}<br>%{{x:,}} {what}<extra></extra>",
             xaxis=axis,
         )
         for what, numbers, axis in (("documents", documents, "x"), ("queries", queries, "x2"))
     ]
     # The name of each task stands beside its first dataset, where no grid line runs; a phone has no room for it.
-    beside = {"xref": "paper", "x": 0.78, "xanchor": "left", "font": {"color": SOFT}, "showarrow": False}
+    beside = {
+        "xref": "paper",
+        "x": 0.78,
+        "xanchor": "left",
+        "font": {"color": drawing.SOFT},
+        "showarrow": False,
+    }
     firsts = [next(of_task) for _, of_task in groupby(sizes, lambda one: one.task)]
     return Plot(
         data=traces,
-        layout=bar_layout(
+        layout=drawing.bar_layout(
             len(sizes),
             22,
             xaxis={**x, "domain": [0.0, 0.46]},
@@ -106,8 +90,8 @@ def build_sizes(request: FigureRequest) -> Plot:
             ("Documents", documents, ",d"),
             ("Queries", queries, ",d"),
         ),
-        caption=f"Documents and test queries of the {len(sizes)} datasets of {titled(page.board)}, by task. Counted at "
-        "import, or as the source of the reported figures states them.",
+        caption=f"Documents and test queries of the {len(sizes)} datasets of {chart_rows.titled(page.board)}, by task. "
+        "Counted at import, or as the source of the reported figures states them.",
         subtitle=page.board.title,
         notes=[f"Shown on the board but not counted: {one.name}." for one in sizes if not one.counted],
     )
@@ -120,7 +104,11 @@ def _sizes(places: list[Member]) -> list[_Size]:
     for place in places:
         if (row := rows.get(place.slug)) is not None:
             numbers = published_statistics(row["statistics"]._asdict(), hidden=row["hidden"])
-            name, task, counts = cut(row["name"]), row["task"], (numbers["documents"], numbers["queries"])
+            name, task, counts = (
+                drawing.cut(row["name"]),
+                row["task"],
+                (numbers["documents"], numbers["queries"]),
+            )
             sizes.append(_Size(name, task or "task not stated", row["domain"], *counts, place.counted))
     order = list(dict.fromkeys(one.task for one in sizes))
     sizes.sort(key=lambda one: (order.index(one.task), -(one.documents or 0)))
@@ -140,19 +128,20 @@ def build_domain_means(request: FigureRequest) -> Plot:
 def _build_means(request: FigureRequest, what: Literal["task", "domain"]) -> Plot:
     page = request.benchmark_page
     groups: dict[str, list[Member]] = {}
-    for place in datasets_of(page):
+    for place in chart_rows.datasets_of(page):
         groups.setdefault(getattr(place, what) or "not said", []).append(place)
-    of_kind, kind = rows_of_kind(present(page.board))
-    rows = chosen_first(of_kind, request.systems or request.state.pins, MOST_SYSTEMS)
+    of_kind, kind = chart_rows.rows_of_kind(chart_rows.present(page.board))
+    rows = chart_rows.chosen_first(of_kind, request.systems or request.state.pins, MOST_SYSTEMS)
     rows = _with_baseline(rows, of_kind)
-    means = {group: [mean(row, places) for row in rows] for group, places in groups.items()}
+    means = {group: [chart_rows.mean(row, places) for row in rows] for group, places in groups.items()}
     means = {group: values for group, values in means.items() if any(value is not None for value in values)}
     if not rows or not means:
         return Plot.empty(f"No system of this view has all datasets of any {what}.")
-    names, form = names_of(rows), score_format(rows)
+    of_which = chart_rows.describe_kind(kind)
+    names, form = chart_rows.names_of(rows), chart_rows.score_format(rows)
     labels = {group: f"{group} ({len(groups[group])})" for group in means}
     numbers = [value for values in means.values() for value in values if value is not None]
-    axis = linear_axis(f"Mean {page.board.measure}", numbers)
+    axis = drawing.linear_axis(f"Mean {page.board.measure}", numbers)
     by_system = zip(names, zip(*means.values(), strict=True), strict=True)
     notes = [
         "A system that lacks a dataset has no mean there. The first system is highlighted, or the first that is pinned "
@@ -162,15 +151,15 @@ def _build_means(request: FigureRequest, what: Literal["task", "domain"]) -> Plo
         notes.append(f"{len(rows)} of {len(of_kind)} systems.")
     return Plot(
         data=_mean_traces(rows, names, means, labels, form),
-        layout=bar_layout(len(means), 34, xaxis=axis, yaxis_showgrid=True),
+        layout=drawing.bar_layout(len(means), 34, xaxis=axis, yaxis_showgrid=True),
         table=Table.of(
             (what.capitalize(), list(means)),
             ("Datasets", [len(groups[group]) for group in means], "d"),
             *((name, values, form) for name, values in by_system),
         ),
         caption=f"Mean {page.board.measure} of {len(rows)} systems over the datasets of each {what} of "
-        f"{titled(page.board)}, {describe_kind(kind)} only. The number of datasets is in brackets.",
-        subtitle=f"{page.board.title}, {page.board.measure}, {describe_kind(kind)}",
+        f"{chart_rows.titled(page.board)}, {of_which} only. The number of datasets is in brackets.",
+        subtitle=f"{page.board.title}, {page.board.measure}, {of_which}",
         notes=notes,
     )
 
@@ -211,13 +200,15 @@ def _mean_traces(
             marker=marker,
         )
 
-    traces = [trace("other systems", others, color=GREY, size=8, opacity=0.5)] if others else []
+    traces = [trace("other systems", others, color=drawing.GREY, size=8, opacity=0.5)] if others else []
     for number in baselines:
-        line = {"color": INK, "width": 3}
-        traces.append(trace(names[number], [number], color=INK, symbol="line-ns-open", size=16, line=line))
+        line = {"color": drawing.INK, "width": 3}
+        traces.append(
+            trace(names[number], [number], color=drawing.INK, symbol="line-ns-open", size=16, line=line)
+        )
     if highlighted is not None:
-        line = {"color": PAPER, "width": 1}
-        traces.append(trace(names[highlighted], [highlighted], color=BLUE, size=12, line=line))
+        line = {"color": drawing.PAPER, "width": 1}
+        traces.append(trace(names[highlighted], [highlighted], color=drawing.BLUE, size=12, line=line))
     return traces
 
 
@@ -226,7 +217,7 @@ SIZES = Figure(
     title="Tasks and sizes",
     caption="What a board is made of: its datasets by task, with their documents and queries.",
     subjects=("benchmark",),
-    drawable=counts_several,
+    drawable=chart_rows.counts_several,
     build=build_sizes,
 )
 MEANS_BY_TASK = Figure(
@@ -234,7 +225,7 @@ MEANS_BY_TASK = Figure(
     title="Means by task",
     caption="How good systems are at each task.",
     subjects=("benchmark",),
-    drawable=counts_several,
+    drawable=chart_rows.counts_several,
     build=build_task_means,
 )
 MEANS_BY_DOMAIN = Figure(
@@ -242,6 +233,6 @@ MEANS_BY_DOMAIN = Figure(
     title="Means by domain",
     caption="How good systems are in each domain.",
     subjects=("benchmark",),
-    drawable=counts_several,
+    drawable=chart_rows.counts_several,
     build=build_domain_means,
 )

@@ -10,32 +10,9 @@ import numpy as np
 from leaderboard.boards.benchmark.aggregates import wins
 from leaderboard.boards.facts import Member
 from leaderboard.boards.model import Row
-from leaderboard.figures.drawing import (
-    BETTER,
-    GREY,
-    PAPER,
-    WORSE,
-    NameSquare,
-    bar_layout,
-    cut,
-    go,
-    heatmap,
-    heatmap_layout,
-    rows_of_bars,
-)
+from leaderboard.figures import chart_rows, drawing
+from leaderboard.figures.drawing import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
-from leaderboard.figures.rows import (
-    WINS,
-    chosen_first,
-    counts_several,
-    datasets_of,
-    describe_kind,
-    lower_is_better,
-    names_of,
-    present,
-    rows_of_kind,
-    titled,
-)
 
 #: So many systems are compared with each other; on a phone the letters of more than these are smaller.
 MOST_SYSTEMS, MOST_NARROW = 12, 8
@@ -61,19 +38,19 @@ def build_wins(request: FigureRequest) -> Plot:
     Systems with all datasets are on top, most wins first; who has fewer could win on fewer, and lose on fewer.
     """
     board = request.benchmark_page.board
-    if not counts_several(board):
+    if not chart_rows.counts_several(board):
         return Plot.empty("This board has one counted dataset: there is nothing to count over.")
     counted = [
-        _WinCount(row, *map(int, row[WINS].text.split("/")))
-        for row in present(board)
-        if row[WINS].text and not row.entry.is_baseline
+        _WinCount(row, *map(int, row[chart_rows.WINS].text.split("/")))
+        for row in chart_rows.present(board)
+        if row[chart_rows.WINS].text and not row.entry.is_baseline
     ]
     if not counted:
         return Plot.empty("No system of this view can be compared with a baseline on these datasets.")
-    datasets = len(datasets_of(request.benchmark_page))
+    datasets = len(chart_rows.datasets_of(request.benchmark_page))
     counted.sort(key=lambda one: (-one.compared, -one.won, one.lost))
-    shown, notes = rows_of_bars(counted, "most datasets, and of these the most wins")
-    systems = names_of([one.row for one in shown])
+    shown, notes = drawing.rows_of_bars(counted, "most datasets, and of these the most wins")
+    systems = chart_rows.names_of([one.row for one in shown])
     coverage = [f"{one.compared}/{datasets}" for one in shown]
     incomplete = sum(one.compared < datasets for one in shown)
     if incomplete:
@@ -88,11 +65,11 @@ def build_wins(request: FigureRequest) -> Plot:
     won, tied, lost = ([getattr(one, count) for one in shown] for count in ("won", "tied", "lost"))
     return Plot(
         data=[
-            _bars("Losses", names, lost, WORSE, sign=-1),
-            _bars("Wins", names, won, BETTER),
-            *([_bars("Ties", names, tied, GREY)] if any(tied) else []),
+            _bars("Losses", names, lost, drawing.WORSE, sign=-1),
+            _bars("Wins", names, won, drawing.BETTER),
+            *([_bars("Ties", names, tied, drawing.GREY)] if any(tied) else []),
         ],
-        layout=bar_layout(
+        layout=drawing.bar_layout(
             len(shown),
             barmode="relative",
             xaxis={"range": [-datasets * 1.08, datasets * 1.08], **_ticks(datasets)},
@@ -105,8 +82,8 @@ def build_wins(request: FigureRequest) -> Plot:
             ("Losses", lost, "d"),
             ("Datasets compared", coverage),
         ),
-        caption=f"Datasets of {titled(board)} on which each system scores above or below {board.baseline} in "
-        f"{board.measure}, of the {datasets} that count.",
+        caption=f"Datasets of {chart_rows.titled(board)} on which each system scores above or below "
+        f"{board.baseline} in {board.measure}, of the {datasets} that count.",
         baseline=board.baseline,
         subtitle=f"{board.title}, {board.measure}",
         notes=notes,
@@ -123,7 +100,7 @@ def _bars(name: str, systems: list[str], numbers: list[int], color: str, sign: i
         customdata=numbers,
         textposition="inside",
         insidetextanchor="middle",
-        insidetextfont_color=PAPER,
+        insidetextfont_color=drawing.PAPER,
         textangle=0,
         constraintext="none",
         hovertemplate="%{y}<br>%{fullData.name}: %{customdata}<extra></extra>",
@@ -142,17 +119,17 @@ def build_head_to_head(request: FigureRequest) -> Plot:
     """A square of systems: won and lost datasets, row against column, over those that both have."""
     page = request.benchmark_page
     slugs = request.systems or request.state.pins
-    every = present(page.board)
-    rows, kind = rows_of_kind([row for row in every if row.entry.slug in slugs] or every)
+    every = chart_rows.present(page.board)
+    rows, kind = chart_rows.rows_of_kind([row for row in every if row.entry.slug in slugs] or every)
     of_kind = [row for row in every if row.ranked_in == kind]
-    rows = chosen_first(of_kind, slugs, MOST_SYSTEMS)
-    places = datasets_of(page)
+    rows = chart_rows.chosen_first(of_kind, slugs, MOST_SYSTEMS)
+    places = chart_rows.datasets_of(page)
     if len(rows) < 2 or not places:
         return Plot.empty("A comparison needs two systems of one kind, reported or scored.")
-    names, counted = names_of(rows), describe_kind(kind)
-    counts = _compared(rows, places, lower=lower_is_better(page.board))
+    names, counted = chart_rows.names_of(rows), chart_rows.describe_kind(kind)
+    counts = _compared(rows, places, lower=chart_rows.lower_is_better(page.board))
     texts = [[_cell(one) for one in line] for line in counts]
-    short = [cut(name, 22) for name in names]
+    short = [drawing.cut(name, 22) for name in names]
     notes = ["A tie counts for neither; in the shade it is half a win for each."]
     if len(of_kind) > len(rows):
         notes.append(
@@ -162,14 +139,14 @@ def build_head_to_head(request: FigureRequest) -> Plot:
         notes.append(f"{other} of the other kind, reported or scored, are not compared with these.")
     return Plot(
         data=[
-            heatmap(
-                NameSquare(names, [[_share(one) for one in line] for line in counts], texts),
+            drawing.heatmap(
+                drawing.NameSquare(names, [[_share(one) for one in line] for line in counts], texts),
                 1,
                 "share won",
                 "%{customdata[0]} against %{customdata[1]}<br>won–lost %{customdata[2]}",
             )
         ],
-        layout=heatmap_layout(
+        layout=drawing.heatmap_layout(
             len(rows) * 34 + 130,
             short if len(set(short)) == len(short) else names,
             {"side": "top", "tickangle": -45},
@@ -179,8 +156,8 @@ def build_head_to_head(request: FigureRequest) -> Plot:
             ("Won–lost against", names),
             *((name, [line[place] or None for line in texts]) for place, name in enumerate(names)),
         ),
-        caption=f"Datasets of {titled(page.board)} that the row's system wins and loses against the column's in "
-        f"{page.board.measure}. {len(rows)} systems, {counted} only.",
+        caption=f"Datasets of {chart_rows.titled(page.board)} that the row's system wins and loses against the "
+        f"column's in {page.board.measure}. {len(rows)} systems, {counted} only.",
         subtitle=f"{page.board.title}, {page.board.measure}, {counted}",
         notes=notes,
     )
@@ -211,7 +188,7 @@ WIN_COUNTS = Figure(
     caption="On how many datasets each system beats the baseline, and on how many it loses.",
     subjects=("benchmark",),
     build=build_wins,
-    drawable=counts_several,
+    drawable=chart_rows.counts_several,
 )
 HEAD_TO_HEAD = Figure(
     slug="head-to-head",
@@ -219,5 +196,5 @@ HEAD_TO_HEAD = Figure(
     caption="On how many datasets each system beats each other.",
     subjects=("benchmark",),
     build=build_head_to_head,
-    drawable=counts_several,
+    drawable=chart_rows.counts_several,
 )

@@ -16,7 +16,7 @@ from django.test import Client
 from pylatexenc.latexwalker import LatexEnvironmentNode, LatexMacroNode, LatexNode, LatexWalker
 
 from leaderboard.boards.exports.bibtex import bibliography
-from leaderboard.boards.exports.latex import MOST_COLUMNS
+from leaderboard.boards.exports.tables import MOST_COLUMNS
 from leaderboard.core.text.bibtex import parse_entries
 from leaderboard.core.text.latex import escape, escape_url
 from leaderboard.models import Benchmark, Dataset, Source

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from django.conf import settings
 
+from leaderboard.figures.chart_rows import NARROW, label_points
 from leaderboard.figures.drawing import INK, SCALE, linear_axis, linear_ticks, log_axis
-from leaderboard.figures.points import NARROW, label_points
 from leaderboard.models import Benchmark, BenchmarkMember, Entry, System
 from tests.leaderboard.entries import (
     cost,

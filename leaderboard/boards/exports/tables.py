@@ -1,14 +1,16 @@
-r"""A board as a LaTeX table in the manner of papers: booktabs, best bold, second underlined.
+r"""A board as a LaTeX table in the manner of papers, and as a table of GitHub's Markdown.
 
-What `\input` needs is one float; the packages stand in a comment on top. A page has room for eight columns that can
-still be read: the rank, the system, what the order follows, the first others with numbers, and then those with text, as
-far as they fit into the text of an article. Whoever hides groups chooses others.
+What LaTeX's `\input` needs is one float; the packages stand in a comment on top. A page has room for eight columns that
+can still be read: the rank, the system, what the order follows, the first others with numbers, and then those with
+text, as far as they fit into the text of an article. Whoever hides groups chooses others.
 """
 
 from __future__ import annotations
 
+import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from leaderboard.boards.columns.significance import DELTA_INTERVAL, INTERVAL, P_BASELINE, P_BEST, RANKS
 from leaderboard.boards.exports.cells import (
@@ -40,8 +42,35 @@ _OTHER_LETTERS = dict.fromkeys(" .,:;()[]/ijlftrI", 2.9) | dict.fromkeys(
 _HEAD_LETTERS = 8
 #: Texts that few papers print: only who chooses them has them.
 _SELDOM = frozenset(("weights", "licence", "training-data"))
-#: Marks that stand raised.
-_RAISED = {"‡": escape("‡"), SEPARATED: r"$^{*}$"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Dialect:
+    """How a format writes the parts of a row; `raised` are marks that directly follow a value."""
+
+    escape: Callable[[str], str]
+    dagger: str
+    status: str
+    emphasis: Mapping[str, str]
+    beside: str = "{}"
+    raised: Mapping[str, str] = field(default_factory=dict)
+
+    def cells(self, board: Board, row: Row, columns: Sequence[Column]) -> list[str]:
+        """Return the rank, the system, and the cells of the other columns."""
+        name = self.escape(name_of(row)) + (self.dagger if row.entry.training == "in-domain" else "")
+        if status := status_of(row):
+            name += self.status.format(status)
+        rank = self.escape(row.rank_label or MISSING)
+        return [rank, name, *(self._cell(board, row, column) for column in columns[1:])]
+
+    def _cell(self, board: Board, row: Row, column: Column) -> str:
+        text, cell, raised = self.escape(text_of(row, column)), row[column.key], ""
+        text = self.emphasis.get(board.emphasis(row, column.key), "{}").format(text)
+        parts = [cell.spread, cell.mark]
+        if self.raised.keys() >= set(cell.mark):
+            raised, parts = "".join(self.raised[sign] for sign in cell.mark), [cell.spread]
+        beside = " ".join(self.beside.format(self.escape(part)) for part in parts if part)
+        return f"{text}{raised}{f' {beside}' if beside else ''}"
 
 
 def to_latex(board: Board, cited: Citation) -> str:
@@ -68,7 +97,7 @@ def to_latex(board: Board, cited: Citation) -> str:
         *_groups(columns),
         _line([r"\#", *(_head(board, column) for column in columns)]),
         r"\midrule",
-        *(_line(_cells(board, row, columns)) for row in board.rows),
+        *(_line(_LATEX.cells(board, row, columns)) for row in board.rows),
         r"\bottomrule",
         r"\end{tabular}",
         r"\end{table}",
@@ -167,25 +196,58 @@ def _stacked(label: str, span: int) -> str:
     return rf"\shortstack{{{text}}}" if len(lines) > 1 else text
 
 
-def _cells(board: Board, row: Row, columns: Sequence[Column]) -> list[str]:
-    name = escape(name_of(row)) + (r"$^{\ddagger}$" if row.entry.training == "in-domain" else "")
-    if status_of(row):
-        name += rf" \emph{{{status_of(row)}}}"
-    cells = (_cell(board, row, column) for column in columns[1:])
-    return [escape(row.rank_label or MISSING), name, *cells]
-
-
-def _cell(board: Board, row: Row, column: Column) -> str:
-    text = escape(text_of(row, column))
-    found = board.emphasis(row, column.key)
-    if found:
-        text = rf"\textbf{{{text}}}" if found == "best" else rf"\underline{{{text}}}"
-    mark, spread, raised = row[column.key].mark, row[column.key].spread, ""
-    if _RAISED.keys() >= set(mark):
-        raised, mark = "".join(_RAISED[sign] for sign in mark), ""
-    beside = " ".join(rf"{{\footnotesize {escape(part)}}}" for part in (spread, mark) if part)
-    return f"{text}{raised}{f' {beside}' if beside else ''}"
-
-
 def _line(cells: list[str]) -> str:
     return f"{' & '.join(cells)} \\\\"
+
+
+_LATEX = _Dialect(
+    escape=escape,
+    dagger=r"$^{\ddagger}$",
+    status=r" \emph{{{}}}",
+    emphasis={"best": r"\textbf{{{}}}", "second": r"\underline{{{}}}"},
+    beside=r"{{\footnotesize {}}}",
+    raised={"‡": escape("‡"), SEPARATED: r"$^{*}$"},
+)
+
+
+#: What means something in Markdown or in HTML within it.
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&])")
+#: What GitHub links or notifies wherever it reads it: @names, addresses, e-mail, #1 and GH-1. No backslash stops it.
+_LIVE = re.compile(
+    r"(?<!\w)@(?=\w)|@(?=[\w\\-]+\.\w)|#(?=\d)|\w(?=://)|\bwww(?=\.)|\bGH(?=-\d)", re.IGNORECASE
+)
+#: A space without width.
+_APART = "&#8203;"
+
+
+def to_markdown(board: Board, cited: Citation) -> str:
+    """The board as text: a heading line, the table with the best values bold, and where it is from."""
+    numeric = [False, *(column.numeric for column in board.columns[1:])]
+    about = "; ".join(
+        part for part in (f"{len(board.rows)} of {board.total} rows", datasets_of(board)) if part
+    )
+    lines = [
+        f"**{escape_markdown(board.title)}**, {escape_markdown(measured(board))}: {escape_markdown(about)}.",
+        *(["", escape_markdown(board.summary.text)] if board.summary else []),
+        "",
+        _row(["#", *(escape_markdown(heading(board, column)) for column in board.columns)]),
+        _row(["--:", *("--:" if is_numeric else ":--" for is_numeric in numeric)]),
+        *(_row(_MARKDOWN.cells(board, row, board.columns)) for row in board.rows),
+        "",
+        *(f"{escape_markdown(note)}  " for note in ("Best in bold.", *footnotes(board))),
+        f"{escape_markdown(cited.site)}{f', as of {cited.moment}' if cited.at else ''}: <{cited.url}>",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def escape_markdown(text: str) -> str:
+    """The text on one line, with everything made plain that Markdown would read as its own, and GitHub as alive."""
+    plain = _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    return _LIVE.sub(lambda found: found[0] + _APART, plain)
+
+
+_MARKDOWN = _Dialect(escape_markdown, dagger=" ‡", status=" {}", emphasis={"best": "**{}**"})
+
+
+def _row(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"

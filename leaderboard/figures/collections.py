@@ -1,4 +1,7 @@
-"""How long the documents are that systems rank first (Figure 4 of the BEIR paper), and the relevant ones (Figure 5)."""
+"""Lengths of documents that systems rank first and of relevant ones, and the overlap of collections' vocabularies.
+
+These are Figures 2, 4, and 5 of the BEIR paper, and its Appendix F.
+"""
 
 from __future__ import annotations
 
@@ -7,34 +10,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.collections.profiles import EDGES, QUANTILES, LengthDistribution, doublings, shares
+from evaluation.collections.profiles import (
+    EDGES,
+    QUANTILES,
+    TOKENISATION,
+    LengthDistribution,
+    doublings,
+    shares,
+)
 from leaderboard.boards.dataset_details import has_public_documents
 from leaderboard.boards.model import Row
-from leaderboard.figures.drawing import (
-    BLUE,
-    GREEN,
-    GREY,
-    INK,
-    LONGEST_NARROW_NAME,
-    ORANGE,
-    PAPER,
-    PURPLE,
-    SYMBOLS,
-    cut,
-    go,
-    linear_ticks,
-    row_name,
-)
+from leaderboard.figures import drawing
+from leaderboard.figures.chart_rows import area_trace, line_trace
+from leaderboard.figures.drawing import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
-from leaderboard.figures.points import area_trace, line_trace
-from leaderboard.results.profiles.public import lengths_of, retrieved_lengths
+from leaderboard.results.profiles.public import OverlapMatrix, lengths_of, public_overlaps, retrieved_lengths
 from leaderboard.results.profiles.store import DEPTH
 
 #: More systems than that are no picture any more.
 MOST_SYSTEMS = 20
 #: Beside all documents and the relevant ones, the lines of so many systems can be told apart.
 MOST_LINES = 3
-_LINE_HUES = (GREY, GREEN, ORANGE, BLUE, PURPLE)
+_LINE_HUES = (drawing.GREY, drawing.GREEN, drawing.ORANGE, drawing.BLUE, drawing.PURPLE)
 #: The height of a distribution, in pixels, and the share of it that the widest one fills.
 _LANE, _WIDEST = 44, 0.46
 _WORDS = "Words are what white space separates in title and text."
@@ -63,11 +60,11 @@ def build_violins(request: FigureRequest) -> Plot:
     if profile is None:
         return Plot.empty(_missing(page.dataset))
     systems, notes = _systems(page.board.rows, MOST_SYSTEMS)
-    lanes = [_Lane("All documents", profile.documents, GREY)]
+    lanes = [_Lane("All documents", profile.documents, drawing.GREY)]
     relevant = profile.relevant if profile.relevant is not None and profile.relevant.total else None
     if relevant is not None:
-        lanes.append(_Lane("Relevant documents", relevant, GREEN))
-    lanes += [_Lane(name, lengths, BLUE) for name, lengths in systems]
+        lanes.append(_Lane("Relevant documents", relevant, drawing.GREEN))
+    lanes += [_Lane(name, lengths, drawing.BLUE) for name, lengths in systems]
     quantiles = zip(*(_quantiles(lane.lengths) for lane in lanes), strict=True)
     heads = ("5%", "25%", "Median", "75%", "95%")
     return Plot(
@@ -105,7 +102,7 @@ def _systems(rows: Sequence[Row], most: int) -> tuple[list[tuple[str, LengthDist
         if key in profiles and profiles[key].total
     ]
     with_profile.sort(key=lambda one: not one[0].entry.is_baseline)
-    shown = [(row_name(row), lengths) for row, lengths in with_profile[:most]]
+    shown = [(drawing.row_name(row), lengths) for row, lengths in with_profile[:most]]
     left_out = len(with_profile) - len(shown)
     note = f"{len(shown)} of {len(with_profile)} systems; the board’s order and filters choose others."
     return shown, [note] if left_out else []
@@ -157,7 +154,7 @@ def _boxes(lanes: Sequence[_Lane]) -> list[go.Scatter]:
             x=[_place(each[2]) for each in quantiles],
             y=list(range(len(lanes))),
             customdata=[[lane.name, *each] for lane, each in zip(lanes, quantiles, strict=True)],
-            marker={"color": PAPER, "size": 8, "line": {"color": INK, "width": 1.5}},
+            marker={"color": drawing.PAPER, "size": 8, "line": {"color": drawing.INK, "width": 1.5}},
             hovertemplate="%{customdata[0]}<br>median %{customdata[3]:,.0f} words<br>"
             "middle half %{customdata[2]:,.0f} to %{customdata[4]:,.0f}<br>"
             "5% to 95%: %{customdata[1]:,.0f} to %{customdata[5]:,.0f}<extra></extra>",
@@ -171,7 +168,7 @@ def _spans(quantiles: Sequence[tuple[float, ...]], low: int, high: int, width: f
         f"{QUANTILES[low + 1]:.0%} to {QUANTILES[high + 1]:.0%}",
         [value for each in quantiles for value in (_place(each[low]), _place(each[high]), None)],
         [value for number in range(len(quantiles)) for value in (number, number, None)],
-        {"color": INK, "width": width},
+        {"color": drawing.INK, "width": width},
         showlegend=False,
     )
 
@@ -182,7 +179,7 @@ def _layout(lanes: Sequence[_Lane]) -> go.Layout:
     ticks = [1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000, 1_000_000]
     shown = [tick for tick in ticks if _place(shortest) <= tick <= longest * 1.5]
     zero = [0] if shortest < 1 else []
-    names = [cut(lane.name) for lane in lanes]
+    names = [drawing.cut(lane.name) for lane in lanes]
     rows = {
         "tickvals": list(range(len(lanes))),
         "ticktext": names,
@@ -191,7 +188,7 @@ def _layout(lanes: Sequence[_Lane]) -> go.Layout:
         "zeroline": False,
         "ticks": "",
     }
-    short = [cut(lane.name, LONGEST_NARROW_NAME) for lane in lanes]
+    short = [drawing.cut(lane.name, drawing.LONGEST_NARROW_NAME) for lane in lanes]
     return go.Layout(
         height=len(lanes) * _LANE + 80,
         xaxis={
@@ -229,7 +226,7 @@ def build_relevance(request: FigureRequest) -> Plot:
         layout=go.Layout(
             height=400,
             xaxis={"type": "category", "title_text": "words per document"},
-            yaxis={"range": [0.0, 1.06 * highest], **linear_ticks(0.0, 1.06 * highest, percent=True)},
+            yaxis={"range": [0.0, 1.06 * highest], **drawing.linear_ticks(0.0, 1.06 * highest, percent=True)},
             yaxis_title_text="share of documents",
         ),
         table=Table.of(
@@ -259,7 +256,7 @@ def _line(number: int, name: str, ranges: list[str], column: list[float]) -> go.
         x=ranges,
         y=column,
         line={"color": hue, "width": 2.5 if number < 2 else 1.5, "dash": "dot" if not number else "solid"},
-        marker={"color": hue, "symbol": SYMBOLS[number % len(SYMBOLS)], "size": 8},
+        marker={"color": hue, "symbol": drawing.SYMBOLS[number % len(drawing.SYMBOLS)], "size": 8},
         hovertemplate="%{fullData.name}<br>%{x} words: %{y:.1%}<extra></extra>",
     )
 
@@ -281,4 +278,66 @@ RELEVANCE_BY_LENGTH = Figure(
     subjects=("dataset",),
     build=build_relevance,
     fits=has_relevant_lengths,
+)
+
+
+#: With more datasets than that the numbers no longer fit into the fields.
+_MOST_WITH_NUMBERS = 14
+_ONLY_HERE = "Only collections whose documents are here and public are compared"
+_NOTHING = f"{_ONLY_HERE}: there are not two of them yet."
+_HOW = (
+    f"Weighted Jaccard similarity of unigrams ({TOKENISATION}): Σ min / Σ max of the shares that each word has of all "
+    "words."
+)
+
+
+def _complete() -> OverlapMatrix | None:
+    """The overlaps of all datasets that have been compared with all others; None for fewer than two."""
+    compared = public_overlaps()
+    while np.isnan(compared.similarities).any():
+        worst = int(np.isnan(compared.similarities).sum(axis=0).argmax())
+        kept = [number for number in range(len(compared.datasets)) if number != worst]
+        compared = OverlapMatrix(
+            [compared.datasets[number] for number in kept], compared.similarities[np.ix_(kept, kept)]
+        )
+    return compared if len(compared.datasets) > 1 else None
+
+
+def build_heatmap(request: FigureRequest) -> Plot:
+    """Datasets × datasets, in the order of their first principal axis, so that like stands beside like."""
+    complete = _complete()
+    if complete is None:
+        return Plot.empty(_NOTHING)
+    centred = complete.similarities - complete.similarities.mean(axis=0)
+    across = np.linalg.svd(centred)[0][:, 0]
+    order = np.argsort(across * np.sign(across[np.abs(across).argmax()]), kind="stable")
+    names = [complete.datasets[place].name for place in order]
+    values: list[list[float | None]] = complete.similarities[np.ix_(order, order)].tolist()
+    for place, row in enumerate(values):
+        row[place] = None
+    form = "%.2f" if len(names) <= _MOST_WITH_NUMBERS else ""
+    texts = [[form % value if form and value is not None else "" for value in row] for row in values]
+    most = max(value for row in values for value in row if value is not None) or 1.0
+    hover = "%{customdata[0]} and %{customdata[1]}: %{marker.color:.3f}"
+    short = [drawing.cut(name, drawing.LONGEST_NARROW_NAME) for name in names]
+    return Plot(
+        data=[drawing.heatmap(drawing.NameSquare(names, values, texts), most, "overlap", hover)],
+        layout=drawing.heatmap_layout(160 + 36 * max(len(names), 4), short, {"tickangle": -40}),
+        # The similarities are symmetric, so that a row is a column.
+        table=Table.of(
+            ("Dataset", names), *((name, row, ".3f") for name, row in zip(names, values, strict=True))
+        ),
+        caption=f"How much vocabulary {len(names)} collections share: 0 means no word in common, 1 the same words "
+        "equally often.",
+        notes=[_HOW, f"{_ONLY_HERE}."],
+        subtitle="Weighted Jaccard similarity of unigrams",
+    )
+
+
+OVERLAP = Figure(
+    slug="overlap",
+    title="Overlap of collections",
+    caption="How much vocabulary the collections that are here share (Figure 2 and Appendix F of the BEIR paper).",
+    subjects=("site",),
+    build=build_heatmap,
 )
