@@ -85,30 +85,23 @@ def facts_table(results: Sequence[Result]) -> list[dict[str, Any]]:
         for figure in result.figures:
             hardware = figure["hardware"] if figure["hardware"] != result.configuration else ""
             value = f"{figure['as_printed']} {figure['unit']}".strip()
-            found.append(
-                {
-                    **where,
-                    "name": figure["name"],
-                    "value": value,
-                    "hardware": hardware,
-                    "doubt": figure["doubt"],
-                }
-            )
+            shown = {"name": figure["name"], "value": value, "hardware": hardware, "doubt": figure["doubt"]}
+            found.append({**where, **shown})
         found += [{**where, "name": label, "value": value} for label, value in result.fact_texts]
     return found
 
 
-#: What a search consists of, as pages call it.
-PERCENTILES = ("p50", "p95", "p99")
-PARTS = {"query_encoding": "Query encoding", "first_stage": "First stage", "search": "Search"}
+class CostHead(NamedTuple):
+    """A column of measurements: its head, how its values are read, and whether these are times.
 
-
-class Head(NamedTuple):
-    """The head of a column of numbers."""
+    Other work on the machine makes times doubtful.
+    """
 
     label: str
     unit: str
     note: str
+    read: Callable[[MeasuredEntry], float | None]
+    timed: bool = False
 
 
 def cost_table(results: Iterable[Result]) -> dict[str, Any] | None:
@@ -120,9 +113,9 @@ def cost_table(results: Iterable[Result]) -> dict[str, Any] | None:
     columns = [
         (
             head._replace(unit=unit_with_currency(currency, head.unit)),
-            [_text(read(one), doubtful=timed and bool(one.doubt)) for _, one in found],
+            [_text(head.read(one), doubtful=head.timed and bool(one.doubt)) for _, one in found],
         )
-        for head, read, timed in _COLUMNS
+        for head in _COLUMNS
     ]
     columns = [(head, cells) for head, cells in columns if any(cell != "—" for cell in cells)]
     rows = [
@@ -173,30 +166,33 @@ def _text(value: float | None, *, doubtful: bool) -> str:
     return "—" if value is None else format_quantity(value) + (f" {DOUBTFUL_MARK}" if doubtful else "")
 
 
-def _percentile(name: str) -> Callable[[MeasuredEntry], float]:
-    return lambda measured: measured.latency[name]
+def _percentile(name: str) -> CostHead:
+    return CostHead(name, "ms", "latency of single searches", lambda one: one.latency[name], timed=True)
 
 
-def _part(name: str) -> Callable[[MeasuredEntry], float | None]:
-    return lambda measured: measured.figures["parts_ms"].get(name)
+def _part(name: str, label: str) -> CostHead:
+    note = "part of the mean latency"
+    return CostHead(label, "ms", note, lambda one: one.figures["parts_ms"].get(name), timed=True)
 
 
-#: Heads, functions that return their values, and whether these are times, which other work makes doubtful.
-_COLUMNS: list[tuple[Head, Callable[[MeasuredEntry], float | None], bool]] = [
-    (
-        Head(COSTS[0].label, COSTS[0].unit, "mean of single warm searches"),
+_LATENCY, *_OTHERS = COSTS
+_COLUMNS = [
+    CostHead(
+        _LATENCY.label,
+        _LATENCY.unit,
+        "mean of single warm searches",
         lambda one: one.latency["mean"],
-        True,
+        timed=True,
     ),
-    (Head("±", "ms", "uncertainty of the mean"), lambda one: one.figures.get("spread_ms"), False),
-    *((Head(name, "ms", "latency of single searches"), _percentile(name), True) for name in PERCENTILES),
-    (Head("Searches", "", "number of timed searches"), lambda one: one.figures["searches"], False),
-    (
-        Head("Queries", "", "number of distinct queries that were timed"),
-        lambda one: one.figures["queries"],
-        False,
+    CostHead("±", "ms", "uncertainty of the mean", lambda one: one.figures.get("spread_ms")),
+    *(_percentile(name) for name in ("p50", "p95", "p99")),
+    CostHead("Searches", "", "number of timed searches", lambda one: one.figures["searches"]),
+    CostHead("Queries", "", "number of distinct queries that were timed", lambda one: one.figures["queries"]),
+    _part("query_encoding", "Query encoding"),
+    _part("first_stage", "First stage"),
+    _part("search", "Search"),
+    CostHead(
+        "BM25", "ms", "mean latency of BM25 in the same job", lambda one: one.baseline_latency, timed=True
     ),
-    *((Head(label, "ms", "part of the mean latency"), _part(name), True) for name, label in PARTS.items()),
-    (Head("BM25", "ms", "mean latency of BM25 in the same job"), lambda one: one.baseline_latency, True),
-    *((Head(cost.label, cost.unit, cost.note), cost.value, cost.is_timed) for cost in COSTS[1:]),
+    *(CostHead(cost.label, cost.unit, cost.note, cost.value, cost.is_timed) for cost in _OTHERS),
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -74,7 +74,7 @@ class QueryRanking(NamedTuple):
     delta: str
     direction: str
     seeds: int
-    documents: list[RankedDocument] | None
+    documents: list[RankedDocument] | None = None
 
 
 class QueryPage(NamedTuple):
@@ -117,10 +117,22 @@ def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> 
     shown_judged = ordered if state.all_judged or texts is None else ordered[:FIRST_JUDGED]
     names = {*found_by, *shown_judged}
     written = texts.find(names) if texts else {}
-    documents = _documents(names, graded, written, found_by, shown_judged, dataset.relevance_level)
-    columns = {entry.pk: measure_values(entry, measure) for entry in chosen}
-    values = {pk: None if column is None else float(column[row]) for pk, column in columns.items()}
-    rankings = [_ranking(entry, values, measure, found[entry.pk], documents) for entry in chosen]
+    anchors = {name: f"judged-{number}" for number, name in enumerate(shown_judged, 1)}
+    documents = {
+        name: RankedDocument(
+            id=name,
+            excerpt=written.get(name),
+            grade=graded.get(name),
+            relevant=graded.get(name, -1) >= dataset.relevance_level,
+            found_by=found_by.get(name, 0),
+            anchor=anchors.get(name, ""),
+        )
+        for name in names
+    }
+    rankings = [
+        ranking._replace(documents=None if first is None else [documents[name] for name in first])
+        for ranking, first in zip(_rankings(chosen, measure, row), found.values(), strict=True)
+    ]
     before, after = collection.neighbours(row)
     return QueryPage(
         id=query_id,
@@ -159,49 +171,25 @@ def _top_documents(
     return found
 
 
-def _documents(
-    names: set[str],
-    graded: Mapping[str, int],
-    written: Mapping[str, Excerpt],
-    found_by: Mapping[str, int],
-    judged: Sequence[str],
-    relevance_level: int,
-) -> dict[str, RankedDocument]:
-    anchors = {name: f"judged-{number}" for number, name in enumerate(judged, 1)}
-    return {
-        name: RankedDocument(
-            id=name,
-            excerpt=written.get(name),
-            grade=graded.get(name),
-            relevant=graded.get(name, -1) >= relevance_level,
-            found_by=found_by.get(name, 0),
-            anchor=anchors.get(name, ""),
+def _rankings(chosen: Sequence[Entry], measure: str, row: int) -> list[QueryRanking]:
+    """Return the entries' values on a query, with differences from the first, without documents."""
+    columns = [measure_values(entry, measure) for entry in chosen]
+    values = [None if column is None else float(column[row]) for column in columns]
+    rankings = []
+    for place, (entry, value) in enumerate(zip(chosen, values, strict=True)):
+        delta = deltas.absolute(value, values[0]) if place else None
+        ranking = QueryRanking(
+            system=entry.system.name,
+            slug=entry.system.slug,
+            configuration=entry.configuration,
+            is_baseline=entry.is_baseline,
+            value=numbers.format_value(value, 3),
+            delta="" if delta is None else numbers.signed(delta, 3),
+            direction=numbers.direction(delta, measure),
+            seeds=entry.seed_count,
         )
-        for name in names
-    }
-
-
-def _ranking(
-    entry: Entry,
-    values: Mapping[int, float | None],
-    measure: str,
-    found: list[str] | None,
-    documents: Mapping[str, RankedDocument],
-) -> QueryRanking:
-    value = values[entry.pk]
-    first = next(iter(values.values()))
-    delta = None if entry.pk == next(iter(values)) else deltas.absolute(value, first)
-    return QueryRanking(
-        system=entry.system.name,
-        slug=entry.system.slug,
-        configuration=entry.configuration,
-        is_baseline=entry.is_baseline,
-        value=numbers.format_value(value, 3),
-        delta="" if delta is None else numbers.signed(delta, 3),
-        direction=numbers.direction(delta, measure),
-        seeds=entry.seed_count,
-        documents=None if found is None else [documents[name] for name in found],
-    )
+        rankings.append(ranking)
+    return rankings
 
 
 def _rows(rankings: Sequence[QueryRanking]) -> list[list[RankedDocument | None]]:

@@ -52,14 +52,8 @@ def count_unprotected(dataset: Dataset) -> int:
     if dataset.protection == Protection.COMPETITION:
         return 0
     entries = Entry.objects.filter(dataset=dataset).exclude(submission_reference="")
-    return (
-        entries.filter(
-            Q(evaluation__qrels=dataset.current_qrels_id)
-            | Q(seeds__evaluation__qrels=dataset.current_qrels_id)
-        )
-        .distinct()
-        .count()
-    )
+    qrels = dataset.current_qrels_id
+    return entries.filter(Q(evaluation__qrels=qrels) | Q(seeds__evaluation__qrels=qrels)).distinct().count()
 
 
 @transaction.atomic
@@ -208,7 +202,11 @@ def reveal_private(dataset: Dataset, round: Round | None = None, *, show_held: b
     entries = Entry.objects.filter(dataset=present).exclude(provenance=Entry.Provenance.REPORTED)
     of_round = entries
     if round is not None:
-        _require_round_of(round, present)
+        of_benchmark = (
+            round.benchmark is not None and round.benchmark.members.filter(dataset=present).exists()
+        )
+        if round.dataset_id != present.pk and not of_benchmark:
+            raise CannotReveal(f"{round} is no round of {present}")
         of_round = entries.filter(round=round)
         entries = entries.filter(Q(round=None) | Q(round=round) | Q(round__revealed_at__isnull=False))
     held = release_held(present, of_round) if show_held else 0
@@ -225,18 +223,8 @@ def record_reveal(
     dataset: Dataset, subject: str, *, results: int, held: int, without: Sequence[str] = ()
 ) -> None:
     """Keep in the audit record that private parts were told, in a reveal or by leaving the competition."""
-    record(
-        "private part revealed",
-        subject,
-        dataset=dataset,
-        after={"results": results, "held results shown": held, "shown without": list(without)},
-    )
-
-
-def _require_round_of(round: Round, dataset: Dataset) -> None:
-    of_benchmark = round.benchmark is not None and round.benchmark.members.filter(dataset=dataset).exists()
-    if round.dataset_id != dataset.pk and not of_benchmark:
-        raise CannotReveal(f"{round} is no round of {dataset}")
+    after = {"results": results, "held results shown": held, "shown without": list(without)}
+    record("private part revealed", subject, dataset=dataset, after=after)
 
 
 def _reveal(dataset: Dataset, entries: QuerySet[Entry]) -> int:

@@ -130,13 +130,18 @@ def publish_seed_set(
     and deviation are all that is stored for readers.
     Raises ValueError for runs that are no set: of too few or too many seeds, several systems, or not comparable.
     """
-    _require_set(list(seeds.values()))
+    evaluations = list(seeds.values())
+    if len(evaluations) not in SEEDS:
+        raise ValueError(f"a seed set has {SEEDS.start} to {SEEDS.stop - 1} runs, not {len(evaluations)}")
+    if len({each.run.system_id for each in evaluations}) > 1:
+        raise ValueError("the runs of a seed set are of one system")
+    if len({comparison_group(each) for each in evaluations}) > 1:
+        raise ValueError("the runs of a seed set are of one version, judgements and measures")
     # Of two who publish the same set at once the second finds it.
-    dataset = lock_board(next(iter(seeds.values())).run.version.dataset_id)
+    dataset = lock_board(evaluations[0].run.version.dataset_id)
     known = Seed.objects.filter(evaluation__in=seeds.values()).select_related("entry").first()
     if known is not None:
         return known.entry
-    evaluations = list(seeds.values())
     entry = Entry(
         provenance=provenance,
         configuration=configuration,
@@ -189,16 +194,6 @@ def _record_publication(dataset: Dataset, entry: Entry) -> None:
         if entry.pk in moved:
             entry.refresh_from_db(fields=["visibility"])
         board_changed(dataset, Kind.PUBLISHED, entry, {entry.pk, *moved})
-
-
-def _require_set(evaluations: Sequence[Evaluation]) -> None:
-    """Raises ValueError for evaluations that cannot be one entry."""
-    if len(evaluations) not in SEEDS:
-        raise ValueError(f"a seed set has {SEEDS.start} to {SEEDS.stop - 1} runs, not {len(evaluations)}")
-    if len({each.run.system_id for each in evaluations}) > 1:
-        raise ValueError("the runs of a seed set are of one system")
-    if len({comparison_group(each) for each in evaluations}) > 1:
-        raise ValueError("the runs of a seed set are of one version, judgements and measures")
 
 
 def mark_pooled(dataset: Dataset) -> int:
