@@ -10,7 +10,7 @@ from rest_framework import serializers
 
 from leaderboard.api.fields import Answer, shape, texts
 from leaderboard.results.board_rows.measurements import Machine
-from leaderboard.results.significance.gaps import Gap
+from leaderboard.results.significance.statements import Gap
 from leaderboard.results.significance.types import EntryCertainty, TestSettings
 
 MachineSerializer = shape(Machine, "Machine", "A hardware class.")

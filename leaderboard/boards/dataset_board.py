@@ -58,9 +58,11 @@ from leaderboard.results.kinds import (
     present_group,
     ranked_in,
 )
-from leaderboard.results.significance.gaps import Gap
-from leaderboard.results.significance.statements import BoardStatements, differs
-from leaderboard.results.significance.types import EntryCertainty, verdict_of
+from leaderboard.results.significance.statements import BoardStatements, Gap, differs
+from leaderboard.results.significance.types import (
+    EntryCertainty,
+    verdict_of,
+)
 from leaderboard.results.values import JUDGED_MEASURES, is_about_judging
 from leaderboard.systems.baselines import BM25
 

@@ -44,9 +44,14 @@ from leaderboard.results.board_rows.rows import (
 )
 from leaderboard.results.board_rows.snapshot import private_rows
 from leaderboard.results.kinds import GONE, QUARANTINED, SCORED
-from leaderboard.results.significance.gaps import Twins, twins_of
 from leaderboard.results.significance.reading import read_certainty
-from leaderboard.results.significance.statements import BoardStatements, statements, statements_at
+from leaderboard.results.significance.statements import (
+    BoardStatements,
+    Twins,
+    statements,
+    statements_at,
+    twins_of,
+)
 from leaderboard.results.significance.types import BoardCertainty
 
 R = TypeVar("R", RankedDataset, RankedBenchmark)

@@ -32,8 +32,7 @@ from leaderboard.core.measures import better
 from leaderboard.core.text import deltas, numbers
 from leaderboard.models import Benchmark, Dataset
 from leaderboard.results.kinds import REPORTED, STALE, UNRANKED
-from leaderboard.results.significance.gaps import Gap
-from leaderboard.results.significance.statements import BoardStatements, statements
+from leaderboard.results.significance.statements import BoardStatements, Gap, statements
 from leaderboard.results.significance.types import ALPHA
 
 #: Why a dataset has no tests, beside that its results are reported or stale.

@@ -9,8 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leaderboard.comparison.pairs import by_query
-from leaderboard.comparison.queries.collection import OpenCollection, open_collection
-from leaderboard.comparison.queries.listing import QUANTILES, Difficulty, difficulty
+from leaderboard.comparison.queries.collection import (
+    QUANTILES,
+    Difficulty,
+    OpenCollection,
+    difficulty,
+    open_collection,
+)
 from leaderboard.core.measures import better
 from leaderboard.figures.chart_rows import area_trace, line_trace
 from leaderboard.figures.drawing import BETTER, BLUE, INK, ORANGE, WORSE, go

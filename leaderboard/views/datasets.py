@@ -10,9 +10,17 @@ from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from leaderboard.comparison.queries.collection import OpenCollection, baseline_of, open_collection, query_url
+from leaderboard.comparison.queries.collection import (
+    COLUMNS,
+    LIST_PARAMETERS,
+    ListState,
+    OpenCollection,
+    baseline_of,
+    open_collection,
+    query_list,
+    query_url,
+)
 from leaderboard.comparison.queries.detail import MOST_SYSTEMS, QUERY_PARAMETERS, QueryState, query_page
-from leaderboard.comparison.queries.listing import COLUMNS, LIST_PARAMETERS, ListState, query_list
 from leaderboard.core import audit
 from leaderboard.core.cache.pages import PageVariant, cache_page
 from leaderboard.core.http.downloads import send_stored, send_unless_unchanged

@@ -10,7 +10,7 @@ from django.utils.translation import gettext_noop as _
 from leaderboard.boards.columns.significance import INTERVAL_DECIMALS
 from leaderboard.boards.model import Cell, Column
 from leaderboard.core.text import numbers
-from leaderboard.results.significance.gaps import Gap
+from leaderboard.results.significance.statements import Gap
 
 GAP, GAP_INTERVAL, GAP_SHOWN = "gap", "gap-interval", "gap-shown"
 #: All columns of this module.

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from leaderboard.boards.exports.bibtex import to_bibtex
 from leaderboard.boards.exports.cells import Citation
-from leaderboard.boards.exports.data import to_json, to_json_text
-from leaderboard.boards.exports.spreadsheet import to_csv
+from leaderboard.boards.exports.data import to_csv, to_json, to_json_text
 from leaderboard.boards.exports.tables import to_latex, to_markdown
 from leaderboard.boards.model import Board
 

@@ -1,17 +1,21 @@
-"""A board as plain values, for JSON and for the API."""
+"""A board as CSV, and as plain values for JSON and for the API."""
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from io import StringIO
 from typing import Any
 
 import orjson
 
 from leaderboard.boards.columns import marks
-from leaderboard.boards.exports.cells import MOMENT, Citation, label_of
-from leaderboard.boards.exports.spreadsheet import doubtful, intervals
-from leaderboard.boards.model import SYSTEM, Board, Row
+from leaderboard.boards.exports.cells import MOMENT, Citation, key_of, label_of
+from leaderboard.boards.model import DELTA, EFFECTIVENESS, SYSTEM, Board, Column, Row, Value, reason_gone
 from leaderboard.boards.state import VIEWS
+from leaderboard.core.text.plain import safe_cell
 from leaderboard.results.kinds import QUARANTINED
 
 
@@ -154,3 +158,148 @@ def _certainty_of(board: Board, row: Row) -> dict[str, Any]:
             if settings and (found := row[column.key].certainty) is not None
         },
     }
+
+
+#: Names of columns, and a function that returns their cells.
+Part = tuple[Sequence[str], Callable[[Row], Sequence[Value]]]
+
+
+def to_csv(board: Board, cited: Citation) -> str:
+    """The board as CSV text: empty cells are missing values, differences are columns of their own.
+
+    The columns are the same whichever rows the view has. CSV has no place beside its table, so every row says of which
+    board and view it is, and where that stays.
+    """
+    board = replace(board, columns=board.data_columns)
+    parts = [*_leading_parts(board), *_certainty_parts(board), *_trailing_parts(board, cited)]
+    file = StringIO(newline="")
+    writer = csv.writer(file, lineterminator="\r\n")
+    writer.writerow([name for names, _ in parts for name in names])
+    writer.writerows([_plain(value) for _, cells in parts for value in cells(row)] for row in board.rows)
+    return file.getvalue()
+
+
+def _leading_parts(board: Board) -> Iterator[Part]:
+    yield ("rank", "ranked_among"), lambda row: (row.rank, row.ranked_in)
+    headings = [_heading(board, column) for column in board.columns]
+    yield headings, lambda row: list(board.exported(row).values())
+    names = ("configuration", "baseline", "training", "comparison_group", "missing_queries", "doubtful")
+    yield (
+        names,
+        lambda row: (
+            row.entry.configuration,
+            "yes" if row.entry.is_baseline else "",
+            row.entry.training,
+            row.entry.comparison_group,
+            row.entry.missing_queries,
+            "; ".join(doubtful(board, row)),
+        ),
+    )
+
+
+def _certainty_parts(board: Board) -> Iterator[Part]:
+    """Yield intervals, costs, and tests. Where all pairs were tested, rank ranges follow as numbers."""
+    if board.certainty is not None or board.found_with is not None:
+        keys = [column.key for column in board.columns if _has_interval(column)]
+        names = [f"{key} interval {end}" for key in keys for end in ("low", "high")]
+        yield names, partial(_interval_cells, board, keys)
+    names = ["hardware", "protocol", *(f"latency_{name} [ms]" for name in ("p50", "p95", "p99", "bm25"))]
+    yield [*names, "stored_runs"], _measured_cells
+    if board.certainty is not None:
+        # PyTerrier's names: queries won and lost against the baseline, p and its correction.
+        endings = ("+", "-", "p-value", "p-value corrected", "reject")
+        alpha = board.certainty.settings.alpha
+        yield [f"{board.measure} {ending}" for ending in endings], partial(_tested_cells, alpha)
+        yield (
+            ("rank low", "rank high"),
+            lambda row: (row.certainty.rank_low, row.certainty.rank_high) if row.certainty else (None, None),
+        )
+
+
+def _trailing_parts(board: Board, cited: Citation) -> Iterator[Part]:
+    """Yield seed sets, why rows left the ranking or the board, and the board of the row.
+
+    The board is the same in every row, so that rows of several boards can be put together.
+    """
+    yield (
+        ("seeds", "sample deviation"),
+        lambda row: (
+            (row.entry.seed_count, row.entry.deviations.get(board.measure))
+            if row.entry.seed_count
+            else (None, None)
+        ),
+    )
+    yield ("quarantined", "taken_off_since"), _removal_cells
+    of_board = (board.measure, board.view or VIEWS[0], cited.moment, cited.url)
+    yield ("measure", "view", "as_of", "permalink"), lambda row: of_board
+
+
+def _has_interval(column: Column) -> bool:
+    """Return whether the cells of a column may have intervals."""
+    is_score = column.group.startswith(EFFECTIVENESS) and column.kind not in ("count", "figure")
+    return is_score or column.key == DELTA
+
+
+def _interval_cells(board: Board, keys: Sequence[str], row: Row) -> Sequence[Value]:
+    ends = intervals(board, row)
+    return [end for key in keys for end in ends.get(key, (None, None))]
+
+
+def intervals(board: Board, row: Row) -> dict[str, tuple[float, float]]:
+    """The ends of the intervals of the row's scores and of its difference, by the keys of their columns."""
+    found = {}
+    for key, cell in ((column.key, row[column.key]) for column in board.columns):
+        if cell.certainty is not None:
+            found[key] = (cell.certainty.low, cell.certainty.high)
+        elif cell.interval is not None:
+            found[key] = cell.interval
+    sure = row.certainty
+    if sure is not None and sure.delta_interval is not None:
+        found[DELTA] = sure.delta_interval
+    return found
+
+
+def _tested_cells(alpha: float, row: Row) -> Sequence[Value]:
+    found = row.certainty
+    if found is None or found.p_baseline is None:
+        return [None] * 5
+    corrected = found.p_baseline_corrected
+    rejected = None if corrected is None else str(corrected < alpha)
+    return [found.wins, found.losses, found.p_baseline, corrected, rejected]
+
+
+def _removal_cells(row: Row) -> Sequence[Value]:
+    if row.ranked_in == QUARANTINED:
+        return row.entry.moderation_reason, None
+    gone = row.entry.visibility in ("withdrawn", QUARANTINED)
+    return None, reason_gone(row.entry) if gone else None
+
+
+def _measured_cells(row: Row) -> Sequence[Value]:
+    if row.measured is None:
+        return [""] * 7
+    latency = row.measured.latency
+    return [
+        row.measured.machine.slug,
+        row.measured.protocol,
+        *(latency[name] for name in ("p50", "p95", "p99")),
+        row.measured.baseline_latency,
+        row.measured.figures.get("stored_runs", 0),
+    ]
+
+
+def _heading(board: Board, column: Column) -> str:
+    key = key_of(board, column)
+    return f"{key} [{column.unit}]" if column.unit and column.kind == "figure" else key
+
+
+def _plain(value: Value) -> Value:
+    """A cell that no spreadsheet runs."""
+    return safe_cell(value) if isinstance(value, str) else value
+
+
+def doubtful(board: Board, row: Row) -> list[str]:
+    """Return the row's doubtful figures, as printed or measured: beside the values, never among them."""
+    return [
+        f"{column.label}: {row[column.key].text}" for column in board.columns if row[column.key].mark == "?"
+    ]

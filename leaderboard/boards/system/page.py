@@ -28,8 +28,13 @@ from leaderboard.models.results import EntryQuerySet
 from leaderboard.results.board_rows.entry_rows import EntryRow, short_citation
 from leaderboard.results.board_rows.measurements import MeasuredEntry, measured_of
 from leaderboard.results.reported_facts import fact_texts, is_address
-from leaderboard.results.significance.gaps import Gap
-from leaderboard.results.significance.statements import NOTHING_SAID, BoardStatements, differs, statements
+from leaderboard.results.significance.statements import (
+    NOTHING_SAID,
+    BoardStatements,
+    Gap,
+    differs,
+    statements,
+)
 from leaderboard.results.significance.types import EntryCertainty
 from leaderboard.results.values import is_about_judging
 
