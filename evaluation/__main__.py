@@ -9,7 +9,7 @@ import argparse
 import os
 import sys
 
-from evaluation.cli import compare, merge, pack, retrieve, score
+from evaluation.cli import compare, pack, retrieve, score
 from evaluation.core.errors import KernelUnavailable
 
 #: Modules of what the package's extra [neural] brings.
@@ -30,7 +30,6 @@ def main(words: list[str] | None = None) -> int:
     score.add_parser(commands)
     compare.add_parser(commands)
     retrieve.add_parser(commands)
-    merge.add_parser(commands)
     pack.add_parser(commands)
     arguments = parser.parse_args(words)
     try:

@@ -2,8 +2,13 @@
 
 from evaluation.checkpoints.codes import CODES
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
-from evaluation.checkpoints.rebuilding import open_checkpoint, rebuild
-from evaluation.checkpoints.validation import Validation, validate_archive, validate_folder
+from evaluation.checkpoints.rebuilding import (
+    Validation,
+    open_checkpoint,
+    rebuild,
+    validate_archive,
+    validate_folder,
+)
 
 __all__ = [
     "CODES",

@@ -16,8 +16,8 @@ from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import FileFindings, listed, quoted
 from evaluation.checkpoints.library import library_models
 from evaluation.checkpoints.limits import MOST_EXPERTS_IN_ALL
-from evaluation.checkpoints.safetensors import Tensor
 from evaluation.checkpoints.values import exactly, read_values, refuse_forbidden_keys, typed_values
+from evaluation.checkpoints.weights import Tensor
 
 NAME = "config.json"
 #: Activations of a model's output, by the names that libraries write.

@@ -1,13 +1,15 @@
-"""The description of a rebuilt checkpoint, kept in its folder as `checkpoint.json`."""
+"""The description of a rebuilt checkpoint, kept in its folder as `checkpoint.json`, and its content before that."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
+
+from evaluation.checkpoints.weights import Tensor
 
 FILE_NAME = "checkpoint.json"
 
@@ -93,3 +95,39 @@ class CheckpointDescription:
     def read(cls, folder: Path) -> Self:
         """Return the description in a rebuilt folder. Raises FileNotFoundError if there is none."""
         return cls.of(json.loads((folder / FILE_NAME).read_text(encoding="utf-8")))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPart:
+    """One folder of a rebuilt checkpoint, or a folder in it: files by name, relative to it."""
+
+    json: Mapping[str, Any] = field(default_factory=dict)
+    weights: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
+
+    def under(self, folder: str) -> ModelPart:
+        """Return the same files in a sub-folder."""
+        start = f"{folder}/" if folder else ""
+        return ModelPart(
+            {start + name: value for name, value in self.json.items()},
+            {start + name: value for name, value in self.weights.items()},
+        )
+
+    def __or__(self, other: ModelPart) -> ModelPart:
+        return ModelPart({**self.json, **other.json}, {**self.weights, **other.weights})
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All tensors."""
+        return [tensor for tensors in self.weights.values() for tensor in tensors.values()]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A whole valid checkpoint: its parts by name, and its description without the facts of the rebuilt files."""
+
+    description: CheckpointDescription
+    parts: Mapping[str, ModelPart]
+
+    def described(self, **changes: Any) -> Plan:
+        """Return the plan with other values in its description."""
+        return replace(self, description=replace(self.description, **changes))

@@ -11,21 +11,34 @@ from typing import Any
 
 from evaluation.checkpoints import modules as m
 from evaluation.checkpoints import weights
-from evaluation.checkpoints.chains import ENCODERS, Chain, combine_routes, kind_of, read_chain
+from evaluation.checkpoints.chains import (
+    ENCODERS,
+    Chain,
+    Transformer,
+    combine_routes,
+    kind_of,
+    read_chain,
+    read_transformer,
+)
 from evaluation.checkpoints.configuration import NAME as CONFIG
 from evaluation.checkpoints.configuration import class_names, stated_configuration
-from evaluation.checkpoints.description import HEADS, SPARTA, CheckpointDescription, CheckpointKind
+from evaluation.checkpoints.description import (
+    HEADS,
+    SPARTA,
+    CheckpointDescription,
+    CheckpointKind,
+    ModelPart,
+    Plan,
+)
 from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import Refused, attempt, listed
 from evaluation.checkpoints.limits import MOST_POSITIONS
 from evaluation.checkpoints.modules import MODULES, Listed, Module, read_module_list, read_routes
-from evaluation.checkpoints.plan import ModelPart, Plan
 from evaluation.checkpoints.settings import NAME as SETTINGS
 from evaluation.checkpoints.settings import POOLING as STORED_POOLING
 from evaluation.checkpoints.settings import TEMPLATE as STORED_TEMPLATE
 from evaluation.checkpoints.settings import EncoderDefaults, read_settings
 from evaluation.checkpoints.templates import TEMPLATES, recognise
-from evaluation.checkpoints.transformer import Transformer, read_transformer
 from evaluation.checkpoints.values import TRUTH, read_values, text, whole
 
 AUGMENTATION = "augmentation.safetensors"

@@ -13,10 +13,10 @@ from typing import Any
 
 from evaluation.checkpoints import tokenizer, tokenizer_settings, weights
 from evaluation.checkpoints.configuration import ACTIVATIONS, refuse_activation
+from evaluation.checkpoints.description import ModelPart
 from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import FileFindings, Refused, quoted
 from evaluation.checkpoints.limits import MOST_STATIC_ROWS
-from evaluation.checkpoints.plan import ModelPart
 from evaluation.checkpoints.settings import WORDS
 from evaluation.checkpoints.tokenizer import read_tokenizer
 from evaluation.checkpoints.values import read_values, refuse_forbidden_keys, refuse_unknown, typed_values

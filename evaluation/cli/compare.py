@@ -1,4 +1,4 @@
-"""`python -m evaluation compare` and `fuse`: several runs of one collection."""
+"""`python -m evaluation compare`, `fuse`, and `merge`: several runs of one collection."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from evaluation.cli import Subparsers
-from evaluation.cli.retrieve import show_problems
+from evaluation.cli.retrieve import show_fault, show_problems
 from evaluation.cli.score import measures_option
 from evaluation.core.errors import InvalidContent
-from evaluation.engines import InvalidParameter, Resources, RetrievalTask, describe, retrieve
+from evaluation.engines import InvalidParameter, Resources, RetrievalTask, describe, merge, retrieve
 from evaluation.judgements.qrels import read_qrels
 from evaluation.runs.score import ScoringTarget, score_run
 from evaluation.statistics.comparison import compare_paired
@@ -46,6 +46,17 @@ def add_parser(subparsers: Subparsers) -> None:
         help_text = f"{parameter.description} ({parameter.values}; default: {parameter.default or 'nothing'})"
         fuse.add_argument(f"--{parameter.name.replace('_', '-')}", default=parameter.default, help=help_text)
     fuse.set_defaults(run=run_fuse)
+    merging = subparsers.add_parser(
+        "merge",
+        help="merge the runs of all parts to one",
+        description="Merge what `retrieve --part` wrote for each part to the run of the whole.",
+    )
+    merging.add_argument("parts", type=Path, nargs="+", help="runs of all parts, in any order")
+    merging.add_argument(
+        "--queries", required=True, type=Path, help="the queries that the parts were made with"
+    )
+    merging.add_argument("--out", required=True, type=Path, help="run to write; compressed if it ends in .gz")
+    merging.set_defaults(run=run_merge)
 
 
 def run_compare(arguments: argparse.Namespace) -> int:
@@ -113,4 +124,16 @@ def run_fuse(arguments: argparse.Namespace) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     print(f"{arguments.out}: {done.lines:,} lines of {len(arguments.runs):,} runs", file=sys.stderr)
+    return 0
+
+
+def run_merge(arguments: argparse.Namespace) -> int:
+    """Write the run; say on standard error how many lines it has, or why it could not be."""
+    try:
+        lines = merge(arguments.parts, arguments.queries, arguments.out)
+    except InvalidContent as error:
+        return show_problems(error)
+    except OSError as error:
+        return show_fault(error)
+    print(f"{arguments.out}: {lines:,} lines of {len(arguments.parts):,} parts", file=sys.stderr)
     return 0

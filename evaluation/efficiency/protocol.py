@@ -54,12 +54,15 @@ from evaluation.collections.beir import Document, Query, count_documents, read_c
 from evaluation.collections.blocks import read_table
 from evaluation.efficiency.effort import BATCH, SHARE_OF_WARM_UP, WHOLE, Effort, affordable
 from evaluation.efficiency.measurements import MOST_UNSETTLED, EfficiencyFigures, Latency
-from evaluation.efficiency.meters import EnergyMeter, open_meter, peak_gpu_memory, peak_memory
-from evaluation.efficiency.timing import (
+from evaluation.efficiency.meters import (
     THREADS,
+    EnergyMeter,
     OtherWork,
     evict_caches,
     one_thread,
+    open_meter,
+    peak_gpu_memory,
+    peak_memory,
     read_moment,
     time_between,
 )

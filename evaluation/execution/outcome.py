@@ -22,8 +22,8 @@ from evaluation.core.problems import Problem
 from evaluation.efficiency.effort import BATCH, LEAST_QUERIES, Effort, measuring_seconds, plan_efforts
 from evaluation.efficiency.hardware import describe as describe_hardware
 from evaluation.efficiency.measurements import EfficiencyFigures
+from evaluation.efficiency.meters import THREADS
 from evaluation.efficiency.protocol import DEPTH, PROTOCOL, encoding_rate, job_seconds, parameters_of
-from evaluation.efficiency.timing import THREADS
 from evaluation.engines import Retrieval, describe
 from evaluation.engines.facts import FACTS, FactValue
 from evaluation.engines.run_writing import variant_paths

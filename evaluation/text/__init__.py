@@ -2,24 +2,72 @@
 
 English is analysed as Lucene's EnglishAnalyzer does (and with it Anserini, whose BM25 is the field's reference):
 StandardTokenizer, possessive 's, lower case, 33 stop words, Porter. Other languages go through the steps of Lucene's
-analysers for them: words or pairs of characters (`segmentation`), lower case, stop words, Arabic letters and decimal
+analysers for them: words or pairs of characters, lower case, stop words, Arabic letters and decimal
 digits written in one way, and Snowball's stemmer, each where there is one. Stop words are Snowball's own lists, which
 Lucene takes as well; languages without one keep all words (docs/decisions/0051).
 """
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import Stemmer
 from whoosh.lang.stopwords import stoplists
 
 from evaluation.text import porter
 from evaluation.text.languages import known_language_code, language_name
-from evaluation.text.segmentation import CJK_LANGUAGES, DICTIONARY_LANGUAGES, cjk_bigrams, dictionary_words
 from evaluation.text.words import MAX_WORD_LENGTH, lower_case, words, words_by_classes
+
+#: Lucene's CJKBigramFilter takes Han, hiragana, katakana and Hangul, in any mixture.
+_CJK = re.compile(
+    "[\u1100-\u11ff\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3130-\u318f"
+    "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+"
+)
+#: Thai, Lao, Burmese, Khmer.
+_WITHOUT_BLANKS = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
+
+CJK_LANGUAGES = {"zh": "Chinese", "ja": "Japanese", "ko": "Korean", "yue": "Cantonese"}
+DICTIONARY_LANGUAGES = {"th": "Thai", "lo": "Lao", "km": "Khmer", "my": "Burmese"}
+
+
+def cjk_bigrams(text: str) -> list[str]:
+    """The words of the text; a run of Chinese, Japanese or Korean as all pairs of neighbours, or as its only character.
+
+    Letters and digits of full width and katakana of half width are first written as the usual ones (NFKC).
+    """
+    if text.isascii():
+        return words(text)
+    text = unicodedata.normalize("NFKC", text)
+    found: list[str] = []
+    end = 0
+    for run in _CJK.finditer(text):
+        found += words(text[end : run.start()])
+        pairs = [text[at : at + 2] for at in range(run.start(), run.end() - 1)]
+        found += pairs or [run.group()]
+        end = run.end()
+    return found + words(text[end:])
+
+
+def dictionary_words(language: str) -> Callable[[str], list[str]]:
+    """Cuts text into words, those of `language`, which has no blanks, by ICU's dictionary."""
+    return partial(_dictionary_words, language)
+
+
+def _dictionary_words(language: str, text: str) -> list[str]:
+    from icu4py.breakers import WordBreaker  # 32 MiB of data, for few collections
+
+    found = []
+    for word in words(text):
+        if _WITHOUT_BLANKS.search(word):
+            found += [part for part in WordBreaker(word, language) if any(map(str.isalnum, part))]
+        else:
+            found.append(word)
+    return found
+
 
 #: Lucene's EnglishAnalyzer.ENGLISH_STOP_WORDS_SET.
 ENGLISH_STOP_WORDS = frozenset(

@@ -37,9 +37,8 @@ from evaluation.checkpoints import modules as m
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.checkpoints.findings import FileFindings, Findings, listed, quote, quoted
 from evaluation.checkpoints.limits import CheckpointAllowance
-from evaluation.checkpoints.safetensors import Tensor, read_tensors
 from evaluation.checkpoints.weights import NAME as WEIGHTS
-from evaluation.checkpoints.weights import refuse_shape, sizes
+from evaluation.checkpoints.weights import Tensor, read_tensors, refuse_shape, sizes
 from evaluation.core.problems import Report
 from evaluation.engines.index.word_pieces import load_tokenizer
 from evaluation.engines.neural.model_types import reads_texts

@@ -21,14 +21,13 @@ from evaluation.efficiency import (
     EfficiencyFigures,
     Latency,
     measure,
+    meters,
     noise_reasons,
     protocol,
-    timing,
 )
 from evaluation.efficiency.effort import OF_VARIANT, WHOLE, TooSlow, measuring_seconds
-from evaluation.efficiency.meters import EnergyMeter
+from evaluation.efficiency.meters import EnergyMeter, Moment, OtherWork, one_thread
 from evaluation.efficiency.protocol import System, encoding_rate, mean_spread, sample_evenly
-from evaluation.efficiency.timing import Moment, OtherWork, one_thread
 from evaluation.engines import Engine, Resources, Retrieval, RetrievalTask, SearchResult, retrieve
 from evaluation.engines import describe as describe_engine
 
@@ -102,7 +101,7 @@ def measure_by(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(protocol, "read_moment", clock)
         patch.setattr(protocol, "evict_caches", evict)
-        patch.setattr(timing, "STATISTICS", NO_STATISTICS)
+        patch.setattr(meters, "STATISTICS", NO_STATISTICS)
         if meter is not None:
             patch.setattr(protocol, "open_meter", lambda device: meter)
         return measure(system, queries, **options)
@@ -334,7 +333,7 @@ def test_other_work_is_the_share_of_processors_that_other_processes_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     statistics = tmp_path / "stat"
-    monkeypatch.setattr(timing, "STATISTICS", statistics)
+    monkeypatch.setattr(meters, "STATISTICS", statistics)
 
     def write(busy: float, idle: float) -> None:
         tick = os.sysconf("SC_CLK_TCK")

@@ -18,8 +18,8 @@ from evaluation.collections.beir import Query
 from evaluation.collections.blocks import write_blocks
 from evaluation.efficiency import protocol
 from evaluation.efficiency.effort import OF_VARIANT
+from evaluation.efficiency.meters import Moment
 from evaluation.efficiency.protocol import System, flops_of_documents, measure
-from evaluation.efficiency.timing import Moment
 from evaluation.engines import ENGINES, Engine, Resources
 from evaluation.engines.base import Retrieval
 from evaluation.engines.index import approximate

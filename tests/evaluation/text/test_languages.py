@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from evaluation.engines import InvalidParameter, Resources, RetrievalTask, describe, retrieve
-from evaluation.text import SNOWBALL_LANGUAGES, analyser_for
+from evaluation.text import CJK_LANGUAGES, DICTIONARY_LANGUAGES, SNOWBALL_LANGUAGES, analyser_for
 from evaluation.text.languages import UnknownLanguage, language_code, language_name
-from evaluation.text.segmentation import CJK_LANGUAGES, DICTIONARY_LANGUAGES
 
 PROBES = {
     "ar": (

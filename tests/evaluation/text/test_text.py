@@ -8,8 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from evaluation.text import ENGLISH_STOP_WORDS, analyser_for
-from evaluation.text.word_classes import WordClasses
-from evaluation.text.words import MAX_WORD_LENGTH, words, words_by_classes
+from evaluation.text.words import MAX_WORD_LENGTH, WordClasses, words, words_by_classes
 
 
 @pytest.mark.parametrize(
