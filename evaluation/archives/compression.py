@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, TypeAlias, cast
 
 import zstandard
 from isal import igzip_lib
@@ -94,16 +94,8 @@ class FileLimits:
     may_be_tar: bool = False
 
 
-class _Decompressor(Protocol):
-    """What bz2's and isal's decompressors have in common."""
-
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def needs_input(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+#: A decompressor of bz2 or isal, or `_ZstdDecompressor`, which all have the interface of bz2's.
+_Decompressor: TypeAlias = Any
 
 
 class _DamagedData(ValueError):
@@ -136,7 +128,7 @@ class _MemberReader:
 
     def _next_member(self) -> bytes:
         """The first bytes of another member, or nothing at the end of the file."""
-        data = self.decompressor.unused_data
+        data: bytes = self.decompressor.unused_data
         if len(data) < len(self.magic):
             data += self.file.read(STORED_CHUNK)
         if not data:

@@ -110,7 +110,8 @@ def open_archive(path: Path, policy: ZipPolicy, shared: ZipAllowance | None = No
             archive = zipfile.ZipFile(stored)
         with archive:
             opened = Archive(archive, policy, shared or ZipAllowance(policy.allowance(path.stat().st_size)))
-            _check_headers(stored, archive)
+            with _archive_errors():
+                _check_headers(stored, archive.infolist(), archive.start_dir)
             yield opened
 
 
@@ -205,16 +206,6 @@ def _archive_errors() -> Iterator[None]:
         raise _refusal(COMPRESSION, f"the zip is damaged: {why}", hint) from error
 
 
-def _check_headers(stored: _BoundedReader, archive: zipfile.ZipFile) -> None:
-    infos = archive.infolist()
-    with _archive_errors():
-        try:
-            check_headers(stored, infos, archive.start_dir)
-        except HeaderMismatch as error:
-            message = f"the zip is damaged at {_quote(infos[error.place].orig_filename)}: {error}"
-            raise _refusal(COMPRESSION, message, "Pack it again, with another program.") from error
-
-
 def _plain(name: str) -> str:
     return name.replace("\\", "/")
 
@@ -298,46 +289,42 @@ _SIZES_FOLLOW, _ENCRYPTED = 0x8, 0x1
 _IN_EXTRA = 0xFFFF_FFFF
 
 
-class HeaderMismatch(ValueError):
-    """What is wrong with a member's header, in words; `place` is that of the member in the list."""
+def _check_headers(file: BinaryIO, infos: Sequence[zipfile.ZipInfo], end: int) -> None:
+    """Refuse members whose own header differs from the list's, that overlap, or that go beyond `end`, the list's start.
 
-    def __init__(self, place: int, what: str) -> None:
-        self.place = place
-        super().__init__(what)
-
-
-def check_headers(file: BinaryIO, infos: Sequence[zipfile.ZipInfo], end: int) -> None:
-    """Compare each member's own header with the list's; members have to lie apart and before byte `end`, the list's.
-
-    The same bytes could else be many members (a bomb that expands without nested archives), or another member for
-    another program. Raises HeaderMismatch.
+    Otherwise the same bytes could be many members (a bomb that expands without nested archives), or another member for
+    another program.
     """
-    last, before = 0, 0
-    for place in sorted(range(len(infos)), key=lambda place: infos[place].header_offset):
-        start = infos[place].header_offset
-        if start < last:
-            raise HeaderMismatch(before, "its bytes are those of another member too")
-        last, before = _end_of(file, infos[place], place), place
-    if last > end:
-        raise HeaderMismatch(before, "its bytes go on into the zip's list of members")
+    last, before = 0, None
+    for info in sorted(infos, key=lambda info: info.header_offset):
+        if before is not None and info.header_offset < last:
+            raise _mismatch(before, "its bytes are those of another member too")
+        last, before = _end_of(file, info), info
+    if before is not None and last > end:
+        raise _mismatch(before, "its bytes go on into the zip's list of members")
 
 
-def _end_of(file: BinaryIO, info: zipfile.ZipInfo, place: int) -> int:
-    """Where the member's compressed bytes end."""
+def _mismatch(info: zipfile.ZipInfo, message: str) -> InvalidContent:
+    message = f"the zip is damaged at {_quote(info.orig_filename)}: {message}"
+    return _refusal(COMPRESSION, message, "Pack it again, with another program.")
+
+
+def _end_of(file: BinaryIO, info: zipfile.ZipInfo) -> int:
+    """Return the place where the member's compressed bytes end."""
     file.seek(info.header_offset)
     header = file.read(_HEADER.size)
     if len(header) < _HEADER.size or not header.startswith(b"PK\x03\x04"):
-        raise HeaderMismatch(place, "there is no header where the list says")
+        raise _mismatch(info, "there is no header where the list says")
     _, _, flags, method, _, _, checksum, stored, expanded, name_bytes, extra_bytes = _HEADER.unpack(header)
     name, extra = file.read(name_bytes), file.read(extra_bytes)
     if _text(name, flags) != info.orig_filename:
-        raise HeaderMismatch(place, "its own header gives it another name")
+        raise _mismatch(info, "its own header gives it another name")
     if method != info.compress_type or flags & ~info.flag_bits & _ENCRYPTED:
-        raise HeaderMismatch(place, "its own header says that it was packed in another way")
+        raise _mismatch(info, "its own header says that it was packed in another way")
     if not flags & _SIZES_FOLLOW:
         sizes = _sizes(expanded, stored, extra)
         if (checksum, *sizes) != (info.CRC, info.file_size, info.compress_size):
-            raise HeaderMismatch(place, "its own header gives it another size or checksum")
+            raise _mismatch(info, "its own header gives it another size or checksum")
     return info.header_offset + _HEADER.size + len(name) + len(extra) + info.compress_size
 
 

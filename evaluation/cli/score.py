@@ -94,18 +94,15 @@ def _measures(text: str) -> tuple[registry.Measure, ...]:
 
 def run_score(arguments: argparse.Namespace) -> int:
     """Print a run's scores; 1 if a file is not usable."""
+    path = arguments.qrels
     try:
-        qrels = read_qrels(arguments.qrels)
+        qrels = read_qrels(path)
+        path = arguments.answers
+        answers = read_answers(path) if path else None
+        path = arguments.excluded
+        excluded = read_excluded(path) if path else None
     except InvalidContent as error:
-        return _refuse(arguments.qrels, error.report, arguments.json)
-    try:
-        answers = read_answers(arguments.answers) if arguments.answers else None
-    except InvalidContent as error:
-        return _refuse(arguments.answers, error.report, arguments.json)
-    try:
-        excluded = read_excluded(arguments.excluded) if arguments.excluded else None
-    except InvalidContent as error:
-        return _refuse(arguments.excluded, error.report, arguments.json)
+        return _refuse(path, error.report, arguments.json)
     target = ScoringTarget(
         qrels=qrels, query_ids=qrels.query_ids, hidden=False, names_queries=True,
         relevance_level=arguments.relevance_level, drop_self_matches=arguments.drop_self_matches,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any, Self, get_args
 
 import numpy as np
@@ -12,25 +12,6 @@ import numpy.typing as npt
 from evaluation.efficiency.effort import OF_VARIANT
 from evaluation.engines.base import SearchPart
 
-#: Fields that a measurement always has, and those that may be missing, each as a number that is not negative.
-_ALWAYS = ("depth", "threads", "searches", "queries", "documents")
-_PERHAPS = (
-    "queries_per_second",
-    "documents_per_second",
-    "build_seconds",
-    "index_bytes",
-    "peak_memory_bytes",
-    "peak_gpu_memory_bytes",
-    "parameters",
-    "energy_joules_per_query",
-    "spread_ms",
-    "job_seconds",
-    "flops_per_query",
-    "flops_per_document",
-    "other_work",
-)
-#: Fields that measurements under earlier protocols lack, and their values.
-_SINCE = {"stored_runs": 0, "rounds": 1, "unsettled": 0, "batched": 0, "interruptions": 0}
 _LONGEST_TEXT = 40
 #: A measurement is noisy if the share of unsettled queries, the spread as a share of the mean, or the share of the
 #: machine's processors that other work used is greater.
@@ -106,34 +87,36 @@ class EfficiencyFigures:
     flops_per_document: float | None = None
 
     def as_data(self) -> dict[str, Any]:
-        """The figures as plain values, which JSON keeps."""
+        """Return the figures as plain values, for JSON."""
         return asdict(self)
 
     @classmethod
     def from_data(cls, data: object) -> Self:
-        """What `as_data` gave. Raises ValueError, naming the field, for anything else."""
+        """Return the figures from the values that `as_data` returned, also under an earlier protocol.
+
+        Raises ValueError, naming the field, for anything else.
+        """
         if not isinstance(data, Mapping):
             raise ValueError("figures are an object of named values")
         latency = data.get("latency_ms")
         parts = data.get("parts_ms", {})
         if not isinstance(latency, Mapping) or not isinstance(parts, Mapping):
             raise ValueError("latency_ms and parts_ms are objects of numbers")
-        whole = {name: int(_number(data, name)) for name in _ALWAYS}
-        since = {name: int(_number({**_SINCE, **data}, name)) for name in _SINCE}
-        perhaps = {name: None if data.get(name) is None else _number(data, name) for name in _PERHAPS}
-        for name in ("index_bytes", "peak_memory_bytes", "peak_gpu_memory_bytes", "parameters"):
-            value = perhaps[name]
-            perhaps[name] = None if value is None else int(value)
-        return cls(
-            protocol=_text(data, "protocol"),
-            device=_text(data, "device"),
-            energy_source=_text(data, "energy_source"),
-            latency_ms=Latency(**{name: _number(latency, name) for name in ("mean", "p50", "p95", "p99")}),
-            parts_ms={name: _number(parts, name) for name in get_args(SearchPart) if name in parts},
-            **whole,
-            **since,
-            **perhaps,  # type: ignore[arg-type]
-        )
+        percentiles = {each.name: _number(each.name, latency.get(each.name)) for each in fields(Latency)}
+        values: dict[str, Any] = {
+            "latency_ms": Latency(**percentiles),
+            "parts_ms": {name: _number(name, parts[name]) for name in get_args(SearchPart) if name in parts},
+        }
+        for each in fields(cls):
+            value, kind = data.get(each.name, each.default), str(each.type)
+            if kind == "str":
+                values[each.name] = _text(each.name, data.get(each.name, ""))
+            elif kind.endswith("None") and (value is None or value is MISSING):
+                values[each.name] = None
+            elif kind.startswith(("int", "float")):
+                number = _number(each.name, value)
+                values[each.name] = int(number) if kind.startswith("int") else number
+        return cls(**values)
 
 
 def noise_reasons(figures: Mapping[str, Any]) -> list[str]:
@@ -156,16 +139,14 @@ def is_brief(figures: Mapping[str, Any]) -> bool:
     return bool(figures["searches"] < OF_VARIANT.searches)
 
 
-def _number(values: Mapping[Any, Any], name: str) -> float:
-    value = values.get(name)
+def _number(name: str, value: object) -> float:
     # Comparing takes whole numbers of any length; `math.isfinite` does not.
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _TOO_LARGE:
         raise ValueError(f"{name} is a number that is not negative, and below 2^63")
     return value
 
 
-def _text(values: Mapping[Any, Any], name: str) -> str:
-    value = values.get(name, "")
+def _text(name: str, value: object) -> str:
     if not isinstance(value, str) or len(value) > _LONGEST_TEXT or not value.isprintable():
         raise ValueError(f"{name} is a short text")
     return value
