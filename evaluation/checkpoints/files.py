@@ -153,8 +153,12 @@ def walk(root: Path, findings: Findings) -> ModelFiles:
             message = f"the folder holds more than {_MOST_FILES:,} files"
             findings.at("").refuse("too_many_files", message)
             break
-        if fault := _file_fault(facts):
-            findings.at(name).refuse("file_kind", fault)
+        if not stat.S_ISREG(facts.st_mode):
+            link = stat.S_ISLNK(facts.st_mode)
+            message = "it is a symbolic link" if link else "it is no regular file"
+            findings.at(name).refuse("file_kind", message)
+        elif facts.st_nlink != 1:
+            findings.at(name).refuse("file_kind", "it has a second name (hard link)")
         elif other := folded.get(name.casefold()):
             findings.at(name).refuse("member_name", f"it differs from {other} only by capital letters")
         elif check_file_name(name, findings):
@@ -168,12 +172,6 @@ def walk(root: Path, findings: Findings) -> ModelFiles:
     if not names and not findings.refused:
         findings.at("").refuse("empty_folder", "there is no file of a model")
     return ModelFiles(root, frozenset(names), findings)
-
-
-def _file_fault(facts: os.stat_result) -> str:
-    if stat.S_ISREG(facts.st_mode):
-        return "it has a second name (hard link)" if facts.st_nlink != 1 else ""
-    return "it is a symbolic link" if stat.S_ISLNK(facts.st_mode) else "it is no regular file"
 
 
 def _entries(root: Path, findings: Findings) -> Iterable[tuple[str, os.stat_result]]:

@@ -131,37 +131,36 @@ def read_module_list(source: ModelFiles) -> list[Listed]:
         if not isinstance(entry, dict):
             file.stop("json_damaged", "a module is no object { … }", f"[{number}]")
     refuse_forbidden_keys([{key: entry[key] for key in entry if key != "path"} for entry in entries], file)
-    modules: list[Listed] = []
-    for number, entry in enumerate(entries):
+    for entry in entries:
         refuse_unknown(entry, ("idx", "name", "path", "type", "kwargs"), file)
-        path, name = (f"[{number}].path", entry.get("path", "")), (f"[{number}].type", entry.get("type"))
-        _list_module(modules, source, file, path, name)
-    if len(modules) < len(entries):
+    stated = [
+        ((f"[{number}].path", entry.get("path", "")), (f"[{number}].type", entry.get("type")))
+        for number, entry in enumerate(entries)
+    ]
+    return _list_modules(stated, source, file)
+
+
+def _list_modules(
+    stated: Sequence[tuple[tuple[str, object], tuple[str, object]]], source: ModelFiles, file: FileFindings
+) -> list[Listed]:
+    """Return modules, each stated by its folder and its class, with the keys of both. Raises Refused."""
+    modules: list[Listed] = []
+    for (path_key, path), (type_key, name) in stated:
+        role, folder = role_of(name), _folder(path)
+        if role in NOT_RUN:
+            file.refuse("module_not_run", f"{role} is not run: {NOT_RUN[role]}", type_key)
+        elif not role:
+            file.refuse("module_type", f"{quoted(name)} is not taken", type_key)
+        if folder is None:
+            file.refuse("value", f"{quoted(path)} is no folder beside it", path_key)
+        elif (within := source.within(folder)) in [each.source for each in modules]:
+            # every copy would be read and written, however large
+            file.refuse("value", f"{quoted(path)} is named twice", path_key)
+        elif role in CLASSES:
+            modules.append(Listed(role, str(name), within))
+    if len(modules) < len(stated):
         raise Refused
     return modules
-
-
-def _list_module(
-    modules: list[Listed],
-    source: ModelFiles,
-    file: FileFindings,
-    stated_path: tuple[str, object],
-    stated_type: tuple[str, object],
-) -> None:
-    """Append a module to those before it, or refuse its folder or its class, each given as key and value."""
-    (path_key, path), (type_key, name) = stated_path, stated_type
-    role, folder = role_of(name), _folder(path)
-    if role in NOT_RUN:
-        file.refuse("module_not_run", f"{role} is not run: {NOT_RUN[role]}", type_key)
-    elif not role:
-        file.refuse("module_type", f"{quoted(name)} is not taken", type_key)
-    if folder is None:
-        file.refuse("value", f"{quoted(path)} is no folder beside it", path_key)
-    elif (within := source.within(folder)) in [each.source for each in modules]:
-        # every copy would be read and written, however large
-        file.refuse("value", f"{quoted(path)} is named twice", path_key)
-    elif role in CLASSES:
-        modules.append(Listed(role, str(name), within))
 
 
 def _folder(path: object) -> str | None:
@@ -198,13 +197,12 @@ def read_routes(source: ModelFiles) -> dict[str, list[Listed]]:
     for route, names in structure.items():
         if not isinstance(names, list) or not 0 < len(names) <= _MOST_MODULES:
             file.stop("value", "it is no list of modules", f"structure.{route}")
-        routes[route] = []
-        for each in names:
-            spelling = types.get(each) if isinstance(each, str) else None
-            path, name = (f"structure.{route}", each), (f"types.{each}", spelling)
-            _list_module(routes[route], source, file, path, name)
-        if len(routes[route]) < len(names):
-            raise Refused
+        types_of_route = [types.get(each) if isinstance(each, str) else None for each in names]
+        listed = [
+            ((f"structure.{route}", each), (f"types.{each}", name))
+            for each, name in zip(names, types_of_route, strict=True)
+        ]
+        routes[route] = _list_modules(listed, source, file)
     return routes
 
 

@@ -29,9 +29,9 @@ _MOST_NAME = 256
 _BLOCK = 8 * MIB
 #: Bytes of a value.
 _BYTES = {"F32": 4, "F16": 2, "BF16": 2, "F64": 8, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
-#: The types of what models keep beside their weights: the numbers of positions, masks.
+#: Types of buffers beside the weights: numbers of positions, and masks.
 _BUFFERS = frozenset({"I64", "I32", "BOOL"})
-#: The types that weights may have, and the bits that are all set in infinities and in what is no number.
+#: Types of weights, and the bits that are all set in infinities and NaN.
 _EXPONENTS = {"F32": ("<u4", 0x7F800000), "F16": ("<u2", 0x7C00), "BF16": ("<u2", 0x7F80)}
 _WEIGHT_TYPES = frozenset(_EXPONENTS)
 #: Pattern for the names of other types, such as F8_E4M3.
@@ -40,7 +40,7 @@ _SHARD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}\.safetensors", re.ASCII)
 
 
 class NotSafetensors(ValueError):
-    """What is wrong with a file of weights, in words."""
+    """A file of weights is damaged or not acceptable, for the reason in the message."""
 
 
 class UnreadType(NotSafetensors):
@@ -49,7 +49,7 @@ class UnreadType(NotSafetensors):
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """Where a tensor lies: bytes `start` to `end` of the file."""
+    """The place of a tensor: bytes `start` to `end` of the file."""
 
     path: Path
     dtype: str
@@ -59,7 +59,7 @@ class Tensor:
 
     @property
     def parameters(self) -> int:
-        """How many values it has."""
+        """Number of values."""
         return math.prod(self.shape)
 
     @property
@@ -69,12 +69,12 @@ class Tensor:
 
     @property
     def usable(self) -> bool:
-        """Whether it is of a type that weights may have."""
+        """Whether it has a type that weights may have."""
         return self.dtype in _WEIGHT_TYPES
 
     @property
     def is_buffer(self) -> bool:
-        """Whether it holds whole numbers or truths, which no weight is."""
+        """Whether it has whole numbers or truths, unlike weights."""
         return self.dtype in _BUFFERS
 
 
@@ -86,9 +86,9 @@ def _open(path: Path) -> BinaryIO:
 
 
 def read_tensors(path: Path, allowance: CheckpointAllowance) -> dict[str, Tensor]:
-    """The tensors of a file by name, from its header alone, which counts against the allowance.
+    """Return the tensors of a file by name, from its header alone, which counts against the allowance.
 
-    Raises NotSafetensors, also where nothing of the allowance is left.
+    Raises NotSafetensors, also if the allowance is spent.
     """
     try:
         return _read_tensors(path, allowance)
@@ -162,12 +162,12 @@ def _are_sizes(values: object) -> bool:
 
 
 def is_shard_name(name: object) -> bool:
-    """Whether the name in an index is that of a safetensors file beside it, and of nothing elsewhere."""
+    """Return whether the name in an index is that of a safetensors file beside it."""
     return isinstance(name, str) and _SHARD.fullmatch(name) is not None
 
 
 def blocks(tensor: Tensor) -> Iterator[bytes]:
-    """The tensor's bytes, a few MiB at a time. Raises NotSafetensors where the file has become shorter."""
+    """Yield the tensor's bytes, a few MiB at a time. Raises NotSafetensors if the file has become shorter."""
     with _open(tensor.path) as file:
         file.seek(tensor.start)
         left = tensor.end - tensor.start
@@ -180,17 +180,14 @@ def blocks(tensor: Tensor) -> Iterator[bytes]:
 
 
 def is_finite(tensor: Tensor) -> bool:
-    """Whether all of the tensor's values are finite numbers; it must be usable."""
+    """Return whether all values of a usable tensor are finite numbers."""
     dtype, exponent = _EXPONENTS[tensor.dtype]
-    return all(not _has_exponent(np.frombuffer(block, dtype=dtype), exponent) for block in blocks(tensor))
-
-
-def _has_exponent(bits: np.ndarray[Any, np.dtype[Any]], exponent: int) -> bool:
-    return bool(((bits & exponent) == exponent).any())
+    parts = (np.frombuffer(block, dtype=dtype) for block in blocks(tensor))
+    return not any(bool(((bits & exponent) == exponent).any()) for bits in parts)
 
 
 def header_of(tensors: Mapping[str, Tensor]) -> bytes:
-    """The eight bytes and the header of a file that holds these tensors in this order, as the library pads it."""
+    """Return the length and the header of a file with these tensors in this order, padded as by the library."""
     entries: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     place = 0
     for name, tensor in tensors.items():

@@ -110,7 +110,9 @@ class EfficiencyFigures:
         for each in fields(cls):
             value, kind = data.get(each.name, each.default), str(each.type)
             if kind == "str":
-                values[each.name] = _text(each.name, data.get(each.name, ""))
+                values[each.name] = text = data.get(each.name, "")
+                if not isinstance(text, str) or len(text) > _LONGEST_TEXT or not text.isprintable():
+                    raise ValueError(f"{each.name} is a short text")
             elif kind.endswith("None") and (value is None or value is MISSING):
                 values[each.name] = None
             elif kind.startswith(("int", "float")):
@@ -143,10 +145,4 @@ def _number(name: str, value: object) -> float:
     # Comparing takes whole numbers of any length; `math.isfinite` does not.
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _TOO_LARGE:
         raise ValueError(f"{name} is a number that is not negative, and below 2^63")
-    return value
-
-
-def _text(name: str, value: object) -> str:
-    if not isinstance(value, str) or len(value) > _LONGEST_TEXT or not value.isprintable():
-        raise ValueError(f"{name} is a short text")
     return value

@@ -150,7 +150,9 @@ def measure(
     figures = rounds.figures()  # before other searches add to the engine's clock
     throughput = _throughput(engine, queries, batched)
     if isinstance(engine, TermEngine) and system.checkpoint is None:
-        flops = _flops_of_searches(engine, timed)  # quick, and differing more from query to query
+        with operations.counting() as counted:  # quick, and differing more from query to query
+            _search(engine, timed)
+        flops = counted.flops / len(timed)
     progress(1.0)
     return EfficiencyFigures(
         **figures,
@@ -233,13 +235,6 @@ def _warm_up(
             if sum(taken) >= most_seconds:
                 break
     return counted.flops / len(taken), taken
-
-
-def _flops_of_searches(engine: Engine, queries: Sequence[Query]) -> float:
-    """Return the mean operations of a search, over these queries."""
-    with operations.counting() as counted:
-        _search(engine, queries)
-    return counted.flops / len(queries)
 
 
 def flops_of_documents(engine: Engine, corpus: Path, folder: Path) -> float | None:
