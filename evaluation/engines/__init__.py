@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from evaluation.engines.base import (
-    SHARD_SIZE,
     Engine,
     EngineDescription,
     InvalidParameter,
@@ -13,10 +12,9 @@ from evaluation.engines.base import (
     SearchResult,
     ShardedEngine,
     Stage,
-    StageProgress,
 )
 from evaluation.engines.corpus_encoding import EncodingTask, encode
-from evaluation.engines.facts import FACTS, Fact
+from evaluation.engines.facts import FACTS
 from evaluation.engines.parts import Part
 from evaluation.engines.registry import ENGINES, describe
 from evaluation.engines.retrieval import RetrievalTask, merge, retrieve
@@ -25,11 +23,9 @@ from evaluation.engines.run_writing import run_lines
 __all__ = [
     "ENGINES",
     "FACTS",
-    "SHARD_SIZE",
     "EncodingTask",
     "Engine",
     "EngineDescription",
-    "Fact",
     "InvalidParameter",
     "Parameter",
     "Part",
@@ -39,7 +35,6 @@ __all__ = [
     "SearchResult",
     "ShardedEngine",
     "Stage",
-    "StageProgress",
     "describe",
     "encode",
     "merge",

@@ -48,7 +48,7 @@ TERMS_FILE, FREQUENCIES_FILE = "feedback_terms.npy", "feedback_frequencies.npy"
 _DOCUMENTS_AT_ONCE = 65_536
 #: Which terms may expand a query: Anserini's rules, which stand in for a list of stop words.
 _ELIGIBLE_ENGLISH = re.compile(r"[a-z0-9]{2,20}")
-_SHORTEST, _LONGEST = 2, 20
+_ELIGIBLE = re.compile(".{2,20}", re.DOTALL)
 _GREATEST_SHARE = np.float32(0.1)
 
 
@@ -61,8 +61,6 @@ def write_feedback_terms(index: InvertedIndex, folder: Path, kept: int, english:
     cursors, ends = index.offsets[eligible].copy(), index.offsets[eligible + 1].copy()
     for first in range(0, index.document_count, _DOCUMENTS_AT_ONCE):
         behind = min(first + _DOCUMENTS_AT_ONCE, index.document_count)
-        some_terms = np.zeros((behind - first, kept), np.uint32)
-        some_frequencies = np.zeros((behind - first, kept), np.uint16)
         kernels.keep_most_frequent(
             index.documents,
             index.frequencies,
@@ -71,10 +69,9 @@ def write_feedback_terms(index: InvertedIndex, folder: Path, kept: int, english:
             ends,
             first,
             behind,
-            some_terms,
-            some_frequencies,
+            np.asarray(terms[first:behind]),
+            np.asarray(frequencies[first:behind]),
         )
-        terms[first:behind], frequencies[first:behind] = some_terms, some_frequencies
     terms.flush()
     frequencies.flush()
 
@@ -90,14 +87,9 @@ def _eligible(index: InvertedIndex, english: bool) -> Numbers:
     English ones must be plain letters and digits; in other languages that would leave nothing.
     """
     share = np.diff(index.offsets).astype(np.float32) / np.float32(max(index.document_count, 1))
-    well_formed = np.fromiter(
-        (
-            bool(_ELIGIBLE_ENGLISH.fullmatch(term)) if english else _SHORTEST <= len(term) <= _LONGEST
-            for term in index.terms()
-        ),
-        np.bool_,
-        len(share),
-    )
+    form = _ELIGIBLE_ENGLISH if english else _ELIGIBLE
+    matches = (form.fullmatch(term) is not None for term in index.terms())
+    well_formed = np.fromiter(matches, np.bool_, len(share))
     return np.flatnonzero(well_formed & (share <= _GREATEST_SHARE))
 
 

@@ -88,7 +88,7 @@ def run_contender(name: str, folder: Path, threads: int) -> None:
     import faiss
     import torch
 
-    from evaluation.engines.index.exact_search import ExactSearch, Shard
+    from evaluation.engines.index.exact_search import ExactSearch
 
     torch.set_num_threads(threads)
     faiss.omp_set_num_threads(threads)
@@ -97,7 +97,7 @@ def run_contender(name: str, folder: Path, threads: int) -> None:
     shards = [np.load(path, mmap_mode="r") for path in sorted(folder.glob(pattern))]
     if name.startswith("ours"):
         ranks = np.arange(sum(map(len, shards)), dtype=np.uint32)
-        searcher = ExactSearch([Shard(shard, 1.001) for shard in shards], ranks, threads=threads)
+        searcher = ExactSearch(shards, 1.001, ranks, threads=threads)
 
         def search() -> int:
             return sum(len(documents) for documents, _ in searcher.search(queries, DEPTH))

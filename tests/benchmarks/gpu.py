@@ -92,7 +92,7 @@ def compare_search(count: int, rounds: int, figures: Figures) -> None:
     """Searching beside reading all vectors once."""
     import torch
 
-    from evaluation.engines.index.exact_search import ExactSearch, Shard
+    from evaluation.engines.index.exact_search import ExactSearch
 
     random = np.random.default_rng(4)
     vectors = random.standard_normal((count, DIMENSION), np.float32)
@@ -102,7 +102,7 @@ def compare_search(count: int, rounds: int, figures: Figures) -> None:
     floor = median_seconds(lambda: copy.copy_(there), rounds) / 2  # a copy reads and writes
     bandwidth = vectors.nbytes / floor / 1e9
     ranks = np.arange(count, dtype=np.uint32)
-    searcher = ExactSearch([Shard(vectors, 1.001)], ranks, device="cuda", threads=torch.get_num_threads())
+    searcher = ExactSearch([vectors], 1.001, ranks, device="cuda", threads=torch.get_num_threads())
     rows = [[f"reading all once, {bandwidth:,.0f} GB/s", f"{floor * 1e3:.2f}", "1"]]
     for queries in (1, 1_000):
         asked = vectors[:queries] + 0.01

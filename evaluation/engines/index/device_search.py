@@ -28,13 +28,10 @@ class DeviceSearch:
             self._shards = [tensor_of(shard).to(self._device) for shard in shards]
 
     @torch.inference_mode()  # type: ignore[untyped-decorator]
-    def candidates(self, queries: Floats, kept: int, block: int | None = None) -> tuple[Floats, Numbers]:
-        """Scores (descending) and numbers of the `kept` best documents of each query.
-
-        `block` is how many documents are scored at a time.
-        """
+    def candidates(self, queries: Floats, kept: int) -> tuple[Floats, Numbers]:
+        """Return scores (descending) and numbers of the `kept` best documents of each query."""
         asked = torch.from_numpy(queries).to(self._device)
-        width = block or max(_SCORES_HELD // len(queries), kept)
+        width = max(_SCORES_HELD // len(queries), kept)
         scores = torch.empty((len(queries), 0), device=self._device)
         documents = torch.empty((len(queries), 0), dtype=torch.int64, device=self._device)
         for first, vectors in self._blocks(width):

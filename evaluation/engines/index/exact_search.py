@@ -15,7 +15,6 @@ look at what is above the worst document kept. Measured with two threads beside 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -48,19 +47,6 @@ _ROWS_AT_ONCE = 8_192
 _UNIT_ROUNDOFF = 2.0**-24
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """Vectors (documents × dimensions, float32 or float16) and an upper bound of their Euclidean norms."""
-
-    vectors: Vectors
-    greatest_norm: float
-
-    @classmethod
-    def of(cls, vectors: Vectors) -> Shard:
-        """The shard of these vectors, their norms computed."""
-        return cls(vectors, greatest_norm(vectors))
-
-
 def greatest_norm(vectors: Vectors) -> float:
     """The greatest Euclidean norm of the rows, 0 where there are none."""
     greatest = 0.0
@@ -71,33 +57,24 @@ def greatest_norm(vectors: Vectors) -> float:
 
 
 class ExactSearch:
-    """Searches shards of one collection, whose documents are numbered through in their order.
+    """Searches shards of vectors (documents × dimensions, float32 or float16), numbered through in their order.
 
-    `ranks[d]` is the place of document d in the descending order of ids, which decides among equal scores. A `device`
-    other than "cpu" computes the matrix products; everything else is done with `threads` threads here. `block` is how
-    many documents are scored at a time, by default what suits the library or the device.
+    `norm` is an upper bound of the vectors' Euclidean norms. `ranks[d]` is the place of document d in the descending
+    order of ids, which decides among equal scores. A `device` other than "cpu" computes the matrix products; everything
+    else is done with `threads` threads here.
     """
 
     def __init__(
-        self,
-        shards: Sequence[Shard],
-        ranks: Ranks,
-        *,
-        device: str = "cpu",
-        threads: int = 1,
-        block: int | None = None,
+        self, shards: Sequence[Vectors], norm: float, ranks: Ranks, *, device: str = "cpu", threads: int = 1
     ) -> None:
-        self._shards = [shard.vectors for shard in shards]
-        self._starts = np.cumsum([0, *map(len, self._shards)])
-        self._ranks = ranks
-        self._threads = threads
-        self._block = block
-        self._greatest_norm = max((shard.greatest_norm for shard in shards), default=0.0)
+        self._shards = shards
+        self._starts = np.cumsum([0, *map(len, shards)])
+        self._greatest_norm, self._ranks, self._threads = norm, ranks, threads
         self._device_search: DeviceSearch | None = None
         if device != "cpu":
             from evaluation.engines.index.device_search import DeviceSearch
 
-            self._device_search = DeviceSearch(self._shards, device)
+            self._device_search = DeviceSearch(shards, device)
 
     @property
     def documents(self) -> int:
@@ -149,7 +126,7 @@ class ExactSearch:
     def _candidates(self, queries: Floats, kept: int) -> tuple[Floats, Numbers]:
         """Floats (descending) and numbers of the `kept` best documents of each query, by scores in float32."""
         if self._device_search is not None:
-            found: tuple[Floats, Numbers] = self._device_search.candidates(queries, kept, self._block)
+            found: tuple[Floats, Numbers] = self._device_search.candidates(queries, kept)
             return found
         if len(queries) < MANY_QUERIES or not find_spec("faiss"):
             return self._candidates_of_few(queries, kept)
@@ -158,7 +135,7 @@ class ExactSearch:
         faiss.omp_set_num_threads(self._threads)
         best = faiss.ResultHeap(len(queries), kept, keep_max=True)
         operations.add(lambda: queries.size * self.documents)
-        for first, vectors in self._blocks(self._block or _BLOCK):
+        for first, vectors in self._blocks(_BLOCK):
             scores, documents = faiss.knn(
                 queries,
                 np.ascontiguousarray(vectors, np.float32),
@@ -202,7 +179,7 @@ class ExactSearch:
 
     def _width(self, queries: int) -> int:
         """Documents whose scores for so many queries are held at a time."""
-        return self._block or min(max(_SCORES_HELD // queries, 1), _BLOCK)
+        return min(max(_SCORES_HELD // queries, 1), _BLOCK)
 
     def _blocks(self, width: int) -> Iterator[tuple[int, Vectors]]:
         """(number of the first document, vectors) of blocks of at most `width` documents."""

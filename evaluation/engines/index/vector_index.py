@@ -26,7 +26,7 @@ from evaluation.core.errors import ModelFailure
 from evaluation.core.writing import new_map
 from evaluation.engines.base import Floats, Numbers, Resources, shard_name
 from evaluation.engines.index import approximate
-from evaluation.engines.index.exact_search import ExactSearch, Found, Shard, Vectors, greatest_norm
+from evaluation.engines.index.exact_search import ExactSearch, Found, Vectors, greatest_norm
 from evaluation.engines.index.ordered_ids import OrderedIds, write_ordered_ids
 
 #: What vectors may be stored in.
@@ -70,7 +70,7 @@ def build_index(
     write_ordered_ids(folder, ids)
     state: dict[str, Any] = {
         "shards": [str(path.resolve()) for path in shards],
-        "norms": [greatest_norm(load_vectors(path)) for path in shards],
+        "norm": max(greatest_norm(load_vectors(path)) for path in shards),
     }
     if parameters["stored_dtype"] == "float16":
         state["copies"] = [shard_name(number) + ".npy" for number in range(len(shards))]
@@ -91,7 +91,7 @@ class VectorIndex:
         self._folder = folder
         self._resources = resources
         self._files = [Path(name) for name in state["shards"]]
-        self._norms: list[float] = state["norms"]
+        self._norm: float = state["norm"]
         self._ids = OrderedIds(folder)
         self._copies = [folder / name for name in state.get("copies", ())]
         self._searcher: Any = None
@@ -135,9 +135,11 @@ class VectorIndex:
         return float(np.mean([len(np.intersect1d(ours[0], exact[0])) / depth for ours, exact in pairs]))
 
     def _exact(self, files: Sequence[Path]) -> ExactSearch:
-        shards = [Shard(load_vectors(path), norm) for path, norm in zip(files, self._norms, strict=True)]
-        device, threads = self._resources.device, self._resources.threads
-        return ExactSearch(shards, self._ids.ranks, device=device, threads=threads)
+        shards, (device, threads) = (
+            list(map(load_vectors, files)),
+            (self._resources.device, self._resources.threads),
+        )
+        return ExactSearch(shards, self._norm, self._ids.ranks, device=device, threads=threads)
 
 
 def new_vectors(

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from evaluation.core.errors import ModelFailure
 from evaluation.core.order import trec_order
-from evaluation.engines.index import exact_search
-from evaluation.engines.index.exact_search import ExactSearch, Shard
+from evaluation.engines.index import device_search, exact_search
+from evaluation.engines.index.exact_search import ExactSearch, greatest_norm
 
 
 @pytest.fixture(scope="module", params=["faiss", "torch", "numpy"], autouse=True)
@@ -60,12 +60,16 @@ def searched(
     device: str = "cpu",
 ) -> list[list[tuple[str, float]]]:
     ids = names(len(vectors))
-    shards = [Shard.of(part) for part in np.split(vectors, sorted(cuts))]
-    search = ExactSearch(shards, ranks_of(ids), block=block, threads=threads, device=device)
-    return [
-        [(ids[document], float(score)) for document, score in zip(documents, scores, strict=True)]
-        for documents, scores in search.search(queries, depth)
-    ]
+    shards = np.split(vectors, sorted(cuts))
+    search = ExactSearch(shards, greatest_norm(vectors), ranks_of(ids), threads=threads, device=device)
+    with pytest.MonkeyPatch.context() as patch:
+        if block is not None:
+            patch.setattr(exact_search, "_BLOCK", block)
+            patch.setattr(device_search, "_SCORES_HELD", block * len(queries))
+        return [
+            [(ids[document], float(score)) for document, score in zip(documents, scores, strict=True)]
+            for documents, scores in search.search(queries, depth)
+        ]
 
 
 @settings(max_examples=60, deadline=None)
