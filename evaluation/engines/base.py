@@ -15,13 +15,14 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.collections.beir import Document, Query
+from evaluation.core.order import trec_order
 from evaluation.engines.facts import FactValue as FactValue
 
 Stage = Literal["loading", "encoding", "indexing", "searching"]
@@ -190,6 +191,12 @@ class SearchResult:
     query_id: str
     document_ids: list[str]
     scores: Floats
+
+    @classmethod
+    def ranked(cls, query_id: str, ids: Sequence[str], scores: NDArray[np.floating[Any]], depth: int) -> Self:
+        """Return the best `depth` of these documents, in trec_eval's order."""
+        best = trec_order(ids, scores)[:depth]
+        return cls(query_id, [ids[place] for place in best.tolist()], scores[best].astype(np.float32))
 
 
 #: The most tokens of a text that a submission may have read.

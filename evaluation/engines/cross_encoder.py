@@ -17,7 +17,6 @@ import numpy as np
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.checkpoints.templates import TEMPLATES
 from evaluation.collections.beir import Document, Query
-from evaluation.core.order import trec_order
 from evaluation.engines.base import (
     AUTO,
     BATCH_TOKENS,
@@ -93,7 +92,11 @@ class CrossEncoderReRanking(VariantEngine[int]):
         self, queries: Sequence[Query], depth: int, settings: Mapping[str, int]
     ) -> Iterator[Mapping[str, SearchResult]]:
         for found in self._scored(queries):
-            yield {label: _ranking(found, size, depth) for label, size in settings.items()}
+            query, ids, scores = found.query_id, found.document_ids, found.scores
+            yield {
+                label: SearchResult.ranked(query, ids[:size], scores[:size], depth)
+                for label, size in settings.items()
+            }
 
     def facts(self) -> Mapping[str, FactValue]:
         """How many documents are re-ranked, and how much of them is read."""
@@ -113,12 +116,11 @@ class CrossEncoderReRanking(VariantEngine[int]):
                 for number in document_numbers(ranking, texts.ids).tolist()
             ]
             scores = self._best_passages(read)
-        ends = np.cumsum([len(ranking.document_ids) for ranking in candidates], dtype=np.int64)
+        lengths = [len(ranking.document_ids) for ranking in candidates]
+        parts = np.split(scores, np.cumsum(lengths, dtype=np.int64))  # and an empty one
         return [
-            SearchResult(
-                ranking.query_id, ranking.document_ids, scores[end - len(ranking.document_ids) : end]
-            )
-            for ranking, end in zip(candidates, ends.tolist(), strict=True)
+            SearchResult(ranking.query_id, ranking.document_ids, part)
+            for ranking, part in zip(candidates, parts, strict=False)
         ]
 
     def _best_passages(self, read: Sequence[tuple[str, Sequence[str]]]) -> Floats:
@@ -145,13 +147,6 @@ def _depths(parameters: Mapping[str, Any]) -> dict[str, int]:
 def _check_parameters(parameters: Mapping[str, Any], checkpoint: CheckpointDescription | None) -> None:
     check_passages(parameters)
     check_prompts(parameters, checkpoint)
-
-
-def _ranking(found: SearchResult, re_ranked: int, depth: int) -> SearchResult:
-    """The first `re_ranked` documents in the order of their scores, cut to `depth`."""
-    ids, scores = found.document_ids[:re_ranked], found.scores[:re_ranked]
-    order = trec_order(ids, scores)[:depth]
-    return SearchResult(found.query_id, [ids[place] for place in order.tolist()], scores[order])
 
 
 PARAMETERS = (

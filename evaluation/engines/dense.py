@@ -43,14 +43,15 @@ from evaluation.engines.base import (
 from evaluation.engines.index.approximate import PARAMETERS as APPROXIMATE_PARAMETERS
 from evaluation.engines.index.vector_index import (
     STORED,
+    Cut,
     VectorIndex,
     build_index,
     bytes_of_vector,
+    copy_vectors,
     is_learned,
     leading,
     learn_index,
     new_vectors,
-    write_leading,
 )
 from evaluation.engines.parts import DividedEngine
 from evaluation.engines.passages import (
@@ -144,8 +145,7 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
         for dimension in self.settings.values():
             own = self._folder(folder, dimension)
             own.mkdir(exist_ok=True)
-            cut = partial(leading, dimension=dimension, unit_length=self._unit_length)
-            learn_index(vectors, own, self.parameters, self.resources.threads, cut)
+            learn_index(vectors, own, self.parameters, self.resources.threads, self._cut(dimension))
 
     def build_part(
         self, shards: Sequence[Path], learned: Path, folder: Path, progress: Progress = ignore
@@ -158,7 +158,7 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
                 vectors = [own / VECTORS / f"{shard_name(number)}.npy" for number in range(len(shards))]
                 (own / VECTORS).mkdir(parents=True)
                 for shard, copy in zip(shards, vectors, strict=True):
-                    write_leading(shard / VECTORS, copy, dimension, self._unit_length)
+                    copy_vectors(shard / VECTORS, copy, self._cut(dimension))
             build_index(
                 vectors,
                 (str(name, "utf-8") for name in _ids(shards)),
@@ -178,6 +178,9 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
             dimension: VectorIndex(self._folder(folder, dimension), self.parameters, self.resources)
             for dimension in self.settings.values()
         }
+
+    def _cut(self, dimension: int) -> Cut:
+        return partial(leading, dimension=dimension, unit_length=self._unit_length)
 
     def _folder(self, folder: Path, dimension: int) -> Path:
         """Where the index of vectors of so many dimensions lies."""
@@ -204,7 +207,7 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
     def _best(self, dimension: int, vectors: Floats, depth: int) -> list[tuple[list[str], Floats]]:
         """Ids and scores of the best documents for each of the queries' vectors, cut to so many dimensions."""
         index = opened(self._indexes.get(dimension))
-        vectors = leading(vectors, dimension, self._unit_length)
+        vectors = self._cut(dimension)(vectors)
         if self.texts_of.words:
             return best_documents(index, vectors, depth, self._counted)
         return [(index.identifiers(numbers), scores) for numbers, scores in index.search(vectors, depth)]
@@ -226,7 +229,7 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
         if self._documents.maximum_length is not None:
             facts["maximum_length"] = self._documents.maximum_length
         if self._sample and self.documents:
-            sample = leading(np.stack(self._sample), dimension, self._unit_length)
+            sample = self._cut(dimension)(np.stack(self._sample))
             if self.parameters["search"] != "exact":
                 facts["recall_against_exact"] = index.overlap_with_exact(sample)
             elif stored != "float32":

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.collections.beir import Document, Query
-from evaluation.core.order import trec_order
 from evaluation.engines.base import (
     Engine,
     EngineDescription,
@@ -78,8 +77,7 @@ class Fusion(Engine):
             for document, value in zip(ids, added.tolist(), strict=True):
                 sums[document] = sums.get(document, 0.0) + value
         names, totals = list(sums), np.array(list(sums.values()), np.float64)
-        best = trec_order(names, totals)[:depth]
-        return SearchResult(query_id, [names[place] for place in best], totals[best].astype(np.float32))
+        return SearchResult.ranked(query_id, names, totals, depth)
 
     def size(self) -> int:
         """Bytes of the runs' lines on disk."""

@@ -24,7 +24,6 @@ import numpy as np
 
 from evaluation.archives.compression import open_lines
 from evaluation.core.errors import InvalidContent
-from evaluation.core.order import trec_order
 from evaluation.core.problems import Problem
 from evaluation.core.writing import damage_of, make_folder
 from evaluation.engines.base import (
@@ -181,8 +180,7 @@ def merge_results(found: Sequence[SearchResult], depth: int) -> SearchResult:
     if len(set(ids)) < len(ids):
         what = f"two parts have the same document for query {found[0].query_id!r}"
         raise _unusable("overlapping_parts", what, "Make all parts from the same corpus and shards.")
-    order = trec_order(ids, scores)[:depth]
-    return SearchResult(found[0].query_id, [ids[place] for place in order.tolist()], scores[order])
+    return SearchResult.ranked(found[0].query_id, ids, scores, depth)
 
 
 def merge_runs(

@@ -51,10 +51,8 @@ class DeviceSearch:
         for shard in self._shards:
             for start in range(0, len(shard), width):
                 block = shard[start : start + width]
-                yield (
-                    first + start,
-                    block if isinstance(block, torch.Tensor) else tensor_of(block).to(self._device),
-                )
+                tensor = block if isinstance(block, torch.Tensor) else tensor_of(block).to(self._device)
+                yield first + start, tensor
             first += len(shard)
 
 

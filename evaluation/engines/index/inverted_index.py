@@ -31,7 +31,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from heapq import merge
-from itertools import groupby
+from itertools import groupby, repeat
 from operator import itemgetter
 from pathlib import Path
 from shutil import rmtree
@@ -251,12 +251,9 @@ class IndexBuilder:
         counts = array("q", [0])
         with ExitStack() as stack:
             writer = stack.enter_context(StringsWriter(self._folder, "terms"))
-            streams = [
-                _terms_with_shard(
-                    stack.enter_context((self._shard_folder(n) / "terms.txt").open(encoding="utf-8")), n
-                )
-                for n in range(self._shards)
-            ]
+            paths = [self._shard_folder(n) / "terms.txt" for n in range(self._shards)]
+            files = [stack.enter_context(path.open(encoding="utf-8")) for path in paths]
+            streams = [zip((line[:-1] for line in file), repeat(n)) for n, file in enumerate(files)]
             for number, (term, group) in enumerate(groupby(merge(*streams), key=itemgetter(0))):
                 writer.write(term)
                 count = 0
@@ -283,12 +280,6 @@ class IndexBuilder:
 def _as_array(values: array[int], kind: type[Number]) -> NDArray[Number]:
     """The values where they lie, as a numpy array; numpy itself refuses to do this for none."""
     return np.frombuffer(values, kind) if values else np.empty(0, kind)
-
-
-def _terms_with_shard(lines: Iterator[str], shard: int) -> Iterator[tuple[str, int]]:
-    """(term, shard) for each line, sorted as the shard's terms are."""
-    for line in lines:
-        yield line[:-1], shard
 
 
 #: Codes below this stand for themselves.

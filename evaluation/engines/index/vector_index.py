@@ -24,7 +24,7 @@ import numpy as np
 
 from evaluation.core.errors import ModelFailure
 from evaluation.core.writing import new_map
-from evaluation.engines.base import Floats, Numbers, Resources, shard_name
+from evaluation.engines.base import Floats, Numbers, Resources, shard_name, size_of
 from evaluation.engines.index import approximate
 from evaluation.engines.index.exact_search import ExactSearch, Found, Vectors, greatest_norm
 from evaluation.engines.index.ordered_ids import OrderedIds, write_ordered_ids
@@ -75,7 +75,7 @@ def build_index(
     if parameters["stored_dtype"] == "float16":
         state["copies"] = [shard_name(number) + ".npy" for number in range(len(shards))]
         for path, copy in zip(shards, state["copies"], strict=True):
-            _write_float16(load_vectors(path), folder / copy)
+            copy_vectors(path, folder / copy, lambda vectors: vectors, np.float16)
     if parameters["stored_dtype"] == "binary":
         approximate.build_binary([load_vectors(path) for path in shards], folder)
     elif is_learned(parameters):
@@ -123,10 +123,8 @@ class VectorIndex:
 
     def size(self) -> int:
         """Bytes of the vectors that are searched, or their index, and of the ids."""
-        files = (path for path in self._folder.iterdir() if path.is_file() and path.suffix != ".json")
-        inside = sum(path.stat().st_size for path in files)
-        reads_shards = self._searcher is self.__dict__.get("exact")
-        return inside + (sum(path.stat().st_size for path in self._files) if reads_shards else 0)
+        files = [path for path in self._folder.iterdir() if path.is_file() and path.suffix != ".json"]
+        return size_of(*files, *(self._files if self._searcher is self.__dict__.get("exact") else ()))
 
     def overlap_with_exact(self, queries: Floats) -> float:
         """Mean share of the exact top 100 (in float32) that this index finds for these queries."""
@@ -135,11 +133,8 @@ class VectorIndex:
         return float(np.mean([len(np.intersect1d(ours[0], exact[0])) / depth for ours, exact in pairs]))
 
     def _exact(self, files: Sequence[Path]) -> ExactSearch:
-        shards, (device, threads) = (
-            list(map(load_vectors, files)),
-            (self._resources.device, self._resources.threads),
-        )
-        return ExactSearch(shards, self._norm, self._ids.ranks, device=device, threads=threads)
+        shards, given = list(map(load_vectors, files)), self._resources
+        return ExactSearch(shards, self._norm, self._ids.ranks, device=given.device, threads=given.threads)
 
 
 def new_vectors(
@@ -169,21 +164,16 @@ def leading(vectors: Vectors, dimension: int, unit_length: bool) -> Vectors:
     return np.asarray(kept / np.maximum(lengths, _LEAST_NORM), np.float32)
 
 
-def write_leading(path: Path, copy: Path, dimension: int, unit_length: bool) -> None:
-    """Write `leading` of a file of vectors to another one."""
+def copy_vectors(path: Path, copy: Path, cut: Cut, dtype: type[np.floating[Any]] = np.float32) -> None:
+    """Write what `cut` makes of a file of vectors to another one. Raises ModelFailure where that does not fit."""
     vectors = load_vectors(path)
-    kept = new_vectors(copy, len(vectors), dimension)
+    kept = new_vectors(copy, len(vectors), cut(vectors[:0]).shape[1], dtype)
     for start in range(0, len(vectors), _ROWS_AT_ONCE):
-        some = slice(start, start + _ROWS_AT_ONCE)
-        kept[some] = leading(vectors[some], dimension, unit_length)
-
-
-def _write_float16(vectors: Vectors, path: Path) -> None:
-    copy = new_vectors(path, len(vectors), vectors.shape[1], np.float16)
-    for start in range(0, len(vectors), _ROWS_AT_ONCE):
+        rows = slice(start, start + _ROWS_AT_ONCE)
         with np.errstate(over="ignore"):
-            copy[start : start + _ROWS_AT_ONCE] = vectors[start : start + _ROWS_AT_ONCE]
-        if not np.isfinite(copy[start : start + _ROWS_AT_ONCE]).all():
+            kept[rows] = cut(vectors[rows])
+        if not np.isfinite(kept[rows]).all():
+            name = np.dtype(dtype).name
             raise ModelFailure(
-                "not_finite_output", "a vector's values are beyond float16, which was asked for"
+                "not_finite_output", f"a vector's values are beyond {name}, which was asked for"
             )

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from evaluation.core.errors import ModelFailure
+from evaluation.core.errors import ModelFailure, is_out_of_memory
 from evaluation.engines.base import Numbers, Progress, ignore
 from evaluation.engines.index.word_pieces import grouped
 
@@ -208,18 +208,13 @@ def _try(run: Callable[[Indices], Output], batch: Indices) -> tuple[Output] | No
         with torch.inference_mode():
             return (run(batch),)
     except (MemoryError, RuntimeError, IndexError, ValueError, TypeError, KeyError) as error:
-        if not _is_out_of_memory(error):
+        if not is_out_of_memory(error):
             raise ModelFailure(
                 "does_not_run", f"the model failed on its input ({type(error).__name__})"
             ) from error
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     return None
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    """Whether memory ran out; torch has no type of its own for that on the CPU."""
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def index_distinct(texts: Tokenised, count: int) -> list[int]:

@@ -32,9 +32,12 @@ def convert_weights(source: Path, target: Path) -> bool:
 
     Only tensors are unpickled (`weights_only`). Raises ModelFailure where a file holds anything else.
     """
-    files = _files(source)
-    if not files:
-        return False
+    files = [source / _PICKLE]
+    if not files[0].is_file():
+        if not (source / _INDEX).is_file():
+            return False
+        places = json.loads((source / _INDEX).read_text(encoding="utf-8"))["weight_map"]
+        files = [source / name for name in sorted(set(places.values()))]
     tensors: dict[str, torch.Tensor] = {}
     for file in files:
         tensors |= _read(file)
@@ -96,15 +99,6 @@ def merge_adapter(source: Path, base: Path, target: Path) -> None:
             "not_merged", f"the adapter is not one of this base model: {', '.join(strange[:5])}"
         )
     merged.save_pretrained(target)
-
-
-def _files(source: Path) -> list[Path]:
-    if (source / _PICKLE).is_file():
-        return [source / _PICKLE]
-    if not (source / _INDEX).is_file():
-        return []
-    places = json.loads((source / _INDEX).read_text(encoding="utf-8"))["weight_map"]
-    return [source / name for name in sorted(set(places.values()))]
 
 
 def _read(file: Path) -> dict[str, torch.Tensor]:
