@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Self
 
 from evaluation.core.problems import Problem, Report
@@ -18,6 +19,12 @@ class InvalidContent(Exception):
     def of(cls, *problems: Problem) -> Self:
         """The error for these problems."""
         return cls(Report(problems))
+
+    @classmethod
+    def of_text(cls, texts: Mapping[str, tuple[str, str]], code: str, **values: object) -> Self:
+        """Return the error for one problem of a file as a whole; `texts` as in `LineProblems.report`."""
+        message, hint = texts[code]
+        return cls.of(Problem("error", code, 1, message.format(**values), hint))
 
 
 class EndlessPattern(InvalidContent):

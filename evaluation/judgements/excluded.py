@@ -14,7 +14,7 @@ from evaluation.collections.beir import BYTE_ORDER_MARK, MAX_ID_BYTES
 from evaluation.collections.tables import column_places
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import LineProblems
-from evaluation.judgements.forms import PROBLEMS, refuse
+from evaluation.judgements.forms import PROBLEMS
 from evaluation.judgements.qrels import Qrels
 
 _COLUMNS = ("query-id", "corpus-id")
@@ -47,7 +47,7 @@ def read_excluded(path: Path) -> Qrels:
     if problems:
         raise InvalidContent.of(*problems.report(_PROBLEMS))
     if not pairs:
-        raise refuse(_PROBLEMS, "empty")
+        raise InvalidContent.of_text(_PROBLEMS, "empty")
     return Qrels.from_dict(pairs)
 
 

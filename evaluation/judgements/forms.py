@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from evaluation.collections.beir import BYTE_ORDER_MARK
 from evaluation.collections.tables import column_places
-from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import LineProblems, Problem
+from evaluation.core.problems import LineProblems
 
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _GRADE = re.compile(r"([+-]?[0-9]{1,9})(?:\.0*)?")
 _COLUMNS = ("query-id", "corpus-id", "score")
 #: A cell of a header has no digits, so that no line of judgments is mistaken for a header.
@@ -42,12 +41,6 @@ PROBLEMS = {
         "Choose the file of relevance judgements (qrels): `query 0 document grade`.",
     ),
 }  # fmt: skip
-
-
-def refuse(texts: Mapping[str, tuple[str, str]], code: str, **values: object) -> InvalidContent:
-    """Return the error for a file with one problem that has no lines."""
-    message, hint = texts[code]
-    return InvalidContent.of(Problem("error", code, 1, message.format(**values), hint))
 
 
 class JudgementLine(NamedTuple):
@@ -109,7 +102,7 @@ def judgement_lines(
 def _decoded(lines: Iterable[bytes], problems: LineProblems) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(lines, 1):
         if number == 1:
-            line = line.removeprefix(BYTE_ORDER_MARK)
+            line = line.removeprefix(_BYTE_ORDER_MARK)
         try:
             text = line.decode()
         except UnicodeDecodeError:

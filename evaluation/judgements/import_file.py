@@ -16,7 +16,7 @@ from evaluation.archives.compression import FileLimits, open_lines
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import LineProblems
-from evaluation.judgements.forms import PROBLEMS, JudgementLine, judgement_lines, refuse, whole_grade
+from evaluation.judgements.forms import PROBLEMS, JudgementLine, judgement_lines, whole_grade
 
 LOWEST_GRADE, HIGHEST_GRADE = -2, 10
 #: What a spreadsheet takes for a formula, and the mark that keeps it from that.
@@ -90,7 +90,7 @@ class _JudgementCollector:
         """Grade some more lines. Raises InvalidContent where there are too many."""
         self.lines += len(lines)
         if self.lines > MOST_JUDGEMENTS:
-            raise refuse(_PROBLEMS, "too_many", most=MOST_JUDGEMENTS)
+            raise InvalidContent.of_text(_PROBLEMS, "too_many", most=MOST_JUDGEMENTS)
         for line in lines:
             self._grade(line)
 
@@ -150,10 +150,10 @@ def read_judgements(
         values = {"lowest": LOWEST_GRADE, "highest": graded.highest, "scale": scale}
         raise InvalidContent.of(*findings.report(_PROBLEMS, **values))
     if not graded.lines:
-        raise refuse(_PROBLEMS, "empty")
+        raise InvalidContent.of_text(_PROBLEMS, "empty")
     found = graded.found()
     if not found.grades:
-        raise refuse(_PROBLEMS, "nothing_judged")
+        raise InvalidContent.of_text(_PROBLEMS, "nothing_judged")
     return replace(found, missing=missing)
 
 
@@ -171,7 +171,7 @@ def _bounded(lines: Iterator[bytes]) -> Iterator[bytes]:
     """Yield the lines. Raises InvalidContent if there are too many."""
     for number, line in enumerate(lines, 1):
         if number > MOST_LINES:
-            raise refuse(_PROBLEMS, "too_many", most=MOST_LINES)
+            raise InvalidContent.of_text(_PROBLEMS, "too_many", most=MOST_LINES)
         yield line
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from evaluation.archives.compression import FileLimits, open_lines
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import LineProblems
-from evaluation.judgements.forms import PROBLEMS, judgement_lines, refuse, whole_grade
+from evaluation.judgements.forms import PROBLEMS, judgement_lines, whole_grade
 from evaluation.kernel.library import JudgedTable
 
 #: code → (message, hint) of a line that cannot be used.
@@ -153,7 +153,7 @@ def read_grades(path: Path | str) -> dict[bytes, dict[bytes, int]]:
     if problems:
         raise InvalidContent.of(*problems.report(_PROBLEMS))
     if not judgements:
-        raise refuse(_PROBLEMS, "empty")
+        raise InvalidContent.of_text(_PROBLEMS, "empty")
     return judgements
 
 

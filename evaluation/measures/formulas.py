@@ -6,14 +6,14 @@ no relevant document, gets 0 from every one of them.
 `JudgedRankings` has what every measure is computed from: grades and ranks of the judged documents of all queries in
 arrays.
 
-`BOUNDS` has the most that a score could be, whatever grades the unjudged documents among the first k would get. The
-idea is that of the residual of rank-biased precision (Moffat & Zobel, TOIS 27(1), 2008): a score over incomplete
-judgements is one end of a range. There every unjudged document counts as relevant at the other end. Where a score is
-divided by what could be found (nDCG, R, R_cap), a further relevant document raises both sides of the fraction, and all
-of them relevant need not be the most: three relevant documents that a run ranks first, and nothing else, are an nDCG of
-1, which another relevant document at rank 10 can only lower. So the bound here is the maximum over all assignments of
-grades that the judgements use. It holds for every way in which these judgements could be completed, since a document
-that is not among the first k can only lower the score.
+The bounds at the end are the most that a score could be, whatever grades the unjudged documents among the first k would
+get. The idea is that of the residual of rank-biased precision (Moffat & Zobel, TOIS 27(1), 2008): a score over
+incomplete judgements is one end of a range. There every unjudged document counts as relevant at the other end. Where a
+score is divided by what could be found (nDCG, R, R_cap), a further relevant document raises both sides of the fraction,
+and all of them relevant need not be the most: three relevant documents that a run ranks first, and nothing else, are an
+nDCG of 1, which another relevant document at rank 10 can only lower. So the bound here is the maximum over all
+assignments of grades that the judgements use. It holds for every way in which these judgements could be completed,
+since a document that is not among the first k can only lower the score.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ from numpy.typing import NDArray
 
 from evaluation.judgements.answers import FoundAnswers
 from evaluation.judgements.qrels import Qrels
-from evaluation.verification import references
-from evaluation.verification.references import Reference
 
 Values = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -271,7 +269,7 @@ class _Completed(JudgedRankings):
         return super().relevant_judged(level) + self.added
 
 
-def _all_relevant(formula: Bound) -> Bound:
+def all_relevant(formula: Bound) -> Bound:
     """The bound of a measure that a further relevant document among the first k never lowers: all of them relevant."""
 
     def bound(ranking: JudgedRankings, k: int | None, level: int) -> Values:
@@ -327,14 +325,3 @@ def _first(discounts: Values, unjudged: NDArray[np.bool_], most: int) -> Values:
     place = np.cumsum(unjudged, axis=1)[rows, ranks]
     sums[rows, place] = np.cumsum(discounts, axis=1)[rows, ranks]
     return sums
-
-
-#: The bound of each measure that has one, by the measure's name, and its reference.
-BOUNDS: dict[str, tuple[Bound, Reference]] = {
-    "nDCG": (upper_ndcg, references.upper_ndcg),
-    "P": (_all_relevant(precision), references.upper_precision),
-    "R": (_all_relevant(recall), references.upper_recall),
-    "R_cap": (_all_relevant(capped_recall), references.upper_capped_recall),
-    "RR": (_all_relevant(reciprocal_rank), references.upper_reciprocal_rank),
-    "Success": (_all_relevant(success), references.upper_success),
-}

@@ -23,7 +23,7 @@ from typing import Literal
 from evaluation.measures import formulas
 from evaluation.measures.formulas import JudgedRankings, Values
 from evaluation.verification import references
-from evaluation.verification.references import PytrecEval, VerifiedMeasure, Verifier
+from evaluation.verification.references import PytrecEval, Reference, VerifiedMeasure, Verifier
 
 Formula = Callable[[JudgedRankings, int | None, int], Values]
 
@@ -98,10 +98,21 @@ def rank_biased_precision(persistence: float) -> Family:
     )  # fmt: skip
 
 
+#: The bound of each measure that has one, by the measure's name, and its reference.
+BOUNDS: dict[str, tuple[Formula, Reference]] = {
+    "nDCG": (formulas.upper_ndcg, references.upper_ndcg),
+    "P": (formulas.all_relevant(formulas.precision), references.upper_precision),
+    "R": (formulas.all_relevant(formulas.recall), references.upper_recall),
+    "R_cap": (formulas.all_relevant(formulas.capped_recall), references.upper_capped_recall),
+    "RR": (formulas.all_relevant(formulas.reciprocal_rank), references.upper_reciprocal_rank),
+    "Success": (formulas.all_relevant(formulas.success), references.upper_success),
+}
+
+
 def upper_bound(measure: str) -> Family:
     """The family of the upper bound of a measure that has one, which is part of its name: `Upper(nDCG)`."""
     return Family(
-        "Upper", *formulas.BOUNDS[measure],
+        "Upper", *BOUNDS[measure],
         f"The most that {measure}@k could be, whatever grades the unjudged documents among the first k would get. The "
         "measure itself is the other end, at which none of them is relevant.",
         f"The maximum of {measure}@k over all ways to give unjudged documents among the first k grades in use",
@@ -218,7 +229,7 @@ _ALL = (
         f"{_BEIR}, table 4", "required", binary=False, parameter="beir", aliases=("hole_at_{k}",), looks_elsewhere=True,
         higher_is_better=False,
     ),
-    *map(upper_bound, formulas.BOUNDS),
+    *map(upper_bound, BOUNDS),
 )  # fmt: skip
 
 #: Every measure family, by its key.

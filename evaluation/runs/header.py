@@ -28,11 +28,11 @@ from typing import Any
 import orjson
 import yaml
 
-from evaluation.collections.beir import BYTE_ORDER_MARK
-
 #: Comments are looked for in so many bytes at the top of the file.
 MAX_HEADER_BYTES = 256 * 1024
 
+#: What some programs put before the text of a UTF-8 file. It is no part of the text.
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _START, _END = "ir_metadata.start", "ir_metadata.end"
 _START_LINE = re.compile(rb"^#[ \t]*ir_metadata\.start[ \t\r]*$", re.MULTILINE)
 _END_LINE = re.compile(rb"^#[ \t]*ir_metadata\.end[ \t\r]*$", re.MULTILINE)

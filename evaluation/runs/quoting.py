@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from evaluation.archives.compression import FileLimits, open_blocks
-from evaluation.collections.beir import BYTE_ORDER_MARK
 from evaluation.core.problems import LINES_NAMED, PROBLEM_CODES, ProblemCode, number_of
+from evaluation.runs.header import BYTE_ORDER_MARK
 
 #: Characters of a line, and of one of its fields, that a message shows.
 SHOWN, SHOWN_FIELD = 80, 40

@@ -15,7 +15,7 @@ from django.conf import settings
 from isal import isal_zlib
 
 from evaluation.archives.compression import FileLimits, open_blocks
-from evaluation.collections.beir import BYTE_ORDER_MARK
+from evaluation.runs.header import BYTE_ORDER_MARK
 from leaderboard.core.storage import shared
 from leaderboard.core.storage.disk import disk_errors
 from leaderboard.core.storage.store import (

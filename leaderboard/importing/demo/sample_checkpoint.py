@@ -15,7 +15,6 @@ import json
 import pickle
 import re
 import struct
-import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Iterable
@@ -25,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.collections.beir import read_corpus
-from leaderboard.importing.demo.stdlib_search import build_stdlib_search
 
 NAME = "Static embeddings (SVD sample)"
 ARCHIVE_NAME = "static-embeddings.zip"
@@ -43,11 +41,8 @@ _WORD = re.compile(r"[^\W_]+")
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)
 
 
-def make_sample_checkpoint(folder: Path, corpus: Path | None = None, dimension: int = DIMENSION) -> Path:
-    """Write the model into the empty `folder`, and return that. `corpus` is StdlibSearch's, made anew if not given."""
-    if corpus is None:
-        with tempfile.TemporaryDirectory() as work:
-            return make_sample_checkpoint(folder, build_stdlib_search(Path(work)) / "corpus.jsonl", dimension)
+def make_sample_checkpoint(folder: Path, corpus: Path, dimension: int = DIMENSION) -> Path:
+    """Write the model of StdlibSearch's corpus into the empty `folder`, and return that."""
     texts = (f"{document.title} {document.text}" for document in read_corpus(corpus))
     vocabulary, vectors = embed_words(texts, dimension)
     _write_json(folder / "tokenizer.json", _tokenizer(vocabulary))

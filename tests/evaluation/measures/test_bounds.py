@@ -10,8 +10,7 @@ import pytest
 import pytrec_eval
 
 from evaluation.judgements.qrels import Qrels
-from evaluation.measures.formulas import BOUNDS
-from evaluation.measures.registry import parse_measure, upper_bound_of
+from evaluation.measures.registry import BOUNDS, parse_measure, upper_bound_of
 from evaluation.runs.score import ScoringTarget, score_run
 
 DEPTH = 4
