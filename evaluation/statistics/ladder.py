@@ -18,7 +18,6 @@ private part carry the weight, the Ladder makes climbing by noise slow.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import log, sqrt
 
 import numpy as np
@@ -47,29 +46,16 @@ def paired_standard_error(new: ArrayLike, best: ArrayLike) -> float:
     return float(differences.std(ddof=1) / sqrt(len(differences))) if len(differences) > 1 else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class LadderStep:
-    """A gain over the best result told so far, and what it has to exceed."""
+def needed_gain(standard_error: float, *, tries: int = 0, step: float = STEP) -> float:
+    """Return what a gain over the best result told so far has to exceed; the party had `tries` results before.
 
-    gain: float
-    needed: float
-
-    @property
-    def passed(self) -> bool:
-        """Whether the new result is told."""
-        return self.gain > self.needed + _NOISE
-
-
-def ladder_step(
-    new_mean: float, best_mean: float, standard_error: float, *, tries: int = 0, step: float = STEP
-) -> LadderStep:
-    """How the new mean stands to the best that was told: means as they are published, higher being better.
-
-    `tries` is how many results the party had before.
+    The best of so many tries, and one more, may be √(2 ln k) standard errors above the others by chance.
     """
-    return LadderStep(new_mean - best_mean, max(step, chance_margin(tries) * standard_error))
+    return max(step, max(1.0, sqrt(2 * log(tries + 1))) * standard_error)
 
 
-def chance_margin(tries: int) -> float:
-    """How many standard errors the best of so many tries, and one more, may be due to chance; 1 at least."""
-    return max(1.0, sqrt(2 * log(tries + 1)))
+def is_improvement(
+    new_mean: float, best_mean: float, standard_error: float, *, tries: int = 0, step: float = STEP
+) -> bool:
+    """Return whether the new result is told: means as they are published, higher being better."""
+    return new_mean - best_mean > needed_gain(standard_error, tries=tries, step=step) + _NOISE

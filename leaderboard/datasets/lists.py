@@ -9,7 +9,6 @@ import orjson
 from django.db.models import Count, Q, QuerySet, TextField
 from django.db.models.functions import Cast
 
-from leaderboard.core import anonymity
 from leaderboard.core.text import deltas, numbers
 from leaderboard.core.text.baselines import baseline_label
 from leaderboard.models import Benchmark, Dataset, Entry
@@ -98,34 +97,15 @@ def benchmarks_with(dataset_id: int) -> list[dict[str, Any]]:
     return [dict(row) for row in rows]
 
 
-class RecentResult(NamedTuple):
-    """A result of the primary measure, and its difference to its baseline; numbers as pages write them."""
+def recent_results(entries: QuerySet[Entry], most: int) -> list[dict[str, Any]]:
+    """Return so many of these entries, newest first, with their primary score and its difference to their baseline.
 
-    system: str
-    slug: str
-    configuration: str
-    dataset: str
-    dataset_slug: str
-    measure: str
-    value: str
-    delta: str
-    relative: str
-    direction: str
-    team: str | None
-    team_slug: str | None
-    provenance: str
-    is_baseline: bool
-    baseline: str
-    published: str
-
-
-def recent_results(entries: QuerySet[Entry], most: int) -> list[RecentResult]:
-    """So many of these entries, newest first. Two queries."""
+    Numbers are as pages write them. Two queries.
+    """
     rows = list(
         entries.order_by("-published_at", "-pk").values(
             "system__name", "system__slug", "configuration", "dataset_id", "dataset__name", "dataset__slug",
-            "dataset__hidden", "dataset__primary_measure", "scores", "comparison_group", "provenance", "is_baseline",
-            team=anonymity.team_name("system__"), team_slug=anonymity.team_slug("system__"),
+            "dataset__primary_measure", "scores", "comparison_group", "provenance", "is_baseline",
             published=Cast("published_at", TextField()),
         )[:most]
     )  # fmt: skip
@@ -133,29 +113,25 @@ def recent_results(entries: QuerySet[Entry], most: int) -> list[RecentResult]:
     return [_recent(row, baselines.get((row["dataset_id"], row["comparison_group"]), NONE)) for row in rows]
 
 
-def _recent(row: Mapping[str, Any], baseline: Baseline) -> RecentResult:
+def _recent(row: Mapping[str, Any], baseline: Baseline) -> dict[str, Any]:
     measure = row["dataset__primary_measure"]
     value = row["scores"].get(measure)
     against = None if row["is_baseline"] else baseline.scores.get(measure)
     delta = deltas.absolute(value, against)
-    return RecentResult(
-        system=row["system__name"],
-        slug=row["system__slug"],
-        configuration=row["configuration"],
-        dataset=row["dataset__name"],
-        dataset_slug=row["dataset__slug"],
-        measure=measure,
-        value=numbers.format_value(value, numbers.DECIMALS),
-        delta=numbers.signed(delta, numbers.DECIMALS),
-        relative=numbers.signed(deltas.relative(value, against), 1, percent=True),
-        direction=numbers.direction(delta, measure),
-        team=row["team"],
-        team_slug=row["team_slug"],
-        provenance=row["provenance"],
-        is_baseline=row["is_baseline"],
-        baseline=baseline.name,
-        published=row["published"][:10],
-    )
+    return {
+        "system": row["system__name"],
+        "slug": row["system__slug"],
+        "dataset": row["dataset__name"],
+        "dataset_slug": row["dataset__slug"],
+        "measure": measure,
+        "value": numbers.format_value(value, numbers.DECIMALS),
+        "delta": numbers.signed(delta, numbers.DECIMALS),
+        "relative": numbers.signed(deltas.relative(value, against), 1, percent=True),
+        "direction": numbers.direction(delta, measure),
+        "baseline": baseline.name,
+        "published": row["published"][:10],
+        **{name: row[name] for name in ("configuration", "provenance", "is_baseline")},
+    }
 
 
 class Baseline(NamedTuple):

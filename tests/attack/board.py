@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from evaluation.judgements.splits import QueryParts, draw_parts
 from evaluation.statistics.gap import Interval, gap_between, published_interval
-from evaluation.statistics.ladder import PUBLIC_STEP, STEP, YOUNG_STEP, ladder_step, paired_standard_error
+from evaluation.statistics.ladder import PUBLIC_STEP, STEP, YOUNG_STEP, needed_gain, paired_standard_error
 from evaluation.statistics.least_difference import STEP as LEAST_STEP
 from evaluation.statistics.least_difference import least_difference
 from leaderboard.results.significance.types import ALPHA
@@ -154,9 +154,7 @@ class Board:
             return -np.inf
         score, best = max(known, key=lambda each: each[0])
         tries = len(party) if self.rules.tries else 0
-        return (
-            score + ladder_step(0.0, 0.0, paired_standard_error(shown, best), tries=tries, step=step).needed
-        )
+        return score + needed_gain(paired_standard_error(shown, best), tries=tries, step=step)
 
     @property
     def least_difference(self) -> float:

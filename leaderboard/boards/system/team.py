@@ -52,8 +52,8 @@ def team_facts(slug: str) -> dict[str, Any] | None:
         **team,
         "systems": shown,
         "results": results,
-        "baseline": baselines_label(result.baseline for result in results),
-        "datasets": len({result.dataset_slug for result in results}),
+        "baseline": baselines_label(result["baseline"] for result in results),
+        "datasets": len({result["dataset_slug"] for result in results}),
         "newest": max((system["newest"] for system in shown), default=""),
     }
 

@@ -28,7 +28,7 @@ from django.db import transaction
 from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
-from evaluation.statistics.ladder import STEP, YOUNG_STEP, ladder_step, paired_standard_error
+from evaluation.statistics.ladder import STEP, YOUNG_STEP, is_improvement, paired_standard_error
 from leaderboard.models import BoardChange, Dataset, Entry, Evaluation, Round, Seed, Team, User
 from leaderboard.results import protection
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_board, lock_boards
@@ -75,7 +75,7 @@ def is_significant(
         values[shown, measures.index(measure)] for measures, values in map(mean_values, (evaluations, best))
     ]
     error = paired_standard_error(*by_query)
-    return ladder_step(score, best_score, error, tries=results.count(), step=step).passed
+    return is_improvement(score, best_score, error, tries=results.count(), step=step)
 
 
 def _results_of(dataset: Dataset, team: Team | None, submitter: User | None) -> QuerySet[Entry]:

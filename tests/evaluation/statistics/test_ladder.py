@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from evaluation.statistics.ladder import STEP, ladder_step, paired_standard_error
+from evaluation.statistics.ladder import STEP, is_improvement, paired_standard_error
 
 unit = st.floats(0, 1)
 
@@ -26,7 +26,7 @@ def test_the_standard_error_is_that_of_the_paired_differences() -> None:
 
 @given(new=unit, best=unit, error=st.floats(0, 0.2))
 def test_a_result_passes_by_more_than_step_and_error_alone(new: float, best: float, error: float) -> None:
-    passed = ladder_step(new, best, error).passed
+    passed = is_improvement(new, best, error)
     assert passed == (new - best > max(STEP, error) + 1e-9)
     if passed:
         assert new > best
@@ -35,15 +35,15 @@ def test_a_result_passes_by_more_than_step_and_error_alone(new: float, best: flo
 def test_a_gain_of_exactly_the_step_is_no_change_whatever_its_binary_digits() -> None:
     for thousandths in range(0, 990):
         best, new = thousandths / 1000, (thousandths + 10) / 1000
-        assert not ladder_step(new, best, 0.0).passed
-        assert ladder_step(round(new + 0.001, 3), best, 0.0).passed
+        assert not is_improvement(new, best, 0.0)
+        assert is_improvement(round(new + 0.001, 3), best, 0.0)
 
 
 @given(values=st.lists(unit, min_size=1, max_size=60))
 def test_what_is_told_rises_by_more_than_a_step_each_time(values: list[float]) -> None:
     told = [round(values[0], 3)]
     for value in values[1:]:
-        if ladder_step(round(value, 3), told[-1], 0.0).passed:
+        if is_improvement(round(value, 3), told[-1], 0.0):
             told.append(round(value, 3))
     assert all(later - earlier > STEP for earlier, later in pairwise(told))
     assert len(told) <= 1 / STEP + 1
@@ -53,14 +53,12 @@ def test_a_probe_of_one_query_among_a_hundred_tells_nothing() -> None:
     best = np.full(101, 0.4)
     probe = best.copy()
     probe[7] = 1.0
-    assert not ladder_step(probe.mean(), best.mean(), paired_standard_error(probe, best)).passed
+    assert not is_improvement(probe.mean(), best.mean(), paired_standard_error(probe, best))
 
 
 def test_trying_often_is_no_way_up() -> None:
     noise = np.random.default_rng(5).normal(scale=0.02, size=(200, 100))
-    passed = [
-        ladder_step(gain, 0.0, 0.02, tries=tries).passed for row in noise for tries, gain in enumerate(row)
-    ]
-    always_alike = [ladder_step(gain, 0.0, 0.02).passed for row in noise for gain in row]
+    passed = [is_improvement(gain, 0.0, 0.02, tries=tries) for row in noise for tries, gain in enumerate(row)]
+    always_alike = [is_improvement(gain, 0.0, 0.02) for row in noise for gain in row]
     assert sum(always_alike) > 3000
     assert sum(passed) < 400, "of a hundred tries by noise two pass, not sixteen"
