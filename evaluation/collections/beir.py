@@ -119,7 +119,7 @@ class FileProblems(LineProblems):
 
 
 def read_corpus(path: Path, progress: Progress | None = None, *, first: int = 0) -> Iterator[Document]:
-    """The documents of `corpus.jsonl` (or `.gz`) one by one, in the file's order, from number `first` on.
+    """Yield the documents of `corpus.jsonl` (or `.gz`) one by one, in the file's order, from number `first` on.
 
     Of a file in blocks (`collections.blocks`) what is before that document's block is not read. Raises InvalidContent
     with every problem of the file. Nothing after the first problem is yielded, but the file is read to its end, to
@@ -133,7 +133,7 @@ def read_corpus(path: Path, progress: Progress | None = None, *, first: int = 0)
 
 
 def read_queries(path: Path) -> Iterator[Query]:
-    """The queries of `queries.jsonl` (or `.gz`) one by one; errors as in `read_corpus`."""
+    """Yield the queries of `queries.jsonl` (or `.gz`) one by one; errors as in `read_corpus`."""
     findings = FileProblems(path.name)
     for _, query in iterate_queries(path, findings):
         if not findings:

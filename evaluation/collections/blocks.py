@@ -57,7 +57,7 @@ class Blocks(NamedTuple):
         return int(self.rows[-1, 1])
 
     def place_of(self, document: int) -> Place:
-        """The block that the document is in; the file's end for one that there is not."""
+        """Return the block that the document is in; the file's end for one that there is not."""
         row = int(np.searchsorted(self.rows[:, 1], document, side="right")) - 1
         return Place(*self.rows[row].tolist())
 
@@ -82,7 +82,7 @@ def _empty_member(name: bytes, content: bytes) -> bytes:
 
 
 def read_table(path: Path) -> Blocks | None:
-    """The table of a file in blocks; None for any other file."""
+    """Return the table of a file in blocks; None for any other file."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(size - _ENDING_BYTES, 0))
@@ -115,7 +115,7 @@ def fingerprint_of(path: Path) -> str:
 
 
 def _read_fields(members: bytes) -> bytes:
-    """The contents of the extra fields of members without content, joined; as far as they are such members."""
+    """Return the contents of the extra fields of members without content, joined; as far as they are such members."""
     found, place = b"", 0
     while place + _HEADER.size < len(members):
         length = _HEADER.unpack_from(members, place)[-1]

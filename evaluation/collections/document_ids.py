@@ -65,7 +65,7 @@ class DocumentIds:
 
     @classmethod
     def open(cls, path: Path | str) -> DocumentIds:
-        """The set stored at `path`. Raises ValueError if the file is none."""
+        """Return the set stored at `path`. Raises ValueError if the file is none."""
         path = Path(path)
         with path.open("rb") as file:
             header = file.read(_HEADER_BYTES)
@@ -90,7 +90,7 @@ class DocumentIds:
 
 
 def ids_in_memory(text: bytes, offsets: NDArray[np.int64], seed: int) -> Ids:
-    """A set of ids that lives in memory only; id i is `text[offsets[i]:offsets[i + 1]]`."""
+    """Return a set of ids that lives in memory only; id i is `text[offsets[i]:offsets[i + 1]]`."""
     keys, long_ids = _packed(text, offsets, seed, 0)
     table = Ids(
         np.zeros(2 * _slots_for(len(keys)), np.uint64),
@@ -106,7 +106,7 @@ def _joined(ids: Sequence[bytes]) -> tuple[bytes, NDArray[np.int64]]:
 
 
 def _slots_for(count: int) -> int:
-    """A power of two that the ids fill to between a third and two thirds."""
+    """Return a power of two that the ids fill to between a third and two thirds."""
     return int(1 << max(1, (count + count // 2).bit_length()))
 
 

@@ -96,7 +96,7 @@ class DocumentTexts:
         return len(self._hashes)
 
     def find(self, ids: Iterable[str]) -> dict[str, Excerpt]:
-        """The excerpts of those of `ids` that the corpus has. Each block that one is in is expanded once."""
+        """Return the excerpts of those of `ids` that the corpus has. Each block that one is in is expanded once."""
         wanted = set(ids)
         found: dict[str, Excerpt] = {}
         for block in sorted({place for name in wanted for place in self._places_of(name)}):
@@ -108,7 +108,7 @@ class DocumentTexts:
         return found
 
     def _places_of(self, document_id: str) -> list[int]:
-        """The blocks with a document of this id's hash: one, but for ids that share it."""
+        """Return the blocks with a document of this id's hash: one, but for ids that share it."""
         key = np.uint64(_hash(document_id))
         first, last = np.searchsorted(self._hashes, key, "left"), np.searchsorted(self._hashes, key, "right")
         return [int(place) for place in self._places[first:last]]

@@ -32,14 +32,14 @@ class Record(NamedTuple):
 
 
 def wrong(path: Path, lines: Sequence[int], what: str, hint: str) -> InvalidContent:
-    """The error of a file that cannot be converted; `lines` are all that are concerned."""
+    """Return the error of a file that cannot be converted; `lines` are all that are concerned."""
     message = f"{path.name}: {what}"
     named = tuple(lines[:LINES_NAMED])
     return InvalidContent.of(Problem("error", "unreadable_format", max(1, len(lines)), message, hint, named))
 
 
 def read_text(path: Path) -> str:
-    """The whole of a text file, plain or compressed. Raises InvalidContent where it is no UTF-8, or too large."""
+    """Return the whole of a text file, plain or compressed. Raises InvalidContent if it is not UTF-8, or too large."""
     try:
         data = b"".join(open_blocks(path, FileLimits(max_expanded_bytes=MOST_BYTES)))
     except InvalidContent as error:
@@ -53,7 +53,7 @@ def read_text(path: Path) -> str:
 
 
 def plain_number(identifier: str) -> str:
-    """An id as judgements write it: a number without leading zeros, anything else as it is."""
+    """Return an id as judgements write it: a number without leading zeros, anything else as it is."""
     return identifier.lstrip("0") or "0" if re.fullmatch("[0-9]+", identifier) else identifier
 
 
@@ -95,7 +95,7 @@ _JUDGEMENT_HINT = (
 
 
 def read_smart(path: Path) -> list[Record]:
-    """The documents or queries of a file. Numbers lose leading zeros. Raises InvalidContent with lines."""
+    """Return the documents or queries of a file. Numbers lose leading zeros. Raises InvalidContent with lines."""
     records: list[Record] = []
     parts: dict[str, list[str]] = {}
     identifier, begun, field = "", 0, ""

@@ -50,7 +50,7 @@ class Unigrams:
 
     @classmethod
     def of(cls, counted: Mapping[str, int], dropped: int = 0) -> Unigrams:
-        """The counts of these words, and of `dropped` further occurrences."""
+        """Return the counts of these words, and of `dropped` further occurrences."""
         keys = np.fromiter(map(key_of, counted), np.uint64, len(counted))
         counts = np.fromiter(counted.values(), np.uint64, len(counted))
         order = np.argsort(keys, kind="stable")
@@ -86,7 +86,7 @@ class UnigramCounter:
             self._prune()
 
     def result(self) -> Unigrams:
-        """What was counted so far."""
+        """Return the counts so far."""
         self._prune()
         return Unigrams.of(self._spellings, self._dropped)
 
@@ -105,7 +105,7 @@ class UnigramCounter:
 
 
 def key_of(word: str) -> int:
-    """The word's 64-bit hash."""
+    """Return the word's 64-bit hash."""
     digest = blake2b(word.encode("utf-8", "surrogatepass"), digest_size=_HASH_BYTES).digest()
     return int.from_bytes(digest, "little")
 
@@ -127,7 +127,7 @@ def weighted_jaccard(first: Unigrams, second: Unigrams) -> float:
 
 
 def jaccard_bounds(first: Unigrams, second: Unigrams) -> Bounds:
-    """The least and the greatest weighted Jaccard similarity that the dropped words leave possible.
+    """Return the least and the greatest weighted Jaccard similarity that the dropped words leave possible.
 
     Shares sum to 1 in both corpora, so Σ max = 2 - Σ min. Were a dropped occurrence shared, Σ min would grow by at
     most the share of words that either corpus dropped.
@@ -168,7 +168,7 @@ class LengthDistribution:
 
     @classmethod
     def of(cls, lengths: NDArray[np.integer[Any]] | Sequence[int]) -> LengthDistribution:
-        """The distribution of these lengths, in words; none at all is possible."""
+        """Return the distribution of these lengths, in words; none at all is possible."""
         values = np.asarray(lengths, np.int64)
         places = np.searchsorted(_EDGES, values, side="right") - 1
         counts = np.bincount(places, minlength=len(EDGES)).astype(np.int64)
@@ -200,7 +200,7 @@ class LengthDistribution:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> LengthDistribution:
-        """What `as_data` gave. Raises ValueError for edges that are not ours."""
+        """Read the data of `as_data`. Raises ValueError for edges that are not in `EDGES`."""
         counts = np.zeros(len(EDGES), np.int64)
         for edge, count in zip(data["edges"], data["counts"], strict=False):
             counts[EDGES.index(edge)] = count
@@ -208,7 +208,7 @@ class LengthDistribution:
 
 
 def merge_distributions(distributions: Iterable[LengthDistribution]) -> LengthDistribution:
-    """The distribution of all lengths together."""
+    """Return the distribution of all lengths together."""
     several = list(distributions)
     if len(several) == 1:
         return several[0]
@@ -235,7 +235,7 @@ class Share:
 
 
 def shares(distribution: LengthDistribution, edges: Sequence[int]) -> list[Share]:
-    """The share of all lengths in each range between neighbouring `edges`, which are among `EDGES`."""
+    """Return the share of all lengths in each range between neighbouring `edges`, which are among `EDGES`."""
     places = [EDGES.index(edge) for edge in edges]
     total = max(distribution.total, 1)
     return [
@@ -266,12 +266,12 @@ class DocumentLengths:
 
     @classmethod
     def of(cls, keys: NDArray[np.uint64], words: NDArray[np.uint32]) -> DocumentLengths:
-        """The lengths in the order of the keys."""
+        """Return the lengths in the order of the keys."""
         order = np.argsort(keys, kind="stable")
         return cls(keys[order], words[order])
 
     def find(self, document_ids: Iterable[str]) -> NDArray[np.int64]:
-        """The lengths of these documents, in their order; those that the corpus does not have are left out."""
+        """Return the lengths of these documents, in their order; those that the corpus does not have are left out."""
         wanted = np.fromiter(map(key_of, document_ids), np.uint64)
         if not len(self.keys) or not len(wanted):
             return np.zeros(0, np.int64)
@@ -338,19 +338,19 @@ def write_profile(profile: CorpusProfile, path: Path) -> None:
 
 
 def read_unigrams(path: Path) -> Unigrams:
-    """The words of a written profile."""
+    """Return the words of a written profile."""
     totals, keys, counts = _read(path, 3)
     return Unigrams(keys, counts, int(totals[0]), int(totals[1]))
 
 
 def read_document_lengths(path: Path) -> DocumentLengths:
-    """The lengths of a written profile."""
+    """Return the lengths of a written profile."""
     *_, keys, words = _read(path, 5)
     return DocumentLengths(keys, words)
 
 
 def _read(path: Path, number: int) -> list[NDArray[Any]]:
-    """The first arrays of the file."""
+    """Return the first arrays of the file."""
     with path.open("rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as text:
         whole = io.BytesIO(text.read())
     return [np.load(whole, allow_pickle=False) for _ in range(number)]

@@ -216,7 +216,7 @@ def _csv(path: Path) -> Iterator[Row]:
 
 
 def _parquet(path: Path) -> Iterator[Row]:
-    """The rows of a Parquet file. Raises ImportError where pyarrow, an optional package, is not installed."""
+    """Yield the rows of a Parquet file. Raises ImportError where pyarrow, an optional package, is not installed."""
     from pyarrow import ArrowInvalid, parquet
 
     try:

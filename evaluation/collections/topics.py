@@ -37,7 +37,7 @@ class Topic(NamedTuple):
 
 
 def read_topics(path: Path) -> list[Topic]:
-    """The topics of a file in SGML or XML. Raises InvalidContent with the line of what is wrong."""
+    """Return the topics of a file in SGML or XML. Raises InvalidContent with the line of what is wrong."""
     text = read_text(path)
     is_sgml = re.search(r"<top\b", text, re.IGNORECASE) is not None
     found = _read_sgml(path, text) if is_sgml else _XmlTopics(path).read(text)

@@ -56,7 +56,7 @@ class PatternSearch:
         self._left = ALTOGETHER
 
     def search(self, pattern: Any, text: str, line: int) -> Any:
-        """The first match of a pattern (of the package regex), None where there is none.
+        """Return the first match of a pattern (of the package regex), None where there is none.
 
         `line` is where the pattern stands in its file. Raises EndlessPattern.
         """
@@ -74,7 +74,7 @@ class PatternSearch:
 
 
 def tokens_of(text: str) -> list[str]:
-    """The tokens of a text, in lower case."""
+    """Return the tokens of a text, in lower case."""
     found: list[str] = _TOKEN.findall(unicodedata.normalize("NFD", text).lower())
     return found
 
@@ -161,7 +161,7 @@ def find_answers(
     answers: Mapping[str, Answers],
     corpus: Iterable[Document],
 ) -> FoundAnswers:
-    """The first answers in rankings (document ids, best first), from one pass over the corpus.
+    """Return the first answers in rankings (document ids, best first), from one pass over the corpus.
 
     Raises evaluation.core.errors.EndlessPattern.
     """

@@ -110,7 +110,7 @@ class _JudgementCollector:
             self.findings.note("duplicate" if known == grade else "contradictory", line.number)
 
     def found(self) -> NewJudgements:
-        """What was judged."""
+        """Return what was judged."""
         pairs = sum(map(len, self.grades.values()))
         judged = {
             query: kept
@@ -158,12 +158,12 @@ def read_judgements(
 
 
 def guard_cell(cell: str) -> str:
-    """A cell that no spreadsheet takes for a formula: `'` before what begins with = + - @, a tab, CR, or `'`."""
+    """Return a cell that no spreadsheet takes for a formula: `'` before what begins with = + - @, a tab, CR, or `'`."""
     return GUARD + cell if cell.startswith((*FORMULA_STARTS, GUARD)) else cell
 
 
 def unguard_cell(cell: str) -> str:
-    """What `guard_cell` was given. A cell whose guard a spreadsheet took away comes back right too."""
+    """Undo `guard_cell`. A cell whose guard a spreadsheet took away stays as it is."""
     return cell.removeprefix(GUARD)
 
 

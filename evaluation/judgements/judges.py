@@ -44,7 +44,7 @@ def agreement_sentence(found: Mapping[str, Any]) -> str:
 
 
 def by_judge(brought: Judged) -> dict[Judge, dict[bytes, dict[bytes, int]]]:
-    """The grades of each judge, in order of coming; a later file changes nothing that an earlier one said."""
+    """Return the grades of each judge, in order of coming; a later file changes nothing that an earlier one said."""
     found: dict[Judge, dict[bytes, dict[bytes, int]]] = {}
     for judge, grades in brought:
         own = found.setdefault(judge, {})

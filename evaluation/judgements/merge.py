@@ -21,7 +21,7 @@ class MergePolicy(StrEnum):
     HIGHEST = "highest"
 
     def choose(self, old: int, new: int) -> int:
-        """The grade that counts."""
+        """Return the grade that counts."""
         return {"keep": old, "replace": new, "highest": max(old, new)}[self.value]
 
 
@@ -65,7 +65,7 @@ class JudgementComparison:
 
 
 def compare(old: Grades, new: Grades) -> JudgementComparison:
-    """What `new` (grades ≥ 0) says beside `old`, whose negative grades mean unjudged."""
+    """Compare `new` grades, which are ≥ 0, with `old` ones, of which negative ones mean unjudged."""
     added = same = 0
     conflicts = []
     for query in sorted(new):

@@ -98,7 +98,7 @@ class Qrels:
             yield self.query_ids[row], text[edges[number] : edges[number + 1]].decode(), grade
 
     def graded(self, row: int) -> dict[str, int]:
-        """The judgements of one query, by its number: `{document id: grade}`, ids in order of their bytes."""
+        """Return the judgements of one query, by its number: `{document id: grade}`, ids in order of their bytes."""
         first, last = int(self.offsets[row]), int(self.offsets[row + 1])
         edges = self.document_offsets[first : last + 1].tolist()
         text = self.documents[edges[0] : edges[-1]].tobytes()
@@ -106,7 +106,7 @@ class Qrels:
         return dict(zip(names, self.grades[first:last].tolist(), strict=True))
 
     def row_of(self, query_id: str) -> int | None:
-        """The number of a judged query, None for any other."""
+        """Return the number of a judged query, None for any other."""
         row = bisect_left(self.query_ids, query_id)
         return row if row < len(self.query_ids) and self.query_ids[row] == query_id else None
 
@@ -126,7 +126,7 @@ class Qrels:
         return self._from_bytes(kept)
 
     def table(self, seed: int) -> JudgedTable:
-        """The keys by which the scoring kernel looks documents up, made once per hash seed."""
+        """Return the keys by which the scoring kernel looks documents up, made once per hash seed."""
         if seed not in self._tables:
             self._tables[seed] = JudgedTable.of(
                 self.documents, self.document_offsets, self.offsets, self.grades, seed

@@ -56,7 +56,7 @@ def relevant_counts(qrels: Qrels, relevance_level: int = 1) -> dict[str, int]:
 
 
 def stratum(relevant: int) -> int:
-    """The stratum of a query with so many relevant documents: 0, 1, 2–3, 4–7, … are 0, 1, 2, 3, …"""
+    """Return the stratum of a query with so many relevant documents: 0, 1, 2–3, 4–7, … are 0, 1, 2, 3, …"""
     return relevant.bit_length()
 
 
@@ -123,7 +123,7 @@ def write_parts(parts: QueryParts, path: Path) -> None:
 
 
 def read_parts(path: Path) -> QueryParts:
-    """The parts of a file that `write_parts` wrote. Raises ValueError for any other, never with its content."""
+    """Return the parts of a file that `write_parts` wrote. Raises ValueError for any other, never with its content."""
     header, *lines = path.read_text(encoding="utf-8").splitlines()
     name, _, secret = header.partition("\t")
     if name != _HEADER:
@@ -140,7 +140,7 @@ def read_parts(path: Path) -> QueryParts:
 def part_means(
     per_query: NDArray[np.float64], measures: Sequence[str], public: NDArray[np.bool_]
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """The means over the public and over the private part, by measure, unrounded.
+    """Return the means over the public and over the private part, by measure, unrounded.
 
     `per_query` has the shape (queries, measures), `public` (queries,). Raises ValueError where a part has no query.
     """

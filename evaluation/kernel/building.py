@@ -42,7 +42,7 @@ _NO_COMPILER = (
 
 
 def built_library() -> Path:
-    """The compiled kernel, made now if it was not. Raises KernelUnavailable, which says what to do."""
+    """Return the compiled kernel, made now if it was not. Raises KernelUnavailable, which says what to do."""
     brought = cache_folder() / _name(_digest())
     if _is_trusted(brought, stat.S_ISREG) or _copy_prebuilt(brought):
         return brought
@@ -146,7 +146,7 @@ def _candidates() -> Iterator[list[str]]:
 
 
 def _compiler() -> list[str]:
-    """The command of the C compiler: `CC`, else the one that Python was made with, else the system's."""
+    """Return the command of the C compiler: `CC`, else the one that Python was made with, else the system's."""
     for command in _candidates():
         if found := shutil.which(command[0]):
             return [found, *command[1:]]

@@ -55,7 +55,7 @@ class IdsFields(Structure):
 
     @classmethod
     def of(cls, ids: Ids) -> IdsFields:
-        """The structure for a set, which must be kept as long. Raises ValueError for a damaged one."""
+        """Return the structure for a set, which must be kept as long. Raises ValueError for a damaged one."""
         slots = len(ids.slots) // 2
         if slots < 1 or slots & (slots - 1):
             raise ValueError(f"a set of ids has {slots} slots, which is no power of two")

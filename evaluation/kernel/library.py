@@ -43,7 +43,7 @@ _SIGNATURES: dict[str, tuple[Any, Sequence[Any]]] = {
 
 @cache
 def library() -> ctypes.CDLL:
-    """The kernel, compiled if need be. Raises KernelUnavailable."""
+    """Return the kernel, compiled if need be. Raises KernelUnavailable."""
     loaded = ctypes.CDLL(str(built_library()))
     for name, (result, arguments) in _SIGNATURES.items():
         function = getattr(loaded, name)
@@ -113,7 +113,7 @@ class Judged:
     table: JudgedTable | None = None
 
     def fields(self) -> layout.JudgedFields:
-        """The structure, good for as long as this is kept."""
+        """Return the structure, good for as long as this is kept."""
         if self.table is None:
             return layout.JudgedFields()
         table = self.table
@@ -225,7 +225,7 @@ class Reading:
             raise ValueError("there is no room for the queries, or their offsets are wrong")
 
     def move(self, distance: int) -> None:
-        """The text has moved so many bytes towards the array's start."""
+        """Move the text's places by so many bytes towards the array's start."""
         self.lines["start"][: self.fields.lines.count] -= np.uint64(distance)
         self.fields.position -= distance
         self.fields.group_start = 0
@@ -252,7 +252,7 @@ class Reading:
         self._take_first()
 
     def finish(self) -> None:
-        """The file has ended."""
+        """End the reading, at the end of the file."""
         self.library.finish_last_query(byref(self.fields))
         self._take_first()
 
@@ -268,7 +268,7 @@ class Reading:
         return count, tuple(lines[:count])
 
     def tags(self) -> tuple[str, ...]:
-        """The distinct tags, in the order seen."""
+        """Return the distinct tags, in the order seen."""
         edges = self._tag_start[: self.fields.tags.count + 1].tolist()
         return tuple(
             self._tag_text[first:last].tobytes().decode("utf-8", "replace") for first, last in pairwise(edges)

@@ -58,7 +58,7 @@ class JudgedRankings:
         return len(self.qrels.query_ids)
 
     def per_query(self, weights: Values | Flags, where: NDArray[np.int64] | None = None) -> Values:
-        """Sums by query of one weight per judged document retrieved, added up in order of rank."""
+        """Add up by query one weight per judged document retrieved, in order of rank."""
         sums: Values = np.bincount(self.query if where is None else where, weights, self.queries).astype(
             np.float64
         )
@@ -129,7 +129,7 @@ def ndcg(ranking: JudgedRankings, k: int | None, level: int) -> Values:
 
 
 def ndcg_exponential(ranking: JudgedRankings, k: int | None, level: int) -> Values:
-    """The same with gain 2^grade - 1."""
+    """Return nDCG with the gain 2^grade - 1."""
     return _ndcg(ranking, k, exponential=True)
 
 
@@ -169,7 +169,7 @@ def success(ranking: JudgedRankings, k: int | None, level: int) -> Values:
 
 
 def f1(ranking: JudgedRankings, k: int | None, level: int) -> Values:
-    """The harmonic mean of P@k and R@k: twice the relevant documents among the first k, by k and all relevant ones."""
+    """Return the harmonic mean of P@k and R@k: twice the relevant documents among the first k, by k + R."""
     assert k is not None
     return divide(2 * _relevant_within(ranking, k, level), k + ranking.relevant_judged(level))
 
@@ -235,7 +235,7 @@ def hole(ranking: JudgedRankings, k: int | None, level: int) -> Values:
 
 
 def hole_anywhere(ranking: JudgedRankings, k: int | None, level: int) -> Values:
-    """The same, where a document judged for any query counts as judged."""
+    """Return Hole, where a document judged for any query counts as judged."""
     shown = _shown(ranking, k)
     elsewhere = np.ones(len(ranking.elsewhere_rank), np.bool_) if k is None else ranking.elsewhere_rank <= k
     known = ranking.per_query(_within(ranking, k)) + ranking.per_query(elsewhere, ranking.elsewhere_query)
@@ -250,7 +250,7 @@ _DEEPEST = 2**31
 
 
 def _grades_by_rank(ranking: JudgedRankings, k: int | None) -> NDArray[np.int64]:
-    """The grades at the first k ranks, shape (queries, k); `_UNJUDGED` and `_NOTHING` where there is none."""
+    """Return the grades at the first k ranks, shape (queries, k); `_UNJUDGED` and `_NOTHING` where there is none."""
     depth = max(1, min(int(ranking.retrieved.max(initial=0)), k or _DEEPEST))
     grid = np.where(np.arange(depth) < ranking.retrieved[:, None], _UNJUDGED, _NOTHING)
     within = ranking.rank <= depth
@@ -270,7 +270,7 @@ class _Completed(JudgedRankings):
 
 
 def all_relevant(formula: Bound) -> Bound:
-    """The bound of a measure that a further relevant document among the first k never lowers: all of them relevant."""
+    """Return the bound of a measure that no further relevant document in the first k lowers: all of them relevant."""
 
     def bound(ranking: JudgedRankings, k: int | None, level: int) -> Values:
         grid = _grades_by_rank(ranking, k)
@@ -284,7 +284,7 @@ def all_relevant(formula: Bound) -> Bound:
 
 
 def upper_ndcg(ranking: JudgedRankings, k: int | None, level: int) -> Values:
-    """The highest nDCG@k over all grades of the unjudged documents.
+    """Return the highest nDCG@k over all grades of the unjudged documents.
 
     With D(n) = Σ_{i≤n} 1 / log₂(i + 1) and r_t documents of grade t or higher, the ideal gain is Σ_t D(min(k, r_t)), a
     step of one grade counting 1. Of unjudged documents the first ones get the higher grades, so an assignment is for

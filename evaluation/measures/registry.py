@@ -86,7 +86,7 @@ _DPR = "Karpukhin et al., EMNLP 2020"
 
 
 def rank_biased_precision(persistence: float) -> Family:
-    """The family of RBP for one persistence, which is part of its name as in ir_measures: `RBP(p=0.8)`."""
+    """Return the family of RBP for one persistence, which is part of its name as in ir_measures: `RBP(p=0.8)`."""
     return Family(
         "RBP", formulas.RankBiasedPrecision(persistence), references.RankBiasedPrecision(persistence),
         "The rate at which a reader meets relevant documents who goes on from each document to the next with "
@@ -110,7 +110,7 @@ BOUNDS: dict[str, tuple[Formula, Reference]] = {
 
 
 def upper_bound(measure: str) -> Family:
-    """The family of the upper bound of a measure that has one, which is part of its name: `Upper(nDCG)`."""
+    """Return the family of the upper bound of a measure that has one, which is part of its name: `Upper(nDCG)`."""
     return Family(
         "Upper", *BOUNDS[measure],
         f"The most that {measure}@k could be, whatever grades the unjudged documents among the first k would get. The "
@@ -316,13 +316,13 @@ class Measure:
         )
 
     def values(self, ranking: JudgedRankings) -> Values:
-        """The measure for every judged query (rows of the qrels), as float64."""
+        """Return the measure for every judged query (rows of the qrels), as float64."""
         level = ranking.relevance_level if self.level is None else self.level
         return self.family.formula(ranking, self.cutoff, level)
 
 
 def parse_measure(text: str) -> Measure:
-    """The measure of that name, in any spelling. Raises UnknownMeasureError, which says what is possible."""
+    """Return the measure of that name, in any spelling. Raises UnknownMeasureError, which says what is possible."""
     measure = _parse_alias(text.strip()) or _parse_any(_RANX_RBP.sub(r"RBP(p=.\1)", text))
     if measure is None:
         raise UnknownMeasureError(f"{text!r} {_refusal(text)} {_POSSIBLE}")
@@ -335,7 +335,7 @@ def parse_measure(text: str) -> Measure:
 
 @lru_cache(maxsize=256)
 def upper_bound_of(name: str) -> str | None:
-    """The name of the upper bound of a measure, `Upper(nDCG)@10`; None where it has none: it needs a cutoff."""
+    """Return the name of the upper bound of a measure, `Upper(nDCG)@10`; None where it has none: it needs a cutoff."""
     try:
         measure = parse_measure(name)
     except UnknownMeasureError:  # only publications have it

@@ -143,7 +143,7 @@ class _MetadataBudget:
         return True
 
     def value(self, value: Any, depth: int) -> Any:
-        """The value, or as much of it as is kept, or `_LEFT_OUT`."""
+        """Return the value, or as much of it as is kept, or `_LEFT_OUT`."""
         if isinstance(value, str):
             value = value[: LONGEST_TEXT - 1] + "…" if len(value) > LONGEST_TEXT else value
             value = value.replace("\0", "\ufffd")
@@ -156,7 +156,7 @@ class _MetadataBudget:
         return value if self.take(len(orjson.dumps(value))) else _LEFT_OUT
 
     def object(self, entries: Mapping[str, Any], depth: int) -> dict[str, Any]:
-        """The entries that are kept."""
+        """Return the entries that are kept."""
         kept: dict[str, Any] = {}
         for given, value in entries.items():
             if len(kept) == MOST_ENTRIES:
@@ -173,6 +173,6 @@ class _MetadataBudget:
         return kept
 
     def items(self, values: list[Any], depth: int) -> list[Any]:
-        """The items that are kept."""
+        """Return the items that are kept."""
         found = (self.value(value, depth - 1) for value in values[:MOST_ENTRIES] if self.take(1))
         return [value for value in found if value is not _LEFT_OUT]

@@ -48,7 +48,7 @@ class DrawnPool:
         return len({query for query, _ in self.pairs})
 
     def statistics(self) -> dict[str, object]:
-        """Counts that tell nothing of single runs: those by run are sorted."""
+        """Return counts that reveal nothing of single runs: those by run are sorted."""
         return {
             "pairs": len(self.pairs),
             "queries": self.queries,

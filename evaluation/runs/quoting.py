@@ -24,7 +24,7 @@ _GRADE = re.compile(rb"-?[0-9]{1,3}(\.0*)?")
 
 
 def lines_at(path: Path | str | bytes, numbers: Collection[int], limits: FileLimits) -> dict[int, bytes]:
-    """The lines of a file with these 1-based numbers, without line ends, each cut to 4,096 bytes."""
+    """Return the lines of a file with these 1-based numbers, without line ends, each cut to 4,096 bytes."""
     wanted = set(numbers)
     found: dict[int, bytes] = {}
     number, rest = 1, b""  # `rest` is the beginning of line `number`

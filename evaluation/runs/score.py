@@ -99,7 +99,7 @@ class ScoringTarget:
         )
 
     def reading_task(self, scored: bool, elsewhere_depth: int = 0, first_documents: int = 0) -> ReadingTask:
-        """What the reader looks up; `elsewhere_depth` > 0 also finds documents judged for other queries."""
+        """Return what the reader looks up; `elsewhere_depth` > 0 also finds documents judged for other queries."""
         text, offsets = self._query_text
         qrels = self.qrels if scored else None
         return ReadingTask(
@@ -249,7 +249,7 @@ def _find_answers(first: bytes, target: ScoringTarget, qrels: Qrels, depth: int)
 
 
 def _ranking(contents: RunContents, target: ScoringTarget, qrels: Qrels) -> JudgedRankings:
-    """The reader's numbers of known queries as rows of the qrels, in their order."""
+    """Return the reader's numbers of known queries as rows of the qrels, in their order."""
     rows = target.judged_rows
     row = rows[contents.query].astype(np.int64)
     rank, grade = contents.rank.astype(np.int64), contents.grade.astype(np.int64)

@@ -46,12 +46,12 @@ class Signature:
     sets: Fingerprints
 
     def pack(self) -> bytes:
-        """The bytes to keep: zlib of both, little-endian, `ordered` first."""
+        """Return the bytes to keep: zlib of both, little-endian, `ordered` first."""
         return zlib.compress(np.concatenate([self.ordered, self.sets]).astype("<u8").tobytes())
 
     @classmethod
     def unpack(cls, kept: bytes) -> Signature:
-        """What `pack` made."""
+        """Read the bytes that `pack` returned."""
         both = np.frombuffer(zlib.decompress(kept), "<u8").astype(np.uint64)
         ordered, sets = both.reshape(2, -1)
         return cls(ordered, sets)

@@ -79,7 +79,7 @@ class IndexedRun:
         return list(scores), np.array(list(scores.values()), np.float64)
 
     def document_hashes(self) -> NDArray[np.int64]:
-        """A number for each different document, the same in all runs stored by one process."""
+        """Return a number for each different document, the same in all runs stored by one process."""
         hashes: NDArray[np.int64] = np.load(self.folder / "documents.npy")
         return hashes
 
@@ -99,7 +99,7 @@ def _check(fields: list[bytes], path: Path, line: int) -> None:
 
 @contextmanager
 def lines_of_run(path: Path) -> Iterator[Iterator[tuple[int, bytes]]]:
-    """The numbered lines of a run in any of its forms, behind its header."""
+    """Yield the numbered lines of a run in any of its forms, behind its header."""
     with trec_text(path) as (header, text):
         yield enumerate((line.rstrip(b"\r\n") for line in text), 1 + header.lines)
 
@@ -109,7 +109,7 @@ _ENDINGS = (".gz", ".zst", ".bz2", ".run", ".txt", ".trec", ".res", ".tsv", ".cs
 
 
 def first_tag(path: Path) -> str:
-    """The sixth field of the run's first line, empty where it has none, or cannot be read."""
+    """Return the sixth field of the run's first line, empty where it has none, or cannot be read."""
     try:
         with lines_of_run(path) as lines:
             first = next((line for _, line in lines if line.strip()), b"")
@@ -120,12 +120,12 @@ def first_tag(path: Path) -> str:
 
 
 def run_name(path: Path, tags: Sequence[str]) -> str:
-    """The run's name: its tag (column six), or where it has none or several the file's name without known endings."""
+    """Return the run's tag, or if it has none or several the file's name without known endings."""
     return tags[0] if len(tags) == 1 and tags[0].isprintable() and tags[0] else without_endings(path.name)
 
 
 def without_endings(name: str) -> str:
-    """The name of a file without the endings of run files and of compression."""
+    """Return the name of a file without the endings of run files and of compression."""
     while ending := next(
         (each for each in _ENDINGS if name.lower().endswith(each) and len(name) > len(each)), ""
     ):

@@ -34,7 +34,7 @@ def write_top_documents(run: Path, target: Path, excluded: Qrels | None = None) 
 
 
 def by_query(first: bytes) -> bytes:
-    """The lines of a file, which a pass over a run has in the run's order, in order of the queries' bytes."""
+    """Return the lines of a file, which a pass over a run has in the run's order, in order of the queries' bytes."""
     lines = sorted(line.partition(b"\t") for line in first.split(b"\n")[:-1])
     return b"".join(b"%b\t%b\n" % (query, documents) for query, _, documents in lines)
 
@@ -81,7 +81,7 @@ class TopDocuments:
             self._text = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def of(self, query_id: str) -> list[str]:
-        """The first documents of one query; none where the run has nothing for it."""
+        """Return the first documents of one query; none where the run has nothing for it."""
         wanted, text = query_id.encode(), self._text
         low, high = 0, len(text)
         while low < high:  # a line that begins in [low, high) may be the one
@@ -109,7 +109,7 @@ def ranked_documents(first: bytes) -> Iterator[tuple[str, list[str]]]:
 
 
 def cut_lines(first: bytes, depth: int) -> bytes:
-    """The lines with the first `depth` documents of each query; none at all for a depth of 0."""
+    """Return the lines with the first `depth` documents of each query; none at all for a depth of 0."""
     lines = (f"{query}\t{' '.join(documents[:depth])}\n" for query, documents in ranked_documents(first))
     return "".join(lines).encode() if depth else b""
 
@@ -117,6 +117,6 @@ def cut_lines(first: bytes, depth: int) -> bytes:
 def displayed_documents(
     documents: list[str], query_id: str, *, depth: int, drop_self_matches: bool
 ) -> list[str]:
-    """The first `depth` of these documents, without the one that has the query's own id where that is dropped."""
+    """Return the first `depth` documents, without the one that has the query's id if that is dropped."""
     kept = [name for name in documents if name != query_id] if drop_self_matches else documents
     return kept[:depth]

@@ -36,7 +36,7 @@ _SYSTEMS = 1_000
 def intervals(
     values: ArrayLike, *, resamples: int = RESAMPLES, level: float = 0.95, seed: int = SEED
 ) -> tuple[Values, Values]:
-    """The lower and upper ends of the interval of each system's mean, two arrays of shape (systems,).
+    """Return the lower and upper ends of the interval of each system's mean, two arrays of shape (systems,).
 
     `values` has the shape (queries, systems). Equal to scipy.stats.bootstrap(…, method="percentile") but for the draws.
     Raises ValueError without a query, or with a level that is not between 0 and 1.
@@ -53,7 +53,7 @@ def intervals(
 
 
 def _resampled(values: Values, resamples: int, seed: int) -> Values:
-    """The mean of each resample, shape (resamples, systems)."""
+    """Return the mean of each resample, shape (resamples, systems)."""
     found = np.empty((resamples, values.shape[1]))
     start = 0
     for counts in _counts(len(values), resamples, seed):

@@ -33,7 +33,7 @@ class Interval(NamedTuple):
 
 
 def gap_between(public: Interval, hidden: Interval) -> Interval:
-    """The gap between the gains over BM25 on both halves, more being better, with its interval."""
+    """Return the gap between the gains over BM25 on both halves, more being better, with its interval."""
     gap = public.value - hidden.value
     return Interval(
         gap,
@@ -43,7 +43,7 @@ def gap_between(public: Interval, hidden: Interval) -> Interval:
 
 
 def published_interval(difference: float, least: float, step: float) -> Interval:
-    """The interval of a difference of two published values, which are rounded to steps.
+    """Return the interval of a difference of two published values, which are rounded to steps.
 
     `least` is the least difference that is significant (`least_difference`), z times a bound on the standard error. The
     two values may be off by half a step each.

@@ -35,7 +35,7 @@ _NOISE = 1e-9
 
 
 def paired_standard_error(new: ArrayLike, best: ArrayLike) -> float:
-    """The standard error of the mean difference of two systems on the same queries, arrays of shape (queries,).
+    """Return the standard error of the mean difference of two systems on the same queries, arrays of shape (queries,).
 
     0 for a single query, which has no deviation. Raises ValueError where the shapes differ or there is no query.
     """

@@ -77,7 +77,7 @@ class PermutedSums:
             start += len(signs)
 
     def p_values(self, anchor: int) -> Values:
-        """The two-sided p-value of each system's difference to the system `anchor`, whose own is 1."""
+        """Return the two-sided p-value of each system's difference to the system `anchor`, whose own is 1."""
         threshold = np.abs(self.totals - self.totals[anchor]) - self._slack
         rows = max(1, _COMPARED // max(1, self.permutations))
         extreme = np.concatenate(
@@ -101,7 +101,7 @@ class PermutedSums:
 
 
 def randomisation_test(values: ArrayLike, anchor: int, *, permutations: int = PERMUTATIONS) -> Values:
-    """The two-sided p-value of each system's mean difference to the system `anchor`, shape (systems,).
+    """Return the two-sided p-value of each system's mean difference to the system `anchor`, shape (systems,).
 
     As scipy.stats.permutation_test(…, permutation_type="samples") finds them one by one.
     """
@@ -118,7 +118,7 @@ def hoeffding_bound(differences: Values) -> Values:
 
 
 def exact_p(differences: ArrayLike) -> float:
-    """The p-value over all sign patterns of the differences; those of 0 have no part in it."""
+    """Return the p-value over all sign patterns of the differences; those of 0 have no part in it."""
     found = np.asarray(differences, dtype=np.float64)
     found = found[found != 0]
     sums = np.zeros(1)
@@ -146,7 +146,7 @@ _BITS = 50
 
 
 def spacing(queries: int) -> float:
-    """The distance of neighbours on the grid for so many queries: 2^−37 (7e−12) for 7,000."""
+    """Return the distance of neighbours on the grid for so many queries: 2^−37 (7e−12) for 7,000."""
     return 2.0 ** (ceil(log2(queries)) - _BITS)
 
 
@@ -194,7 +194,7 @@ _STEPS = 200
 
 
 def corrected_pairs(sums: PermutedSums, *, patterns: int = PATTERNS) -> Values:
-    """The corrected p-value of each pair's difference, shape (systems, systems), symmetric, 1 on the diagonal.
+    """Return the corrected p-value of each pair's difference, shape (systems, systems), symmetric, 1 on the diagonal.
 
     The first `patterns` of those that `sums` has are used. No value is below 1 / (patterns + 1).
     """
@@ -238,7 +238,7 @@ Ranks = NDArray[np.int64]
 
 
 def rank_intervals(scores: ArrayLike, p_values: ArrayLike, *, level: float = 0.05) -> tuple[Ranks, Ranks]:
-    """The first and the last rank that each system may have, two arrays of shape (systems,).
+    """Return the first and the last rank that each system may have, two arrays of shape (systems,).
 
     `scores` has the shape (systems,), higher being better; `p_values`, of shape (systems, systems), are corrected over
     all pairs. Pairs spread differently, so that a system might be held to worse ranks than one that scores below it. So

@@ -107,7 +107,7 @@ class AnswerTexts:
     def read(
         self, rankings: Mapping[str, Sequence[str]], after_block: Callable[[], object]
     ) -> dict[str, ReadTokens]:
-        """What is read of rankings (document ids by query). `after_block` is called now and then, and may raise.
+        """Read the texts of rankings (document ids by query). `after_block` is called now and then, and may raise.
 
         Raises SlowAnswers.
         """

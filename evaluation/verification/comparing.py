@@ -101,7 +101,7 @@ class ScoringRules:
 
 
 def parse_excluded(text: bytes) -> dict[str, set[str]]:
-    """The documents that are left out, by query, of the text of an accepted `excluded.tsv`."""
+    """Return the documents that are left out, by query, of the text of an accepted `excluded.tsv`."""
     excluded: dict[str, set[str]] = {}
     for line in filter(bytes.strip, text.removeprefix(b"\xef\xbb\xbf").split(b"\n")):
         query, document = line.split()
@@ -168,7 +168,7 @@ def verify(
 
 
 def _draw(queries: list[str], sha256: str) -> list[str]:
-    """A tenth of the queries, at most `MOST_QUERIES`: those whose id hashes lowest together with the run's."""
+    """Return a tenth of the queries, at most `MOST_QUERIES`: those whose id hashes lowest together with the run's."""
     count = min(MOST_QUERIES, -(-len(queries) // 10))
     lowest = sorted(queries, key=lambda query: hashlib.sha256(f"{sha256} {query}".encode()).digest())[:count]
     return sorted(lowest)
@@ -233,7 +233,7 @@ def _by_references(
 
 
 def _compare(claimed: ClaimedScores, queries: Sequence[str], expected: NDArray[np.float64]) -> None:
-    """Raises ScoresDiffer, which names the first value that differs."""
+    """Raise ScoresDiffer, which names the first value that differs."""
     place = {query: row for row, query in enumerate(claimed.query_ids)}
     rows = [place[query] for query in queries]
     found = claimed.per_query[rows]
@@ -262,7 +262,7 @@ _DEPTHS_KEPT = 4
 
 
 def best_first(ranked: dict[str, float], count: int) -> list[str]:
-    """The first `count` documents in trec_eval's order: scores in single precision descending, then ids descending.
+    """Return the first `count` documents in trec_eval's order: float32 scores descending, then ids descending.
 
     Raises ValueError for a score that is not finite in single precision.
     """
@@ -378,7 +378,7 @@ class _LineFilter:
                 yield block[edges[number] : edges[number + 1]]
 
     def _keys(self, text: bytes, starts: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """A number for the first field of each line, made of its bytes up to the first one below `!`."""
+        """Return a number for the first field of each line, made of its bytes up to the first one below `!`."""
         every = np.ndarray(len(text) - 7, "<u8", text, strides=(1,))  # the eight bytes from each place on
         keys = np.zeros(len(starts), np.uint64)
         inside = np.full(len(starts), _ALL)  # no bits once the field has ended

@@ -172,7 +172,7 @@ def upper_ndcg(query: RankedQuery, k: int | None, level: int) -> float:
 
 
 def upper_count(query: RankedQuery, k: int | None, level: int) -> RankedQuery:
-    """The query with every unjudged document among the first k judged relevant."""
+    """Return the query with every unjudged document among the first k judged relevant."""
     head = query.grades[:k]
     found = np.where(head < 0, max(level, 0), head)
     return replace(query, grades=found, judged=np.concatenate([query.judged, found[head < 0]]))
@@ -183,7 +183,7 @@ def _found(query: RankedQuery, k: int | None, level: int) -> NDArray[np.bool_]:
 
 
 def upper(measure: Reference) -> Reference:
-    """The bound of a measure that no further relevant document among the first k lowers: all unjudged ones relevant."""
+    """Return the bound of a measure that no further relevant document lowers: all unjudged ones relevant."""
     return lambda query, k, level: measure(upper_count(query, k, level), k, level)
 
 

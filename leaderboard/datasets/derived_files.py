@@ -41,7 +41,7 @@ def top_documents_path(run: str, excluded: str = "") -> Path:
 
 
 def top_documents(run: Run, excluded: str = "") -> TopDocuments | None:
-    """The first documents of each query of a stored run; None where they would take too long to find now."""
+    """Return the first documents of each query of a stored run; None where they would take too long to find now."""
     path = top_documents_path(run.sha256, excluded)
     if not path.exists() and (
         run.size > QUICK_RUN_BYTES or not _try_make(lambda: prepare_run(run.sha256, excluded))

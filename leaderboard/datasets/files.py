@@ -76,7 +76,7 @@ def store_judgements(path: Path, work: Path) -> StoredFile:
 
 
 def stored_file(sha256: str) -> StoredFile:
-    """A file that is in the store already."""
+    """Return a file that is in the store already."""
     return StoredFile(sha256, local_path(Area.FILES, sha256).stat().st_size)
 
 
@@ -105,7 +105,7 @@ def withdraw_file(version: DatasetVersion, name: str) -> None:
 
 
 def judgements_name(split: str) -> str:
-    """The name under which the judgements of a split are offered."""
+    """Return the name under which the judgements of a split are offered."""
     return f"qrels.{split}.tsv.gz"
 
 
@@ -115,7 +115,7 @@ def may_offer_judgements(split: str, *, scored: str, hidden: bool) -> bool:
 
 
 def offered_files(dataset: Dataset, user: User | AnonymousUser) -> list[DatasetFile]:
-    """What this visitor may download of the dataset's current version, in the order of kinds."""
+    """Return what this visitor may download of the dataset's current version, in the order of kinds."""
     if dataset.current_version is None or keeping_out(dataset, user):
         return []
     order = list(Kind.values)
@@ -130,12 +130,12 @@ def offered_files(dataset: Dataset, user: User | AnonymousUser) -> list[DatasetF
 
 
 def keeping_out(dataset: Dataset, user: User | AnonymousUser) -> list[DueAgreement]:
-    """The dataset's agreement, while it keeps this visitor from all of its files."""
+    """Return the dataset's agreement, while it keeps this visitor from all of its files."""
     return due_agreements(user, datasets=[dataset.pk])
 
 
 def find_file(dataset: Dataset, user: User | AnonymousUser, name: str) -> DatasetFile | None:
-    """The file of this name, if the visitor may have it."""
+    """Return the file of this name, if the visitor may have it."""
     return next((file for file in offered_files(dataset, user) if file.name == name), None)
 
 
@@ -167,7 +167,7 @@ def seals_queries(dataset: Dataset) -> bool:
 
 
 def are_sealed(hidden: bool, queries_visibility: str) -> bool:
-    """The same, from columns."""
+    """Return whether queries are sealed, from the columns of a dataset."""
     return hidden and queries_visibility == Visibility.CURATORS
 
 

@@ -29,7 +29,7 @@ class DatasetStatistics(NamedTuple):
 
 
 def statistics_of(dataset: Mapping[str, Any]) -> DatasetStatistics:
-    """The statistics of the dataset's current version and judgements, else those reported."""
+    """Return the statistics of the dataset's current version and judgements, else those reported."""
     counted = {
         **(dataset["current_version__statistics"] or {}),
         **(dataset["current_qrels__statistics"] or {}),
@@ -92,7 +92,7 @@ def benchmarks() -> list[dict[str, Any]]:
 
 
 def benchmarks_with(dataset_id: int) -> list[dict[str, Any]]:
-    """The benchmarks that a dataset belongs to. One query."""
+    """Return the benchmarks that a dataset belongs to. One query."""
     rows = Benchmark.objects.filter(members__dataset_id=dataset_id).values("slug", "name")
     return [dict(row) for row in rows]
 
@@ -145,7 +145,7 @@ NONE = Baseline("", {})
 
 
 def baselines_of(groups: Iterable[tuple[int, str]]) -> dict[tuple[int, str], Baseline]:
-    """The baselines by dataset and comparison group. One query."""
+    """Return the baselines by dataset and comparison group. One query."""
     wanted = set(groups)
     rows = Entry.objects.filter(
         is_baseline=True,

@@ -15,17 +15,17 @@ MISSING_DOCUMENTS, MISSING_RELEVANT = "documents_not_in_corpus", "relevant_not_i
 
 
 def problem(code: str, message: str, hint: str, count: int = 1) -> Problem:
-    """An error without lines."""
+    """Return an error without lines."""
     return Problem(severity="error", code=code, count=count, message=message, hint=hint)
 
 
 def missing(file_name: str, hint: str) -> Problem:
-    """A file that should be there."""
+    """Return a file that should be there."""
     return problem("missing_file", f"{file_name} is missing", hint)
 
 
 def in_file(file_name: str, problems: Iterable[Problem]) -> list[Problem]:
-    """The problems, each saying which file it is in."""
+    """Return the problems, each saying which file it is in."""
     return [replace(each, message=f"{file_name}: {each.message}") for each in problems]
 
 

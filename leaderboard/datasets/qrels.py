@@ -53,7 +53,7 @@ _KEPT_FOR_VERIFYING = 4
 
 
 def load_qrels(row: Qrels) -> judged.Qrels:
-    """The judgements of a row, from private storage."""
+    """Return the judgements of a row, from private storage."""
     return _judgements(row.sha256)
 
 
@@ -63,7 +63,7 @@ def load_grades(row: Qrels) -> dict[bytes, dict[bytes, int]]:
 
 
 def load_parts(row: Qrels) -> QueryParts:
-    """A competition's parts, from private storage. Raises ValueError where none were drawn."""
+    """Return a competition's parts, from private storage. Raises ValueError where none were drawn."""
     if not row.parts_sha256:
         raise ValueError(f"no parts were drawn for {row}")
     return _parts(row.parts_sha256)
@@ -87,7 +87,7 @@ class JudgementsNotCopied(Exception):
 
 
 def open_judgements(dataset: Dataset) -> judged.Qrels:
-    """The present judgements of a dataset, for pages. Raises JudgementsNotOpen unless everyone may see them.
+    """Return the present judgements of a dataset, for pages. Raises JudgementsNotOpen unless everyone may see them.
 
     Pages are for everyone: with an agreement the judgements are downloaded by whoever accepted it.
     """
@@ -160,7 +160,7 @@ def copy_open_judgements() -> int:
 
 
 def verifying_judgements(row: Qrels) -> VerifyingJudgements:
-    """The judgements of a row, read anew from their file to verify what was scored against `load_qrels`."""
+    """Return the judgements of a row, read anew from their file to verify what was scored against `load_qrels`."""
     return _verifying_judgements(row.sha256)
 
 
@@ -176,12 +176,12 @@ def scoring_rules(version: DatasetVersion) -> ScoringRules:
 
 
 def excluded_documents(version: DatasetVersion) -> judged.Qrels | None:
-    """The documents that are left out of rankings for this version, by query; None where there are none."""
+    """Return the documents that are left out of rankings for this version, by query; None where there are none."""
     return _excluded(version.excluded_sha256) if version.excluded_sha256 else None
 
 
 def excluded_path(version: DatasetVersion) -> Path | None:
-    """The file with the documents that are left out of rankings; None where there are none."""
+    """Return the file with the documents that are left out of rankings; None where there are none."""
     return local_path(Area.FILES, version.excluded_sha256) if version.excluded_sha256 else None
 
 
@@ -202,7 +202,7 @@ def scoring_target(version: DatasetVersion, *, qrels: Qrels | None = None) -> Sc
 
 
 def answer_texts(row: Qrels) -> AnswerTexts | None:
-    """The answers of these judgements and the texts, read anew to verify scores; None where there are no answers."""
+    """Return the answers of these judgements and the texts, read anew to verify scores; None without answers."""
     if not row.answers_sha256:
         return None
     corpus = local_path(Area.FILES, row.version.corpus_sha256)
@@ -261,7 +261,7 @@ def _parts(sha256: str) -> QueryParts:
 
 @lru_cache(maxsize=_KEPT)
 def topic_ids(sha256: str) -> frozenset[str]:
-    """The ids of the queries in a stored file."""
+    """Return the ids of the queries in a stored file."""
     return frozenset(query.id for query in read_queries(local_path(Area.FILES, sha256)))
 
 
@@ -271,7 +271,7 @@ def _document_ids(sha256: str) -> DocumentIds:
 
 
 def recorded_qrels_path(qrels: Qrels) -> Path:
-    """The file of these judgements, after the reading is recorded. Call within `leaderboard.core.audit.acting`.
+    """Return the file of these judgements, after the reading is recorded. Call within `leaderboard.core.audit.acting`.
 
     Whoever calls it has asked for the right `leaderboard.read_qrels`. The record is committed before anything is read:
     not within a transaction that could take it back.
@@ -296,7 +296,7 @@ class JudgementFile:
     missing: frozenset[str] = frozenset()
 
     def statistics(self, relevance_level: int) -> dict[str, Any]:
-        """Counts for the dataset's page; `relevant` means graded `relevance_level` or higher."""
+        """Return counts for the dataset's page; `relevant` means graded `relevance_level` or higher."""
         grades, counts = np.unique(self.qrels.grades, return_counts=True)
         relevant = np.bincount(
             self.qrels.rows[self.qrels.grades >= relevance_level], minlength=len(self.qrels.query_ids)
@@ -343,7 +343,7 @@ def current_or_next_qrels(
     note: str = "",
     judged_by: Mapping[str, Any] | None = None,
 ) -> Qrels:
-    """The row of these judgements, made where they are new; `note` says what was added to those `made_from`.
+    """Return the row of these judgements, made where they are new; `note` says what was added to those `made_from`.
 
     Without `answers_sha256` those of the row there is, or of `made_from`, stay.
     """

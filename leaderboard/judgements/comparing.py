@@ -202,7 +202,7 @@ def record_merge(brought: JudgementImport, merged: MergedJudgements) -> str:
 
 
 def split_of(brought: JudgementImport) -> str:
-    """The split that the judgements are for: that of the present ones."""
+    """Return the split that the judgements are for: that of the present ones."""
     return brought.against.split if brought.against is not None else "test"
 
 
@@ -219,7 +219,7 @@ def _imported_grades(brought: JudgementImport, against: Qrels | None) -> dict[by
 
 
 def list_conflicts(brought: JudgementImport, most: int | None = None) -> Iterator[Conflict]:
-    """The conflicts, with both grades: for those who may read judgements, each reading recorded by the caller.
+    """Yield the conflicts, with both grades: for those who may read judgements, each reading recorded by the caller.
 
     Of hidden judgements nobody else may see which pairs these are: `disclosure.is_blind_decision`.
     """

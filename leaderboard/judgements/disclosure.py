@@ -43,7 +43,7 @@ def is_blind_decision(brought: JudgementImport, person: Person) -> bool:
 
 
 def visible_counts(brought: JudgementImport, person: Person) -> dict[str, Any]:
-    """The import's counts, as far as the person may know them."""
+    """Return the import's counts, as far as the person may know them."""
     if not is_blind_decision(brought, person):
         return dict(brought.counts)
     return {name: brought.counts[name] for name in _OF_THE_FILE if name in brought.counts}
@@ -106,7 +106,7 @@ def record_pool_read(pool: Pool, form: str) -> None:
 
 
 def downloadable_forms(pool: Pool, person: Person) -> list[str]:
-    """The forms of the pool that the person may have: hidden queries' texts only with the right to read them."""
+    """Return the forms of the pool that the person may have: hidden queries' texts only with the right to read them."""
     sealed = seals_queries(pool.dataset) and not may_see_counts(pool.dataset, person)
     return [form for form in pool.files if form != "csv" or not sealed]
 

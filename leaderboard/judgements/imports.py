@@ -48,7 +48,7 @@ def check_judgements(
 def read_import(
     version: DatasetVersion, path: Path, present: Qrels | None, *, scale_grew: bool, strict: bool = False
 ) -> NewJudgements:
-    """The judgements in a file, for a version that has `present` ones. Raises InvalidContent."""
+    """Return the judgements in a file, for a version that has `present` ones. Raises InvalidContent."""
     table = version.document_ids_sha256
     grades = (present.statistics if present is not None else {}).get("grades", {})
     known = max(map(int, grades), default=0)
@@ -70,7 +70,7 @@ def _version(dataset: Dataset) -> DatasetVersion:
 
 
 def check_judge(judge: Judge) -> None:
-    """Raises JudgingRefused for a judge without a readable name, and for a model that nobody could ask again."""
+    """Raise JudgingRefused for a judge without a readable name, and for a model that nobody could ask again."""
     if not judge.name.strip():
         raise JudgingRefused(
             "Say who judged (--judge): the name of the people, such as “NIST assessors”, or of the model."
@@ -89,7 +89,7 @@ def check_judge(judge: Judge) -> None:
 
 
 def _check_line(what: str, text: str) -> None:
-    """Raises JudgingRefused for a public line with characters that nobody sees."""
+    """Raise JudgingRefused for a public line with characters that nobody sees."""
     try:
         if text:
             validate_name(text)
@@ -179,7 +179,7 @@ def request_merge(brought: JudgementImport, policy: Conflicts) -> None:
 
 
 def _concurrent_change(present: JudgementImport) -> str:
-    """What somebody else changed meanwhile, empty where nothing; other judgements are compared with at once."""
+    """Return what somebody else changed meanwhile, or an empty text; changed judgements are compared at once."""
     if present.state != State.READY:
         return f"Someone has already decided: this import is {present.get_state_display()}."
     if is_current(present):

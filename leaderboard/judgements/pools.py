@@ -34,7 +34,7 @@ _OFF = (Entry.Visibility.WITHDRAWN, Entry.Visibility.QUARANTINED, Entry.Visibili
 
 
 def eligible_runs(dataset: Dataset, round: Round | None = None) -> QuerySet[Run]:
-    """The runs that a pool may be drawn from: of the present version, and not taken off its board.
+    """Return the runs that a pool may be drawn from: of the present version, and not taken off its board.
 
     In order of priority within a team: the team's own order first, then by arrival.
     """

@@ -74,7 +74,7 @@ class Completeness:
 
 
 def completeness(benchmark: str) -> Completeness | None:
-    """What is here of a benchmark, None for one that is not in the catalogue. One query."""
+    """Return how complete a benchmark is here, None if it is not in the catalogue. One query."""
     rows = datasets_of(benchmark)
     if not rows:
         return None

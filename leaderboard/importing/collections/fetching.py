@@ -42,7 +42,7 @@ _COPIES = 4
 
 @contextmanager
 def fetched(source: str, options: ImportOptions, progress: Progress) -> Iterator[tuple[Path, ImportOptions]]:
-    """A folder with the collection, and the options with what its source says: `hf:OWNER/NAME[@REVISION]` or
+    """Yield a folder with the collection, and the options with what its source says: `hf:OWNER/NAME[@REVISION]` or
     `ir_datasets:ID`. Raises InvalidContent with one problem, or DiskSpaceError.
     """
     kind, _, name = source.partition(":")

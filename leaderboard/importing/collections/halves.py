@@ -135,7 +135,7 @@ def _draw(
 
 
 def _write_half(source: CollectionFiles, split: str, half: int, folder: Path, drawn: Halves) -> Path:
-    """A collection of one half: its judgements, its topics, and those that nobody judged."""
+    """Return a collection of one half: its judgements, its topics, and those that nobody judged."""
     others = [read_qrels(path).query_ids for name, path in source.qrels.items() if name != split]
     elsewhere = {query for queries in others for query in queries}
     (folder / "qrels").mkdir(parents=True)

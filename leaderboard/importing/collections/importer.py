@@ -353,7 +353,7 @@ def _opened(dataset: Dataset, options: ImportOptions) -> Iterator[Problem]:
 
 
 def _settings(options: ImportOptions) -> tuple[Dataset, list[str]]:
-    """The dataset's row, locked, with its settings brought up to date, and what changed.
+    """Return the dataset's row, locked, with its settings brought up to date, and what changed.
 
     Raises InvalidContent where an agreement came into force meanwhile that the options would go against.
     """

@@ -58,5 +58,5 @@ class ImportOptions:
     strict: bool = False
 
     def columns(self) -> dict[str, Any]:
-        """The columns of `Dataset` that were said."""
+        """Return the columns of `Dataset` that were said."""
         return {name: said for name, said in asdict(self).items() if said is not None and name not in _OTHERS}

@@ -73,7 +73,7 @@ class CollectionFiles:
 def open_source(
     path: Path, options: ImportOptions, work: Path, progress: Progress
 ) -> Iterator[CollectionFiles]:
-    """The collection at `path`; a zip is expanded below `work`. Raises InvalidContent if it is neither."""
+    """Yield the collection at `path`; a zip is expanded below `work`. Raises InvalidContent if it is neither."""
     if path.is_dir():
         files = {name.relative_to(path).as_posix(): name for name in _files_below(path, _DEPTH)}
         parts, problems = _find_parts(files, options.split)
@@ -119,7 +119,7 @@ def _files_below(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def _name_on_disk(name: str, part: str) -> str:
-    """What an entry is called here: its part, or of another format the last of its name, which is a plain one."""
+    """Return the name of an entry on disk: its part, or in another format the last part of its name."""
     return name.rpartition("/")[2] if other_format(name) else part
 
 

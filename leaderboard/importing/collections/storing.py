@@ -78,7 +78,7 @@ def store_content(
 
 
 def _store_candidates(inspected: InspectedCollection, split: str, work: Path) -> files.StoredFile | None:
-    """The judged documents of each query as a run, in an order that tells no grade."""
+    """Return the judged documents of each query as a run, in an order that tells no grade."""
     if split not in inspected.judgements:
         return None
     judged = inspected.judgements[split]
@@ -93,7 +93,7 @@ def _store_candidates(inspected: InspectedCollection, split: str, work: Path) ->
 
 
 def _id_table_sha256(inspected: InspectedCollection, slug: str) -> str:
-    """The key of the table of document ids, which no two buildings of the same ids give alike: kept from the first."""
+    """Return the key of the table of document ids: that of the first one, because no two tables are alike."""
     if inspected.id_table is None:
         return ""
     known = DatasetVersion.objects.filter(dataset__slug=slug, content_sha256=inspected.content_sha256).first()
@@ -103,7 +103,7 @@ def _id_table_sha256(inspected: InspectedCollection, slug: str) -> str:
 def create_version(
     dataset: Dataset, inspected: InspectedCollection, stored: StoredContent, options: ImportOptions
 ) -> DatasetVersion:
-    """The next version of the dataset."""
+    """Return the next version of the dataset."""
     latest = dataset.versions.aggregate(latest=Max("number"))["latest"] or 0
     return DatasetVersion.objects.create(
         dataset=dataset,

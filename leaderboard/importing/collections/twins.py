@@ -40,7 +40,7 @@ TOPICS_NOT_COMPARED = problem(
 
 
 def too_few(half: str, topics: int) -> Problem:
-    """A half without the topics that a gap takes."""
+    """Return a half without the topics that a gap takes."""
     return problem(
         "twin_too_small",
         f"the {half} half has {topics} judged topics",
@@ -132,7 +132,7 @@ def check_opened_topics(
 
 
 def _texts(queries: Path, wanted: Collection[str]) -> dict[str, str]:
-    """The words of the wanted queries, by id, whatever their case and spacing."""
+    """Return the words of the wanted queries, by id, whatever their case and spacing."""
     ids = set(wanted)
     return {
         query.id: " ".join(query.text.casefold().split())
@@ -207,7 +207,7 @@ def _pairs(qrels: judged_qrels.Qrels) -> Iterator[tuple[str, str]]:
 
 
 def withheld_splits(inspected: InspectedCollection, options: ImportOptions) -> tuple[str, ...]:
-    """The other splits whose judgements are not offered, since the scored ones are hidden."""
+    """Return the other splits whose judgements are not offered, since the scored ones are hidden."""
     return tuple(
         split
         for split in inspected.judgements

@@ -72,7 +72,7 @@ def build_stdlib_search(folder: Path, library: Path | None = None, queries: int 
 
 
 def read_functions(library: Path) -> Iterator[Function]:
-    """The top-level functions, and the methods of top-level classes, of all modules, in order of their paths."""
+    """Yield the top-level functions, and the methods of top-level classes, of all modules, in order of their paths."""
     for path in sorted(library.rglob("*.py")):
         folders = path.relative_to(library).parts[:-1]
         if any(name in EXCLUDED_FOLDERS or name.startswith(EXCLUDED_PREFIX) for name in folders):
@@ -102,7 +102,7 @@ def _as_function(node: ast.stmt, parent: str, lines: list[bytes]) -> Iterator[Fu
 
 
 def _source_without_docstring(node: ast.FunctionDef | ast.AsyncFunctionDef, lines: list[bytes]) -> str:
-    """The lines of a function from `def` to its end, without those of its docstring, as far left as they go."""
+    """Return the lines of a function from `def` to its end, without those of its docstring, as far left as they go."""
     first, last = node.lineno - 1, node.end_lineno or node.lineno
     kept = lines[first:last]
     if ast.get_docstring(node, clean=False) is not None:
@@ -137,7 +137,7 @@ def choose_queries(functions: list[Function], queries: int) -> list[tuple[str, s
 
 
 def first_sentence(docstring: str) -> str:
-    """The first sentence of a docstring's first paragraph, on one line."""
+    """Return the first sentence of a docstring's first paragraph, on one line."""
     paragraph = _BLANK_LINE.split(docstring.strip(), maxsplit=1)[0]
     return _END_OF_SENTENCE.split(" ".join(paragraph.split()), maxsplit=1)[0]
 

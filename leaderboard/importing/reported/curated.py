@@ -105,7 +105,7 @@ def withdraw_figure(entry: Entry, measure: str, reason: str) -> None:
 
 
 def _keep_system(source: Source, name: str, architecture: str, said: Mapping[str, Any]) -> System:
-    """The publication's system of this name, with what it says of it. What a challenge settled stays."""
+    """Return the publication's system of this name, with what it says of it. What a challenge settled stays."""
     fresh = {"slug": free_slug(f"{name} {source.key}"), "architecture": architecture, **said}
     system, is_new = System.objects.get_or_create(source=source, name=name, defaults=fresh)
     settled = CLAIMS if said and not is_new and settlement_of(system) is not None else ()
@@ -128,7 +128,7 @@ def _entries(dataset: Dataset, system: System, configuration: str) -> QuerySet[E
 
 
 def _entry(dataset: Dataset, system: System, configuration: str, rows: Sequence[CuratedFigure]) -> Entry:
-    """The entry as it is to be, not saved: what it has of other measures stays."""
+    """Return the entry as it is to be, not saved: what it has of other measures stays."""
     assert system.source is not None
     place = tables.ReportedPlace(system.source.key, dataset.slug, system.name, configuration)
     group = f"reported:{place.source}:{rows[0].group}" if rows[0].group else place.comparison_group

@@ -95,7 +95,7 @@ def _numbers() -> dict[tables.ReportedPlace, _Numbers]:
 
 
 def figure_fields(row: tables.ReportedFigure) -> dict[str, Any]:
-    """The figure as `Entry.figures` holds it. A doubtful one is shown as printed and kept out of plots."""
+    """Return the figure as `Entry.figures` holds it. A doubtful one is shown as printed and kept out of plots."""
     names = ("name", "value", "unit", "scale", "hardware", "as_printed", "doubt", "locator")
     return {**{name: getattr(row, name) for name in names}, "doubtful": bool(row.doubt)}
 
@@ -109,7 +109,7 @@ def _source(key: str, fields: dict[str, Any]) -> Source:
 
 
 def make_bibtex(key: str, fields: Mapping[str, Any]) -> str:
-    """The publication as BibTeX, from the fields of `Source` and, where known, its `type` and `doi`."""
+    """Return the publication as BibTeX, from the fields of `Source` and, where known, its `type` and `doi`."""
     kind = fields.get("type", "inproceedings" if fields["venue"] else "misc")
     place = {"inproceedings": "booktitle", "article": "journal"}.get(kind, "howpublished")
     url = f"https://doi.org/{fields['doi']}" if "doi" in fields else fields.get("url", "")
@@ -126,7 +126,7 @@ def make_bibtex(key: str, fields: Mapping[str, Any]) -> str:
 
 
 def _dataset(row: tables.ReportedDataset, text: Mapping[str, Any]) -> Dataset:
-    """The dataset's row. One that was imported keeps its own settings and gains what it has not said."""
+    """Return the dataset's row. One that was imported keeps its own settings and gains what it has not said."""
     fresh = {
         "name": row.name,
         "task": row.task,
@@ -159,7 +159,7 @@ def _dataset(row: tables.ReportedDataset, text: Mapping[str, Any]) -> Dataset:
 def _system(
     row: tables.ReportedSystem, source: Source, numbers: Mapping[tables.ReportedPlace, _Numbers]
 ) -> System:
-    """The system's row. What it is beyond that is left open where no source states it."""
+    """Return the system's row. What it is beyond that is left open where no source states it."""
     mine = [place for place in numbers if (place.source, place.system) == (row.source, row.name)]
     figures = [figure for place in mine for figure in numbers[place].figures]
     dimensions = [int(figure["value"]) for figure in figures if figure["name"] == "dimension"]

@@ -80,7 +80,7 @@ class MtebResults:
     experiments: int = 0
 
     def left_out(self) -> list[str]:
-        """What was not taken, a sentence for each kind."""
+        """Return what was not imported, a sentence for each kind."""
         found = []
         if self.unknown_tasks:
             names = ", ".join(_first(sorted(self.unknown_tasks)))
@@ -142,13 +142,13 @@ def read_mteb_results(
 
 
 def _first(texts: Sequence[str]) -> list[str]:
-    """The first of them, and how many more there are."""
+    """Return the first of them, and how many more there are."""
     left = len(texts) - _NAMED
     return [*texts[:_NAMED], *([f"and {left:,} more"] if left > 0 else [])]
 
 
 def _files(path: Path, work: Path) -> dict[str, Path]:
-    """The JSON files below a folder or in a zip, by their names there."""
+    """Return the JSON files below a folder or in a zip, by their names there."""
     if path.is_dir():
         return {each.relative_to(path).as_posix(): each for each in path.rglob("*.json") if each.is_file()}
     if not path.is_file() or not is_zip(path):
@@ -163,7 +163,7 @@ def _files(path: Path, work: Path) -> dict[str, Path]:
 
 
 def _places() -> dict[str, list[Place]]:
-    """The datasets that a task's name may stand for: MTEB's name of it, else its own, or its repository's."""
+    """Return the datasets that a task's name may stand for: MTEB's name of it, else its own, or its repository's."""
     found: defaultdict[str, list[Place]] = defaultdict(list)
     for dataset in Dataset.objects.listed().select_related("current_version", "current_qrels"):
         names = {task_name(dataset.slug, dataset.name)}
@@ -195,7 +195,7 @@ class _Model:
 
 
 def _model(files: Mapping[str, Path], name: str, folder: str) -> _Model:
-    """The model that a folder's results are of. Its name and revision are also those of the folders."""
+    """Return the model that a folder's results are of. Its name and revision are also those of the folders."""
     if name not in files:
         raise _Wrong("it is missing: mteb writes it beside the results, and it says what the model is")
     meta = _read(files[name])
@@ -270,7 +270,7 @@ _TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def _wrong_types(meta: Mapping[str, Any]) -> list[str]:
-    """The fields whose values are not of the type that ModelMeta gives them; null is nothing said."""
+    """Return the fields whose values are not of the type that ModelMeta gives them; null is nothing said."""
     return [
         f"{name} is {_shown(meta[name])}, and should be {right}"
         for name, (fits, right) in _TYPES.items()
@@ -279,7 +279,7 @@ def _wrong_types(meta: Mapping[str, Any]) -> list[str]:
 
 
 def _cleaned(name: str, said: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields as a system has them. Raises _Wrong with every one that it cannot have."""
+    """Return the fields as a system has them. Raises _Wrong with every one that it cannot have."""
     theirs = {ours: each for each, ours in _FIELDS.items()}
     system = System(name=name, **said)
     try:
@@ -293,7 +293,7 @@ def _cleaned(name: str, said: Mapping[str, Any]) -> dict[str, Any]:
 def _figures(
     path: Path, file: str, model: _Model, places: Mapping[str, Sequence[Place]], address: str
 ) -> Iterator[CuratedFigure]:
-    """The figures of one file. Raises _Wrong."""
+    """Yield the figures of one file. Raises _Wrong."""
     task = file.removesuffix(".json")
     if len(places[task]) > 1:
         slugs = ", ".join(each.dataset.slug for each in places[task])
@@ -332,7 +332,7 @@ def _figures(
 
 
 def _subset(scores: Any, place: Place) -> tuple[dict[str, Any], str]:
-    """The scores on the dataset's split, in its language, and where in the file they are."""
+    """Return the scores on the dataset's split, in its language, and where in the file they are."""
     dataset = place.dataset
     if not isinstance(scores, dict) or not scores:
         raise _Wrong("scores is missing, or not an object of splits: this is no result of mteb")
@@ -357,14 +357,14 @@ def _subset(scores: Any, place: Place) -> tuple[dict[str, Any], str]:
 
 
 def _share(value: Any, where: str) -> str:
-    """A score as text. Raises _Wrong where it is no share."""
+    """Return a score as text. Raises _Wrong where it is no share."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise _Wrong(f"{where} is {_shown(value)}, and should be a number between 0 and 1")
     return f"{value:.6f}".rstrip("0").rstrip(".") or "0"
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A file's JSON object. Raises _Wrong."""
+    """Return a file's JSON object. Raises _Wrong."""
     if path.stat().st_size > LARGEST:
         raise _Wrong(f"it is larger than {describe_bytes(LARGEST)}")
 
@@ -389,7 +389,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _twice(figures: Iterable[CuratedFigure]) -> list[str]:
-    """What is wrong where two files say the same thing."""
+    """Return problems of files that report the same result."""
     files: defaultdict[tuple[object, ...], list[str]] = defaultdict(list)
     for each in figures:
         files[each.dataset.slug, each.system, each.configuration, each.measure].append(each.address)

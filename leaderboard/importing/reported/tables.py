@@ -118,7 +118,7 @@ def benchmarks() -> dict[str, dict[str, Any]]:
 
 
 def datasets() -> list[ReportedDataset]:
-    """The datasets, with Table 1's statistics."""
+    """Return the datasets, with Table 1's statistics."""
     return read_rows(
         ReportedDataset,
         DATA / "datasets.csv",
@@ -136,7 +136,7 @@ def dataset_texts() -> dict[str, dict[str, Any]]:
 
 
 def systems() -> list[ReportedSystem]:
-    """The systems of all sources."""
+    """Return the systems of all sources."""
     return read_rows(ReportedSystem, DATA / "systems.csv")
 
 

@@ -45,7 +45,7 @@ class CannotRescore(ValueError):
 
 
 def under_way(dataset: Dataset | int) -> Rescore | None:
-    """The dataset's rescore that waits for runs to be evaluated, or for the curator."""
+    """Return the dataset's rescore that waits for runs to be evaluated, or for the curator."""
     rescores = Rescore.objects.filter(dataset=dataset, state__in=OPEN)
     return rescores.select_related("dataset", "from_qrels", "to_qrels").first()
 
@@ -180,7 +180,7 @@ def waiting_runs(rescore: Rescore) -> QuerySet[Run]:
 
 
 def settings_of(dataset: Dataset) -> dict[str, object]:
-    """What the dataset's numbers are made under."""
+    """Return the settings that the dataset's numbers depend on."""
     return {name: getattr(dataset, name) for name in _SETTINGS}
 
 

@@ -61,7 +61,7 @@ def compare(rescore: Rescore, moves: Sequence[MovedEntry], stays: Sequence[Unmov
 
 
 def restrict_comparison(comparison: Mapping[str, Any], entries: Collection[int]) -> dict[str, Any]:
-    """The comparison of these results alone, with ranks among them: none that is missing leaves a gap."""
+    """Return the comparison of these results alone, with ranks among them: none that is missing leaves a gap."""
     rows = [
         {**row, "rank_before": {}, "rank_after": {}} for row in comparison["rows"] if row["entry"] in entries
     ]
@@ -71,7 +71,7 @@ def restrict_comparison(comparison: Mapping[str, Any], entries: Collection[int])
 
 
 def digest(comparison: Mapping[str, Any]) -> str:
-    """What changes whenever a number of the comparison does: whoever decides says which one they looked at."""
+    """Return a checksum of the comparison, by which a decision names the one that it is based on."""
     return hashlib.sha256(json.dumps(comparison, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -104,7 +104,7 @@ def _row(move: MovedEntry, *, hidden: bool) -> dict[str, Any]:
 
 
 def _hole(evaluations: Sequence[Evaluation], *, hidden: bool) -> float | None:
-    """The share of unjudged documents among the first ten; of seeds the mean of their published values."""
+    """Return the share of unjudged documents among the first ten; of seeds the mean of their published values."""
     values = [each.means[HOLE] for each in evaluations if HOLE in each.means]
     if len(values) < len(evaluations):
         return None

@@ -97,7 +97,7 @@ def _require_ready(rescore: Rescore) -> None:
 
 
 def _require_baseline(rescore: Rescore, moves: Sequence[MovedEntry], stays: Sequence[UnmovedEntry]) -> None:
-    """The board's baseline moves with it, or the board does not move."""
+    """Raise CannotSwitch unless the board's baseline moves with it."""
     if any(move.is_baseline for move in moves):
         return
     prefix = f"scored:{rescore.from_qrels.version_id}:{rescore.from_qrels_id}:"

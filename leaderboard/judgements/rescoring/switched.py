@@ -13,7 +13,7 @@ State = Rescore.State
 
 
 def switched_rescores(dataset_id: int) -> QuerySet[Rescore]:
-    """The dataset's rescores that were switched to, in that order: the n-th has the number n."""
+    """Return the dataset's rescores that were switched to, in that order: the n-th has the number n."""
     rescores = Rescore.objects.filter(dataset=dataset_id, state=State.SWITCHED)
     return rescores.select_related("dataset", "from_qrels", "to_qrels").order_by("decided_at", "pk")
 
@@ -25,7 +25,7 @@ def pages_of(dataset_id: int, slug: str) -> dict[int, str]:
 
 
 def page_of(rescore: Rescore) -> str:
-    """The page on what this rescore changed; the dataset's where it was not switched to. One query."""
+    """Return the page on what this rescore changed; the dataset's where it was not switched to. One query."""
     dataset = rescore.dataset
     for number, key in enumerate(switched_rescores(dataset.pk).values_list("pk", flat=True), start=1):
         if key == rescore.pk:
@@ -46,7 +46,7 @@ def unpublished_judgements(dataset_id: int) -> QuerySet[Qrels]:
 
 
 def news_of(changes: Iterable[BoardChange]) -> dict[int, str]:
-    """What is told of boards that were switched, by the keys of the changes. One query."""
+    """Return the news of boards that were switched, by the keys of the changes. One query."""
     changes = list(changes)
     if not changes:
         return {}

@@ -151,7 +151,7 @@ def _sortable(value: Any) -> Any:
 
 
 def _headings(key: str, falling: bool) -> list[ColumnHeading]:
-    """A link sorts the other way where the table is sorted by its column; numbers begin with the highest."""
+    """Return a link sorts the other way where the table is sorted by its column; numbers begin with the highest."""
     found = []
     for name, words in COLUMNS.items():
         first = name if name in ("system", "rank_before", "rank_after") else f"-{name}"
@@ -163,7 +163,7 @@ def _headings(key: str, falling: bool) -> list[ColumnHeading]:
 
 
 def line_of(row: Mapping[str, Any], measure: str, *, hidden: bool, holes: bool = False) -> ComparisonLine:
-    """A row of the comparison by one measure."""
+    """Return a row of the comparison by one measure."""
 
     def value(found: float | None) -> float | None:
         return None if found is None else published_value(found, hidden=hidden)
@@ -208,5 +208,5 @@ def as_csv(comparison: Mapping[str, Any], *, hidden: bool, public: bool = False)
 
 
 def unmoved_results(comparison: Mapping[str, Any], *, public: bool = False) -> list[Mapping[str, Any]]:
-    """The results that do not move."""
+    """Return the results that do not move."""
     return [stay for stay in comparison["stays"] if not public or stay["visibility"] == "public"]
