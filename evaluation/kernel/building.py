@@ -47,7 +47,10 @@ def built_library() -> Path:
     if _is_trusted(brought, stat.S_ISREG) or _copy_prebuilt(brought):
         return brought
     compiler = _compiler()
-    library = cache_folder() / _name(_digest_with(compiler))
+    # The compiler is known by its file, because asking for its version takes a process.
+    program = Path(compiler[0]).resolve()
+    status = program.stat()
+    library = cache_folder() / _name(_digest(*compiler, str(program), status.st_size, status.st_mtime_ns))
     if not _is_trusted(library, stat.S_ISREG):
         _write_atomically(library, partial(_compile, compiler))
     return library
@@ -151,13 +154,6 @@ def _compiler() -> list[str]:
         if found := shutil.which(command[0]):
             return [found, *command[1:]]
     raise KernelUnavailable(_NO_COMPILER.format(tried=", ".join(command[0] for command in _candidates())))
-
-
-def _digest_with(compiler: list[str]) -> str:
-    """Of all that `_digest` is of, and of the compiler: by its file, since asking for its version takes a process."""
-    program = Path(compiler[0]).resolve()
-    status = program.stat()
-    return _digest(*compiler, str(program), status.st_size, status.st_mtime_ns)
 
 
 def _digest(*more: object) -> str:

@@ -12,12 +12,12 @@ dataset's judgements, topics and document ids once.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from django.conf import settings
@@ -27,7 +27,7 @@ from evaluation.archives.compression import open_blocks
 from evaluation.collections.beir import read_queries
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.judgements import qrels as judged
-from evaluation.judgements.answers import Answers, read_answers
+from evaluation.judgements.answers import read_answers
 from evaluation.judgements.excluded import read_excluded
 from evaluation.judgements.splits import QueryParts, read_parts, write_parts
 from evaluation.runs.score import ScoringTarget
@@ -42,6 +42,8 @@ from leaderboard.datasets.problems import MISSING_DOCUMENTS, MISSING_RELEVANT
 from leaderboard.models import Dataset, DatasetVersion, Qrels
 from leaderboard.models.datasets import Visibility
 
+T = TypeVar("T")
+
 #: What the record calls a reading of judgements.
 READ = "read judgements"
 #: Datasets kept at once. The largest of BEIR's judgements take about 100 MB, most a few.
@@ -50,6 +52,29 @@ _KEPT = 16
 _LOOKED_UP_AT_ONCE = 100_000
 #: The same for verifying, where a judgement takes some 200 bytes.
 _KEPT_FOR_VERIFYING = 4
+
+
+def _kept(
+    read: Callable[[Path], T], area: Area, locate: Callable[[Area, str], Path] = path_of, most: int = _KEPT
+) -> Callable[[str], T]:
+    """Return a reader of stored files by their checksums, which keeps what it has read last."""
+    return lru_cache(maxsize=most)(lambda sha256: read(locate(area, sha256)))
+
+
+_judgements = _kept(judged.read_qrels, Area.QRELS)
+_open_judgements = _kept(judged.read_qrels, Area.OPEN_QRELS, local_path)
+_parts = _kept(read_parts, Area.QRELS)
+_answers = _kept(partial(read_answers, try_patterns=False), Area.QRELS)
+_excluded = _kept(read_excluded, Area.FILES, local_path)
+_document_ids = _kept(DocumentIds.open, Area.INDEXES, local_path)
+#: The ids of the queries in a stored file.
+topic_ids = _kept(lambda path: frozenset(query.id for query in read_queries(path)), Area.FILES, local_path)
+_verifying_judgements = _kept(
+    lambda path: VerifyingJudgements(b"".join(open_blocks(path))), Area.QRELS, most=_KEPT_FOR_VERIFYING
+)
+_parsed_excluded = _kept(
+    lambda path: parse_excluded(b"".join(open_blocks(path))), Area.FILES, local_path, _KEPT_FOR_VERIFYING
+)
 
 
 def load_qrels(row: Qrels) -> judged.Qrels:
@@ -222,52 +247,6 @@ def _target(settings_alone: ScoringTarget, checksums: tuple[str, ...]) -> Scorin
         answers=_answers(answers) if answers else None,
         corpus=local_path(Area.FILES, corpus) if answers else None,
     )
-
-
-@lru_cache(maxsize=_KEPT)
-def _excluded(sha256: str) -> judged.Qrels:
-    return read_excluded(local_path(Area.FILES, sha256))
-
-
-@lru_cache(maxsize=_KEPT_FOR_VERIFYING)
-def _parsed_excluded(sha256: str) -> dict[str, set[str]]:
-    return parse_excluded(b"".join(open_blocks(local_path(Area.FILES, sha256))))
-
-
-@lru_cache(maxsize=_KEPT)
-def _answers(sha256: str) -> dict[str, Answers]:
-    return read_answers(path_of(Area.QRELS, sha256), try_patterns=False)
-
-
-@lru_cache(maxsize=_KEPT)
-def _open_judgements(sha256: str) -> judged.Qrels:
-    return judged.read_qrels(local_path(Area.OPEN_QRELS, sha256))
-
-
-@lru_cache(maxsize=_KEPT)
-def _judgements(sha256: str) -> judged.Qrels:
-    return judged.read_qrels(path_of(Area.QRELS, sha256))
-
-
-@lru_cache(maxsize=_KEPT_FOR_VERIFYING)
-def _verifying_judgements(sha256: str) -> VerifyingJudgements:
-    return VerifyingJudgements(b"".join(open_blocks(path_of(Area.QRELS, sha256))))
-
-
-@lru_cache(maxsize=_KEPT)
-def _parts(sha256: str) -> QueryParts:
-    return read_parts(path_of(Area.QRELS, sha256))
-
-
-@lru_cache(maxsize=_KEPT)
-def topic_ids(sha256: str) -> frozenset[str]:
-    """Return the ids of the queries in a stored file."""
-    return frozenset(query.id for query in read_queries(local_path(Area.FILES, sha256)))
-
-
-@lru_cache(maxsize=_KEPT)
-def _document_ids(sha256: str) -> DocumentIds:
-    return DocumentIds.open(local_path(Area.INDEXES, sha256))
 
 
 def recorded_qrels_path(qrels: Qrels) -> Path:
