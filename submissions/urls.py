@@ -16,9 +16,7 @@ from submissions.accounts.elsewhere import where_configured, where_passwords
 from submissions.api import notifications as notifications_api
 from submissions.api import uploads
 from submissions.api import views as api
-from submissions.api.challenges import ChallengesView
 from submissions.api.model_reference import ModelsView
-from submissions.api.views import QuotasView
 from submissions.views import accounts as account_views
 from submissions.views import agreements, submissions, systems
 from submissions.views import checkpoints as model_views
@@ -127,8 +125,8 @@ api_calls = [
     path(f"{_SUBMISSION}reusable/", api.ReusableView.as_view(), name="api-submission-reusable"),
     path("uploads/", uploads.UploadsView.as_view(), name="api-uploads"),
     path("uploads/<slug:identifier>/", uploads.UploadView.as_view(), name="api-upload"),
-    path("quotas/", QuotasView.as_view(), name="api-quotas"),
-    path("systems/<slug:slug>/challenges/", ChallengesView.as_view(), name="api-system-challenges"),
+    path("quotas/", api.QuotasView.as_view(), name="api-quotas"),
+    path("systems/<slug:slug>/challenges/", api.ChallengesView.as_view(), name="api-system-challenges"),
     path("notices/", notifications_api.NoticesView.as_view(), name="api-notices"),
     path("notices/read/", notifications_api.ReadView.as_view(), name="api-notices-read"),
     path(f"{_TEAM}webhooks/", notifications_api.WebhooksView.as_view(), name="api-webhooks"),

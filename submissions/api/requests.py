@@ -10,6 +10,7 @@ from typing import Any
 
 from django.forms import Form
 from django.http import QueryDict
+from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 from rest_framework.fields import empty
@@ -18,7 +19,10 @@ from rest_framework.request import Request
 
 from leaderboard.boards.state import whole_number
 from leaderboard.core.http.api_errors import INVALID, INVALID_FIELD, ApiError, problem
-from submissions.intake.forms import WithdrawalForm
+from leaderboard.models import Challenge
+from leaderboard.systems.challenges import challengeable_datasets
+from submissions.intake.forms import ChallengeForm, WithdrawalForm
+from submissions.intake.system_form import seen_systems
 
 #: What fields of a system are called in requests, where forms call them otherwise.
 ALIASES = {"paper": "paper_url", "code": "code_url", "model": "model_url", "license": "licence"}
@@ -153,6 +157,23 @@ class ReusableRequest(RequestSerializer):
     """Whether others may build on a submission's runs."""
 
     reusable = FlagField(blank=False)
+
+
+class ChallengeRequest(RequestSerializer):
+    """A doubt of what a system says of itself."""
+
+    claim = serializers.ChoiceField(choices=Challenge.Claim.choices)
+    text = serializers.CharField(help_text="Why: what can be checked. Public; Markdown.")
+    dataset = serializers.CharField(required=False, help_text="Slug, where it is about one dataset.")
+
+    def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """As the page reads it. Raises ApiError."""
+        slug = self.context["request"].parser_context["kwargs"]["slug"]
+        form = ChallengeForm(
+            data, datasets=challengeable_datasets(get_object_or_404(seen_systems(), slug=slug))
+        )
+        require_valid(form)
+        return form.cleaned_data
 
 
 #: Query parameters of paginated calls.

@@ -10,6 +10,7 @@ from django.utils.http import urlencode
 from rest_framework import serializers, status
 from rest_framework.request import Request
 
+from leaderboard.api.answers import ChallengeSerializer
 from leaderboard.api.fields import AddressField, Answer, MomentField
 from leaderboard.boards.system.page import LABEL
 from leaderboard.core.http.api_errors import ApiError, ProblemSerializer
@@ -417,6 +418,12 @@ class SubmissionPageSerializer(Answer):
     next = serializers.URLField(allow_null=True)
     previous = serializers.URLField(allow_null=True)
     results = SubmissionSerializer(many=True)
+
+
+class ChallengesSerializer(serializers.Serializer[Any]):
+    """A system's challenges."""
+
+    challenges = ChallengeSerializer(many=True)
 
 
 def submission_answers(

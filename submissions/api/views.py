@@ -5,19 +5,26 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import status
 from rest_framework.parsers import MultiPartParser
-from rest_framework.permissions import IsAuthenticated
+from rest_framework.permissions import IsAuthenticated, IsAuthenticatedOrReadOnly
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.throttling import BaseThrottle
 from rest_framework.views import APIView
 
 from evaluation.core.problems import ProblemCode
-from leaderboard.core.http.api_errors import ApiError, ErrorSerializer
+from leaderboard.core.http.api_errors import ApiError, ErrorSerializer, problem
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.http.query_parameters import reads
-from leaderboard.models import Dataset
+from leaderboard.models import Dataset, System
+from leaderboard.systems.challenges import (
+    ChallengeRefused,
+    challenges_of,
+    raise_challenge,
+)
 from submissions.accounts.permissions import (
     may_manage,
     signed_in,
@@ -25,17 +32,8 @@ from submissions.accounts.permissions import (
     teams_of,
     visible_submission,
 )
-from submissions.accounts.throttling import ChangeThrottle, CheckThrottle, SubmitThrottle
-from submissions.api import serializers
-from submissions.api.requests import (
-    PAGE_PARAMETERS,
-    Pages,
-    PriorityRequest,
-    RequestSerializer,
-    ReusableRequest,
-    VisibilityRequest,
-    WithdrawRequest,
-)
+from submissions.accounts.throttling import ChallengeThrottle, ChangeThrottle, CheckThrottle, SubmitThrottle
+from submissions.api import requests, serializers
 from submissions.api.submission_requests import CheckRequest, SubmissionRequest
 from submissions.checkpoints.service import check_checkpoint
 from submissions.core.errors import Refused
@@ -43,6 +41,7 @@ from submissions.intake.checkpoints.intake import accept_model
 from submissions.intake.files import TOO_LARGE_TO_CHECK_AT_ONCE
 from submissions.intake.rounds import set_priority
 from submissions.intake.runs import accept_submission, check_only
+from submissions.intake.system_form import seen_systems
 from submissions.jobs import withdrawal
 from submissions.models import Scope, Submission
 from submissions.quotas.counting import quotas_for
@@ -121,14 +120,14 @@ class SubmissionsView(APIView):
     @extend_schema(
         summary="My submissions",
         operation_id="submissions_list",
-        parameters=PAGE_PARAMETERS,
+        parameters=requests.PAGE_PARAMETERS,
         responses={200: serializers.SubmissionPageSerializer, 401: ErrorSerializer},
         tags=["submissions"],
     )
     def get(self, request: Request) -> Response:
         """Your submissions and your teams', newest first, in pages (`limit`, `offset`)."""
         rows = with_jobs(submissions_of(request.user))
-        pagination = Pages()
+        pagination = requests.Pages()
         page = pagination.paginate_queryset(rows, request, view=self) or []
         statuses = with_standings(describe(row, complete=True, compare=False) for row in page)
         return pagination.get_paginated_response(serializers.submission_answers(statuses, request, own=True))
@@ -193,7 +192,9 @@ class SubmissionView(_OneSubmission):
         return self.answer(request, self.find(request, identifier))
 
 
-def _changes(summary: str, request: type[RequestSerializer] | None, *, throttled: bool = False) -> Any:
+def _changes(
+    summary: str, request: type[requests.RequestSerializer] | None, *, throttled: bool = False
+) -> Any:
     """The schema of a call that changes one submission."""
     answers: dict[int, Any] = {200: serializers.SubmissionSerializer}
     if request is not None:
@@ -234,34 +235,34 @@ class WithdrawView(_OneSubmission):
     required_scope = Scope.MANAGE
     permission_classes = [IsAuthenticated]
 
-    @_changes("Withdraw a submission", WithdrawRequest)
+    @_changes("Withdraw a submission", requests.WithdrawRequest)
     def post(self, request: Request, identifier: str) -> Response:
         """Take the results off every board. A line with the reason stays where they were."""
         found = self.find(request, identifier, manage=True)
-        withdrawal.withdraw(found, WithdrawRequest.read(request)["reason"], signed_in(request))
+        withdrawal.withdraw(found, requests.WithdrawRequest.read(request)["reason"], signed_in(request))
         return self.answer(request, found)
 
 
 class VisibilityView(_Change):
     """Show or keep back a submission."""
 
-    @_changes("Show a submission to everyone, or keep it private", VisibilityRequest, throttled=True)
+    @_changes("Show a submission to everyone, or keep it private", requests.VisibilityRequest, throttled=True)
     def post(self, request: Request, identifier: str) -> Response:
         """Set `public` to true or false."""
         found = self.find(request, identifier, manage=True)
-        withdrawal.set_public(found, VisibilityRequest.read(request)["public"], signed_in(request))
+        withdrawal.set_public(found, requests.VisibilityRequest.read(request)["public"], signed_in(request))
         return self.answer(request, found)
 
 
 class PriorityView(_Change):
     """Change the order of a team's runs in a round."""
 
-    @_changes("Give a submission another priority in its round", PriorityRequest, throttled=True)
+    @_changes("Give a submission another priority in its round", requests.PriorityRequest, throttled=True)
     def post(self, request: Request, identifier: str) -> Response:
         """Set `priority`, until the round closes. The team's run that has it gets the old one."""
         found = self.find(request, identifier, manage=True)
         try:
-            set_priority(found, PriorityRequest.read(request)["priority"], signed_in(request))
+            set_priority(found, requests.PriorityRequest.read(request)["priority"], signed_in(request))
         except Refused as refusal:
             raise serializers.refused(refusal) from refusal
         return self.answer(request, found)
@@ -271,12 +272,14 @@ class ReusableView(_Change):
     """Let others build on a submission's runs, or not."""
 
     @_changes(
-        "Let others re-rank and fuse a submission's runs, or no longer", ReusableRequest, throttled=True
+        "Let others re-rank and fuse a submission's runs, or no longer",
+        requests.ReusableRequest,
+        throttled=True,
     )
     def post(self, request: Request, identifier: str) -> Response:
         """Set `reusable` to true or false. What was built on the runs before stays, with its credit."""
         found = self.find(request, identifier, manage=True)
-        withdrawal.set_reusable(found, ReusableRequest.read(request)["reusable"], signed_in(request))
+        withdrawal.set_reusable(found, requests.ReusableRequest.read(request)["reusable"], signed_in(request))
         return self.answer(request, found)
 
 
@@ -312,3 +315,59 @@ class QuotasView(APIView):
             "refusals": refusals_of(person),
         }
         return Response(serializers.QuotasSerializer(answer).data)
+
+
+CHALLENGE_REFUSED = ProblemCode("challenge_refused", "The system cannot be challenged so: it was already, or by its "
+    "own team, or the text is missing.", "The message says what would be right.")  # fmt: skip
+
+_SLUG = OpenApiParameter("slug", str, OpenApiParameter.PATH, description="As in the address of its page.")
+
+
+class ChallengesView(APIView):
+    """The challenges of a system."""
+
+    required_scope = {"GET": Scope.READ, "POST": Scope.MANAGE}
+    permission_classes = [IsAuthenticatedOrReadOnly]
+
+    def get_throttles(self) -> list[BaseThrottle]:
+        """Only raising one counts."""
+        return [ChallengeThrottle()] if self.request.method == "POST" else []
+
+    @extend_schema(
+        summary="What is doubted of a system",
+        parameters=[_SLUG],
+        responses={200: serializers.ChallengesSerializer, 404: ErrorSerializer},
+        tags=["systems"],
+    )
+    def get(self, request: Request, slug: str) -> Response:
+        """Every challenge on record, the newest first, with its decision."""
+        return Response(_answer(get_object_or_404(seen_systems(), slug=slug)))
+
+    @extend_schema(
+        summary="Challenge a system",
+        parameters=[_SLUG],
+        request=requests.ChallengeRequest,
+        responses={
+            201: serializers.ChallengesSerializer,
+            400: ErrorSerializer,
+            401: ErrorSerializer,
+            404: ErrorSerializer,
+            429: OpenApiResponse(ErrorSerializer, "Too many challenges; `Retry-After` says when to send."),
+        },
+        tags=["systems"],
+    )
+    def post(self, request: Request, slug: str) -> Response:
+        """Doubt what the system says of itself. A curator settles it; until then boards mark the system."""
+        system = get_object_or_404(seen_systems(), slug=slug)
+        person = signed_in(request)
+        try:
+            raise_challenge(system, person, **requests.ChallengeRequest.read(request))
+        except ChallengeRefused as error:
+            raise ApiError(
+                CHALLENGE_REFUSED, str(error), problems=[problem(CHALLENGE_REFUSED, str(error))]
+            ) from error
+        return Response(_answer(system), status=status.HTTP_201_CREATED)
+
+
+def _answer(system: System) -> dict[str, Any]:
+    return serializers.ChallengesSerializer({"challenges": challenges_of(system.pk)}).data

@@ -40,19 +40,8 @@ from submissions.checkpoints.service import (
     remarks_on_prompts,
 )
 from submissions.core.errors import Refused
+from submissions.intake.checkpoints import intake
 from submissions.intake.checkpoints.forms import ModelForm, ParametersForm, PromptsForm
-from submissions.intake.checkpoints.intake import (
-    NO_CHECKPOINT,
-    POOLINGS,
-    ModelRequest,
-    accept_model,
-    benchmarks_for_models,
-    chosen_model,
-    datasets_with_content,
-    has_corpus,
-    kinds_of,
-    one_archive,
-)
 from submissions.intake.checkpoints.readiness import is_local_request, quota_of, readiness
 from submissions.intake.checkpoints.runs import sources_for
 from submissions.intake.files import incoming_file, incoming_files
@@ -124,17 +113,19 @@ class ModelPage(SubmissionPage):
         super().__init__(request, self.engine.architecture)
         posted = request.POST if request.method == "POST" else None
         self.parameters = ParametersForm(self.engine, posted, prefix=PARAMETERS, label_suffix="")
-        wanted = set(kinds_of(self.engine))
+        wanted = set(intake.kinds_of(self.engine))
         self.checkpoints = [row for row in checkpoints_of(self.person) if describe(row).kinds & wanted]
         needs_corpus = self.engine.reads_corpus
-        self.datasets = [each for each in datasets_with_content() if has_corpus(each) or not needs_corpus]
+        self.datasets = [
+            each for each in intake.datasets_with_content() if intake.has_corpus(each) or not needs_corpus
+        ]
         self.prompts = PromptsForm(self.engine, self.datasets, posted, prefix=PROMPTS, label_suffix="")
         self.sources = sources_for(teams_of(self.person)) if self.engine.runs[1] else []
         self.model_form = ModelForm(
             posted,
             checkpoints=self.checkpoints,
             datasets=self.datasets,
-            benchmarks=benchmarks_for_models(),
+            benchmarks=intake.benchmarks_for_models(),
             sources=self.sources,
             initial={"dataset": request.GET.getlist("dataset"), "device": "auto"},
             label_suffix="",
@@ -150,25 +141,25 @@ class ModelPage(SubmissionPage):
         values = self.model_form.cleaned_data
         slugs = self.prompts.slugs if values["benchmark"] else values["dataset"]
         hub = HubModel(values["hub_model"], values["hub_commit"]) if values["hub_model"] else None
-        request = ModelRequest(
+        request = intake.ModelRequest(
             engine=self.engine.name,
             parameters=self.parameters.cleaned_data,
             prompts=self.prompts.chosen(slugs),
-            model=chosen_model(self.person, self.archive(), values["checkpoint_id"], hub),
+            model=intake.chosen_model(self.person, self.archive(), values["checkpoint_id"], hub),
             datasets=() if values["benchmark"] else tuple(values["dataset"]),
             benchmark=values["benchmark"],
             runs=tuple(values["run"]),
             device=values["device"] or "auto",
             local=is_local_request(self.request),
         )
-        return accept_model(self.person, request=request, **self.about())
+        return intake.accept_model(self.person, request=request, **self.about())
 
     def archive(self) -> CheckpointArchive | None:
         """Return the archive that was uploaded, with this form or before it. Raises Refused where there are several."""
         post, sent = self.request.POST, self.request.FILES.getlist(CHECKPOINT_FIELD)
         named, pooling = post.getlist(f"{UPLOADED}{CHECKPOINT_FIELD}"), post.get("pooling", "")
         files = incoming_files(self.person, sent, named, Upload.Kind.MODEL)
-        return one_archive(files, pooling if pooling in POOLINGS else "")
+        return intake.one_archive(files, pooling if pooling in intake.POOLINGS else "")
 
     def check(self) -> HttpResponse:
         """Return the verdict on the archive, on the page of an engine that runs its kind.
@@ -177,8 +168,10 @@ class ModelPage(SubmissionPage):
         """
         archive = self.archive()
         if archive is None:
-            raise Refused.of(NO_CHECKPOINT, "No checkpoint was sent.", "Choose an archive to be checked.")
-        page, report = self, check_checkpoint(archive, kinds_of(self.engine))
+            raise Refused.of(
+                intake.NO_CHECKPOINT, "No checkpoint was sent.", "Choose an archive to be checked."
+            )
+        page, report = self, check_checkpoint(archive, intake.kinds_of(self.engine))
         if not report.report.valid:
             other = check_checkpoint(archive)
             engine = engine_for((other.model or {}).get("kind", "")) if other.report.valid else None
@@ -200,7 +193,7 @@ class ModelPage(SubmissionPage):
         chosen = getattr(self.parameters, "cleaned_data", {})
         load = ModelLoad(self.engine, kind, described.get("parameters"), chosen)
         shared = super().context(*arguments, **changes)
-        kinds = kinds_of(self.engine)
+        kinds = intake.kinds_of(self.engine)
         only_tokenizer = len(kinds) == len(CheckpointKind)
         return {
             **shared,
@@ -278,7 +271,7 @@ class ModelPage(SubmissionPage):
 
     def _samples(self) -> list[DatasetFile]:
         """Return archives to try the engine with, if this site has any: one that runs, one that is refused."""
-        if CheckpointKind.STATIC_EMBEDDINGS not in kinds_of(self.engine):
+        if CheckpointKind.STATIC_EMBEDDINGS not in intake.kinds_of(self.engine):
             return []
         files = [file for dataset in self.datasets for file in offered_files(dataset, self.person)]
         return [file for file in files if file.kind in SAMPLES]

@@ -1,4 +1,4 @@
-"""The status page for people; `/healthz` and `/readyz` report to machines."""
+"""The status page for people, and metrics for Prometheus. `/healthz` and `/readyz` report to machines."""
 
 from __future__ import annotations
 
@@ -68,19 +68,13 @@ def status(request: HttpRequest) -> HttpResponse:
 @reads("*")
 def metrics(request: HttpRequest) -> HttpResponse:
     """All metrics in Prometheus' text format, for staff and for whoever has METRICS_TOKEN; 404 for others."""
-    if not _may_read(request):
+    token, sent = settings.METRICS_TOKEN, request.headers.get("Authorization", "")
+    has_token = bool(token) and hmac.compare_digest(sent.encode(), f"Bearer {token}".encode())
+    if not has_token and not may_operate(request.user):
         return HttpResponse("Not found\n", status=404, content_type="text/plain; charset=utf-8")
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Rows())
     return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
-
-
-def _may_read(request: HttpRequest) -> bool:
-    token = settings.METRICS_TOKEN
-    sent = request.headers.get("Authorization", "")
-    if token and hmac.compare_digest(sent.encode(), f"Bearer {token}".encode()):
-        return True
-    return may_operate(request.user)
 
 
 class Rows(Collector):

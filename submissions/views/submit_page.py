@@ -43,7 +43,6 @@ from submissions.quotas.counting import quotas_for
 from submissions.uploads.handler import refuse_oversize
 from submissions.uploads.service import discard_upload, keep_file, uploads_of
 from submissions.uploads.storage import UploadInUse
-from submissions.views.uploads import unfinished
 
 #: File inputs are named `run:<dataset>`; this one takes zips, and files named after their datasets.
 SEVERAL = "several"
@@ -260,7 +259,7 @@ class SubmissionPage:
             "dataset_quotas": quotas_for(
                 self.person, list(teams_of(self.person)), taking.filter(hidden=True)
             ),
-            "unfinished": unfinished(self.person, self.kind),
+            "unfinished": uploads_of(self.person).filter(kind=self.kind, completed_at=None, offset__gt=0),
             "kept": self.kept_files(refused, takes=not slow_down),
             "refusal": refusal,
             "reports": reports,

@@ -11,17 +11,10 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from leaderboard.models import User
 from submissions.accounts.permissions import signed_in
 from submissions.core.errors import Refused
-from submissions.models import Upload
 from submissions.uploads import service
 from submissions.uploads.storage import UploadInUse
-
-
-def unfinished(person: User, *kinds: Upload.Kind) -> list[Upload]:
-    """Those of the kinds of which some bytes are here and some are not: the sender may go on."""
-    return list(service.uploads_of(person).filter(kind__in=kinds, completed_at=None, offset__gt=0))
 
 
 @login_required

@@ -19,7 +19,7 @@ from evaluation.engines import ENGINES, EngineDescription, InvalidParameter, Par
 from evaluation.engines import describe as describe_engine
 from evaluation.engines.base import OWN_LENGTH_LIMIT
 from leaderboard.core.text.numbers import parse_number
-from leaderboard.models import Benchmark, Dataset, Run, System, Team, User, architecture_choices
+from leaderboard.models import Benchmark, Dataset, System, Team, User, architecture_choices
 from leaderboard.systems.records import SystemFields
 from submissions.accounts.permissions import checkpoints_of
 from submissions.checkpoints import service as checkpoints
@@ -106,24 +106,20 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """A request of which everything but the checkpoint's content is known to be right."""
+    """A request of which everything but the checkpoint's content is known to be right.
+
+    `payloads` are those of the datasets' jobs: what they need beside the columns of their submission.
+    """
 
     engine: EngineDescription
     parameters: dict[str, Any]
-    #: By dataset, those alone that are not in `parameters`.
-    prompts: Mapping[int, dict[str, Any]]
-    datasets: Sequence[Dataset]
-    runs: Mapping[int, Sequence[Run]]
-    device: Device
-    hub: HubModel | None
-    unprotected: bool
+    payloads: Mapping[Dataset, dict[str, Any]]
+    queue: Job.Queue
 
-    def payload(self, dataset: Dataset) -> dict[str, Any]:
-        """What the dataset's job is told beside what its submission says."""
-        told: dict[str, Any] = {"run_ids": [run.pk for run in self.runs[dataset.pk]]}
-        if prompts := self.prompts.get(dataset.pk):
-            told["parameters"] = prompts
-        return {**told, "hub_name": self.hub.name, "hub_commit": self.hub.commit} if self.hub else told
+    @property
+    def datasets(self) -> list[Dataset]:
+        """The datasets that the model is run on."""
+        return list(self.payloads)
 
 
 def accept_model(
@@ -226,22 +222,69 @@ def kinds_of(engine: EngineDescription) -> tuple[CheckpointKind, ...]:
 
 
 def _plan(request: ModelRequest, team: Team, system: System | SystemFields, *, unprotected: bool) -> _Plan:
-    """The request in the domain's words. Raises Refused for anything wrong but the checkpoint's content."""
+    """Return the plan of a request. Raises Refused for anything wrong but the checkpoint's content."""
     engine = engine_of(request.engine)
-    _refuse_other_architecture(engine, system)
+    _refuse_unsuitable(engine, request, system)
     parameters = _complete(engine, request.parameters)
-    _refuse_wrong_model(engine, request.model)
-    if request.device == "gpu" and not engine.needs_checkpoint:
-        message = f"{engine.label} runs no model, so that a GPU is of no use to it."
-        raise Refused.of(GPU_NOT_WANTED, message, "Leave device out, or send device=cpu.")
     if request.device == "gpu":
         refuse_without_gpu(unprotected=unprotected)
     datasets = chosen_datasets(request.datasets, request.benchmark, engine)
-    _refuse_wrong_number_of_runs(engine, len(request.runs))
-    runs = {dataset.pk: runs_for(request.runs, dataset, team) for dataset in datasets}
-    hub = request.model if isinstance(request.model, HubModel) else None
     prompts = _prompts(request.prompts, engine, parameters, datasets)
-    return _Plan(engine, dict(parameters), prompts, datasets, runs, request.device, hub, unprotected)
+    shared: dict[str, Any] = {UNPROTECTED: True} if unprotected else {}
+    if isinstance(request.model, HubModel):
+        shared |= {"hub_name": request.model.name, "hub_commit": request.model.commit}
+    payloads = {}
+    for dataset in datasets:
+        run_ids = [run.pk for run in runs_for(request.runs, dataset, team)]
+        own = {"parameters": prompts[dataset.slug]} if prompts.get(dataset.slug) else {}
+        payloads[dataset] = {"run_ids": run_ids, **own, **shared}
+    if request.device == "auto":
+        # A GPU where a model can use one and a worker that is alive runs models on it.
+        able = reported_capabilities(queues=[Job.Queue.GPU]) if engine.needs_checkpoint else []
+        gpu = any(each.will_run(unprotected=unprotected) for each in able)
+        queue = Job.Queue.GPU if gpu else Job.Queue.CPU
+    else:
+        queue = Job.Queue(request.device)
+    return _Plan(engine, parameters, payloads, queue)
+
+
+def _refuse_unsuitable(
+    engine: EngineDescription, request: ModelRequest, system: System | SystemFields
+) -> None:
+    """Raises Refused where the system, the model, the device, or the number of runs is not for the engine."""
+    if system.architecture != engine.architecture:
+        labels = dict(architecture_choices())
+        is_now, would_be = labels[system.architecture], labels[engine.architecture]
+        raise Refused.of(
+            ARCHITECTURE_MISMATCH,
+            f"{system.name} is said to be “{is_now}”, and {engine.label} is “{would_be}”.",
+            "Choose the engine of its architecture, or submit this as another system.",
+        )
+    wanted, model = kinds_of(engine), request.model
+    if wanted and model is None:
+        raise Refused.of(
+            NO_CHECKPOINT,
+            f"{engine.label} runs a model, and none was given.",
+            f"Upload a checkpoint, or choose one sent before: {checkpoints.in_words(wanted)}.",
+        )
+    if not wanted and model is not None:
+        hint = "Leave the checkpoint out, or choose the engine that runs it."
+        raise Refused.of(CHECKPOINT_NOT_WANTED, f"{engine.label} runs no model.", hint)
+    if isinstance(model, HubModel):
+        refuse_hub(model)
+    if isinstance(model, Checkpoint) and checkpoints.describe(model).kinds.isdisjoint(wanted):
+        raise checkpoints.wrong_kind(model.file_name, CheckpointKind(model.kind), wanted)
+    if request.device == "gpu" and not engine.needs_checkpoint:
+        message = f"{engine.label} runs no model, so that a GPU is of no use to it."
+        raise Refused.of(GPU_NOT_WANTED, message, "Leave device out, or send device=cpu.")
+    (least, most), given = engine.runs, len(request.runs)
+    if not least <= given <= most:
+        number = f"{least}" if least == most else f"{least} to {most}"
+        raise Refused.of(
+            NUMBER_OF_RUNS,
+            f"{engine.label} takes {number if most else 'no'} run{'s' if most != 1 else ''}, and {given} were named.",
+            "Name them by the submission's id, or by the address of one of the site's own systems, such as bm25.",
+        )
 
 
 def _complete(
@@ -265,12 +308,12 @@ def _prompts(
     engine: EngineDescription,
     parameters: Mapping[str, Any],
     datasets: Sequence[Dataset],
-) -> dict[int, dict[str, Any]]:
-    """What datasets have otherwise than the submission, by their keys. Raises Refused."""
-    by_slug = {dataset.slug: dataset for dataset in datasets}
-    if unknown := sorted(set(given) - set(by_slug)):
+) -> dict[str, dict[str, Any]]:
+    """Return the prompts of datasets that differ from the submission's, by slug. Raises Refused."""
+    slugs = sorted(dataset.slug for dataset in datasets)
+    if unknown := sorted(set(given).difference(slugs)):
         message = f"There are prompts for {', '.join(unknown)}, which the model is not run on."
-        raise Refused.of(UNKNOWN_PROMPT_DATASET, message, f"It is run on {', '.join(sorted(by_slug))}.")
+        raise Refused.of(UNKNOWN_PROMPT_DATASET, message, f"It is run on {', '.join(slugs)}.")
     allowed = [parameter.name for parameter in prompt_parameters(engine)]
     found = {}
     for slug, values in given.items():
@@ -279,9 +322,7 @@ def _prompts(
             hint = f"Datasets may differ in {', '.join(allowed) or 'nothing'}."
             raise Refused.of(INVALID_PARAMETERS, message, hint)
         complete = _complete(engine, {**parameters, **values}, where=f"prompts of {slug}: ")
-        found[by_slug[slug].pk] = {
-            name: complete[name] for name in values if complete[name] != parameters[name]
-        }
+        found[slug] = {name: complete[name] for name in values if complete[name] != parameters[name]}
     return found
 
 
@@ -296,56 +337,13 @@ def _refuse_unfit(plan: _Plan, kept: StoredFiles | Checkpoint | None) -> None:
         return
     model = _description(kept)
     _complete(plan.engine, plan.parameters, model)
-    for dataset in plan.datasets:
-        if own := plan.prompts.get(dataset.pk):
+    for dataset, payload in plan.payloads.items():
+        if own := payload.get("parameters"):
             _complete(plan.engine, {**plan.parameters, **own}, model, f"prompts of {dataset.slug}: ")
 
 
 def _description(kept: StoredFiles | Checkpoint) -> CheckpointDescription:
     return kept.description if isinstance(kept, StoredFiles) else checkpoints.describe(kept)
-
-
-def _refuse_other_architecture(engine: EngineDescription, system: System | SystemFields) -> None:
-    if system.architecture != engine.architecture:
-        labels = dict(architecture_choices())
-        is_now, would_be = labels[system.architecture], labels[engine.architecture]
-        raise Refused.of(
-            ARCHITECTURE_MISMATCH,
-            f"{system.name} is said to be “{is_now}”, and {engine.label} is “{would_be}”.",
-            "Choose the engine of its architecture, or submit this as another system.",
-        )
-
-
-def _refuse_wrong_model(engine: EngineDescription, model: Model | None) -> None:
-    wanted = kinds_of(engine)
-    if wanted and model is None:
-        raise Refused.of(
-            NO_CHECKPOINT,
-            f"{engine.label} runs a model, and none was given.",
-            f"Upload a checkpoint, or choose one sent before: {checkpoints.in_words(wanted)}.",
-        )
-    if not wanted and model is not None:
-        raise Refused.of(
-            CHECKPOINT_NOT_WANTED,
-            f"{engine.label} runs no model.",
-            "Leave the checkpoint out, or choose the engine that runs it.",
-        )
-    if isinstance(model, HubModel):
-        refuse_hub(model)
-    if isinstance(model, Checkpoint) and checkpoints.describe(model).kinds.isdisjoint(wanted):
-        raise checkpoints.wrong_kind(model.file_name, CheckpointKind(model.kind), wanted)
-
-
-def _refuse_wrong_number_of_runs(engine: EngineDescription, given: int) -> None:
-    least, most = engine.runs
-    if least <= given <= most:
-        return
-    wanted = f"{least}" if least == most else f"{least} to {most}"
-    raise Refused.of(
-        NUMBER_OF_RUNS,
-        f"{engine.label} takes {wanted if most else 'no'} run{'s' if most != 1 else ''}, and {given} were named.",
-        "Name them by the submission's id, or by the address of one of the site's own systems, such as bm25.",
-    )
 
 
 def _completed(
@@ -365,34 +363,20 @@ def _completed(
 
 
 def _job(submission: Submission, dataset: Dataset, plan: _Plan, run_tag: str) -> Job:
-    queue_name = _queue(plan)
     file_name = submission.checkpoint.file_name if submission.checkpoint else ""
     named = f" of {file_name}" if file_name else ""
-    received = f"Received: {plan.engine.label}{named} over {dataset}. Queued for a {queue_name} worker."
+    received = f"Received: {plan.engine.label}{named} over {dataset}. Queued for a {plan.queue} worker."
     return Job(
         kind=Job.Kind.MODEL,
-        queue=queue_name,
+        queue=plan.queue,
         submission=submission,
         dataset=dataset,
         file_name=file_name,
         state=State.QUEUED,
         validated=True,
-        payload={
-            **plan.payload(dataset),
-            **({UNPROTECTED: True} if plan.unprotected else {}),
-            **({"run_tag": run_tag} if run_tag else {}),
-        },
+        payload={**plan.payloads[dataset], **({"run_tag": run_tag} if run_tag else {})},
         log=log_line(received),
     )
-
-
-def _queue(plan: _Plan) -> Job.Queue:
-    """As was asked for; else a GPU where a model can use one and a worker that is alive runs models on it."""
-    if plan.device != "auto":
-        return Job.Queue(plan.device)
-    able = reported_capabilities(queues=[Job.Queue.GPU])
-    gpu = plan.engine.needs_checkpoint and any(each.will_run(unprotected=plan.unprotected) for each in able)
-    return Job.Queue.GPU if gpu else Job.Queue.CPU
 
 
 def datasets_with_content() -> QuerySet[Dataset]:
@@ -418,49 +402,40 @@ def benchmarks_for_models() -> list[Benchmark]:
 
 
 def chosen_datasets(slugs: Sequence[str], benchmark: str, engine: EngineDescription) -> list[Dataset]:
-    """The datasets asked for, each once. Raises Refused where one is not known, or the engine cannot run on it.
+    """Return the chosen datasets, each once. Raises Refused where one is not known, or the engine cannot run on it.
 
-    Of a benchmark those that the engine can run on: not all of its members need to be here.
+    Of a benchmark, those that the engine can run on: not all of its members need to be here.
     """
     if slugs and benchmark:
-        raise Refused.of(
-            DATASET_OR_BENCHMARK,
+        message, hint = (
             "Datasets and a benchmark were both named.",
             "Name datasets one by one, or one whole benchmark.",
         )
-    if not slugs and not benchmark:
-        raise Refused.of(
-            NO_DATASET, "No dataset was chosen.", "Choose at least one dataset, or one whole benchmark."
-        )
+        raise Refused.of(DATASET_OR_BENCHMARK, message, hint)
     if benchmark:
-        return _of_benchmark(benchmark, engine)
-    found = {dataset.slug: dataset for dataset in datasets_with_content().filter(slug__in=slugs)}
+        members = datasets_with_content().filter(memberships__benchmark__slug=benchmark)
+        ordered = members.order_by("memberships__position", "name")
+        runnable = [dataset for dataset in ordered if has_corpus(dataset) or not engine.reads_corpus]
+        if not runnable:
+            known = ", ".join(each.slug for each in benchmarks_for_models()) or "none yet"
+            message = (
+                f"There is no benchmark “{benchmark}” with a dataset that {engine.label} can be run on here."
+            )
+            raise Refused.of(EMPTY_BENCHMARK, message, f"Benchmarks that have one: {known}.")
+        return runnable
+    if not slugs:
+        hint = "Choose at least one dataset, or one whole benchmark."
+        raise Refused.of(NO_DATASET, "No dataset was chosen.", hint)
+    by_slug = {dataset.slug: dataset for dataset in datasets_with_content().filter(slug__in=slugs)}
     for slug in slugs:
-        if slug not in found:
+        if slug not in by_slug:
             known = ", ".join(each.slug for each in datasets_with_content()[:20] if has_corpus(each))
+            message = f"There is no dataset “{slug}” that models can be run on."
             raise Refused.of(
-                UNKNOWN_DATASET,
-                f"There is no dataset “{slug}” that models can be run on.",
-                f"Datasets that models are run on: {known or 'none yet'}.",
+                UNKNOWN_DATASET, message, f"Datasets that models are run on: {known or 'none yet'}."
             )
-        if engine.reads_corpus and not has_corpus(found[slug]):
-            raise Refused.of(
-                NO_CORPUS,
-                f"The documents of {found[slug]} are not kept here, so no model can be run over them.",
-                "Run the model yourself and submit the run file; this dataset takes those.",
-            )
-    return [found[slug] for slug in dict.fromkeys(slugs)]
-
-
-def _of_benchmark(slug: str, engine: EngineDescription) -> list[Dataset]:
-    members = datasets_with_content().filter(memberships__benchmark__slug=slug)
-    ordered = members.order_by("memberships__position", "name")
-    found = [dataset for dataset in ordered if has_corpus(dataset) or not engine.reads_corpus]
-    if not found:
-        known = ", ".join(benchmark.slug for benchmark in benchmarks_for_models()) or "none yet"
-        raise Refused.of(
-            EMPTY_BENCHMARK,
-            f"There is no benchmark “{slug}” with a dataset that {engine.label} can be run on here.",
-            f"Benchmarks that have one: {known}.",
-        )
-    return found
+        if engine.reads_corpus and not has_corpus(by_slug[slug]):
+            message = f"The documents of {by_slug[slug]} are not kept here, so no model can be run over them."
+            hint = "Run the model yourself and submit the run file; this dataset takes those."
+            raise Refused.of(NO_CORPUS, message, hint)
+    return [by_slug[slug] for slug in dict.fromkeys(slugs)]

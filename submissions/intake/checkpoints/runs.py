@@ -46,12 +46,18 @@ def sources_for(teams: Iterable[Team]) -> list[RunSource]:
         .select_related("system__team", "dataset", "evaluation__run")
         .order_by("-published_at", "-pk")
     )
-    found: dict[str, list[Entry]] = {}
+    groups: dict[str, list[Entry]] = {}
     for entry in entries:
         if _is_current(entry):
-            found.setdefault(_reference(entry), []).append(entry)
-    ordered = sorted(found.values(), key=lambda group: group[0].system.team_id not in own)
-    return [_source(group, own) for group in ordered]
+            groups.setdefault(entry.submission_reference or entry.system.slug, []).append(entry)
+    sources = []
+    for reference, group in sorted(groups.items(), key=lambda item: item[1][0].system.team_id not in own):
+        system = group[0].system
+        owner = anonymity.team_shown(system) if system.team else "the site's own"
+        owner = "yours" if system.team_id in own else owner
+        datasets = tuple(dict.fromkeys(entry.dataset.slug for entry in group))
+        sources.append(RunSource(reference, system.name, owner, group[0].configuration, datasets))
+    return sources
 
 
 def runs_for(references: Sequence[str], dataset: Dataset, team: Team) -> list[Run]:
@@ -107,24 +113,19 @@ def _run_of(reference: str, dataset: Dataset, team: Team) -> Run:
 
 def _refuse_probe(reference: str, entry: Entry, run: Run) -> None:
     """Raises Refused for a run of few queries: what is built on it would tell how each of these was judged."""
-    named, queries = _queries_named(entry, run), int(run.version.statistics["queries"])
-    if named < LEAST_COVERAGE * queries:
+    job: Job | None = next(iter(entry.jobs.all()), None)
+    named = job.report.get("statistics", {}).get("known_queries") if job else None
+    if named is None:  # it was not counted when the run was scored
+        named = check_run(run_path(run.sha256), scoring_target(run.version)).statistics.known_queries
+    queries = int(run.version.statistics["queries"])
+    if int(named) < LEAST_COVERAGE * queries:
         raise Refused.of(
             FEW_QUERIES,
-            f"“{reference}” names {named:,} of the {queries:,} queries of {entry.dataset}, which has hidden "
+            f"“{reference}” names {int(named):,} of the {queries:,} queries of {entry.dataset}, which has hidden "
             "judgements.",
             f"To be built on there, a run names at least {100 * LEAST_COVERAGE:.0f}% of the queries. Submit one for "
             "all of them, or build on BM25.",
         )
-
-
-def _queries_named(entry: Entry, run: Run) -> int:
-    """How many of the dataset's queries the run names: as was found when it was scored, else read again."""
-    job: Job | None = next(iter(entry.jobs.all()), None)
-    known = job.report.get("statistics", {}).get("known_queries") if job else None
-    if known is None:
-        known = check_run(run_path(run.sha256), scoring_target(run.version)).statistics.known_queries
-    return int(known)
 
 
 def _usable_entries(own: set[int]) -> QuerySet[Entry]:
@@ -144,21 +145,3 @@ def _is_current(entry: Entry) -> bool:
     return (
         entry.evaluation is not None and entry.evaluation.run.version_id == entry.dataset.current_version_id
     )
-
-
-def _reference(entry: Entry) -> str:
-    return entry.submission_reference or entry.system.slug
-
-
-def _source(entries: Sequence[Entry], own: set[int]) -> RunSource:
-    first = entries[0]
-    team = first.system.team
-    owner = (
-        "yours"
-        if team and team.pk in own
-        else anonymity.team_shown(first.system)
-        if team
-        else "the site's own"
-    )
-    datasets = tuple(dict.fromkeys(entry.dataset.slug for entry in entries))
-    return RunSource(_reference(first), first.system.name, owner, first.configuration, datasets)
