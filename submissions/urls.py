@@ -13,7 +13,7 @@ from django.views.decorators.cache import never_cache
 from leaderboard.views.datasets import dataset_file
 from submissions.accounts.authentication import takes_tokens
 from submissions.accounts.elsewhere import where_configured, where_passwords
-from submissions.api import notifications as notifications_api
+from submissions.api import notifications as notices
 from submissions.api import uploads
 from submissions.api import views as api
 from submissions.api.model_reference import ModelsView
@@ -127,16 +127,12 @@ api_calls = [
     path("uploads/<slug:identifier>/", uploads.UploadView.as_view(), name="api-upload"),
     path("quotas/", api.QuotasView.as_view(), name="api-quotas"),
     path("systems/<slug:slug>/challenges/", api.ChallengesView.as_view(), name="api-system-challenges"),
-    path("notices/", notifications_api.NoticesView.as_view(), name="api-notices"),
-    path("notices/read/", notifications_api.ReadView.as_view(), name="api-notices-read"),
-    path(f"{_TEAM}webhooks/", notifications_api.WebhooksView.as_view(), name="api-webhooks"),
-    path(_WEBHOOK, notifications_api.WebhookView.as_view(), name="api-webhook"),
-    path(
-        f"{_WEBHOOK}rotate/",
-        notifications_api.RotateView.as_view(),
-        name="api-webhook-rotate",
-    ),
-    path(f"{_WEBHOOK}test/", notifications_api.TestView.as_view(), name="api-webhook-test"),
+    path("notices/", notices.NoticesView.as_view(), name="api-notices"),
+    path("notices/read/", notices.ReadView.as_view(), name="api-notices-read"),
+    path(f"{_TEAM}webhooks/", notices.WebhooksView.as_view(), name="api-webhooks"),
+    path(_WEBHOOK, notices.WebhookView.as_view(), name="api-webhook"),
+    path(f"{_WEBHOOK}rotate/", notices.RotateView.as_view(), name="api-webhook-rotate"),
+    path(f"{_WEBHOOK}test/", notices.TestView.as_view(), name="api-webhook-test"),
     path(f"{_SUBMISSION}priority/", api.PriorityView.as_view(), name="api-submission-priority"),
 ]
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.shortcuts import get_object_or_404
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers, status
 from rest_framework.permissions import SAFE_METHODS, IsAuthenticated
 from rest_framework.request import Request
@@ -17,7 +17,6 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from leaderboard.api.fields import AddressField, Answer, IsSetField, MomentField
-from leaderboard.core.http.api_errors import ErrorSerializer
 from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.text.numbers import parse_number
 from submissions.accounts.permissions import owned_team, signed_in
@@ -31,6 +30,7 @@ from submissions.api.requests import (
     malformed,
     parse_boolean,
 )
+from submissions.api.schema import errors
 from submissions.models import NoticeKind, Scope, Webhook
 from submissions.notifications import webhooks
 from submissions.notifications.forms import WebhookForm
@@ -152,7 +152,7 @@ class NoticesView(APIView):
             OpenApiParameter("unread", bool, description="Those alone that you have not read."),
             *PAGE_PARAMETERS,
         ],
-        responses={200: NoticePageSerializer, 401: ErrorSerializer},
+        responses={200: NoticePageSerializer, **errors(401)},
         tags=["notices"],
     )
     def get(self, request: Request) -> Response:
@@ -177,7 +177,7 @@ class ReadView(APIView):
     @extend_schema(
         summary="Mark notices as read",
         request=ReadRequest,
-        responses={200: ReadAnswer, 400: ErrorSerializer, 401: ErrorSerializer},
+        responses={200: ReadAnswer, **errors(400, 401)},
         tags=["notices"],
     )
     def post(self, request: Request) -> Response:
@@ -191,14 +191,13 @@ _SLUG = OpenApiParameter(
     "slug", str, OpenApiParameter.PATH, description="The team's slug; you are an owner of it."
 )
 _WEBHOOK = OpenApiParameter("identifier", int, OpenApiParameter.PATH, description="The webhook's id.")
-_ERRORS = {401: ErrorSerializer, 404: ErrorSerializer}
-_BUSY = {429: OpenApiResponse(ErrorSerializer, "Too many changes; `Retry-After` says when to send.")}
+_BUSY = {429: "Too many changes; `Retry-After` says when to send."}
 
 
 def _schema(summary: str, answers: Mapping[int, Any], *, changes: bool = True, **options: Any) -> Any:
     """The schema of a call about one webhook."""
     options = {"parameters": [_SLUG, _WEBHOOK], **options}
-    responses = {**answers, **_ERRORS, **(_BUSY if changes else {})}
+    responses = {**answers, **errors(401, 404, remarks=_BUSY if changes else None)}
     return extend_schema(summary=summary, responses=responses, tags=["webhooks"], **options)
 
 
@@ -235,7 +234,7 @@ class WebhooksView(_WebhookCall):
 
     @_schema(
         "Add a webhook",
-        {201: NewWebhookSerializer, 400: ErrorSerializer},
+        {201: NewWebhookSerializer, **errors(400)},
         parameters=[_SLUG],
         request=WebhookRequest,
         operation_id="webhooks_create",
@@ -267,7 +266,7 @@ class WebhookView(_WebhookCall):
 
     @_schema(
         "Switch a webhook on or off",
-        {200: WebhookDetailSerializer, 400: ErrorSerializer},
+        {200: WebhookDetailSerializer, **errors(400)},
         request=SwitchRequest,
     )
     def patch(self, request: Request, slug: str, identifier: int) -> Response:

@@ -7,6 +7,15 @@ from typing import Any
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.utils import OpenApiResponse
+
+from leaderboard.core.http.api_errors import ErrorSerializer
+
+
+def errors(*codes: int, remarks: Mapping[int, str] | None = None) -> dict[int, Any]:
+    """Return the schema of error answers with these statuses, and with those of `remarks`, which describe them."""
+    described = {code: OpenApiResponse(ErrorSerializer, text) for code, text in (remarks or {}).items()}
+    return dict(sorted({**dict.fromkeys(codes, ErrorSerializer), **described}.items()))
 
 
 class TokenScheme(OpenApiAuthenticationExtension):

@@ -17,9 +17,10 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from leaderboard.api.fields import AddressField, Answer, IsSetField
-from leaderboard.core.http.api_errors import ApiError, ErrorSerializer
+from leaderboard.core.http.api_errors import ApiError
 from submissions.accounts.permissions import signed_in
 from submissions.accounts.throttling import SubmitThrottle
+from submissions.api.schema import errors
 from submissions.core.errors import Refused
 from submissions.models import Scope, Upload
 from submissions.uploads import protocol, service
@@ -75,6 +76,19 @@ class UploadSerializer(Answer):
 _ID = OpenApiParameter("identifier", str, OpenApiParameter.PATH, description="The upload's id.")
 _VERSION = header("Tus-Resumable", str, "The protocol's version, 1.0.0.", required=True)
 _CHECKSUM = header("Upload-Checksum", str, "sha1 or sha256, a blank, and the digest of this request's bytes.")
+_IN_USE = "It is being written, or taken by a submission or a backup."
+_BEGIN_ERRORS = {
+    412: "Another version of tus than 1.0.0.",
+    413: "Over the limit for its kind, `Tus-Max-Size` at most.",
+    429: "Too many uploads begun.",
+    460: "The bytes are not those of the checksum.",
+}
+_PIECE_ERRORS = {
+    409: "The upload is elsewhere: ask with HEAD.",
+    410: "It was given up; begin another.",
+    423: "Another request writes to it.",
+    460: "The bytes are not those of the checksum; none was kept.",
+}
 _BYTES = {protocol.CONTENT_TYPE: OpenApiTypes.BINARY}
 
 
@@ -162,7 +176,7 @@ class UploadsView(_TusView):
     @extend_schema(
         summary="My uploads",
         operation_id="uploads_list",
-        responses={200: UploadSerializer(many=True), 401: ErrorSerializer},
+        responses={200: UploadSerializer(many=True), **errors(401)},
         tags=["uploads"],
     )
     def get(self, request: Request) -> Response:
@@ -188,13 +202,7 @@ class UploadsView(_TusView):
         request=_BYTES,
         responses={
             201: OpenApiResponse(UploadSerializer, "Begun; `Location` is where its bytes go."),
-            400: ErrorSerializer,
-            401: ErrorSerializer,
-            412: OpenApiResponse(ErrorSerializer, "Another version of tus than 1.0.0."),
-            413: OpenApiResponse(ErrorSerializer, "Over the limit for its kind, `Tus-Max-Size` at most."),
-            415: ErrorSerializer,
-            429: OpenApiResponse(ErrorSerializer, "Too many uploads begun."),
-            460: OpenApiResponse(ErrorSerializer, "The bytes are not those of the checksum."),
+            **errors(400, 401, 415, remarks=_BEGIN_ERRORS),
         },
         tags=["uploads"],
     )
@@ -227,7 +235,7 @@ class UploadView(_TusView):
         summary="An upload",
         parameters=[_ID],
         operation_id="uploads_retrieve",
-        responses={200: UploadSerializer, 401: ErrorSerializer, 404: ErrorSerializer, 410: ErrorSerializer},
+        responses={200: UploadSerializer, **errors(401, 404, 410)},
         tags=["uploads"],
     )
     def get(self, request: Request, identifier: str) -> Response:
@@ -261,16 +269,7 @@ class UploadView(_TusView):
         request=_BYTES,
         responses={
             204: OpenApiResponse(description="Written; `Upload-Offset` says how far it is."),
-            400: ErrorSerializer,
-            401: ErrorSerializer,
-            404: ErrorSerializer,
-            409: OpenApiResponse(ErrorSerializer, "The upload is elsewhere: ask with HEAD."),
-            410: OpenApiResponse(ErrorSerializer, "It was given up; begin another."),
-            412: ErrorSerializer,
-            413: ErrorSerializer,
-            415: ErrorSerializer,
-            423: OpenApiResponse(ErrorSerializer, "Another request writes to it."),
-            460: OpenApiResponse(ErrorSerializer, "The bytes are not those of the checksum; none was kept."),
+            **errors(400, 401, 404, 412, 413, 415, remarks=_PIECE_ERRORS),
         },
         tags=["uploads"],
     )
@@ -289,13 +288,7 @@ class UploadView(_TusView):
         request=None,
         responses={
             204: OpenApiResponse(description="It is gone, whole or not."),
-            401: ErrorSerializer,
-            404: ErrorSerializer,
-            410: ErrorSerializer,
-            412: ErrorSerializer,
-            423: OpenApiResponse(
-                ErrorSerializer, "It is being written, or taken by a submission or a backup."
-            ),
+            **errors(401, 404, 410, 412, remarks={423: _IN_USE}),
         },
         tags=["uploads"],
     )

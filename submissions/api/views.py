@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from django.shortcuts import get_object_or_404
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import status
 from rest_framework.parsers import MultiPartParser
 from rest_framework.permissions import IsAuthenticated, IsAuthenticatedOrReadOnly
@@ -16,7 +16,7 @@ from rest_framework.throttling import BaseThrottle
 from rest_framework.views import APIView
 
 from evaluation.core.problems import ProblemCode
-from leaderboard.core.http.api_errors import ApiError, ErrorSerializer, problem
+from leaderboard.core.http.api_errors import ApiError, problem
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.http.query_parameters import reads
 from leaderboard.models import Dataset, System
@@ -34,6 +34,7 @@ from submissions.accounts.permissions import (
 )
 from submissions.accounts.throttling import ChallengeThrottle, ChangeThrottle, CheckThrottle, SubmitThrottle
 from submissions.api import requests, serializers
+from submissions.api.schema import errors
 from submissions.api.submission_requests import CheckRequest, SubmissionRequest
 from submissions.checkpoints.service import check_checkpoint
 from submissions.core.errors import Refused
@@ -53,13 +54,9 @@ ONE_FILE = ProblemCode("one_file", "Several files were sent to be checked.", "Th
     "time.")  # fmt: skip
 
 _IDENTIFIER = OpenApiParameter("identifier", str, OpenApiParameter.PATH, description="The submission's id.")
-_ERRORS = {
-    400: ErrorSerializer,
-    401: ErrorSerializer,
-    429: OpenApiResponse(
-        ErrorSerializer, "Too many requests, or checkpoints at once; `Retry-After` says when to send."
-    ),
-}
+_ERRORS = errors(
+    400, 401, remarks={429: "Too many requests, or checkpoints at once; `Retry-After` says when to send."}
+)
 
 
 class CheckView(APIView):
@@ -74,7 +71,7 @@ class CheckView(APIView):
         summary="Check a run file or a checkpoint",
         request={"multipart/form-data": CheckRequest},
         extensions={"x-curl": "-F dataset=SLUG -F file=@run.txt.gz"},
-        responses={200: serializers.ReportSerializer, **_ERRORS, 413: ErrorSerializer},
+        responses={200: serializers.ReportSerializer, **_ERRORS, **errors(413)},
         tags=["submissions"],
     )
     def post(self, request: Request) -> Response:
@@ -121,7 +118,7 @@ class SubmissionsView(APIView):
         summary="My submissions",
         operation_id="submissions_list",
         parameters=requests.PAGE_PARAMETERS,
-        responses={200: serializers.SubmissionPageSerializer, 401: ErrorSerializer},
+        responses={200: serializers.SubmissionPageSerializer, **errors(401)},
         tags=["submissions"],
     )
     def get(self, request: Request) -> Response:
@@ -184,7 +181,7 @@ class SubmissionView(_OneSubmission):
         summary="A submission",
         parameters=[_IDENTIFIER],
         operation_id="submissions_retrieve",
-        responses={200: serializers.SubmissionSerializer, 404: ErrorSerializer},
+        responses={200: serializers.SubmissionSerializer, **errors(404)},
         tags=["submissions"],
     )
     def get(self, request: Request, identifier: str) -> Response:
@@ -196,12 +193,9 @@ def _changes(
     summary: str, request: type[requests.RequestSerializer] | None, *, throttled: bool = False
 ) -> Any:
     """The schema of a call that changes one submission."""
-    answers: dict[int, Any] = {200: serializers.SubmissionSerializer}
-    if request is not None:
-        answers[400] = ErrorSerializer
-    answers |= {403: ErrorSerializer, 404: ErrorSerializer}
-    if throttled:
-        answers[429] = OpenApiResponse(ErrorSerializer, "Too many changes; `Retry-After` says when to send.")
+    busy = {429: "Too many changes; `Retry-After` says when to send."} if throttled else None
+    codes = (403, 404) if request is None else (400, 403, 404)
+    answers = {200: serializers.SubmissionSerializer, **errors(*codes, remarks=busy)}
     return extend_schema(
         summary=summary, parameters=[_IDENTIFIER], request=request, responses=answers, tags=["submissions"]
     )
@@ -294,7 +288,7 @@ class QuotasView(APIView):
         summary="My quotas",
         operation_id="quotas_list",
         parameters=[OpenApiParameter("dataset", str, description="Slug: of this dataset alone.")],
-        responses={200: serializers.QuotasSerializer, 401: ErrorSerializer},
+        responses={200: serializers.QuotasSerializer, **errors(401)},
         tags=["submissions"],
     )
     def get(self, request: Request) -> Response:
@@ -336,7 +330,7 @@ class ChallengesView(APIView):
     @extend_schema(
         summary="What is doubted of a system",
         parameters=[_SLUG],
-        responses={200: serializers.ChallengesSerializer, 404: ErrorSerializer},
+        responses={200: serializers.ChallengesSerializer, **errors(404)},
         tags=["systems"],
     )
     def get(self, request: Request, slug: str) -> Response:
@@ -349,10 +343,7 @@ class ChallengesView(APIView):
         request=requests.ChallengeRequest,
         responses={
             201: serializers.ChallengesSerializer,
-            400: ErrorSerializer,
-            401: ErrorSerializer,
-            404: ErrorSerializer,
-            429: OpenApiResponse(ErrorSerializer, "Too many challenges; `Retry-After` says when to send."),
+            **errors(400, 401, 404, remarks={429: "Too many challenges; `Retry-After` says when to send."}),
         },
         tags=["systems"],
     )
