@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import hashlib
 import io
 import json
 import tarfile
 import zipfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +21,7 @@ from django.utils.html import escape
 from leaderboard.models import Dataset
 from submissions.models import Job, Submission
 from tests.submissions.clients import Api, upload
-from tests.submissions.collections import QUERIES, run_text
+from tests.submissions.collections import QUERIES, make_collection, run_text
 from tests.submissions.workers import work
 
 pytestmark = pytest.mark.django_db
@@ -83,6 +85,17 @@ def test_a_large_run_is_validated_and_scored_by_the_worker(
     assert done["state"] == "done"
     assert done["jobs"][0]["scores"]["RR@10"] == 1.0
     assert sent not in stored_files()
+
+
+def test_large_runs_of_one_zip_are_stored_apart(
+    demo: Dataset, tmp_path: Path, api: Api, small_limit: None
+) -> None:
+    make_collection(tmp_path, "other")
+    runs = {"demo": run_text(tag="a"), "other": run_text(tag="b")}
+    archive = zipped({f"{slug}.txt": text for slug, text in runs.items()})
+    assert api.submit(dataset=None, file=upload(archive, "runs.zip")).status == 201
+    stored = {job.dataset.slug: job.upload_sha256 for job in Job.objects.select_related("dataset")}
+    assert stored == {slug: hashlib.sha256(text.encode()).hexdigest() for slug, text in runs.items()}
 
 
 def test_a_large_bad_run_is_rejected_by_the_worker_and_not_kept(
