@@ -78,10 +78,11 @@ def summarise(
     above = _above_bound(rows, best, key, statement)
     if above is not None:
         parts.append(_unjudged(board.baseline, above=above))
+    about = ", ".join(filter(None, [best.entry.team or "", _("challenged") if best.entry.challenged else ""]))
     return Summary(
         _label(reported=reported, total=len(board.rows) if filtered else 1),
         _name(best, names),
-        f"{_about(best)}, {measure} {format_value(score, 3)}",
+        f"{f' ({about})' if about else ''}, {measure} {format_value(score, 3)}",
         [*parts, Part(_("Cost"), cost)],
         best.entry.slug,
         measure,
@@ -94,12 +95,6 @@ def summarise(
         above,
         baseline is not None,
     )
-
-
-def _about(best: Row) -> str:
-    """Its team, and whether it is challenged, in brackets; empty where there is neither."""
-    said = ", ".join(filter(None, [best.entry.team or "", _("challenged") if best.entry.challenged else ""]))
-    return f" ({said})" if said else ""
 
 
 def _above_bound(rows: Sequence[Row], best: Row, key: str, statement: Statement) -> bool | None:
@@ -118,13 +113,10 @@ def _above_bound(rows: Sequence[Row], best: Row, key: str, statement: Statement)
 
 
 def _unjudged(baseline: str, *, above: bool) -> Part:
-    """Whether the lead over the baseline holds even if everything unjudged that the baseline found is relevant."""
-    told = (
-        _("cannot reverse the lead over %(baseline)s")
-        if above
-        else _("worst case would reverse the lead over %(baseline)s")
-    )
-    return Part(_("Unjudged documents"), told % {"baseline": baseline})
+    """Return whether the lead over the baseline holds even if all that it found unjudged is relevant."""
+    holds = _("cannot reverse the lead over %(baseline)s")
+    text = holds if above else _("worst case would reverse the lead over %(baseline)s")
+    return Part(_("Unjudged documents"), text % {"baseline": baseline})
 
 
 def _label(*, reported: bool, total: int) -> str:
@@ -247,12 +239,9 @@ def _cheapest(
         and (row in tied or (value * NEAR_BEST <= score if lower_is_better else value >= score * NEAR_BEST))
     ]  # fmt: skip
     own = next((_("%(time)s ms per query") % _time(latency) for latency, row in near if row is best), "")
-    own = (
-        own
-        or _doubtful_cost(best)
-        or _reported_cost(best)
-        or str(_NOT_TIMED.get(best.entry.provenance, _("not timed")))
-    )
+    if not own and (doubtful := best["mean-latency"]).mark:
+        own = _("%(time)s ms per query, doubtful") % {"time": doubtful.text}
+    own = own or _reported_cost(best) or str(_NOT_TIMED.get(best.entry.provenance, _("not timed")))
     if not near:
         return None, None, own
     latency, cheapest = min(near, key=lambda found: found[0])
@@ -260,12 +249,6 @@ def _cheapest(
         return best, latency, _("%(cost)s, the fastest of comparable systems") % {"cost": own}
     facts = {"cost": own, "name": _name(cheapest, Counter())} | _time(latency)
     return cheapest, latency, _("%(cost)s; close but faster: %(name)s, %(time)s ms") % facts
-
-
-def _doubtful_cost(row: Row) -> str:
-    """Return the latency that was measured on a busy machine, empty if there is none."""
-    cell = row["mean-latency"]
-    return _("%(time)s ms per query, doubtful") % {"time": cell.text} if cell.mark else ""
 
 
 def _reported_cost(row: Row) -> str:

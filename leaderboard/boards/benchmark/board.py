@@ -156,12 +156,11 @@ def rank_benchmark(
         raise UnknownChoice("measure", measure, measures)
     facts = _chosen(facts, state)
     lines = collect_lines(facts, entries, measure, zero_shot=state.zero_shot)
-    tables = tables_of(facts, lines, kinds_of(lines), measure)
-    baselines = baselines_of(facts, lines)
-    costs = LineCosts.of(facts, entries, lines, state)
+    tables, baselines = tables_of(facts, lines, kinds_of(lines), measure), baselines_of(facts, lines)
     names = {name for name, _ in baselines.values()}
     if any(line.baseline_on and line.ranked_in == REPORTED for line in lines):
         names.add(BM25.name)  # reported figures are compared with their publication's BM25
+    costs = LineCosts.of(facts, entries, lines, state)
     columns_for = partial(
         columns_of,
         facts,
@@ -171,50 +170,29 @@ def rank_benchmark(
         weighted=bool(state.weights),
         costs=costs.columns,
     )
-    columns = columns_for(OverAll(tables))
-    of_lines = [column for column in columns if column.key not in OF_VIEW and column not in costs.columns]
+    columns = {column.key: column for column in columns_for(OverAll(tables))}
+    of_costs = OF_VIEW.union(column.key for column in costs.columns)
+    of_lines = [column for key, column in columns.items() if key not in of_costs]
     rows = rows_of(facts, measure, of_lines, lines, tables, state.view)
     costs.place(lines, rows)
-    by_key = {column.key: column for column in columns}
-    default = default_sort(facts, by_key)
-    assign_ranks(rows, default, lower_is_better=by_key[default].better == "lower")
-    on_weights = fill_weighted(
-        rows,
-        plain(means(tables.of_counted[0])),
-        dict(state.weights),
-        costs.shown.machine,
-        lower_is_better=tables.lower_is_better,
-    )
-    best, second = best_values(columns, rows)
-    own = private_rows(facts, private, lines, columns_for, state, measure) if private else []
-    board = Board(
-        facts.name,
-        columns,
-        [*rows, *own],
-        measure,
-        measures,
-        baselines_label(names),
-        best,
-        second,
-        costs.shown.machine,
-        costs.shown.machines,
-        costs.shown.head,
-        counted=count_rows([*rows, *own]),
-        of_datasets=[member.facets for member in (*facts.members, *facts.left_out)],
-        views=VIEWS,
-        view=state.view,
-    )
-    summary = summarise(
-        board,
-        measure=f"mean {measure}" if facts.all_counted > 1 else measure,
-        key=default,
-        relative=AVERAGE,
-        filtered=state.filtered,
-    )
+    default = default_sort(facts, columns)
+    assign_ranks(rows, default, lower_is_better=columns[default].better == "lower")
+    effectiveness, lower = plain(means(tables.of_counted[0])), tables.lower_is_better
+    weights, shown = dict(state.weights), costs.shown
+    on_weights = fill_weighted(rows, effectiveness, weights, shown.machine, lower_is_better=lower)
     in_domain = any(matches_facet(row.facets, "training", (IN_DOMAIN,)) for row in rows)
-    return RankedBenchmark(
-        replace(board, summary=summary), facts, tables, baselines, costs.shown, in_domain, on_weights
-    )
+    best = best_values(columns.values(), rows)
+    if private:
+        rows += private_rows(facts, private, lines, columns_for, state, measure)
+    board = Board(
+        facts.name, list(columns.values()), rows, measure, measures, baselines_label(names), *best,
+        shown.machine, shown.machines, shown.head, counted=count_rows(rows), views=VIEWS, view=state.view,
+        of_datasets=[member.facets for member in (*facts.members, *facts.left_out)],
+    )  # fmt: skip
+    label = f"mean {measure}" if facts.all_counted > 1 else measure
+    summary = summarise(board, measure=label, key=default, relative=AVERAGE, filtered=state.filtered)
+    board = replace(board, summary=summary)
+    return RankedBenchmark(board, facts, tables, baselines, shown, in_domain, on_weights)
 
 
 def _chosen(facts: BenchmarkFacts, state: BoardState) -> BenchmarkFacts:

@@ -63,9 +63,7 @@ class SignificanceColumns:
         found = board.of(measure) if board is not None else None
         if board is None or found is None:
             return cls(board, baseline, None, (), ())
-        beside_score = [_interval(board.settings, measure)]
-        if board.current:
-            beside_score += _over_the_board(board.settings)
+        beside_score = _beside_score(board.settings, measure, current=board.current)
         compared = _beside_difference(board.settings, measure, baseline) if found.baseline is not None else ()
         return cls(board, baseline, found, beside_score, compared)
 
@@ -91,84 +89,62 @@ class SignificanceColumns:
         return [*told, _about_the_board(self.board.settings) if self.board.current else OUTDATED]
 
 
-def _interval(settings: TestSettings, measure: str) -> Column:
-    lower = better(measure) == "lower"
+def _of_tested(cell: Callable[[EntryCertainty], Cell | None]) -> Callable[[Any], Cell | None]:
+    return lambda line: None if line.certainty is None else cell(line.certainty)
 
-    def cell(line: Any) -> Cell | None:
-        found = line.certainty
-        if found is None:
-            return None
-        # Ordered by the end that is the worse one: by what the system has at the least.
-        return Cell(found.high if lower else found.low, interval_text(found.low, found.high))
 
-    return Column(
+def _beside_score(settings: TestSettings, measure: str, *, current: bool) -> list[Column]:
+    """Return the interval, and what the tests of all pairs say if they are those of the present board."""
+    lower, corrected = better(measure) == "lower", f"{settings.pairs_correction} over all pairs of the board"
+    interval = Column(
         INTERVAL,
-        _level(settings),
+        f"{settings.level:.0%} interval",
         EFFECTIVENESS,
         "count",
         better(measure),
         note=f"{settings.interval} of the mean; sorted by its worse end",
         arrow=False,
-        cell=cell,
+        cell=_of_tested(lambda one: Cell(one.high if lower else one.low, interval_text(one.low, one.high))),
     )
-
-
-def _over_the_board(settings: TestSettings) -> list[Column]:
-    corrected = f"{settings.pairs_correction} over all pairs of the board"
-    return [
-        Column(
-            RANKS,
-            _("Rank range"),
-            EFFECTIVENESS,
-            "count",
-            "lower",
-            note=f"ranks that the tests leave open: {corrected}; sorted by the first rank",
-            arrow=False,
-            cell=lambda line: (
-                None
-                if line.certainty is None or line.certainty.rank_low is None
-                else Cell(line.certainty.rank_low, ranks_text(line.certainty))
-            ),
-        ),
-        Column(
-            P_BEST,
-            _("p vs best"),
-            EFFECTIVENESS,
-            "figure",
-            note=f"against the best: {corrected}",
-            cell=lambda line: (
-                None
-                if line.certainty is None
-                else _p(line.certainty.p_best_corrected, "uncorrected", line.certainty.p_best)
-            ),
-        ),
-    ]
+    ranks = Column(
+        RANKS,
+        _("Rank range"),
+        EFFECTIVENESS,
+        "count",
+        "lower",
+        note=f"ranks that the tests leave open: {corrected}; sorted by the first rank",
+        arrow=False,
+        cell=_of_tested(lambda one: None if one.rank_low is None else Cell(one.rank_low, ranks_text(one))),
+    )
+    p_best = Column(
+        P_BEST,
+        _("p vs best"),
+        EFFECTIVENESS,
+        "figure",
+        note=f"against the best: {corrected}",
+        cell=_of_tested(lambda one: _p(one.p_best_corrected, "uncorrected", one.p_best)),
+    )
+    return [interval, ranks, p_best] if current else [interval]
 
 
 def _beside_difference(settings: TestSettings, measure: str, baseline: str) -> Sequence[Column]:
     head, lower = difference_to([baseline]), better(measure) == "lower"
 
     def of_compared(cell: Callable[[EntryCertainty], Cell | None]) -> Callable[[Any], Cell | None]:
-        def made(line: Any) -> Cell | None:
-            found = line.certainty
-            return None if found is None or found.p_baseline is None else cell(found)
+        return _of_tested(lambda one: None if one.p_baseline is None else cell(one))
 
-        return made
+    def interval(one: EntryCertainty) -> Cell | None:
+        worse = one.delta_high if lower else one.delta_low
+        return None if one.delta_low is None else Cell(worse, difference_interval_text(one))
 
     return (
         Column(
             DELTA_INTERVAL,
-            f"Δ {_level(settings)}",
+            f"Δ {settings.level:.0%} interval",
             head,
             "count",
             note=f"{settings.interval} of the difference to {baseline}; sorted by its worse end",
-            cell=of_compared(
-                lambda found: (
-                    None
-                    if found.delta_low is None
-                    else Cell(found.delta_high if lower else found.delta_low, difference_interval_text(found))
-                )
-            ),
+            cell=of_compared(interval),
         ),
         Column(
             P_BASELINE,
@@ -177,7 +153,7 @@ def _beside_difference(settings: TestSettings, measure: str, baseline: str) -> S
             "figure",
             note=f"against {baseline}: {settings.test}, not corrected",
             cell=of_compared(
-                lambda found: _p(found.p_baseline, "corrected over the board", found.p_baseline_corrected)
+                lambda one: _p(one.p_baseline, "corrected over the board", one.p_baseline_corrected)
             ),
         ),
         Column(
@@ -186,7 +162,7 @@ def _beside_difference(settings: TestSettings, measure: str, baseline: str) -> S
             head,
             "count",
             note=f"queries won, tied and lost against {baseline}",
-            cell=of_compared(lambda found: Cell(found.wins, f"{found.wins}/{found.ties}/{found.losses}")),
+            cell=of_compared(lambda one: Cell(one.wins, f"{one.wins}/{one.ties}/{one.losses}")),
         ),
     )
 
@@ -195,10 +171,6 @@ def _p(p: float | None, called: str, other: float | None) -> Cell:
     """The cell of a p-value, which says another one on hover."""
     title = "" if other is None else f"{called} {format_p_value(other, 4)}"
     return Cell(p, "" if p is None else format_p_value(p), title=title)
-
-
-def _level(settings: TestSettings) -> str:
-    return f"{settings.level:.0%} interval"
 
 
 def interval_text(low: float, high: float) -> str:
