@@ -21,7 +21,7 @@ from leaderboard.boards.benchmark.columns import (
     default_sort,
     over,
 )
-from leaderboard.boards.benchmark.costs import LineCosts
+from leaderboard.boards.benchmark.costs import line_costs
 from leaderboard.boards.benchmark.lines import (
     IN_DOMAIN,
     available_measures,
@@ -33,7 +33,7 @@ from leaderboard.boards.benchmark.lines import (
 from leaderboard.boards.benchmark.rows import NOTE, fill_common, private_rows, rows_of
 from leaderboard.boards.benchmark.significance import add_significance
 from leaderboard.boards.columns.baseline import difference_to, notes_on_baselines
-from leaderboard.boards.columns.costs import BoardCosts
+from leaderboard.boards.columns.costs import BoardCosts, fill_costs
 from leaderboard.boards.columns.marks import DOUBTFUL, SEEDS, has_seeds, notes_on_challenges
 from leaderboard.boards.columns.reported import has_doubtful
 from leaderboard.boards.columns.weighted import fill_weighted
@@ -160,7 +160,7 @@ def rank_benchmark(
     names = {name for name, _ in baselines.values()}
     if any(line.baseline_on and line.ranked_in == REPORTED for line in lines):
         names.add(BM25.name)  # reported figures are compared with their publication's BM25
-    costs = LineCosts.of(facts, entries, lines, state)
+    costs, costs_of_lines = line_costs(facts, entries, lines, state)
     columns_for = partial(
         columns_of,
         facts,
@@ -174,25 +174,25 @@ def rank_benchmark(
     of_costs = OF_VIEW.union(column.key for column in costs.columns)
     of_lines = [column for key, column in columns.items() if key not in of_costs]
     rows = rows_of(facts, measure, of_lines, lines, tables, state.view)
-    costs.place(lines, rows)
+    fill_costs(rows, costs.columns, costs_of_lines)
     default = default_sort(facts, columns)
     assign_ranks(rows, default, lower_is_better=columns[default].better == "lower")
     effectiveness, lower = plain(means(tables.of_counted[0])), tables.lower_is_better
-    weights, shown = dict(state.weights), costs.shown
-    on_weights = fill_weighted(rows, effectiveness, weights, shown.machine, lower_is_better=lower)
+    weights = dict(state.weights)
+    on_weights = fill_weighted(rows, effectiveness, weights, costs.machine, lower_is_better=lower)
     in_domain = any(matches_facet(row.facets, "training", (IN_DOMAIN,)) for row in rows)
     best = best_values(columns.values(), rows)
     if private:
         rows += private_rows(facts, private, lines, columns_for, state, measure)
     board = Board(
         facts.name, list(columns.values()), rows, measure, measures, baselines_label(names), *best,
-        shown.machine, shown.machines, shown.head, counted=count_rows(rows), views=VIEWS, view=state.view,
+        costs.machine, costs.machines, costs.head, counted=count_rows(rows), views=VIEWS, view=state.view,
         of_datasets=[member.facets for member in (*facts.members, *facts.left_out)],
     )  # fmt: skip
     label = f"mean {measure}" if facts.all_counted > 1 else measure
     summary = summarise(board, measure=label, key=default, relative=AVERAGE, filtered=state.filtered)
     board = replace(board, summary=summary)
-    return RankedBenchmark(board, facts, tables, baselines, shown, in_domain, on_weights)
+    return RankedBenchmark(board, facts, tables, baselines, costs, in_domain, on_weights)
 
 
 def _chosen(facts: BenchmarkFacts, state: BoardState) -> BenchmarkFacts:

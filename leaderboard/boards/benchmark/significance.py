@@ -57,11 +57,13 @@ def add_significance(
             if told is None:
                 continue
             cell, (of_entry, title, differs) = row[key], told
-            marked = differs and board.view != "rank"
+            marked, mark = differs and board.view != "rank", cell.mark
+            if marked:
+                mark = f"{mark}{SEPARATED}" if mark in ("", "‡") else f"{SEPARATED} {mark}"
             row[key] = Cell(
                 cell.value,
                 cell.text,
-                _with_separator(cell.mark) if marked else cell.mark,
+                mark,
                 f"{cell.title}; {title}" if cell.title else title,
                 cell.spread,
                 certainty=of_entry,
@@ -108,10 +110,6 @@ def describe_result(found: EntryCertainty, how: TestSettings, baseline: str = BA
     if found.p_baseline_corrected is not None:
         text += f", {format_p_value(found.p_baseline_corrected)} corrected ({how.correction})"
     return text
-
-
-def _with_separator(mark: str) -> str:
-    return f"{mark}{SEPARATED}" if mark in ("", "‡") else f"{SEPARATED} {mark}"
 
 
 def _notes(facts: BenchmarkFacts, datasets: Sequence[_Dataset], *, marked: bool) -> list[str]:
