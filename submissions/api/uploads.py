@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+import binascii
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from django.http import Http404, HttpRequest
@@ -16,16 +20,40 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from evaluation.core.problems import ProblemCode
 from leaderboard.api.fields import AddressField, Answer, IsSetField
 from leaderboard.core.http.api_errors import ApiError
+from leaderboard.core.http.slow_requests import WatchedBody, is_chunked
+from leaderboard.core.text.numbers import parse_number
 from submissions.accounts.permissions import signed_in
 from submissions.accounts.throttling import SubmitThrottle
 from submissions.api.schema import errors
 from submissions.core.errors import Refused
 from submissions.models import Scope, Upload
-from submissions.uploads import protocol, service
-from submissions.uploads.protocol import TUS_VERSION, WRONG_CONTENT_TYPE, blocks_of, number_of
+from submissions.uploads import service
+from submissions.uploads.service import UPLOAD_CHECKSUM, Checksum
 from submissions.uploads.storage import UploadInUse
+
+UPLOAD_HEADER = ProblemCode("upload_header", "A header of an upload is missing, or is no number of bytes.",
+    "Send Upload-Length to begin, Upload-Offset to go on.", "Upload-Length: 1048576")  # fmt: skip
+UPLOAD_METADATA = ProblemCode("upload_metadata", "Upload-Metadata is not made of keys with values in base64.",
+    "Pairs with commas between them.", "filename cnVuLnR4dA==,kind cnVu")  # fmt: skip
+UPLOAD_KIND = ProblemCode("upload_kind", "Upload-Metadata names no kind of file.", "run or model.")
+WRONG_CONTENT_TYPE = ProblemCode("content_type", "The body of an upload is no piece of a file.", "Send the bytes as "
+    "they are.", "Content-Type: application/offset+octet-stream")  # fmt: skip
+TUS_VERSION = ProblemCode("tus_version", "The request does not say that it speaks tus 1.0.0.", "Send the header with "
+    "every request.", "Tus-Resumable: 1.0.0")  # fmt: skip
+
+VERSION = "1.0.0"
+EXTENSIONS = ("creation", "creation-with-upload", "termination", "expiration", "checksum")
+ALGORITHMS = ("sha1", "sha256")
+CONTENT_TYPE = "application/offset+octet-stream"
+#: What is read of a request at a time, in bytes.
+BLOCK = 64 * 1024
+#: After so many seconds a piece ends, and its sender goes on with another.
+PIECE_SECONDS = 900.0
+#: The longest Upload-Metadata that is kept.
+LONGEST_METADATA = 1000
 
 #: Statuses of refusals other than 400.
 _STATUSES: dict[str, int] = {
@@ -89,7 +117,7 @@ _PIECE_ERRORS = {
     423: "Another request writes to it.",
     460: "The bytes are not those of the checksum; none was kept.",
 }
-_BYTES = {protocol.CONTENT_TYPE: OpenApiTypes.BINARY}
+_BYTES = {CONTENT_TYPE: OpenApiTypes.BINARY}
 
 
 class _TusView(APIView):
@@ -108,16 +136,17 @@ class _TusView(APIView):
     def initial(self, request: Request, *arguments: Any, **options: Any) -> None:
         """Before each call: who asks, and whether in the protocol's version. Reading with GET needs none."""
         super().initial(request, *arguments, **options)
-        if request.method not in ("GET", "OPTIONS"):
-            protocol.require_version(request)
+        if request.method not in ("GET", "OPTIONS") and request.headers.get("Tus-Resumable") != VERSION:
+            hint = f"Send the header Tus-Resumable: {VERSION}."
+            raise Refused.of(TUS_VERSION, f"Uploads here are tus {VERSION}.", hint)
 
     def finalize_response(self, request: Request, response: Any, *arguments: Any, **options: Any) -> Response:
         """Every answer names the version, and nobody keeps one."""
         answer = super().finalize_response(request, response, *arguments, **options)
-        answer["Tus-Resumable"] = protocol.VERSION
+        answer["Tus-Resumable"] = VERSION
         answer["Cache-Control"] = "no-store"
         if answer.status_code == status.HTTP_412_PRECONDITION_FAILED:
-            answer["Tus-Version"] = protocol.VERSION
+            answer["Tus-Version"] = VERSION
         return answer
 
     def get_permissions(self) -> list[Any]:
@@ -127,10 +156,10 @@ class _TusView(APIView):
     def options(self, request: Request, *arguments: Any, **options: Any) -> Response:  # type: ignore[override]
         """Versions, extensions, and the size of the largest file."""
         told = {
-            "Tus-Version": protocol.VERSION,
-            "Tus-Extension": ",".join(protocol.EXTENSIONS),
+            "Tus-Version": VERSION,
+            "Tus-Extension": ",".join(EXTENSIONS),
             "Tus-Max-Size": str(max(service.limit_of(kind) for kind in Upload.Kind.values)),
-            "Tus-Checksum-Algorithm": ",".join(protocol.ALGORITHMS),
+            "Tus-Checksum-Algorithm": ",".join(ALGORITHMS),
             "Allow": ", ".join(self.allowed_methods),
         }
         return Response(status=status.HTTP_204_NO_CONTENT, headers=told)
@@ -158,7 +187,7 @@ class _TusView(APIView):
 
     def receive(self, request: Request, upload: Upload, offset: int) -> Upload:
         """Write what the request brings. Raises Refused, UploadInUse, and Upload.DoesNotExist."""
-        announced, checksum = protocol.body_length(request._request), protocol.checksum_of(request)
+        announced, checksum = body_length(request._request), checksum_of(request)
         service.require_offset(upload, offset)
         if announced is not None and announced > upload.length - offset:
             raise service.too_long(upload)
@@ -212,11 +241,11 @@ class UploadsView(_TusView):
         The protocol is [tus](https://tus.io/protocols/resumable-upload) 1.0.0, so its published clients work.
         """
         length = number_of(request, "Upload-Length")
-        metadata = protocol.metadata_of(request)
-        brings = protocol.body_length(request._request) != 0
+        metadata = metadata_of(request)
+        brings = body_length(request._request) != 0
         if brings:
-            protocol.require_content_type(request)
-        name, kind = protocol.file_of(metadata)
+            require_content_type(request)
+        name, kind = file_of(metadata)
         said = request.headers.get("Upload-Metadata", "")
         upload = service.begin_upload(
             signed_in(request), length=length, kind=kind, file_name=name, metadata=said
@@ -264,7 +293,7 @@ class UploadView(_TusView):
         operation_id="uploads_partial_update",
         extensions={
             "x-curl": '-X PATCH -H "Tus-Resumable: 1.0.0" -H "Upload-Offset: 0" '
-            f'-H "Content-Type: {protocol.CONTENT_TYPE}" -T model.zip'
+            f'-H "Content-Type: {CONTENT_TYPE}" -T model.zip'
         },
         request=_BYTES,
         responses={
@@ -276,7 +305,7 @@ class UploadView(_TusView):
     def patch(self, request: Request, identifier: str) -> Response:
         """Write the next bytes. Where the connection breaks, what came is kept: ask with HEAD and go on."""
         upload = _find(request, identifier)
-        protocol.require_content_type(request)
+        require_content_type(request)
         upload = self.receive(request, upload, number_of(request, "Upload-Offset"))
         return Response(status=status.HTTP_204_NO_CONTENT, headers=_position(upload))
 
@@ -315,3 +344,90 @@ def _position(upload: Upload) -> dict[str, str]:
 
 def _answer(upload: Upload, request: Request) -> dict[str, Any]:
     return UploadSerializer(upload, context={"request": request}).data
+
+
+def require_content_type(request: Request) -> None:
+    """Raises Refused for a body that does not say that it is bytes of a file."""
+    if (request.content_type or "").partition(";")[0].strip().lower() != CONTENT_TYPE:
+        raise Refused.of(
+            WRONG_CONTENT_TYPE,
+            f"“{(request.content_type or '')[:80]}” is no piece of a file.",
+            f"Send the bytes as they are, with Content-Type: {CONTENT_TYPE}.",
+        )
+
+
+def number_of(request: Request, header: str) -> int:
+    """Return a header that is a number of bytes."""
+    text = request.headers.get(header, "")
+    number = parse_number(text, 15)
+    if number is None:
+        said = f"“{text[:40]}” is no number of bytes" if text else "the header is missing"
+        raise Refused.of(UPLOAD_HEADER, f"{header}: {said}.", f"Send {header}: 1024.")
+    return number
+
+
+def metadata_of(request: Request) -> dict[str, str]:
+    """Return Upload-Metadata: pairs with commas between them, a key and its value in base64."""
+    header = request.headers.get("Upload-Metadata", "")
+    try:
+        if len(header) > LONGEST_METADATA or not header.isascii():
+            raise ValueError
+        pairs = [pair.split() for pair in header.split(",") if pair.strip()]
+        found = {
+            key: base64.b64decode(value[0] if value else "", validate=True).decode() for key, *value in pairs
+        }
+    except (ValueError, binascii.Error) as error:
+        raise Refused.of(
+            UPLOAD_METADATA,
+            f"Upload-Metadata is not made of pairs of a key and a value in base64, {LONGEST_METADATA:,} bytes at most.",
+            "Send Upload-Metadata: filename bW9kZWwuemlw,kind bW9kZWw= for example.",
+        ) from error
+    return found
+
+
+def file_of(metadata: Mapping[str, str]) -> tuple[str, str]:
+    """Return the name of the file, which is shown to people only, and its kind."""
+    kind = metadata.get("kind", "") or Upload.Kind.RUN.value
+    if kind not in Upload.Kind.values:
+        raise Refused.of(
+            UPLOAD_KIND,
+            f"Upload-Metadata: “{kind[:40]}” is no kind of file.",
+            f"Send one of {', '.join(Upload.Kind.values)}.",
+        )
+    name = metadata.get("filename", "").replace("\\", "/").rpartition("/")[2]
+    return "".join(letter for letter in name if letter.isprintable())[:200], kind
+
+
+def checksum_of(request: Request) -> Checksum | None:
+    """Return Upload-Checksum: an algorithm and the digest of this request's bytes in base64; None without."""
+    header = request.headers.get("Upload-Checksum", "")
+    if not header:
+        return None
+    algorithm, _, encoded = header.partition(" ")
+    try:
+        digest = base64.b64decode(encoded, validate=True)
+    except (ValueError, binascii.Error):
+        digest = b""
+    if algorithm not in ALGORITHMS or len(digest) != hashlib.new(algorithm).digest_size:
+        raise Refused.of(
+            UPLOAD_CHECKSUM,
+            "Upload-Checksum is no checksum that can be tested.",
+            f"Send {' or '.join(ALGORITHMS)}, a blank and the digest in base64.",
+        )
+    return Checksum(algorithm, digest)
+
+
+def body_length(request: HttpRequest) -> int | None:
+    """Return how many bytes the request announces; None where it comes in chunks and does not say."""
+    return None if is_chunked(request.META) else int(request.META.get("CONTENT_LENGTH") or 0)
+
+
+def blocks_of(request: HttpRequest) -> Iterator[bytes]:
+    """Yield the bytes that the request brings, as they come; they end where the connection breaks."""
+    body = request.META["wsgi.input"]
+    if isinstance(body, WatchedBody):
+        body.longest = PIECE_SECONDS
+    stream = body if is_chunked(request.META) else request
+    with suppress(OSError):  # the sender is gone; it will ask how far it came
+        while block := stream.read(BLOCK):
+            yield block

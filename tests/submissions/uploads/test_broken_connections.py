@@ -19,9 +19,10 @@ from hypothesis.extra.django import TestCase
 
 from leaderboard.core.http import slow_requests
 from leaderboard.models import User
+from submissions.api import uploads as protocol
 from submissions.core.errors import Refused
 from submissions.models import Upload
-from submissions.uploads import protocol, service, storage
+from submissions.uploads import service, storage
 from tests.factories import make_user
 from tests.submissions.tus import PIECE, UPLOADS, Tus, content_of
 from tests.submissions.tus import no_pieces as no_pieces

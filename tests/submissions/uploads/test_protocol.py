@@ -13,8 +13,9 @@ from django.utils import timezone
 
 from leaderboard.core.storage import deletion_lock
 from leaderboard.models import User
+from submissions.api import uploads as protocol
 from submissions.models import Upload
-from submissions.uploads import protocol, service, storage
+from submissions.uploads import service, storage
 from tests.factories import make_user
 from tests.submissions.tus import PIECE, UPLOADS, Tus, content_of, encoded
 from tests.submissions.tus import no_pieces as no_pieces
