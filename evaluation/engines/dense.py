@@ -40,8 +40,8 @@ from evaluation.engines.base import (
     opened,
     shard_name,
 )
-from evaluation.engines.index.approximate import PARAMETERS as APPROXIMATE_PARAMETERS
 from evaluation.engines.index.vector_index import (
+    INDEX_PARAMETERS,
     STORED,
     Cut,
     VectorIndex,
@@ -50,7 +50,8 @@ from evaluation.engines.index.vector_index import (
     copy_vectors,
     is_learned,
     leading,
-    learn_index,
+    learn,
+    load_vectors,
     new_vectors,
 )
 from evaluation.engines.parts import DividedEngine
@@ -141,11 +142,13 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
 
     def learn(self, shards: Sequence[Path], folder: Path) -> None:
         """Learn these from the vectors of all shards, once for each number of dimensions."""
-        vectors = [shard / VECTORS for shard in shards]
+        if not self.learns:
+            return
+        vectors = [load_vectors(shard / VECTORS) for shard in shards]
         for dimension in self.settings.values():
             own = self._folder(folder, dimension)
             own.mkdir(exist_ok=True)
-            learn_index(vectors, own, self.parameters, self.resources.threads, self._cut(dimension))
+            learn(vectors, own, self.parameters, self.resources.threads, self._cut(dimension))
 
     def build_part(
         self, shards: Sequence[Path], learned: Path, folder: Path, progress: Progress = ignore
@@ -316,7 +319,7 @@ PARAMETERS = (
         "exact, or an approximate index of faiss, whose recall is measured",
         choices=("exact", "hnsw", "ivf", "pq"),
     ),
-    *APPROXIMATE_PARAMETERS,
+    *INDEX_PARAMETERS,
 )
 
 DESCRIPTIONS = (

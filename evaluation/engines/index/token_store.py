@@ -41,15 +41,15 @@ from evaluation.core.strings import map_array
 from evaluation.core.writing import new_map
 from evaluation.engines import operations
 from evaluation.engines.base import Floats, Numbers, Ranks, size_of
-from evaluation.engines.index.approximate import (
+from evaluation.engines.index.exact_search import Found
+from evaluation.engines.index.kernels import compiled
+from evaluation.engines.index.vector_index import (
     CODES_LEARNED_FROM,
     VECTORS_PER_LIST,
     counted_search,
     lists_for,
     sample_rows,
 )
-from evaluation.engines.index.exact_search import Found
-from evaluation.engines.index.kernels import compiled
 
 _FILES = ("vectors.bin", "documents.npy", "offsets.npy")
 #: float32 or float16.

@@ -22,7 +22,7 @@ from evaluation.efficiency.meters import Moment
 from evaluation.efficiency.protocol import System, flops_of_documents, measure
 from evaluation.engines import ENGINES, Engine, Resources
 from evaluation.engines.base import Retrieval
-from evaluation.engines.index import approximate
+from evaluation.engines.index import vector_index
 from evaluation.engines.index.exact_search import SPARE, ExactSearch, greatest_norm
 from evaluation.engines.operations import counting
 from evaluation.text import analyser_for
@@ -105,17 +105,17 @@ def test_approximate_searches_tell_what_they_compare(search: str, tmp_path: Path
     random = np.random.default_rng(2)
     vectors = random.normal(size=(2_000, 16)).astype(np.float32)
     queries = random.normal(size=(5, 16)).astype(np.float32)
-    parameters = {parameter.name: parameter.default for parameter in approximate.PARAMETERS}
+    parameters = {parameter.name: parameter.default for parameter in vector_index.INDEX_PARAMETERS}
     parameters |= {"search": search, "stored_dtype": search if search in ("int8", "binary") else "float32"}
     ranks = np.arange(len(vectors), dtype=np.uint32)
     index: Any
     if search == "binary":
-        approximate.build_binary([vectors], tmp_path)
-        index = approximate.Binary(tmp_path, ranks, 1)
+        vector_index.build_binary([vectors], tmp_path)
+        index = vector_index.Binary(tmp_path, ranks, 1)
     else:
-        approximate.learn([vectors], tmp_path, parameters, 1, lambda each: each)
-        approximate.fill([vectors], tmp_path, tmp_path, 1)
-        index = approximate.Approximate(tmp_path, ranks, parameters, 1)
+        vector_index.learn([vectors], tmp_path, parameters, 1, lambda each: each)
+        vector_index.fill([vectors], tmp_path, tmp_path, 1)
+        index = vector_index.Approximate(tmp_path, ranks, parameters, 1)
     with counting() as found:
         list(index.search(queries, 10))
     inside, every = index._index, 2 * queries.size * len(vectors)

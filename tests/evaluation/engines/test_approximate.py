@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evaluation.engines.index import approximate
-from evaluation.engines.index.approximate import VECTORS_PER_LIST, lists_for, sample_rows
+from evaluation.engines.index import vector_index
+from evaluation.engines.index.vector_index import VECTORS_PER_LIST, lists_for, sample_rows
 
 
 @pytest.mark.parametrize(
@@ -48,18 +48,18 @@ def test_lists_that_are_filled_in_groups_are_searched_as_one(
     queries = random.normal(size=(5, 8)).astype(np.float32)
     ranks = np.arange(1_041, dtype=np.uint32)
     parameters = {"search": "ivf", "stored_dtype": "float32", "ivf_lists": 0, "ivf_probes": 3}
-    approximate.learn(shards, tmp_path, parameters, 1, lambda vectors: vectors)
+    vector_index.learn(shards, tmp_path, parameters, 1, lambda vectors: vectors)
 
     def found(name: str) -> Any:
         (tmp_path / name).mkdir()
-        approximate.fill(shards, tmp_path, tmp_path / name, 1)
+        vector_index.fill(shards, tmp_path, tmp_path / name, 1)
         (tmp_path / name).rename(tmp_path / f"{name}-moved")  # an index names no folder
-        index = approximate.Approximate(tmp_path / f"{name}-moved", ranks, parameters, 1)
+        index = vector_index.Approximate(tmp_path / f"{name}-moved", ranks, parameters, 1)
         return [(documents.tolist(), scores.tolist()) for documents, scores in index.search(queries, 50)]
 
     one = found("one")
-    monkeypatch.setattr(approximate, "_GROUP", 2_000)
-    monkeypatch.setattr(approximate, "_INDEXED_AT_ONCE", 100)
+    monkeypatch.setattr(vector_index, "_GROUP", 2_000)
+    monkeypatch.setattr(vector_index, "_INDEXED_AT_ONCE", 100)
     assert found("groups") == one
     assert sorted(path.name for path in (tmp_path / "groups-moved").iterdir()) == [
         "index.faiss",
