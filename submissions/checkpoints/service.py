@@ -131,7 +131,7 @@ def _summary(validation: Validation, name: str) -> dict[str, Any]:
     plan = validation.plan
     if plan is None:
         return {}
-    described = asdict(plan.describe())
+    described = asdict(plan.description)
     model = {key: described[key] for key in _SUMMARISED}
     return {**model, "prompt_template": prompt_template(model, name)}
 
