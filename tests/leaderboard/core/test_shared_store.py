@@ -14,7 +14,7 @@ from django.core.management import CommandError, call_command
 from leaderboard.core.storage import shared
 from leaderboard.core.storage.runs import read_text, run_path, store_run
 from leaderboard.core.storage.store import Area, local_path, path_of, put
-from leaderboard.management.backup.making import make_backup
+from leaderboard.management.backup import make_backup
 from submissions.jobs.cleanup import remove_unreferenced
 
 Be = Callable[[str], None]

@@ -1,0 +1,384 @@
+"""Backups: the database, the stored files and the private ones, apart, encrypted with age and verified by hash.
+
+The database is copied first and the files after it, since rows name files and never the other way round. A file that a
+row named when the database was copied stays in the store until the files are copied.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+
+import pyrage
+from django.conf import settings
+from django.core.management.base import CommandError
+from django.db import connection, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.utils import timezone
+
+from evaluation.core.files import sha256_of
+from leaderboard.core.schema_version import EARLIER_LAST, describe_earlier_history, recorded_migrations
+from leaderboard.core.storage import shared
+from leaderboard.core.storage.deletion_lock import pause_deletions
+from leaderboard.core.storage.store import PARTIAL, Area
+
+#: Folders with submitted files. The areas below them that the site can make again are left out.
+STORE = ("store", "media")
+MADE_ANEW = {Area.TOP_DOCUMENTS, Area.EXCERPTS, Area.EMBEDDINGS, Area.OPEN_QRELS, Area.WORD_INDEXES}
+#: Uploads in pieces, which may become shorter while they are read, but never shorter than their rows say.
+CUT = "store/pieces/"
+#: Judgements, and the key that signs sessions.
+PRIVATE = ("private", "secret-key")
+#: To be raised when earlier backups can no longer be read.
+FORMAT = 1
+MANIFEST = "manifest.json"
+
+
+class BackupProblem(CommandError):
+    """A backup cannot be made or restored. The message says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Description of a backup: row counts by table, files with size and sha256, and migrations by app."""
+
+    made_at: str
+    vendor: str
+    encrypted: bool
+    rows: dict[str, int]
+    migrations: dict[str, list[str]]
+    files: dict[str, dict[str, Any]] = field(default_factory=dict)
+    format: int = FORMAT
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read the manifest of a backup's folder. Raises BackupProblem."""
+        try:
+            content = json.loads((folder / MANIFEST).read_text())
+        except (OSError, ValueError) as error:
+            raise BackupProblem(
+                f"{folder} is no backup, or an unfinished one: it has no {MANIFEST}."
+            ) from error
+        if (number := content.get("format")) != FORMAT:
+            raise BackupProblem(f"This backup has format {number}; this version of the site reads {FORMAT}.")
+        return cls(**content)
+
+
+def make_backup(destination: Path, recipients: Sequence[str], judgements_recipients: Sequence[str]) -> Path:
+    """Write a backup into a new folder in `destination`, and return the folder. Raises BackupProblem.
+
+    Everything is encrypted for the `recipients`, judgements for `judgements_recipients` instead if there are any.
+    Without recipients nothing is encrypted, and the folder has to be protected like the site's own.
+    """
+    moment = timezone.now()
+    try:
+        keys, private_keys = (
+            [pyrage.x25519.Recipient.from_str(text.strip()) for text in texts]
+            for texts in (recipients, judgements_recipients)
+        )
+    except pyrage.RecipientError as error:
+        raise BackupProblem("A recipient is an age public key: age1 and 58 more characters.") from error
+    folder = destination / f"runboard-{moment:%Y%m%dT%H%M%SZ}"
+    try:
+        destination.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.mkdir(mode=0o700)
+    except OSError as error:
+        raise BackupProblem(f"{folder} cannot be made: {error.strerror}.") from error
+    try:
+        migrations: dict[str, list[str]] = {}
+        for app, name in sorted(recorded_migrations()):
+            migrations.setdefault(app, []).append(name)
+        with pause_deletions():
+            with _new_file(folder / "database", keys) as stream:
+                rows = copy_database(stream)
+            shared.fetch_all()
+            _write_folders(folder, "store", STORE, keys)
+            _write_folders(folder, "private", PRIVATE, private_keys or keys)
+        files = {
+            path.name: {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
+            for path in sorted(folder.iterdir())
+        }
+        manifest = Manifest(moment.isoformat(), connection.vendor, bool(keys), rows, migrations, files)
+        (folder / MANIFEST).write_text(json.dumps(asdict(manifest), indent=1, sort_keys=True) + "\n")
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return folder
+
+
+def _write_folders(folder: Path, name: str, parts: Iterable[str], keys: Sequence[Any]) -> None:
+    """Write a tar of parts of the site's folder, and beside it the hashes of the files in it."""
+    with _new_file(folder / f"{name}.tar", keys) as stream:
+        hashes = write_archive(stream, Path(settings.VAR), parts)
+    with _new_file(folder / f"{name}-hashes.json", keys) as stream:
+        stream.write(json.dumps(hashes, sort_keys=True).encode())
+
+
+@contextmanager
+def _new_file(target: Path, keys: Sequence[Any]) -> Iterator[BinaryIO]:
+    """Open a new file that only this user can read, encrypted as `.age` if there are keys."""
+    target = target.with_name(f"{target.name}.age") if keys else target
+    with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        if keys:
+            reading, writing = os.pipe()
+
+            def encrypt() -> None:
+                with os.fdopen(reading, "rb") as plain:
+                    pyrage.encrypt_io(plain, file, keys)
+
+            with ThreadPoolExecutor(1) as pool:
+                encryption = pool.submit(encrypt)
+                try:
+                    with os.fdopen(writing, "wb") as stream:
+                        yield stream
+                finally:
+                    encryption.result()
+        else:
+            yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def copy_database(stream: BinaryIO) -> dict[str, int]:
+    """Write a consistent copy of the database, and return the number of rows in each of its tables."""
+    if connection.vendor == "sqlite":
+        # The copy is not encrypted, so it stays on the site's own disk, in a folder that is swept.
+        work = Path(settings.VAR) / "work"
+        work.mkdir(exist_ok=True, mode=0o700)
+        with tempfile.TemporaryDirectory(dir=work, prefix="backup-") as scratch:
+            copy = Path(scratch) / "copy.sqlite3"
+            with connection.cursor() as cursor:
+                cursor.execute("VACUUM INTO %s", [str(copy)])
+            with copy.open("rb") as file:
+                shutil.copyfileobj(file, stream, 1 << 20)
+            database = connection.copy("backup")
+            database.settings_dict["NAME"] = str(copy)
+            with closing(database):
+                return count_rows(database)
+    # pg_dump and our counts see the same moment: it dumps the snapshot that this transaction exports.
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            cursor.execute("SELECT pg_export_snapshot()")
+            snapshot = cursor.fetchone()[0]
+        rows = count_rows()
+        _run_postgresql("pg_dump", "--format=custom", f"--snapshot={snapshot}", output=stream)
+    return rows
+
+
+def count_rows(database: BaseDatabaseWrapper = connection) -> dict[str, int]:
+    """Return the number of rows of each table."""
+    with database.cursor() as cursor:
+        tables = database.introspection.get_table_list(cursor)
+        counts = {}
+        for name in sorted(table.name for table in tables if table.type in ("t", "p")):
+            cursor.execute(f"SELECT COUNT(*) FROM {database.ops.quote_name(name)}")  # noqa: S608
+            counts[name] = int(cursor.fetchone()[0])
+    return counts
+
+
+def _run_postgresql(program: str, *arguments: str, output: BinaryIO | None = None) -> None:
+    """Run one of PostgreSQL's programs on the site's database; its password is not on the command line."""
+    path = shutil.which(program, path=settings.POSTGRESQL_BIN or None)
+    if path is None:
+        raise BackupProblem(
+            f"{program} is not here. Install PostgreSQL's client programs, not older than the server, or name their "
+            "folder in POSTGRESQL_BIN."
+        )
+    parameters = connection.get_connection_params()
+    keys = {
+        "PGDATABASE": "dbname",
+        "PGUSER": "user",
+        "PGPASSWORD": "password",
+        "PGHOST": "host",
+        "PGPORT": "port",
+    }
+    variables = {name: str(parameters[key]) for name, key in keys.items() if parameters.get(key)}
+    command = [path, "--no-owner", "--no-privileges", *arguments]
+    environment = {**os.environ, **variables}
+    done = subprocess.run(command, env=environment, stdout=output, stderr=subprocess.PIPE, check=False)
+    if done.returncode:
+        raise BackupProblem(f"{program} failed: {done.stderr.decode(errors='replace').strip()[-500:]}")
+
+
+class _HashingReader:
+    """A file that is hashed while it is read. With `fill` it has zeros beyond its end."""
+
+    def __init__(self, file: BinaryIO, *, fill: bool) -> None:
+        self._file, self._fill, self.digest = file, fill, hashlib.sha256()
+
+    def read(self, size: int = -1) -> bytes:
+        content = self._file.read(size)
+        if self._fill:  # a tar says a member's size before its bytes
+            content = content.ljust(size, b"\0")
+        self.digest.update(content)
+        return content
+
+
+def write_archive(stream: BinaryIO, root: Path, names: Iterable[str]) -> dict[str, str]:
+    """Write files and folders below `root` as a tar, and return the sha256 of each file in it.
+
+    Unfinished files and those that can be made again are left out, and so are files that vanish meanwhile, since no
+    row names them. An upload in pieces that becomes shorter while it is read has zeros in place of its end.
+    """
+    hashes: dict[str, str] = {}
+    folders: set[Path] = set()
+    pending = [root / name for name in names]
+    with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as archive:
+        while pending:
+            path = pending.pop()
+            name = path.relative_to(root).as_posix()
+            if name in MADE_ANEW or path.name.startswith(PARTIAL):
+                continue
+            with suppress(FileNotFoundError):
+                # A folder on a larger disk may be linked; a file's second name is written as another file.
+                if path.is_file():
+                    with path.open("rb") as file:
+                        member = archive.gettarinfo(arcname=name, fileobj=file)
+                        member.type, member.linkname, member.mode = tarfile.REGTYPE, "", member.mode & 0o700
+                        member.size = os.fstat(file.fileno()).st_size
+                        reader = _HashingReader(file, fill=name.startswith(CUT))
+                        archive.addfile(member, reader)
+                    hashes[name] = reader.digest.hexdigest()
+                elif path.is_dir():
+                    if (place := path.resolve()) in folders:
+                        raise BackupProblem(f"{path} leads to a folder that is in the backup already.")
+                    folders.add(place)
+                    folder = tarfile.TarInfo(name)
+                    folder.type, folder.mode = tarfile.DIRTYPE, 0o700
+                    archive.addfile(folder)
+                    pending += sorted(path.iterdir(), reverse=True)
+                elif os.path.lexists(path):
+                    raise BackupProblem(
+                        f"{path} is neither a file nor a folder: a link that leads nowhere, or a device."
+                    )
+    return hashes
+
+
+def restore_backup(
+    folder: Path, identity: Path | None, judgements_identity: Path | None
+) -> tuple[dict[str, int], list[str]]:
+    """Fill the empty database and the empty folder of the site, and compare rows and hashes with the backup.
+
+    Without a key for them judgements are left out. Raises BackupProblem, before anything is written if the backup is
+    damaged, of another kind of database or too old, or if the site is not empty.
+
+    Returns:
+        The number of equal files in "store" and, unless they were left out, in "private"; and all differences.
+    """
+    manifest = Manifest.read(folder)
+    _check_restorable(folder, manifest)
+    os.umask(0o077)
+    root = Path(settings.VAR)
+    keys = _read_identities(identity)
+    private_keys = _read_identities(judgements_identity) or keys
+    with tempfile.TemporaryDirectory(dir=root, prefix=".restoring-") as scratch:
+        parts = {
+            name: _decrypted(
+                folder, name, Path(scratch), private_keys if name.startswith("private") else keys
+            )
+            for name in ("database", "store.tar", "store-hashes.json", "private.tar", "private-hashes.json")
+        }
+        if parts["database"] is None:
+            raise BackupProblem("The backup is encrypted: name the file with the key (--identity).")
+        _fill_database(parts["database"])
+        counts, files = count_rows(), {}
+        differences = [
+            f"{name}: {manifest.rows.get(name)} rows in the backup, {counts.get(name)} here"
+            for name in sorted(manifest.rows.keys() | counts.keys())
+            if manifest.rows.get(name) != counts.get(name)
+        ]
+        for name in ("store", "private"):
+            archive, hashes = parts[f"{name}.tar"], parts[f"{name}-hashes.json"]
+            if archive is None or hashes is None:
+                continue
+            if name == "private":
+                (root / "secret-key").unlink(missing_ok=True)  # this command made one at its start
+            with tarfile.open(archive, mode="r:") as content:
+                content.extractall(root, filter="data")
+            expected = json.loads(hashes.read_text())
+            different = [
+                f"{path}: {'other content' if (root / path).is_file() else 'missing'}"
+                for path, sha256 in expected.items()
+                if not (root / path).is_file() or sha256_of(root / path) != sha256
+            ]
+            files[name] = len(expected) - len(different)
+            differences += different
+    return files, differences
+
+
+def _check_restorable(folder: Path, manifest: Manifest) -> None:
+    """Raise BackupProblem if the backup is damaged or does not fit this site, or if the site is not empty."""
+    for name, expected in manifest.files.items():
+        if not (folder / name).is_file():
+            raise BackupProblem(f"The backup is damaged: {name} is missing.")
+        if sha256_of(folder / name) != expected["sha256"]:
+            raise BackupProblem(f"The backup is damaged: {name} is not what was written.")
+    recorded = {(app, name) for app, names in manifest.migrations.items() for name in names}
+    problem = describe_earlier_history(recorded, manifest.rows)
+    if problem and not recorded >= EARLIER_LAST:
+        raise BackupProblem(f"This version cannot restore the backup. {problem}")
+    if manifest.vendor != connection.vendor:
+        raise BackupProblem(
+            f"The backup is of {manifest.vendor}, and this site is set up on {connection.vendor}: set DATABASE_URL to "
+            "match."
+        )
+    if connection.introspection.table_names():
+        raise BackupProblem("The database is not empty. Restore into a new one, then let the site use that.")
+    root = Path(settings.VAR)
+    if taken := [name for name in ("store", "private", "media") if any((root / name).rglob("*"))]:
+        raise BackupProblem(f"{root} is not empty ({', '.join(taken)}). Set RUNBOARD_VAR to a new folder.")
+
+
+def _read_identities(path: Path | None) -> list[Any]:
+    """Return the secret keys in a file of `age-keygen`. Raises BackupProblem, which repeats none of the file."""
+    if path is None:
+        return []
+    try:
+        lines = [line.strip() for line in path.read_text().splitlines()]
+        keys = [pyrage.x25519.Identity.from_str(line) for line in lines if line and not line.startswith("#")]
+        if not keys:
+            raise ValueError
+    except (OSError, ValueError, pyrage.IdentityError) as error:
+        raise BackupProblem(f"{path} has no age identity (a line AGE-SECRET-KEY-1…).") from error
+    return keys
+
+
+def _decrypted(folder: Path, name: str, scratch: Path, keys: Sequence[Any]) -> Path | None:
+    """Return the path of a part of the backup, decrypted if it is encrypted; None if there is no key for it."""
+    if (folder / name).exists():
+        return folder / name
+    if not keys:
+        return None
+    try:
+        with (folder / f"{name}.age").open("rb") as source, _new_file(scratch / name, ()) as target:
+            pyrage.decrypt_io(source, target, keys)
+    except (pyrage.DecryptError, OSError) as error:
+        raise BackupProblem(
+            f"{name}.age cannot be decrypted: it was made for other keys, or is damaged."
+        ) from error
+    return scratch / name
+
+
+def _fill_database(source: Path) -> None:
+    if connection.vendor != "sqlite":
+        database = f"--dbname={connection.settings_dict['NAME']}"
+        _run_postgresql("pg_restore", "--exit-on-error", "--single-transaction", database, str(source))
+        return
+    target = Path(str(connection.settings_dict["NAME"]))
+    connection.close()
+    for ending in ("", "-wal", "-shm"):
+        target.with_name(target.name + ending).unlink(missing_ok=True)
+    shutil.copyfile(source, target)
+    target.chmod(0o600)
