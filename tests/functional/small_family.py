@@ -10,9 +10,8 @@ import json
 import sys
 from pathlib import Path
 
-from leaderboard.management.supervisor.main import run
-from leaderboard.management.supervisor.process_group import ProcessGroup, Timeouts
-from leaderboard.management.supervisor.processes import Command
+from leaderboard.management.supervisor import processes
+from leaderboard.management.supervisor.processes import Command, ProcessGroup, run
 
 
 def main() -> int:
@@ -29,8 +28,10 @@ def main() -> int:
         print("started", flush=True)
         group.run_until(lambda: False)
 
-    timeouts = Timeouts(quick=5, ends=3, backoff=0.1, longest_backoff=0.2, ending=1, ending_last=1)
-    return run(folder, "a small family", Path.cwd(), live, timeouts)
+    processes.QUICK_SECONDS, processes.QUICK_ENDS = 5, 3
+    processes.BACKOFF, processes.LONGEST_BACKOFF = 0.1, 0.2
+    processes.ENDING_SECONDS = processes.ENDING_LAST_SECONDS = 1
+    return run(folder, "a small family", Path.cwd(), live)
 
 
 if __name__ == "__main__":

@@ -48,11 +48,4 @@ class Command(BaseCommand):
             die_with_parent(os.getppid(), signal.SIGTERM)
         for warning in check_folder(None):
             echo(f"WARNING: {warning.msg} Better: {warning.hint}")
-        site = Site(settings.VAR, port_from_environment(), bootstrap.ready, how_to_sign_in)
-        sys.exit(site.run())
-
-
-def how_to_sign_in() -> str:
-    """One clause about the demo curator; empty on a site that has none."""
-    file = bootstrap.password_file()
-    return f"(sign in as {bootstrap.CURATOR}; the password is in {file})" if file.exists() else ""
+        sys.exit(Site(settings.VAR, port_from_environment()).run())

@@ -1,5 +1,5 @@
 """Keeps the whole site running under one process: Valkey, web, worker and beat.
 
-`site.Site` says what runs and in which order; `process_group.ProcessGroup` starts, watches, restarts and ends it;
-`watchdog.py` ends it when the supervisor itself was killed. Nothing here knows what the site is about.
+`site.Site` says what runs and in which order; `processes.ProcessGroup` starts, watches, restarts and ends it;
+`watchdog.py` ends it when the supervisor itself was killed.
 """

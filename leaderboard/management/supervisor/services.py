@@ -7,8 +7,6 @@ import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
-from typing import NamedTuple
 
 from django.conf import settings
 
@@ -30,7 +28,7 @@ _GPU = Path("/dev/nvidiactl")
 
 
 def web(port: int, environment: Mapping[str, str]) -> Command:
-    """gunicorn on the loopback address. It loads before it forks, so its workers share their memory."""
+    """Return gunicorn on the loopback address. It loads before it forks, so its workers share their memory."""
     options = [
         *("--bind", f"127.0.0.1:{port}", "--workers", str(WEB_WORKERS), "--preload"),
         *("--config", GUNICORN_CONFIG, "--threads", str(WEB_THREADS), "--keep-alive", "5"),
@@ -43,45 +41,38 @@ def web(port: int, environment: Mapping[str, str]) -> Command:
     )
 
 
-class WorkerKind(NamedTuple):
-    """What a worker that is asked for by a queue serves, in how many processes, and the variables that it needs."""
-
-    queues: str
-    processes: int
-    environment: Mapping[str, str] = MappingProxyType({})
-
-
-#: By the queue that each is for. Who sends mail and webhooks is apart from whoever may read private storage, and works
-#: in the process that takes messages, without a pool: it waits for servers, and the memory counts.
+#: Queues and number of processes of workers, by the queue that each is started for. What sends mail and webhooks works
+#: without a pool, in the process that takes messages: it waits for servers, and the memory counts.
 WORKER_KINDS = {
-    "score": WorkerKind("score,dispatch", SCORING_PROCESSES),
-    "notices": WorkerKind("notices", 0, MappingProxyType({"PRIVATE_STORAGE": "off"})),
-    "cpu": WorkerKind("cpu", 1),
-    "gpu": WorkerKind("gpu", 1),
+    "score": ("score,dispatch", SCORING_PROCESSES),
+    "notices": ("notices", 0),
+    "cpu": ("cpu", 1),
+    "gpu": ("gpu", 1),
 }
 
 
 def worker_for(
     queue: str, name: str, environment: Mapping[str, str], processes: int | None = None
 ) -> Command:
-    """A Celery worker for a queue, with as many processes as its kind has or as are asked for."""
-    kind = WORKER_KINDS[queue]
-    count = kind.processes if processes is None else processes
-    return worker(name, kind.queues, count, {**environment, **kind.environment})
+    """Return a Celery worker for a queue, with as many processes as its kind has or as are asked for."""
+    queues, usual = WORKER_KINDS[queue]
+    if queue == "notices":  # it is kept apart from whatever may read private storage
+        environment = {**environment, "PRIVATE_STORAGE": "off"}
+    return worker(name, queues, usual if processes is None else processes, environment)
 
 
 def scorer(environment: Mapping[str, str]) -> Command:
-    """A Celery worker that scores runs and dispatches."""
+    """Return a Celery worker that scores runs and dispatches."""
     return worker_for("score", "scorer", environment)
 
 
 def notifier(environment: Mapping[str, str]) -> Command:
-    """A Celery worker that sends mail and webhooks."""
+    """Return a Celery worker that sends mail and webhooks."""
     return worker_for("notices", "notifier", environment)
 
 
 def retrievers(environment: Mapping[str, str]) -> list[Command]:
-    """Celery workers that retrieve, one job at a time each: one for all, or one for the processor and for each GPU.
+    """Return Celery workers that retrieve, one job at a time each: one, or one for the processor and for each GPU.
 
     Several share the machine's memory and cores, unless variables say what each has.
     """
@@ -101,23 +92,23 @@ def retrievers(environment: Mapping[str, str]) -> list[Command]:
 
 
 def worker(name: str, queues: str, processes: int, environment: Mapping[str, str]) -> Command:
-    """A Celery worker of so many processes for these queues, separated by commas; of 0, it works in its own."""
+    """Return a Celery worker for these queues, separated by commas. With 0 processes it works in its own."""
     pool = ("prefork", "--concurrency", str(processes)) if processes else ("solo",)
     options = [
         *("--pool", *pool, "--queues", queues, "--hostname", f"{name}@%h"),
         *("--prefetch-multiplier", "1", *WITHOUT_TALK, "--loglevel", "INFO"),
     ]
-    return Command(name, [*_nice_command(), *_celery("worker"), *options], environment)
+    return Command(name, [*_celery("worker"), *options], environment)
 
 
 def beat(run_folder: Path, environment: Mapping[str, str]) -> Command:
-    """The clock that wakes the dispatcher."""
+    """Return the clock that wakes the dispatcher."""
     options = ["--schedule", str(run_folder / "beat-schedule"), "--pidfile", "", "--loglevel", "INFO"]
-    return Command("beat", [*_nice_command(), *_celery("beat"), *options], environment)
+    return Command("beat", [*_celery("beat"), *options], environment)
 
 
 def manage(name: str, *arguments: str, environment: Mapping[str, str], loud: bool = False) -> Command:
-    """A step: one management command that ends by itself."""
+    """Return a step: one management command that ends by itself."""
     return Command(
         name,
         [sys.executable, "manage.py", *arguments],
@@ -127,11 +118,8 @@ def manage(name: str, *arguments: str, environment: Mapping[str, str], loud: boo
     )
 
 
-def _nice_command() -> list[str]:
-    """What gives way to the web processes: the process becomes the one that is named after it."""
-    nice = shutil.which("nice")
-    return [nice, "-n", str(NICENESS)] if nice else []
-
-
 def _celery(command: str) -> list[str]:
-    return [sys.executable, "-m", "celery", "--app", "leaderboard.celery", "--quiet", command]
+    """Return a Celery command that gives way to the web processes."""
+    nice = shutil.which("nice")
+    priority = [nice, "-n", str(NICENESS)] if nice else []
+    return [*priority, sys.executable, "-m", "celery", "--app", "leaderboard.celery", "--quiet", command]

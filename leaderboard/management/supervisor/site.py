@@ -7,7 +7,7 @@ import os
 import socket
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,11 +23,10 @@ from leaderboard.core.schema_version import (
     known_migrations,
     recorded_migrations,
 )
+from leaderboard.importing import bootstrap
 from leaderboard.management.supervisor import services, valkey
 from leaderboard.management.supervisor.logs import echo
-from leaderboard.management.supervisor.main import run
-from leaderboard.management.supervisor.process_group import ProcessGroup
-from leaderboard.management.supervisor.processes import SupervisorError
+from leaderboard.management.supervisor.processes import ProcessGroup, SupervisorError, run
 
 #: How long the broker may take to load its file, in seconds.
 BROKER_SECONDS = 30.0
@@ -38,16 +37,11 @@ REMINDER_SECONDS = 30.0
 class Site:
     """One site on one folder of state."""
 
-    def __init__(
-        self, folder: Path, port: int, first_start_ready: Callable[[], bool], welcome: Callable[[], str]
-    ):
-        """`first_start_ready`: whether what a first start makes is there; `welcome`: how to sign in, or ""."""
+    def __init__(self, folder: Path, port: int) -> None:
         self.address = f"http://127.0.0.1:{port}"
         self._folder = folder
         self._run_folder = folder / "run"
         self._port = port
-        self._first_start_ready = first_start_ready
-        self._welcome = welcome
         self._web_answers = False
 
     def run(self) -> int:
@@ -74,7 +68,9 @@ class Site:
         self._wait_until_ready(group)
         connection.close()
         seconds = time.monotonic() - started
-        echo(" ".join(f"Ready in {seconds:.0f} s: {self.address} {self._welcome()}".split()))
+        file = bootstrap.password_file()
+        sign_in = f" (sign in as {bootstrap.CURATOR}; the password is in {file})" if file.exists() else ""
+        echo(f"Ready in {seconds:.0f} s: {self.address}{sign_in}")
         group.keeps_trying = True
         group.start(services.notifier(environment))  # started last, because no page depends on it
         group.run_until(lambda: False, every=1.0)
@@ -130,7 +126,7 @@ class Site:
     def _is_complete(self) -> bool:
         """Whether the first start is complete; a database that is busy or away for a moment says: not yet."""
         try:
-            return self._first_start_ready()
+            return bootstrap.ready()
         except DatabaseError:
             connection.close()
             return False
