@@ -1,33 +1,5 @@
 """Curation in Django's own admin: what curators may change by hand, and what they may only look at."""
 
-from leaderboard.admin import (
-    audit,
-    benchmarks,
-    challenges,
-    datasets,
-    efficiency,
-    judgement_imports,
-    pools,
-    qrels,
-    rescores,
-    results,
-    rounds,
-    site,
-    systems,
-)
+from leaderboard.admin import audit, challenges, datasets, judging, rescores, results, rounds, site, tables
 
-__all__ = [
-    "audit",
-    "benchmarks",
-    "challenges",
-    "datasets",
-    "efficiency",
-    "judgement_imports",
-    "pools",
-    "qrels",
-    "rescores",
-    "results",
-    "rounds",
-    "site",
-    "systems",
-]
+__all__ = ["audit", "challenges", "datasets", "judging", "rescores", "results", "rounds", "site", "tables"]

@@ -8,7 +8,7 @@ from django.utils.safestring import SafeString
 
 from evaluation.core.problems import number_of
 from leaderboard.admin.base import ReadOnlyAdmin
-from leaderboard.admin.locking import NOTHING, shown
+from leaderboard.admin.forms import NOTHING, shown
 from leaderboard.models import AuditRecord
 
 
@@ -26,17 +26,7 @@ class AuditRecordAdmin(ReadOnlyAdmin):
     list_select_related = ("dataset", "actor")
     search_fields = ("subject", "actor_name", "reason", "dataset__slug")
     date_hierarchy = "at"
-    fields = (
-        "at",
-        "who",
-        "action",
-        "subject",
-        "of_dataset",
-        "entry_id",
-        "revision",
-        "reason",
-        "changes",
-    )
+    fields = ("at", "who", "action", "subject", "of_dataset", "entry_id", "revision", "reason", "changes")
     readonly_fields = ("who", "of_dataset", "changes")
     show_full_result_count = False
 

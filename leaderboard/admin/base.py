@@ -9,20 +9,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import models
+from django.db.models import QuerySet
 from django.db.models.constants import LOOKUP_SEP
 from django.forms import ModelMultipleChoiceField
 from django.forms.models import _get_foreign_key
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import reverse
+from django.urls import URLPattern, path, reverse
 from simple_history.admin import SimpleHistoryAdmin
 
-from leaderboard.admin.forms import FORM_FIELDS, LONGEST_REASON, OWN_FIELDS, CurationForm
-from leaderboard.admin.locking import describe_changes, has_history
+from leaderboard.admin.forms import (
+    FORM_FIELDS,
+    LONGEST_REASON,
+    OWN_FIELDS,
+    CurationForm,
+    describe_changes,
+    has_history,
+)
 from leaderboard.core.audit import acting, named, record
 from leaderboard.datasets.terms import near_duplicates
 from leaderboard.models import Dataset, User
@@ -50,6 +57,23 @@ class CurationAdmin(SimpleHistoryAdmin):
     why_required = True
     #: What may be done with rows by hand, by whoever has the right to.
     may_add = may_change = may_delete = True
+    #: Paths of further pages below the list, by name: the method `NAME_view` answers.
+    pages: ClassVar[dict[str, str]] = {}
+    #: Words for one and for several rows of `pending_rows`, and the query of the list that shows these.
+    pending: ClassVar[tuple[str, str, str] | None] = None
+
+    def pending_rows(self) -> QuerySet[Any]:
+        """Return the rows that wait for a curator's decision."""
+        return self.model._default_manager.none()
+
+    def get_urls(self) -> list[URLPattern]:
+        prefix = f"{self.opts.app_label}_{self.opts.model_name}"
+        views = [(name, route, getattr(self, f"{name}_view")) for name, route in self.pages.items()]
+        own = [
+            path(route, self.admin_site.admin_view(view), name=f"{prefix}_{name}")
+            for name, route, view in views
+        ]
+        return [*own, *super().get_urls()]
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Whether rows may be added by hand, and by this person."""
@@ -256,12 +280,13 @@ class CurationAdmin(SimpleHistoryAdmin):
         return before, after
 
     def get_actions(self, request: HttpRequest) -> Any:
-        """Those that the person may use. Deleting goes one by one, with a reason."""
+        """Return the actions that the curator may see. Rows are deleted one by one, with a reason."""
         actions: dict[str, Any] = super().get_actions(request)
+        actions.pop("delete_selected", None)
         return {
             name: action
             for name, action in actions.items()
-            if name != "delete_selected" and request.user.has_perms(getattr(action[0], "hidden_without", ()))
+            if getattr(action[0], "listed", True) or request.user.has_perm(action[0].permission)
         }
 
     # --- history

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from django import forms
 from django.contrib import admin
+from django.db.models import QuerySet
 
 from leaderboard.admin.base import ReadOnlyAdmin
-from leaderboard.admin.pages import ReasonForm, confirmed_action
+from leaderboard.admin.forms import optional_text, tick_box
+from leaderboard.admin.pages import Operation, ReasonForm
 from leaderboard.models import Challenge, Entry
 from leaderboard.systems.challenges import (
     LONGEST_TEXT,
@@ -37,58 +40,48 @@ class DecisionForm(ReasonForm):
 class UpholdForm(DecisionForm):
     """The decision, and what the system says from now on."""
 
-    correct = forms.BooleanField(
-        required=False,
+    correct = tick_box(
         label="Edit the system of its training",
         help_text="Then the two lists below are what it says from now on. Boards follow; its team cannot change them.",
     )
-    training_datasets = forms.CharField(
-        required=False, label="Trained on", help_text="Slugs or names, separated by commas; empty: none."
+    training_datasets = optional_text(
+        label="Trained on", help_text="Slugs or names, separated by commas; empty: none."
     )
-    adapted_to = forms.CharField(
-        required=False, label="Adapted to", help_text="Slugs or names of datasets whose corpus it saw."
+    adapted_to = optional_text(
+        label="Adapted to", help_text="Slugs or names of datasets whose corpus it saw."
     )
 
 
 class RedactForm(ReasonForm):
     """What stands in the place of what was said."""
 
-    text = forms.CharField(
-        required=False,
+    text = optional_text(
         max_length=LONGEST_TEXT,
         widget=forms.Textarea(attrs={"rows": 5, "class": "vLargeTextField"}),
         help_text="What everyone reads from now on: public. Markdown. Empty: only that a curator took the text out.",
     )
-    field_order = ("text", "why")
 
 
-def _uphold(challenge: Challenge, values: Mapping[str, Any]) -> str:
+def read_correction(
+    challenge: Challenge, training_datasets: str | None, adapted_to: str | None
+) -> TrainingCorrection | None:
+    """Return the correction of the system, from names between commas. A list that is None stays as it is."""
+    if training_datasets is None and adapted_to is None:
+        return None
+    system = challenge.system
+    trained, adapted = (
+        present if names is None else canonical_datasets(names.split(","))
+        for names, present in ((training_datasets, system.training_datasets), (adapted_to, system.adapted_to))
+    )
+    return TrainingCorrection(system.training_declared or training_datasets is not None, trained, adapted)
+
+
+def _settle(challenge: Challenge, values: Mapping[str, Any], upheld: bool) -> str:
     correction = None
-    if values["correct"]:
-        trained, adapted = (
-            canonical_datasets(values[name].split(",")) for name in ("training_datasets", "adapted_to")
-        )
-        correction = TrainingCorrection(training_declared=True, training_datasets=trained, adapted_to=adapted)
-    return _settle(challenge, values, upheld=True, correction=correction)
-
-
-def _reject(challenge: Challenge, values: Mapping[str, Any]) -> str:
-    return _settle(challenge, values, upheld=False)
-
-
-def _settle(
-    challenge: Challenge,
-    values: Mapping[str, Any],
-    *,
-    upheld: bool,
-    correction: TrainingCorrection | None = None,
-) -> str:
+    if values.get("correct"):
+        correction = read_correction(challenge, values["training_datasets"], values["adapted_to"])
     settled = settle_challenge(challenge, upheld=upheld, decision=values["decision"], correction=correction)
     return f"{settled}: {settled.get_state_display()}."
-
-
-def _redact(challenge: Challenge, values: Mapping[str, Any]) -> str:
-    return f"{redact_challenge(challenge, values['text'])}: the text is another now."
 
 
 @admin.register(Challenge)
@@ -101,6 +94,11 @@ class ChallengeAdmin(ReadOnlyAdmin):
     search_fields = ("system__name", "system__slug", "text", "decision")
     actions = ("uphold", "reject", "take_words_out")
 
+    pending = ("challenge is open", "challenges are open", "?state__exact=open")
+
+    def pending_rows(self) -> QuerySet[Challenge]:
+        return Challenge.objects.filter(state=Challenge.State.OPEN)
+
     def acts(self, obj: Challenge) -> Iterable[str]:
         """An open one is settled; words are taken out of any."""
         settling = ("uphold", "reject") if obj.state == Challenge.State.OPEN else ()
@@ -110,18 +108,21 @@ class ChallengeAdmin(ReadOnlyAdmin):
         """Those with results of the system."""
         return Entry.objects.filter(system__challenges=key).values_list("dataset_id", flat=True)
 
-    uphold = confirmed_action(
-        "Uphold; the system may be corrected", SETTLES, _uphold,
-        title="Uphold", form_class=UpholdForm, button="Uphold", refusals=(ChallengeRefused,),
+    uphold = Operation(
+        "Uphold; the system may be corrected", SETTLES, partial(_settle, upheld=True),
+        title="Uphold", form=UpholdForm, button="Uphold", refusals=(ChallengeRefused,),
         explanation="The challenge is upheld. The decision is public; the record says “a curator”, not who.",
     )  # fmt: skip
-    reject = confirmed_action(
-        "Reject", SETTLES, _reject,
-        title="Reject", form_class=DecisionForm, button="Reject", refusals=(ChallengeRefused,),
+    reject = Operation(
+        "Reject", SETTLES, partial(_settle, upheld=False),
+        title="Reject", form=DecisionForm, button="Reject", refusals=(ChallengeRefused,),
         explanation="The challenge is rejected: the system's claim stands. The decision is public.",
     )  # fmt: skip
-    take_words_out = confirmed_action(
-        "Take words out of the text", SETTLES, _redact,
-        title="Take words out", form_class=RedactForm, button="Take words out", refusals=(ChallengeRefused,),
+    take_words_out = Operation(
+        "Take words out of the text", SETTLES,
+        lambda challenge, values: f"{redact_challenge(challenge, values['text'])}: the text is another now.",
+        title="Take words out", form=RedactForm, button="Take words out", refusals=(ChallengeRefused,),
         explanation="The new text takes the place of the old, which is kept nowhere. Readers are told so.",
+        help="Take words out of a challenge's text, such as the name of an anonymous team. They are kept nowhere.",
+        report=lambda challenge, values: f"{challenge}: redacted.",
     )  # fmt: skip

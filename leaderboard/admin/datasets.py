@@ -1,4 +1,8 @@
-"""Datasets: descriptions by hand, content through *Import dataset*, measures and protection on pages of their own."""
+"""Datasets with their versions and judgements.
+
+Curators edit descriptions; content comes by *Import dataset*, and measures and protection have pages of their own.
+Judgements are read in one way, which is recorded.
+"""
 
 from __future__ import annotations
 
@@ -8,33 +12,31 @@ from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin, messages
-from django.core.exceptions import PermissionDenied
-from django.db import transaction
 from django.db.models import ForeignKey, QuerySet
 from django.forms import ModelChoiceField
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
-from django.template.response import TemplateResponse
-from django.urls import URLPattern, path, reverse
+from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 
 from evaluation.core.errors import InvalidContent
 from evaluation.measures.registry import DEFAULT_MEASURES
-from leaderboard.admin.base import curator
-from leaderboard.admin.exchange import ExchangeAdmin
-from leaderboard.admin.forms import CurationForm
+from leaderboard.admin.base import ReadOnlyAdmin, curator
+from leaderboard.admin.forms import CurationForm, optional_share, text_line, tick_box
 from leaderboard.admin.import_form import ImportForm, path_of_upload
-from leaderboard.admin.pages import ReasonForm, confirmed_action, curation_page, object_crumb, require
-from leaderboard.admin.resources import DatasetResource
+from leaderboard.admin.pages import Crumb, Operation, ReasonForm, curation_page, object_crumb, require, submit
+from leaderboard.admin.tables import DatasetResource, ExchangeAdmin
 from leaderboard.core.audit import acting
-from leaderboard.core.permissions import may_read_judgements, opened_despite_agreement
+from leaderboard.core.http.downloads import send_private
+from leaderboard.core.permissions import READS_JUDGEMENTS, may_read_judgements, opened_despite_agreement
 from leaderboard.datasets.files import seals_queries
 from leaderboard.datasets.problems import problem
+from leaderboard.datasets.qrels import recorded_qrels_path
 from leaderboard.datasets.terms import near_duplicates
-from leaderboard.importing.collections.halves import import_twin
-from leaderboard.importing.collections.importer import DiskSpaceError, ImportResult, import_dataset
+from leaderboard.importing.collections.importer import DiskSpaceError, ImportResult
 from leaderboard.importing.collections.source import Progress
-from leaderboard.models import Dataset, Qrels, Round
+from leaderboard.judgements.disclosure import may_see_counts
+from leaderboard.models import Dataset, DatasetVersion, Qrels, Round
 from leaderboard.models.datasets import Protection, Visibility
 from leaderboard.results.board_rows.revisions import Kind, boards_changed, lock_boards
 from leaderboard.results.measures import RefusedMeasures, describe_shown, set_measures
@@ -56,23 +58,20 @@ class ProtectForm(ReasonForm):
     """The policy that is wanted."""
 
     protection = forms.ChoiceField(choices=Protection.choices)
-    share = forms.FloatField(
-        label="Public share", required=False, min_value=0.05, max_value=0.95,
+    share = optional_share(
+        label="Public share",
         help_text="Of the judged queries, in a competition; empty: as it is, ⅓ at first. Drawn once, it stays.",
-    )  # fmt: skip
-    although_told = forms.BooleanField(
+    )
+    although_told = tick_box(
         label="Proceed even though results were published in full",
-        required=False,
         help_text="Anyone can compute the private part of those results from what was published, and systems may be "
         "tuned on it. Their private scores are then no independent check.",
     )
-    although_reveals = forms.BooleanField(
+    although_reveals = tick_box(
         label="Proceed even though the private part becomes public",
-        required=False,
         help_text="Leaving a competition publishes means over all judged queries. Private scores that were not "
         "revealed can then be computed, and permalinks keep them.",
     )
-    field_order = ("protection", "share", "although_told", "although_reveals", "why")
 
 
 class RevealForm(ReasonForm):
@@ -81,23 +80,18 @@ class RevealForm(ReasonForm):
     round = forms.ModelChoiceField(
         queryset=Round.objects.all(), required=False, help_text="Empty: every result on the board"
     )
-    show_held = forms.BooleanField(
-        label="Tell what was held", required=False, help_text="Results that were no significant change, too"
-    )
-    field_order = ("round", "show_held", "why")
+    show_held = tick_box(label="Tell what was held", help_text="Results that were no significant change, too")
 
 
 class MeasuresForm(ReasonForm):
     """The primary measure, and the others."""
 
     primary = forms.CharField(max_length=40, help_text="The board is sorted by it.")
-    others = forms.CharField(
+    others = text_line(
         max_length=400,
         required=False,
-        widget=forms.TextInput(attrs={"class": "vTextField"}),
         help_text="Separated by spaces or commas; with hidden judgements at most two beside the primary one.",
     )
-    field_order = ("primary", "others", "why")
 
 
 def _protect(dataset: Dataset, values: Mapping[str, Any]) -> str:
@@ -149,6 +143,9 @@ class DatasetAdmin(ExchangeAdmin):
 
     form = DatasetForm
     resource = DatasetResource
+    pages: ClassVar = {
+        **ExchangeAdmin.pages, "import": "import/", "measures": "<int:pk>/measures/",
+    }  # fmt: skip
     change_list_template = "admin/leaderboard/dataset/change_list.html"
     list_display = ("name", "slug", "state", "judgements", "primary_measure", "current_version", "page")
     list_filter = ("state", "hidden", "runs_only")
@@ -196,7 +193,7 @@ class DatasetAdmin(ExchangeAdmin):
 
     #: Pages of others about a dataset: words, the name of the address, and the right that it takes.
     further_pages: ClassVar[list[tuple[str, str, str]]] = [
-        ("Measures", "admin:leaderboard_dataset_measures", "leaderboard.change_dataset"),
+        ("Measures", "admin:leaderboard_dataset_measures", "leaderboard.change_dataset")
     ]
 
     def tools(self, request: HttpRequest, obj: Dataset) -> list[tuple[str, str]]:
@@ -277,29 +274,24 @@ class DatasetAdmin(ExchangeAdmin):
             options["queryset"] = Dataset.objects.filter(current_version=None, part_of=None)
         return super().formfield_for_foreignkey(db_field, request, **options)
 
-    change_protection = confirmed_action(
-        "Change how hidden judgements are protected…", REVEAL, _protect, listed=True, form_class=ProtectForm,
+    change_protection = Operation(
+        "Change how hidden judgements are protected…", REVEAL, _protect, listed=True, form=ProtectForm,
         danger=True, title="Change protection", button="Change protection", refusals=(CannotProtect,),
         explanation="Standard: the board shows means over all judged queries. Competition: it shows a public part, and "
         "moves only where a result is a significant change. All published values change at once, when a worker has "
         "drawn the parts. Going back to standard publishes means over all queries, and with them the private part.",
+        help="Make a hidden dataset a competition (public and private part, Ladder), or put it under the standard "
+        "policy.",
+        guards_command=True, arguments={"protection": ""},
     )  # fmt: skip
-    reveal = confirmed_action(
-        "Reveal the private part of a competition…", REVEAL, _reveal, listed=True, form_class=RevealForm,
+    reveal = Operation(
+        "Reveal the private part of a competition…", REVEAL, _reveal, listed=True, form=RevealForm,
         danger=True, title="Reveal the private part", button="Reveal the private part", refusals=(CannotReveal,),
         explanation="The board gets a column with the private part's values and one with their difference to the "
         "public part. This cannot be taken back: permalinks keep it.",
+        help="Publish the private part of a competition's results: of a round, or of all. It cannot be taken back.",
+        guards_command=True,
     )  # fmt: skip
-
-    def get_urls(self) -> list[URLPattern]:
-        """The admin's own addresses and the import's."""
-        view = self.admin_site.admin_view(self.import_view)
-        measures = self.admin_site.admin_view(self.measures_view)
-        return [
-            path("import/", view, name="leaderboard_dataset_import"),
-            path("<int:pk>/measures/", measures, name="leaderboard_dataset_measures"),
-            *super().get_urls(),
-        ]
 
     def measures_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Show which measures the board has, or change it; everything that is wrong with the new ones is listed."""
@@ -309,19 +301,15 @@ class DatasetAdmin(ExchangeAdmin):
         form = MeasuresForm(
             request.POST or None, initial={"primary": dataset.primary_measure, "others": " ".join(others)}
         )
-        problems: list[dict[str, Any]] = []
-        if request.method == "POST" and form.is_valid():
-            values = form.cleaned_data
+
+        def act(values: Mapping[str, Any]) -> str:
             wanted = values["others"].replace(",", " ").split()
-            try:
-                with transaction.atomic(), acting(curator(request), values["why"]):
-                    measures = set_measures(dataset, values["primary"].strip(), wanted)
-            except RefusedMeasures as error:
-                problems = [each.as_dict() for each in error.problems]
-            else:
-                self.message_user(request, describe_shown(dataset, measures))
-                return HttpResponseRedirect(reverse("admin:leaderboard_dataset_change", args=[dataset.pk]))
-        return curation_page(
+            measures = set_measures(dataset, values["primary"].strip(), wanted)
+            self.message_user(request, describe_shown(dataset, measures))
+            return reverse("admin:leaderboard_dataset_change", args=[dataset.pk])
+
+        redirect, problems = submit(request, form, act, RefusedMeasures)
+        return redirect or curation_page(
             request, self, "admin/leaderboard/dataset/measures.html", f"Measures of {dataset}",
             crumbs=[object_crumb(self, dataset)], problems=problems, form=form, dataset=dataset,
             known=DEFAULT_MEASURES,
@@ -329,8 +317,7 @@ class DatasetAdmin(ExchangeAdmin):
 
     def import_view(self, request: HttpRequest) -> HttpResponse:
         """*Import dataset*: the form, or everything that is wrong with the zip."""
-        if not request.user.has_perm("leaderboard.add_dataset"):
-            raise PermissionDenied
+        require(request, "leaderboard.add_dataset")
         known = Dataset.objects.filter(slug=request.GET.get("dataset", "")).first()
         form = ImportForm(request.POST or None, request.FILES or None, known=known)
         problems: list[dict[str, Any]] = []
@@ -341,13 +328,7 @@ class DatasetAdmin(ExchangeAdmin):
                 raise RuntimeError("uploads are written to disk")
             try:
                 with acting(curator(request), "imported in the admin"):
-                    twin, seed = (form.cleaned_data[name] for name in ("twin", "seed"))
-                    progress = _limit_time()
-                    imported = (
-                        [import_dataset(archive, form.options(), progress)]
-                        if twin is None
-                        else import_twin(archive, form.options(), twin, seed or 0, progress)
-                    )
+                    imported = form.import_from(archive, form.options(), _limit_time())
             except InvalidContent as error:
                 # Uploads lie under names of ours: say the sender's.
                 sent = form.cleaned_data["archive"].name
@@ -359,33 +340,25 @@ class DatasetAdmin(ExchangeAdmin):
                 full = str(error)
             else:
                 return self._imported(request, imported)
-        context = {
-            **self.admin_site.each_context(request),
-            "opts": self.model._meta,
-            "title": f"Update {known}" if known else "Import dataset",
-            "form": form,
-            "problems": problems,
-            "full": full,
-        }
-        status = 507 if full else 400 if problems or form.errors else 200
-        return TemplateResponse(request, "admin/leaderboard/dataset/import.html", context, status=status)
+        return curation_page(
+            request, self, "admin/leaderboard/dataset/import.html",
+            f"Update {known}" if known else "Import dataset",
+            form=form, problems=problems, full=full, status=507 if full else None,
+        )  # fmt: skip
 
-    def _imported(self, request: HttpRequest, every: Sequence[ImportResult]) -> HttpResponse:
-        for imported in every:
-            self._say_imported(request, imported)
-        return HttpResponseRedirect(reverse("admin:leaderboard_dataset_change", args=[every[0].dataset.pk]))
-
-    def _say_imported(self, request: HttpRequest, imported: ImportResult) -> None:
-        if imported.changes:
-            waiting = " Its baseline is requested." if imported.baseline_requested else ""
-            text = f"Imported {imported.version}. Changed: {', '.join(imported.changes)}.{waiting}"
-        else:
-            text = f"Nothing changed: {imported.version} has exactly this content and these settings."
-        text = " ".join([text, *imported.remarks, imported.disclosure()])
-        self.log_change(request, imported.dataset, text)
-        messages.success(request, text)
-        for warning in near_duplicates(imported.dataset):
-            messages.warning(request, warning)
+    def _imported(self, request: HttpRequest, results: Sequence[ImportResult]) -> HttpResponse:
+        for imported in results:
+            if imported.changes:
+                waiting = " Its baseline is requested." if imported.baseline_requested else ""
+                text = f"Imported {imported.version}. Changed: {', '.join(imported.changes)}.{waiting}"
+            else:
+                text = f"Nothing changed: {imported.version} has exactly this content and these settings."
+            text = " ".join([text, *imported.remarks, imported.disclosure()])
+            self.log_change(request, imported.dataset, text)
+            messages.success(request, text)
+            for warning in near_duplicates(imported.dataset):
+                messages.warning(request, warning)
+        return HttpResponseRedirect(reverse("admin:leaderboard_dataset_change", args=[results[0].dataset.pk]))
 
 
 def _limit_time() -> Progress:
@@ -422,3 +395,58 @@ def _kept_back(dataset: Dataset) -> str:
     if Qrels.objects.filter(version__dataset=dataset).exists():
         return f"the hidden judgements of {dataset}, and every run over them"
     return f"every run over {dataset} once it is judged, and those judgements"
+
+
+@admin.register(DatasetVersion)
+class DatasetVersionAdmin(ReadOnlyAdmin):
+    """Versions, as they were imported."""
+
+    list_display = ("dataset", "number", "label", "created_at")
+    list_filter = (("dataset", admin.RelatedOnlyFieldListFilter),)
+    list_select_related = ("dataset",)
+    search_fields = ("dataset__name", "dataset__slug", "label")
+
+    def get_fields(self, request: HttpRequest, obj: DatasetVersion | None = None) -> Any:
+        """Checksums of hidden queries, by which guesses could be tried out, go with the right to read them."""
+        fields = super().get_fields(request, obj)
+        if obj is None or not seals_queries(obj.dataset) or may_see_counts(obj.dataset, request.user):
+            return fields
+        return [name for name in fields if name != "statistics" and not str(name).endswith("_sha256")]
+
+
+@admin.register(Qrels)
+class QrelsAdmin(ReadOnlyAdmin):
+    """What is known of judgements. Reading them takes a right of its own, and each reading is recorded."""
+
+    list_display = ("version", "split", "number", "note", "created_at")
+    list_filter = ("version__dataset", "split")
+    list_select_related = ("version__dataset",)
+    search_fields = ("version__dataset__name", "version__dataset__slug", "note")
+    fields = ("version", "split", "number", "note", "made_from", "sha256", "statistics", "created_at")
+    pages: ClassVar = {"read": "<int:pk>/read/"}
+
+    def get_fields(self, request: HttpRequest, obj: Qrels | None = None) -> Any:
+        """Counts of hidden judgements, by grade, tell what a merge changed, and the checksum whether a guess is the
+        file: they go with the right to read.
+        """
+        fields = super().get_fields(request, obj)
+        if obj is None or may_see_counts(obj.version.dataset, request.user):
+            return fields
+        return [name for name in fields if name not in ("statistics", "sha256")]
+
+    def tools(self, request: HttpRequest, obj: Qrels) -> list[Crumb]:
+        """The way to the judgements, for whoever may go it."""
+        if not request.user.has_perm(READS_JUDGEMENTS):
+            return []
+        return [("Read the judgements (recorded)", reverse("admin:leaderboard_qrels_read", args=[obj.pk]))]
+
+    def read_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
+        """The judgements as a file, after the reading is recorded; 403 for whoever may not."""
+        require(request, READS_JUDGEMENTS)
+        qrels = get_object_or_404(Qrels.objects.select_related("version__dataset"), pk=pk)
+        if request.method != "GET":
+            raise Http404
+        with acting(curator(request), request.GET.get("why", "").strip()[:300]):
+            file = recorded_qrels_path(qrels)
+        name = f"{qrels.version.dataset.slug}-{qrels.split}-{qrels.number}.qrels"
+        return send_private(file, name, "text/plain; charset=utf-8")

@@ -9,8 +9,18 @@ from django import forms
 from django.core.files.uploadedfile import TemporaryUploadedFile
 
 from evaluation.collections.topics import FIELDS
-from leaderboard.admin.forms import TermInput
+from leaderboard.admin.forms import (
+    TermInput,
+    optional_choice,
+    optional_integer,
+    optional_share,
+    optional_text,
+    tick_box,
+)
+from leaderboard.importing.collections.halves import import_twin
+from leaderboard.importing.collections.importer import ImportResult, import_dataset
 from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import Progress
 from leaderboard.models import Dataset
 from leaderboard.models.datasets import Protection, Visibility
 
@@ -49,31 +59,27 @@ class ImportForm(forms.Form):
         ".gz too",
     )
     slug = forms.SlugField(max_length=80, help_text="The dataset's address: /datasets/slug/")
-    name = forms.CharField(max_length=120, required=False)
-    judgements = forms.ChoiceField(
+    name = optional_text(max_length=120)
+    judgements = optional_choice(
         choices=[_EMPTY, ("hidden", "hidden"), ("open", "open to everyone")],
-        required=False,
         help_text="Hidden judgements stay with the scorer. What was open once cannot be hidden again.",
     )
-    protection = forms.ChoiceField(
+    protection = optional_choice(
         choices=[_EMPTY, *Protection.choices],
-        required=False,
         help_text="Of hidden judgements, for a new dataset; later an action changes it.",
     )
-    public_share = forms.FloatField(
-        required=False, min_value=0.05, max_value=0.95, help_text="Of a competition's judged queries: ⅓"
-    )
+    public_share = optional_share(help_text="Of a competition's judged queries: ⅓")
     twin = forms.FloatField(
         label="Draw a twin",
         required=False,
         help_text="The open half's share of the topics, 0.5: makes two datasets, slug and slug-hidden.",
     )
-    seed = forms.IntegerField(required=False, help_text="Of that draw: 0")
+    seed = optional_integer(help_text="Of that draw: 0")
     twin_of = forms.SlugField(
         required=False, help_text="Instead: the open dataset whose hidden half this is, over the same corpus"
     )
-    runs_only = forms.BooleanField(required=False, help_text="There are no documents: runs are scored.")
-    collecting = forms.BooleanField(required=False, help_text="Take runs before there are judgements.")
+    runs_only = tick_box(help_text="There are no documents: runs are scored.")
+    collecting = tick_box(help_text="Take runs before there are judgements.")
     baseline = forms.FileField(
         label="Baseline run",
         required=False,
@@ -82,56 +88,37 @@ class ImportForm(forms.Form):
     split = forms.CharField(
         max_length=20, initial="test", help_text="The judgements that runs are scored against"
     )
-    topic_field = forms.ChoiceField(
+    topic_field = optional_choice(
         choices=[("", "title (default)"), *((name, name) for name in FIELDS)],
-        required=False,
         help_text="Of TREC topics: the query",
     )
-    primary = forms.CharField(
-        label="Primary measure", max_length=40, required=False, help_text="nDCG@10 unless said otherwise"
-    )
-    measures = forms.CharField(
+    primary = optional_text(label="Primary measure", max_length=40, help_text="nDCG@10 unless said otherwise")
+    measures = optional_text(
         max_length=400,
-        required=False,
         help_text="Separated by spaces; with hidden judgements at most three, the primary one included",
     )
-    relevance_level = forms.IntegerField(
-        min_value=1, required=False, help_text="Lowest grade that is relevant: 1"
+    relevance_level = optional_integer(min_value=1, help_text="Lowest grade that is relevant: 1")
+    drop_self_matches = tick_box(help_text="Leave out a document whose id is its query's (ArguAna, Quora)")
+    candidates_only = tick_box(
+        help_text="Re-ranking: a query's judged documents are its candidates, others are passed over"
     )
-    drop_self_matches = forms.BooleanField(
-        required=False, help_text="Leave out a document whose id is its query's (ArguAna, Quora)"
+    strict = tick_box(help_text="Refuse judgments of documents that the corpus lacks. Default: report them.")
+    task = optional_text(max_length=80, widget=TermInput(Dataset, "task"))
+    domain = optional_text(max_length=80, widget=TermInput(Dataset, "domain"))
+    language = optional_text(
+        max_length=60, help_text="A code or an English name, such as de, deu, or German. Default: en."
     )
-    candidates_only = forms.BooleanField(
-        required=False,
-        help_text="Re-ranking: a query's judged documents are its candidates, others are passed over",
-    )
-    strict = forms.BooleanField(
-        required=False,
-        help_text="Refuse judgments of documents that the corpus lacks. Default: report them.",
-    )
-    task = forms.CharField(max_length=80, required=False, widget=TermInput(Dataset, "task"))
-    domain = forms.CharField(max_length=80, required=False, widget=TermInput(Dataset, "domain"))
-    language = forms.CharField(
-        max_length=60,
-        required=False,
-        help_text="A code or an English name, such as de, deu, or German. Default: en.",
-    )
-    licence = forms.CharField(max_length=120, required=False, widget=TermInput(Dataset, "licence"))
+    licence = optional_text(max_length=120, widget=TermInput(Dataset, "licence"))
     homepage = forms.URLField(required=False, assume_scheme="https")
-    citation = forms.CharField(widget=forms.Textarea(attrs={"rows": 4}), required=False)
-    description = forms.CharField(
-        widget=forms.Textarea(attrs={"rows": 4}), required=False, help_text="Markdown"
-    )
-    queries_visibility = forms.ChoiceField(choices=[_EMPTY, *Visibility.choices], required=False)
-    documents_visibility = forms.ChoiceField(choices=[_EMPTY, *Visibility.choices], required=False)
-    runs_visibility = forms.ChoiceField(
+    citation = optional_text(widget=forms.Textarea(attrs={"rows": 4}))
+    description = optional_text(widget=forms.Textarea(attrs={"rows": 4}), help_text="Markdown")
+    queries_visibility = optional_choice(choices=[_EMPTY, *Visibility.choices])
+    documents_visibility = optional_choice(choices=[_EMPTY, *Visibility.choices])
+    runs_visibility = optional_choice(
         choices=[_EMPTY, *Visibility.choices],
-        required=False,
         help_text="Of public results on open judgements, those already here too",
     )
-    version_label = forms.CharField(
-        max_length=80, required=False, help_text="A name for this version of the content"
-    )
+    version_label = optional_text(max_length=80, help_text="A name for this version of the content")
 
     def __init__(self, *args: Any, known: Dataset | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -150,13 +137,22 @@ class ImportForm(forms.Form):
         return [(title, words, [self[name] for name in names]) for title, words, names in _STEPS]
 
     def options(self) -> ImportOptions:
-        """What was said, as the domain takes it."""
-        said = {name: value for name, value in self.cleaned_data.items() if value and name not in _NO_OPTIONS}
-        if judgements := said.pop("judgements", None):
-            said["hidden"] = judgements == "hidden"
-        said["measures"] = tuple(said.get("measures", "").replace(",", " ").split())
-        said["baseline"] = path_of_upload(said.get("baseline"))
-        return ImportOptions(**said)
+        """Return the options of the import. Empty fields get the defaults of `ImportOptions`."""
+        values = {
+            name: value for name, value in self.cleaned_data.items() if value and name not in _NO_OPTIONS
+        }
+        if judgements := values.pop("judgements", None):
+            values["hidden"] = judgements == "hidden"
+        values["measures"] = tuple(values.get("measures", "").replace(",", " ").split())
+        values["baseline"] = path_of_upload(values.get("baseline"))
+        return ImportOptions(**values)
+
+    def import_from(self, path: Path, options: ImportOptions, progress: Progress) -> list[ImportResult]:
+        """Import a folder or zip as one dataset or, if a twin was asked for, as two."""
+        twin, seed = self.cleaned_data["twin"], self.cleaned_data["seed"]
+        if twin is None:
+            return [import_dataset(path, options, progress)]
+        return list(import_twin(path, options, twin, seed or 0, progress))
 
 
 def _present(known: Dataset, name: str) -> str:
@@ -166,5 +162,7 @@ def _present(known: Dataset, name: str) -> str:
 
 
 def path_of_upload(upload: Any) -> Path | None:
-    """Where the uploaded file lies, which the upload handler always writes to disk."""
-    return Path(upload.temporary_file_path()) if isinstance(upload, TemporaryUploadedFile) else None
+    """Return the path of an uploaded file, which the upload handler always writes to disk, or of a local file."""
+    if isinstance(upload, TemporaryUploadedFile):
+        return Path(upload.temporary_file_path())
+    return upload if isinstance(upload, Path) else None

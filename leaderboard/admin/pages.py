@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from django import forms
@@ -80,9 +81,13 @@ def curation_page(
 
 
 class ReasonForm(forms.Form):
-    """What is asked before an act: the reason. Inherit to ask for more."""
+    """A form that asks for a reason, after everything that subclasses ask for."""
 
     why = WhyField()
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["why"] = self.fields.pop("why")
 
 
 def submit(
@@ -91,84 +96,84 @@ def submit(
     act: Callable[[Mapping[str, Any]], str],
     *refusals: type[Exception],
 ) -> tuple[HttpResponse | None, list[dict[str, Any]]]:
-    """Do what a form with a reason asks for, once it is sent and valid: the redirect, and else what is wrong.
+    """Do what a form with a reason asks for, once it is sent and valid; return the redirect, or what is wrong.
 
-    `act` takes what the form says and returns an address. It raises InvalidContent, or one of the refusals.
+    `act` takes the form's values and returns an address. It raises InvalidContent, or one of the refusals.
     """
+    expected: tuple[type[Exception], ...] = (InvalidContent, *refusals)
     if request.method == "POST" and form.is_valid():
         try:
             with acting(curator(request), form.cleaned_data["why"]):
                 return HttpResponseRedirect(act(form.cleaned_data)), []
-        except InvalidContent as error:
-            return None, [each.as_dict() for each in error.report.problems]
-        except refusals as error:
-            return None, [{"message": str(error)}]
+        except expected as error:
+            report = error.report if isinstance(error, InvalidContent) else error
+            if hasattr(report, "problems"):
+                return None, [each.as_dict() for each in report.problems]
+            return None, [{"message": text} for text in getattr(error, "conflicts", [str(error)])]
     return None, []
 
 
-def confirm(
-    page: admin.ModelAdmin,
-    request: HttpRequest,
-    chosen: QuerySet[Any],
-    act: Callable[[Any, Mapping[str, Any]], str],
-    *,
-    title: str,
-    explanation: str,
-    button: str,
-    form_class: type[ReasonForm] = ReasonForm,
-    danger: bool = False,
-    refusals: tuple[type[Exception], ...] = (),
-) -> TemplateResponse | None:
-    """The answer of an admin action that asks why, then acts on every chosen row in one transaction, or on none.
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An operation of curation, declared once: an action of the admin, which asks why first, and a command.
 
-    `act` takes a row and what the form says, does the thing, and returns a sentence about it; it raises
-    `ActionRefused`, or one of the refusals, where that cannot be.
+    Attributes:
+        short_description: Name of the action in lists.
+        permission: Permission that curators need in the admin.
+        run: Acts on a row with the form's values, and returns a sentence. Raises ActionRefused or one of `refusals`.
+        check: Returns why the chosen rows cannot be acted on, before anything is asked; "" if they can.
+        listed: Whether curators without the permission see the action.
+        help: Help text of the command.
+        report: Returns the command's output for the changed row and the values, if it is not the sentence of `run`.
+        guards_command: Whether the command checks the permission, too.
+        arguments: Command-line names of the form's fields, if they are not the fields' own. A choice that is named
+            "" has one flag for each value.
     """
-    sent = "confirmed" in request.POST
-    form = form_class(request.POST if sent else None)
-    refused: tuple[type[Exception], ...] = (ActionRefused, *refusals)
-    problems: list[dict[str, Any]] = []
-    if sent and form.is_valid():
-        done = []
-        try:
-            with transaction.atomic(), acting(curator(request), form.cleaned_data["why"]):
-                if isinstance(page, CurationAdmin):
-                    # All at once, in the order in which all boards are locked.
-                    keys = list(chosen.values_list("pk", flat=True))
-                    lock_boards(dataset for key in keys for dataset in page.boards_of(key))
-                for row in chosen.order_by("pk"):
-                    done.append(act(row, form.cleaned_data))
-        except refused as error:
-            problems = [{"message": f"{str(error).removesuffix('.')}."}]
-        else:
-            for sentence in done:
-                messages.success(request, sentence)
-            return None
-    return curation_page(
-        request, page, "admin/curation_ask.html", title,
-        problems=problems, form=form, chosen=chosen,
-        explanation=explanation, button=button, danger=danger, action=request.POST.get("action", ""),
-        checkbox=ACTION_CHECKBOX_NAME,
-    )  # fmt: skip
 
+    short_description: str
+    permission: str
+    run: Callable[[Any, Mapping[str, Any]], str]
+    title: str = ""
+    explanation: str = ""
+    button: str = ""
+    form: type[ReasonForm] = ReasonForm
+    danger: bool = False
+    listed: bool = False
+    check: Callable[[QuerySet[Any]], str] | None = None
+    refusals: tuple[type[Exception], ...] = ()
+    help: str = ""
+    report: Callable[[Any, Mapping[str, Any]], str] | None = None
+    guards_command: bool = False
+    arguments: Mapping[str, str] = field(default_factory=dict)
 
-def confirmed_action(
-    description: str,
-    right: str,
-    act: Callable[[Any, Mapping[str, Any]], str],
-    *,
-    listed: bool = False,
-    **options: Any,
-) -> Callable[[admin.ModelAdmin, HttpRequest, QuerySet[Any]], TemplateResponse | None]:
-    """An admin action that is a call of `confirm`, for whoever has the right. Others do not see it, unless `listed`."""
-
-    @admin.action(description=description)
-    def action(
-        page: admin.ModelAdmin, request: HttpRequest, chosen: QuerySet[Any]
+    def __call__(
+        self, page: admin.ModelAdmin, request: HttpRequest, chosen: QuerySet[Any]
     ) -> TemplateResponse | None:
-        require(request, right)
-        return confirm(page, request, chosen, act, **options)
-
-    action.button = options["button"]  # type: ignore[attr-defined]  # read by CurationAdmin, as is:
-    action.hidden_without = () if listed else (right,)  # type: ignore[attr-defined]  # read by CurationAdmin
-    return action
+        """Ask for the form's values, then act on every chosen row in one transaction, or on none."""
+        require(request, self.permission)
+        if self.check is not None and (reason := self.check(chosen)):
+            messages.error(request, reason)
+            return None
+        refusals: tuple[type[Exception], ...] = (ActionRefused, *self.refusals)
+        sent = "confirmed" in request.POST
+        form = self.form(request.POST if sent else None)
+        problems: list[dict[str, Any]] = []
+        if sent and form.is_valid():
+            try:
+                with transaction.atomic(), acting(curator(request), form.cleaned_data["why"]):
+                    if isinstance(page, CurationAdmin):
+                        # All at once, in the order in which all boards are locked.
+                        keys = list(chosen.values_list("pk", flat=True))
+                        lock_boards(dataset for key in keys for dataset in page.boards_of(key))
+                    sentences = [self.run(row, form.cleaned_data) for row in chosen.order_by("pk")]
+            except refusals as error:
+                problems = [{"message": f"{str(error).removesuffix('.')}."}]
+            else:
+                for sentence in sentences:
+                    messages.success(request, sentence)
+                return None
+        return curation_page(
+            request, page, "admin/curation_ask.html", self.title,
+            problems=problems, form=form, chosen=chosen, explanation=self.explanation, button=self.button,
+            danger=self.danger, action=request.POST.get("action", ""), checkbox=ACTION_CHECKBOX_NAME,
+        )  # fmt: skip

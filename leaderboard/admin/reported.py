@@ -20,7 +20,7 @@ from django.urls import reverse
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem, number_of
 from evaluation.measures.registry import UnknownMeasureError, parse_measure
-from leaderboard.admin.forms import WhyField
+from leaderboard.admin.forms import TextFileField, WhyField, optional_choice, optional_text
 from leaderboard.admin.pages import curation_page, require, submit
 from leaderboard.core.storage.store import work_folder
 from leaderboard.core.text.numbers import parse_number
@@ -52,18 +52,12 @@ class FigureForm(forms.Form):
             RegexValidator(r"^([0-9]{1,3}(\.[0-9]{1,6})?|\.[0-9]{1,6})$", "Write a number as printed: 0.344.")
         ],
     )
-    scale = forms.ChoiceField(
-        choices=[("", "share (0.344)"), *((each, each) for each in SCALES)], required=False
-    )
+    scale = optional_choice(choices=[("", "share (0.344)"), *((each, each) for each in SCALES)])
     locator = forms.CharField(max_length=80, help_text="Where it is printed: Table 2.")
-    architecture = forms.ChoiceField(
-        choices=lambda: [("", "as it is"), *architecture_choices()],
-        required=False,
-        help_text="Of a system that is new here.",
+    architecture = optional_choice(
+        choices=lambda: [("", "as it is"), *architecture_choices()], help_text="Of a system that is new here."
     )
-    configuration = forms.CharField(
-        max_length=120, required=False, help_text="Tells settings of one system apart."
-    )
+    configuration = optional_text(max_length=120, help_text="Tells settings of one system apart.")
 
     #: The publication, where it is here already.
     source: Source | None = None
@@ -103,8 +97,8 @@ class PublicationForm(forms.ModelForm):
     publication = forms.ModelChoiceField(
         Source.objects.all(), required=False, empty_label="a new one, described below"
     )
-    csv = forms.FileField(
-        label="CSV", required=False,
+    csv = TextFileField(
+        label="CSV", largest=LARGEST,
         help_text="In the place of the figure below. Columns: " + ", ".join(FigureForm.base_fields) + ".",
     )  # fmt: skip
     mteb = forms.FileField(
@@ -139,16 +133,6 @@ class PublicationForm(forms.ModelForm):
             if not (values["publication"].url if values.get("publication") else values.get("url")):
                 self.add_error("mteb", "The publication needs an address: each row links to its file there.")
         return values
-
-    def clean_csv(self) -> str:
-        """Its text."""
-        file = self.cleaned_data["csv"]
-        if file is not None and file.size > LARGEST:
-            raise ValidationError(f"The file is larger than {LARGEST:,} bytes: bring it in parts.")
-        try:
-            return file.read().decode("utf-8-sig") if file else ""
-        except UnicodeDecodeError:
-            raise ValidationError("The file is no UTF-8 text: save it as CSV (UTF-8).") from None
 
 
 def report_view(page: Any, request: HttpRequest) -> HttpResponse:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin, messages
@@ -12,8 +13,9 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path, reverse
 
 from leaderboard.admin.base import curator
-from leaderboard.admin.judgements import JUDGE, JudgingAdmin
-from leaderboard.admin.pages import ReasonForm, curation_page, object_crumb, require, submit
+from leaderboard.admin.forms import optional_text, text_line
+from leaderboard.admin.judging import JUDGE, JudgingAdmin
+from leaderboard.admin.pages import Operation, ReasonForm, curation_page, object_crumb, require, submit
 from leaderboard.core.audit import acting
 from leaderboard.judgements.disclosure import is_secret_preview, record_preview_read
 from leaderboard.judgements.rescoring import campaigns
@@ -31,13 +33,11 @@ class StartForm(ReasonForm):
     qrels: forms.ModelChoiceField[Qrels] = forms.ModelChoiceField(
         queryset=Qrels.objects.none(), label="Judgements"
     )
-    note = forms.CharField(
+    note = text_line(
         max_length=300,
         required=False,
         help_text="What changed the judgements: public, in the news and on the page of what changed.",
-        widget=forms.TextInput(attrs={"class": "vTextField"}),
     )
-    field_order = ("qrels", "note", "why")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -53,45 +53,53 @@ class StartForm(ReasonForm):
 class DecideForm(ReasonForm):
     """The reason, and the numbers that it was decided on."""
 
-    seen = forms.CharField(widget=forms.HiddenInput, required=False)
+    seen = optional_text(widget=forms.HiddenInput)
 
 
-def _switch(rescore: Rescore, seen: str) -> str:
-    dataset = switch_board(rescore, seen=seen)
+def _switch(rescore: Rescore, values: Mapping[str, Any]) -> str:
+    dataset = switch_board(rescore, seen=values["seen"])
     return f"The board of {dataset} stands on qrels v{rescore.to_qrels.number} now."
 
 
-def _discard(rescore: Rescore, seen: str) -> str:
+def _report_switch(rescore: Rescore, values: Mapping[str, Any]) -> str:
+    moved, stayed = len(rescore.comparison["rows"]), len(rescore.comparison["stays"])
+    return (
+        f"The board of {rescore.dataset} stands on qrels v{rescore.to_qrels.number}: {moved:,} results moved, "
+        f"{stayed:,} stay as they were."
+    )
+
+
+def _discard(rescore: Rescore, values: Mapping[str, Any]) -> str:
     campaigns.discard_rescore(rescore)
     return f"Discarded: the board of {rescore.dataset} stays on qrels v{rescore.from_qrels.number}."
 
 
-def _resume(rescore: Rescore, seen: str) -> str:
+def _resume(rescore: Rescore, values: Mapping[str, Any]) -> str:
     campaigns.resume_rescore(rescore)
     return "What is not evaluated is evaluated now."
 
 
-#: By the word in the address: the act, the page's title, what it explains, and the button.
-_ACTS: dict[str, tuple[Callable[[Rescore, str], str], str, str, str]] = {
-    "switch": (
-        _switch,
-        "Switch the board",
-        "All results below move at once. Old evaluations stay, and permalinks go on showing them.",
-        "Switch the board",
+_decision = partial(
+    Operation, permission=JUDGE, form=DecideForm,
+    refusals=(CannotSwitch, campaigns.CannotRescore, campaigns.RescoreUnderWay),
+)  # fmt: skip
+#: Decisions on a rescore, by the last part of their addresses.
+DECISIONS = {
+    "switch": _decision(
+        "Switch", run=_switch, report=_report_switch, title="Switch the board", button="Switch the board",
+        explanation="All results below move at once. Old evaluations stay, and permalinks go on showing them.",
+        help="Let a dataset's board stand on the judgements of its rescore, with all new numbers at once.",
     ),
-    "discard": (
-        _discard,
-        "Discard the rescore",
-        "No board changes. The new judgements and evaluations stay, and can be taken up again.",
-        "Discard",
+    "discard": _decision(
+        "Discard", run=_discard, title="Discard the rescore", button="Discard", danger=True,
+        explanation="No board changes. The new judgements and evaluations stay, and can be taken up again.",
+        help="Throw a dataset's rescore away.",
     ),
-    "evaluate": (
-        _resume,
-        "Evaluate again",
-        "Runs that have no evaluation on the new judgements get one; the board stays as it is.",
-        "Evaluate",
+    "evaluate": _decision(
+        "Evaluate", run=_resume, title="Evaluate again", button="Evaluate",
+        explanation="Runs that have no evaluation on the new judgements get one; the board stays as it is.",
     ),
-}
+}  # fmt: skip
 
 
 @admin.register(Rescore)
@@ -111,6 +119,16 @@ class RescoreAdmin(JudgingAdmin):
     list_display_links = ("dataset", "judgements")
     list_filter = ("state", ("dataset", admin.RelatedOnlyFieldListFilter))
     search_fields = ("dataset__name", "dataset__slug", "reason")
+
+    pending = (
+        "rescore is ready: review the changes, then publish or discard",
+        "rescores are ready: review the changes, then publish or discard",
+        "?state__exact=ready",
+    )
+    pages: ClassVar = {"csv": "<int:key>/comparison.csv"}
+
+    def pending_rows(self) -> QuerySet[Rescore]:
+        return Rescore.objects.filter(state=State.READY)
 
     @admin.display(description="judgements")
     def judgements(self, rescore: Rescore) -> str:
@@ -141,18 +159,12 @@ class RescoreAdmin(JudgingAdmin):
         return request.user.has_perm(JUDGE)
 
     def get_urls(self) -> list[URLPattern]:
-        """The comparison's CSV, and the page before each decision."""
-        wrap = self.admin_site.admin_view
-        return [
-            path("<int:key>/comparison.csv", wrap(self.csv_view), name="leaderboard_rescore_csv"),
-            *(
-                path(
-                    f"<int:key>/{act}/", wrap(self.act_view), {"act": act}, name=f"leaderboard_rescore_{act}"
-                )
-                for act in _ACTS
-            ),
-            *super().get_urls(),
+        view = self.admin_site.admin_view(self.act_view)
+        decisions = [
+            path(f"<int:key>/{act}/", view, {"act": act}, name=f"leaderboard_rescore_{act}")
+            for act in DECISIONS
         ]
+        return [*decisions, *super().get_urls()]
 
     def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
         """Start one by hand."""
@@ -204,26 +216,26 @@ class RescoreAdmin(JudgingAdmin):
     def act_view(self, request: HttpRequest, key: int, act: str) -> HttpResponse:
         """Ask why, then decide."""
         rescore = self.get_row(request, key)
-        verb, title, explanation, button = _ACTS[act]
+        decision = DECISIONS[act]
         form = DecideForm(
             request.POST if request.method == "POST" else None, initial={"seen": request.GET.get("seen", "")}
         )
 
         def decide(values: Mapping[str, Any]) -> str:
-            messages.success(request, verb(rescore, values["seen"]))
+            messages.success(request, decision.run(rescore, values))
             return _address(rescore)
 
-        refusals = CannotSwitch, campaigns.CannotRescore, campaigns.RescoreUnderWay
-        redirect, problems = submit(request, form, decide, *refusals)
+        redirect, problems = submit(request, form, decide, *decision.refusals)
         if redirect is not None:
             return redirect
         comparison = _shown(request, rescore)
         return curation_page(
-            request, self, "admin/leaderboard/rescore/decide.html", title,
+            request, self, "admin/leaderboard/rescore/decide.html", decision.title,
             crumbs=[object_crumb(self, rescore)], problems=problems,
             status=409 if problems else None,
-            form=form, rescore=rescore, dataset=rescore.dataset, explanation=explanation, button=button,
-            danger=act == "discard", table=comparison_table(comparison, hidden=rescore.dataset.hidden),
+            form=form, rescore=rescore, dataset=rescore.dataset, explanation=decision.explanation,
+            button=decision.button, danger=decision.danger,
+            table=comparison_table(comparison, hidden=rescore.dataset.hidden),
             stays=unmoved_results(comparison), back=_address(rescore),
         )  # fmt: skip
 

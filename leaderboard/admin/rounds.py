@@ -7,13 +7,14 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
 from django.forms.models import construct_instance
 from django.http import HttpRequest
 from django.utils import timezone
 
 from leaderboard.admin.base import CurationAdmin
 from leaderboard.admin.forms import CurationForm
-from leaderboard.admin.pages import confirmed_action
+from leaderboard.admin.pages import Operation
 from leaderboard.models import Round
 from leaderboard.rounds import lifecycle
 from leaderboard.rounds.lifecycle import describe_round, quota_warning
@@ -66,6 +67,11 @@ class RoundAdmin(CurationAdmin):
         ),
     )
 
+    pending = ("round may be revealed", "rounds may be revealed", "")
+
+    def pending_rows(self) -> QuerySet[Round]:
+        return Round.objects.filter(revealed_at=None, reveals_at__lte=timezone.now())
+
     @admin.display(description="phase")
     def phase(self, row: Round) -> str:
         """Where it is now, and what comes next."""
@@ -103,7 +109,7 @@ class RoundAdmin(CurationAdmin):
         used = obj is not None and (obj.runs.exists() or obj.entries.exists())
         return not used and super().has_delete_permission(request, obj)
 
-    reveal_round = confirmed_action(
+    reveal_round = Operation(
         "Reveal the results", "leaderboard.reveal_dataset", _reveal, title="Reveal results",
         explanation="The round ends for good: teams get their scores by topic where it gives these, runs that fed a "
         "pool are marked, and of a competition the private part comes onto the board. It cannot be taken back.",

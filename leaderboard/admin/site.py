@@ -5,71 +5,22 @@ The way in is the site's own sign-in, and the second factor where staff need one
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from allauth.mfa.models import Authenticator
 from django.conf import settings
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
-from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme, urlencode
 from django.utils.text import slugify
 from django.views.decorators.cache import never_cache
 
-from leaderboard.models import Challenge, JudgementImport, Rescore, Round, User
-
-
-@dataclass(frozen=True, slots=True)
-class PendingRows:
-    """Rows that somebody is to decide on: their number in words, and the list that shows them."""
-
-    rows: QuerySet[Any]
-    one: str
-    several: str
-    #: The query of the list's address.
-    query: str
-
-    @property
-    def address(self) -> str:
-        """The list with these rows alone."""
-        options = self.rows.model._meta
-        return reverse(f"admin:{options.app_label}_{options.model_name}_changelist") + self.query
-
-
-def _own() -> list[PendingRows]:
-    due = Round.objects.filter(revealed_at=None, reveals_at__lte=timezone.now())
-    return [
-        PendingRows(
-            Rescore.objects.filter(state=Rescore.State.READY),
-            "rescore is ready: review the changes, then publish or discard",
-            "rescores are ready: review the changes, then publish or discard",
-            "?state__exact=ready",
-        ),
-        PendingRows(
-            JudgementImport.objects.filter(state=JudgementImport.State.READY),
-            "judgement import waits to be merged",
-            "judgement imports wait to be merged",
-            "?state__exact=ready",
-        ),
-        PendingRows(
-            Challenge.objects.filter(state=Challenge.State.OPEN),
-            "challenge is open",
-            "challenges are open",
-            "?state__exact=open",
-        ),
-        PendingRows(due, "round may be revealed", "rounds may be revealed", ""),
-    ]
-
-
-#: Who knows of rows that wait; other apps add theirs where their admin is loaded.
-SOURCES = [_own]
-
+from leaderboard.admin.base import CurationAdmin
+from leaderboard.models import User
 
 #: What curators come for, and the lists for it, by the names of their models. What none names is under the last.
 TASKS = {
@@ -84,17 +35,17 @@ TASKS = {
 
 
 def pending_rows(request: HttpRequest) -> list[dict[str, Any]]:
-    """What waits of all that this person may see: how many, in words, where, and of which `model`."""
+    """Return what waits for a decision of this person: number, words, address, and `model`."""
     waiting = []
-    for each in (each for source in SOURCES for each in source()):
-        options = each.rows.model._meta
-        if request.user.has_perm(f"{options.app_label}.view_{options.model_name}") and (
-            count := each.rows.count()
-        ):
-            words = each.one if count == 1 else each.several
-            waiting.append(
-                {"count": count, "words": words, "address": each.address, "model": each.rows.model}
-            )
+    for model, page in admin.site._registry.items():
+        if not isinstance(page, CurationAdmin) or page.pending is None:
+            continue
+        app, name = model._meta.app_label, model._meta.model_name
+        if request.user.has_perm(f"{app}.view_{name}") and (count := page.pending_rows().count()):
+            one, several, query = page.pending
+            address = reverse(f"admin:{app}_{name}_changelist") + query
+            words = one if count == 1 else several
+            waiting.append({"count": count, "words": words, "address": address, "model": model})
     return waiting
 
 

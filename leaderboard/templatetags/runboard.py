@@ -9,6 +9,7 @@ from typing import Any
 from django import template
 from django.utils.safestring import SafeString, mark_safe
 
+from evaluation.archives.compression import describe_bytes
 from leaderboard.core.documents import sidebar
 from leaderboard.core.measures import measure_anchor
 from leaderboard.core.text.markdown import first_sentence, to_html
@@ -17,6 +18,7 @@ register = template.Library()
 
 register.filter("measure_anchor", measure_anchor)
 register.filter("first_sentence", first_sentence)
+register.filter("binary_size", describe_bytes)
 
 
 @register.filter
@@ -62,15 +64,6 @@ def size(number: int) -> str:
             return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
         value /= 1000
     raise AssertionError("unreachable")
-
-
-@register.filter
-def binary_size(number: int) -> str:
-    """A limit for people, in the units that limits are set in: 512 MiB."""
-    for unit, bytes_in_it in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if number >= bytes_in_it:
-            return f"{number / bytes_in_it:g} {unit}"
-    return f"{number} bytes"
 
 
 @register.filter

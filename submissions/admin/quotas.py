@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from django.contrib import admin
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
 
 from leaderboard.admin.base import CurationAdmin, ReadOnlyAdmin, reason_of
-from leaderboard.admin.pages import ActionRefused, confirmed_action
-from leaderboard.admin.site import SOURCES, PendingRows
+from leaderboard.admin.pages import Operation
 from submissions.models import Flag, QuotaException, QuotaUse
 from submissions.quotas.ledger import flag_details, refund_unit, settle_flag
 
@@ -40,10 +41,7 @@ class QuotaExceptionAdmin(CurationAdmin):
 
 
 def _refund(use: Any, _: object) -> str:
-    try:
-        refund_unit(use)
-    except ValueError as error:
-        raise ActionRefused(str(error)) from error
+    refund_unit(use)
     return f"Given back: {use}."
 
 
@@ -63,25 +61,24 @@ class QuotaUseAdmin(ReadOnlyAdmin):
     date_hierarchy = "at"
     actions = ("refund",)
 
-    refund = confirmed_action(
-        "Give back (asks why)", "submissions.change_quotause", _refund, button="Give back",
+    refund = Operation(
+        "Give back (asks why)", "submissions.change_quotause", _refund, button="Give back", refusals=(ValueError,),
         title="Give back what submissions cost",
         explanation="Each of these no longer counts for its person and team. They read the reason.",
     )  # fmt: skip
 
 
-def _settling(description: str, state: Flag.State, **options: Any) -> Any:
-    """The action that settles flags as `state` says."""
+def _settle(flag: Flag, _: object, state: Flag.State) -> str:
+    settle_flag(flag, state)
+    return f"{state.label.capitalize()}: {flag}."
 
-    def act(flag: Flag, _: object) -> str:
-        settle_flag(flag, state)
-        return f"{state.label.capitalize()}: {flag}."
 
-    return confirmed_action(
-        f"{description} (asks for a note)", "submissions.change_flag", act, **options,
-        explanation="The note is kept with the flag and in the record. What follows (a quarantine, another quota) is "
-        "an act of its own.",
-    )  # fmt: skip
+#: An operation that settles flags with a note.
+_settlement = partial(
+    Operation, permission="submissions.change_flag",
+    explanation="The note is kept with the flag and in the record. What follows (a quarantine, another quota) is "
+    "an act of its own.",
+)  # fmt: skip
 
 
 @admin.register(Flag)
@@ -98,6 +95,11 @@ class FlagAdmin(ReadOnlyAdmin):
     )  # fmt: skip
     readonly_fields = ("figures", "its_team", "its_submission", "submitter", "earlier")
     actions = ("clear", "confirm")
+
+    pending = ("run looks like a probe", "runs look like probes", "?state__exact=open")
+
+    def pending_rows(self) -> QuerySet[Flag]:
+        return Flag.objects.filter(state=Flag.State.OPEN)
 
     @admin.display
     def figures(self, flag: Flag) -> str:
@@ -128,19 +130,11 @@ class FlagAdmin(ReadOnlyAdmin):
         """An open one is settled."""
         return ("clear", "confirm") if obj.state == Flag.State.OPEN else ()
 
-    clear = _settling("Clear: it is no probe", Flag.State.CLEARED, title="Clear flags", button="Clear")
-    confirm = _settling(
-        "Confirm: it is a probe", Flag.State.CONFIRMED, title="Confirm flags", button="Confirm"
-    )
-
-
-SOURCES.append(
-    lambda: [
-        PendingRows(
-            Flag.objects.filter(state=Flag.State.OPEN),
-            "run looks like a probe",
-            "runs look like probes",
-            "?state__exact=open",
-        )
-    ]
-)
+    clear = _settlement(
+        "Clear: it is no probe (asks for a note)", run=partial(_settle, state=Flag.State.CLEARED),
+        title="Clear flags", button="Clear",
+    )  # fmt: skip
+    confirm = _settlement(
+        "Confirm: it is a probe (asks for a note)", run=partial(_settle, state=Flag.State.CONFIRMED),
+        title="Confirm flags", button="Confirm",
+    )  # fmt: skip

@@ -19,6 +19,7 @@ from submissions.status.scores import Score
 register = template.Library()
 register.filter("parameter", parameter_text)
 register.filter("direction", numbers.direction)
+register.filter("rounded_binary_size", describe_bytes)
 
 
 @register.filter
@@ -73,12 +74,6 @@ def duration(value: timedelta) -> str:
 def seconds_as_duration(value: int) -> str:
     """A number of seconds as a time span."""
     return duration(timedelta(seconds=value))
-
-
-@register.filter
-def rounded_binary_size(value: int) -> str:
-    """Bytes in the largest unit, with one decimal at most: 47.1 GiB."""
-    return describe_bytes(value)
 
 
 @register.filter

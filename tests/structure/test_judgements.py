@@ -26,7 +26,7 @@ CALLERS = {
     "load_parts": {"leaderboard/results/protection.py"},
     "verifying_judgements": {"submissions/jobs/kinds/score.py"},
     "answer_texts": {"submissions/jobs/kinds/score.py"},
-    "recorded_qrels_path": {"leaderboard/admin/qrels.py"},  # asks for the right, records
+    "recorded_qrels_path": {"leaderboard/admin/datasets.py"},  # asks for the right, records
     "present_grades": {"leaderboard/judgements/comparing.py"},
     "public_queries": {
         "leaderboard/results/protection.py",
@@ -37,7 +37,7 @@ CALLERS = {
     "preview_judgements": {
         "leaderboard/management/commands/import_judgements.py"
     },  # asks for the right, records
-    "list_conflicts": {"leaderboard/admin/judgement_imports.py"},  # asks for the right, records
+    "list_conflicts": {"leaderboard/admin/judging.py"},  # asks for the right, records
     "load_compared": {
         "leaderboard/importing/collections/twins.py",
     },

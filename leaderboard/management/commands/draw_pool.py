@@ -10,32 +10,26 @@ from django.core.management.base import CommandError, CommandParser
 
 from evaluation.core.problems import number_of
 from evaluation.runs.pooling import PoolTooLarge
+from leaderboard.admin.judging import PoolForm
 from leaderboard.core.audit import actor
 from leaderboard.judgements.comparing import draw_now
 from leaderboard.judgements.disclosure import downloadable_forms, may_see_counts
 from leaderboard.judgements.pools import JudgingRefused, eligible_runs, fail_pool, pool_file, request_pool
-from leaderboard.management.curating import CurationCommand, find_by_slug
+from leaderboard.management.curating import CurationCommand, add_form_arguments, find_by_slug
 from leaderboard.models import Dataset, Pool, Round, System
 
 
 class Command(CurationCommand):
-    """Draws a pool at once. It reads judgements, so it runs where the scorer runs."""
+    """Draws a pool at once. It reads judgements, so it has to run where the scorer runs."""
 
     help = "Draw a pool of unjudged pairs from a dataset's runs, and write its files to a folder."
-
     subjects = ("dataset",)
     atomic = False
     refusals = (JudgingRefused, PoolTooLarge)
     why_help = "kept in the record"
 
     def add_more(self, parser: CommandParser) -> None:
-        parser.add_argument("--depth", type=int, default=10, help="first documents of each query, 10")
-        parser.add_argument(
-            "--runs-per-team",
-            type=int,
-            help="only the runs of highest priority of each team or participant; default: all runs",
-        )
-        parser.add_argument("--round", metavar="SLUG", help="only runs that came in this round")
+        add_form_arguments(parser, PoolForm, {}, without=("dataset", "runs"))
         parser.add_argument(
             "--system", action="append", default=[], metavar="SLUG", help="only this one's; may be repeated"
         )
@@ -67,7 +61,7 @@ class Command(CurationCommand):
         systems = [find_by_slug(System, slug) for slug in options["system"]]
         pool = request_pool(
             dataset,
-            depth=options["depth"],
+            depth=options["depth"] or PoolForm.base_fields["depth"].initial,
             runs=eligible_runs(dataset, round).filter(system__in=systems) if systems else None,
             runs_per_team=options["runs_per_team"],
             round=round,

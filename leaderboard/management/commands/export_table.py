@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from evaluation.core.problems import number_of
-from leaderboard.admin.exchange import FORMATS, TABLES, table_text
+from leaderboard.admin.tables import FORMATS, TABLES, table_text
 
 
 class Command(BaseCommand):

@@ -10,6 +10,7 @@ from django.core.management.base import CommandError, CommandParser
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import number_of
 from evaluation.judgements.judges import Judge, agreement_sentence
+from leaderboard.admin.judging import JudgementUploadForm
 from leaderboard.core.audit import actor
 from leaderboard.datasets.qrels import record_reading
 from leaderboard.judgements import imports
@@ -17,7 +18,7 @@ from leaderboard.judgements.comparing import compare_now, merge_now, preview_jud
 from leaderboard.judgements.disclosure import is_secret, may_see_counts, record_comparison_read
 from leaderboard.judgements.pools import JudgingRefused
 from leaderboard.management.commands.import_dataset import describe
-from leaderboard.management.curating import CurationCommand
+from leaderboard.management.curating import CurationCommand, add_form_arguments
 from leaderboard.models import Dataset, JudgementImport, Pool
 
 #: Why somebody is not told.
@@ -44,16 +45,10 @@ class Command(CurationCommand):
             help="where a pair has another grade: keep the old one, replace it, or take the highest",
         )  # fmt: skip
         parser.add_argument("--judge", default="", help="who judged: the people, or the model; public")
-        parser.add_argument("--judge-version", default="", help="of a model that judged")
-        parser.add_argument("--judge-prompt", default="", help="the SHA-256 of its prompt")
-        parser.add_argument("--note", default="", help="where they are from; public")
+        add_form_arguments(
+            parser, JudgementUploadForm, {}, without=("dataset", "file", "judge_kind", "judge_name", "pool")
+        )
         parser.add_argument("--pool", type=int, help="the number of the pool that was judged")
-        parser.add_argument(
-            "--scale-grew", action="store_true", help="grades above the highest present one are meant"
-        )
-        parser.add_argument(
-            "--strict", action="store_true", help="refuse judgements of documents that the corpus lacks"
-        )
         parser.add_argument("--dry-run", action="store_true", help="say what would come of it; store nothing")
 
     def curate(self, dataset: Dataset, file: Path, **options: Any) -> str:
@@ -76,11 +71,14 @@ class Command(CurationCommand):
             if options["judge_version"] or options["judge_prompt"]
             else imports.JudgeKind.PEOPLE
         )
-        judge = Judge(kind, options["judge"], options["judge_version"], options["judge_prompt"].lower())
+        version, prompt = options["judge_version"] or "", (options["judge_prompt"] or "").lower()
+        judge = Judge(kind, options["judge"], version, prompt)
         pool = Pool.objects.filter(pk=options["pool"], dataset=dataset).first() if options["pool"] else None
         if options["pool"] and pool is None:
             raise CommandError(f"{dataset} has no pool {options['pool']}.")
-        brought = imports.import_judgements(dataset, file, judge, note=options["note"], pool=pool, **checks)
+        brought = imports.import_judgements(
+            dataset, file, judge, note=options["note"] or "", pool=pool, **checks
+        )
         if missing := brought.counts.get("missing"):
             self.stdout.write(f"{number_of(missing, 'line')} with a document that the corpus lacks.")
         compare_now(brought)

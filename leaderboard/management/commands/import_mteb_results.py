@@ -14,7 +14,7 @@ from evaluation.core.problems import number_of
 from leaderboard.core.storage.store import work_folder
 from leaderboard.importing.reported.curated import enter_figures
 from leaderboard.importing.reported.mteb import Place, read_mteb_results
-from leaderboard.management.curating import CurationCommand, find_dataset, problem_line
+from leaderboard.management.curating import CurationCommand, find_dataset, list_problems
 from leaderboard.models import Source
 
 
@@ -62,8 +62,8 @@ class Command(CurationCommand):
                 "; ".join(f"{name}: {' '.join(said)}" for name, said in error.message_dict.items())
             ) from error
         except InvalidContent as error:
-            lines = [problem_line(each.message, each.lines) for each in error.report.problems]
-            raise CommandError("\n".join(["Nothing was published:", *lines])) from error
+            text = list_problems("Nothing was published:", error.report.problems, hints=False)
+            raise CommandError(text) from error
         datasets = {each.dataset.pk for each in results.figures}
         published = (
             f"Published: {number_of(len(results.figures), 'figure')} of {number_of(len(results.described), 'model')} "

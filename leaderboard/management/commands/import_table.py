@@ -7,9 +7,9 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from evaluation.core.problems import number_of
-from leaderboard.admin.exchange import TABLES, read_table, store_table, try_table
-from leaderboard.management.curating import CurationCommand, problem_line
+from evaluation.core.problems import at_lines, number_of
+from leaderboard.admin.tables import TABLES, read_table, store_table, try_table
+from leaderboard.management.curating import CurationCommand
 
 
 class Command(CurationCommand):
@@ -32,14 +32,8 @@ class Command(CurationCommand):
             raise CommandError("This is neither CSV nor JSON. Begin with export_table.")
         rows, problems = try_table(resource, table)
         if problems:
-            raise CommandError(
-                "\n".join(
-                    [
-                        "Nothing was changed:",
-                        *(problem_line(each["message"], each["lines"]) for each in problems),
-                    ]
-                )
-            )
+            lines = [f"- {each['message']}{at_lines(each['lines'])}" for each in problems]
+            raise CommandError("\n".join(["Nothing was changed:", *lines]))
         lines = [_changes(row) for row in rows]
         if options["dry_run"]:
             return "\n".join([*lines, f"{number_of(len(rows), 'row')} would change."])

@@ -1,20 +1,8 @@
 """`manage.py quarantine ENTRY`: out of the ranking, with the reason for everyone to read."""
 
-from __future__ import annotations
+from functools import partial
 
-from typing import Any
+from leaderboard.admin.results import EntryAdmin
+from leaderboard.management.curating import OperationCommand
 
-from leaderboard.management.curating import CurationCommand
-from leaderboard.models import Entry
-from leaderboard.results.publishing.visibility import quarantine
-
-
-class Command(CurationCommand):
-    """Quarantines a result."""
-
-    help = "Take a result out of the ranking: it keeps its place below, without scores, and --why is public."
-    subjects = ("entry",)
-
-    def curate(self, entry: Entry, why: str, **options: Any) -> str:
-        entry = quarantine(entry, why)
-        return f"Quarantined: {entry} (entry {entry.pk})."
+Command = partial(OperationCommand, EntryAdmin.quarantine, "entry")

@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError, CommandParser
 
-from leaderboard.management.curating import CurationCommand, find_by_slug, find_dataset
+from leaderboard.management.curating import CurationCommand, find_by_slug, find_dataset, read_moment
 from leaderboard.models import Benchmark, Round
 from leaderboard.rounds.lifecycle import RevealTooEarly, quota_warning, reveal, save_round, utc
 
-#: Options of a round that are written as they are given.
+#: Options that are stored as they are given.
 _PLAIN = ("name", "description", "runs_per_team", "visible_per_team", "takes_late", "per_topic_at_reveal")
 
 
-def _moment(text: str) -> datetime:
-    """A time in UTC. Raises CommandError for anything else."""
-    try:
-        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        raise CommandError(f"“{text}” is no time: write it as 2026-12-05T12:00, in UTC.") from None
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-
-
 class Command(CurationCommand):
-    """Creates, changes and reveals rounds."""
-
     help = "Announce a round of a dataset or a benchmark, change it, or reveal its results."
     refusals = (ValueError, RevealTooEarly, ValidationError)
 
@@ -69,7 +57,7 @@ class Command(CurationCommand):
             row.benchmark = find_by_slug(Benchmark, options["benchmark"])
         for name in ("opens", "closes", "reveals"):
             if options[name]:
-                setattr(row, f"{name}_at", _moment(options[name]))
+                setattr(row, f"{name}_at", read_moment(options[name]))
         for name in _PLAIN:
             if options[name] is not None:
                 setattr(row, name, options[name])

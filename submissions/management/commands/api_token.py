@@ -20,12 +20,11 @@ NAME = "command line"
 
 
 class Command(BaseCommand):
-    """Makes an API token for an account; on the embedded default it makes the account too."""
+    """Makes an API token for an account and, on a site with the embedded default, the account too."""
 
     help = "Print a new API token for the account with this e-mail address."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """The address, and what the token is good for."""
         parser.add_argument("email")
         parser.add_argument(
             "--scopes", nargs="+", choices=Scope.values, default=Scope.values, help="all, if not said"
@@ -35,25 +34,27 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print the token, and record that it was made; everything else goes to standard error."""
+        """Print the token alone on standard output, and record that it was made."""
         person = self._person(options["email"].strip().lower())
         personal_team(person)
-        wanted = {"scopes": options["scopes"], "days": options["days"]}
+        values = {"scopes": options["scopes"], "days": options["days"]}
         try:
             with transaction.atomic(), acting(None, "made on the command line"):
-                token = self._token(person, wanted)
-                record("token made", person, after=wanted)
+                try:
+                    token = make_token(person, NAME, **values)
+                except TooManyTokens:
+                    # Scripts ask again and again: the oldest token made here gives way, never one made on the site.
+                    oldest = ApiToken.objects.filter(user=person, name=NAME).order_by("created").first()
+                    if oldest is None:
+                        raise
+                    revoke_token(person, oldest.digest)
+                    self.stderr.write("Revoked the oldest token made on the command line to make room.")
+                    token = make_token(person, NAME, **values)
+                record("token made", person, after=values)
         except TokenRefused as error:
             raise CommandError(str(error)) from error
         self.stderr.write(f"The token works for {options['days']} days, to {', '.join(options['scopes'])}.")
         self.stdout.write(token)
-
-    def _token(self, person: User, wanted: dict[str, Any]) -> str:
-        try:
-            return make_token(person, NAME, **wanted)
-        except TooManyTokens as error:
-            self._make_room(person, error)
-            return make_token(person, NAME, **wanted)
 
     def _person(self, email: str) -> User:
         person = User.objects.filter(email__iexact=email).first()
@@ -68,11 +69,3 @@ class Command(BaseCommand):
         person = User.objects.create_user(email)
         self.stderr.write(f"Made the account {email}.")
         return person
-
-    def _make_room(self, person: User, error: TooManyTokens) -> None:
-        """Scripts ask again and again: the oldest token made here gives way, never one made on the site."""
-        oldest = ApiToken.objects.filter(user=person, name=NAME).order_by("created").first()
-        if oldest is None:
-            raise CommandError(str(error)) from error
-        revoke_token(person, oldest.digest)
-        self.stderr.write("Revoked the oldest token made on the command line to make room.")

@@ -8,15 +8,12 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
 from leaderboard.management.curating import acting_person, add_actor_arguments, find_dataset
+from submissions.admin.quotas import FlagAdmin
 from submissions.models import Flag
-from submissions.quotas.ledger import flag_details, settle_flag
-
-_STATES = {"clear": Flag.State.CLEARED, "confirm": Flag.State.CONFIRMED}
+from submissions.quotas.ledger import flag_details
 
 
 class Command(BaseCommand):
-    """Lists and settles flags."""
-
     help = "Which submissions look like probes, and what a curator made of it."
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -36,9 +33,9 @@ class Command(BaseCommand):
         flag = Flag.objects.filter(pk=options["flag"]).first()
         if flag is None:
             raise CommandError(f"There is no flag {options['flag']}.")
+        operation = {"clear": FlagAdmin.clear, "confirm": FlagAdmin.confirm}[options["verb"]]
         with transaction.atomic(), acting_person(options):
-            settle_flag(flag, _STATES[options["verb"]])
-        self.stdout.write(f"{flag.get_state_display().capitalize()}: {flag}.")
+            self.stdout.write(operation.run(flag, options))
 
     def _list(self, options: dict[str, Any]) -> None:
         flags = Flag.objects.select_related("dataset", "team", "submission__system")

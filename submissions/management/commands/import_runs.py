@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from leaderboard.core.audit import actor
-from leaderboard.management.curating import CurationCommand, find_dataset, problem_line, require_right
+from leaderboard.management.curating import CurationCommand, find_dataset, list_problems, require_right
 from leaderboard.models import Team, architecture_choices
 from submissions.intake.bulk import BulkRefused, import_runs
 
@@ -55,18 +55,9 @@ class Command(CurationCommand):
                 architecture=options["architecture"], public=not options["private"],
             )  # fmt: skip
         except BulkRefused as refused:
-            raise CommandError(_described(refused)) from refused
+            files = [list_problems(f"{each.name}:", each.report.errors) for each in refused.reports]
+            raise CommandError("\n".join(["Nothing was imported.", *files])) from refused
         remark = f" Left out, as not runs: {', '.join(left_out)}." if left_out else ""
         return (
             f"{len(taken):,} runs are submitted for {dataset.name}; one notice tells how they ended.{remark}"
         )
-
-
-def _described(refused: BulkRefused) -> str:
-    """Every problem of every file."""
-    lines = ["Nothing was imported."]
-    for report in refused.reports:
-        lines.append(f"{report.name}:")
-        for each in report.report.errors:
-            lines.append(f"{problem_line(each.message, each.lines)}\n  {each.hint}")
-    return "\n".join(lines)

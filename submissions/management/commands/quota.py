@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 
@@ -37,7 +36,7 @@ class Command(BaseCommand):
             each.add_argument("--dataset", help="slug; left out: every hidden dataset")
         other.add_argument("--daily", type=_limit, required=True, help="a number, or “none” for no limit")
         other.add_argument("--monthly", type=_limit, required=True, help="the same by calendar month")
-        other.add_argument("--until", type=_moment, help="a day (its beginning, UTC), or YYYY-MM-DDTHH:MM")
+        other.add_argument("--until", help="a day (its beginning, UTC), or YYYY-MM-DDTHH:MM")
         for each in (refund, other, ending):
             curating.add_actor_arguments(each, "kept in the record; of a refund its people read it")
 
@@ -70,11 +69,14 @@ class Command(BaseCommand):
         return f"Given back on {', '.join(str(use.dataset) for use in uses)}."
 
     def _except(self, options: dict[str, Any]) -> str:
-        limits = {name: options[name] for name in ("daily", "monthly", "until")}
-        row = grant_exception(curating.find_by_slug(Team, options["team"]), _dataset(options), **limits)
+        until = curating.read_moment(options["until"]) if options["until"] else None
+        row = grant_exception(
+            curating.find_by_slug(Team, options["team"]), _dataset(options),
+            daily=options["daily"], monthly=options["monthly"], until=until,
+        )  # fmt: skip
         daily, monthly = ("no limit" if each is None else each for each in (row.daily, row.monthly))
-        until = f" until {row.until:%Y-%m-%d %H:%M} UTC" if row.until else ""
-        return f"{row}: {daily} a day, {monthly} a month{until}."
+        ending = f" until {row.until:%Y-%m-%d %H:%M} UTC" if row.until else ""
+        return f"{row}: {daily} a day, {monthly} a month{ending}."
 
     def _end(self, options: dict[str, Any]) -> str:
         team, dataset = curating.find_by_slug(Team, options["team"]), _dataset(options)
@@ -100,10 +102,3 @@ def _limit(text: str) -> int | None:
     if not text.isdigit() or int(text) > 32767:
         raise argparse.ArgumentTypeError(f"{text} is neither a number nor “none”")
     return int(text)
-
-
-def _moment(text: str) -> datetime:
-    try:
-        return datetime.fromisoformat(text).replace(tzinfo=UTC)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text} is no day: write YYYY-MM-DD") from None

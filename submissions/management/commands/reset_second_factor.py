@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import CommandParser
-
-from leaderboard.management.curating import CurationCommand, find_person
+from leaderboard.management.curating import CurationCommand
+from leaderboard.models import User
 from submissions.accounts.second_factor import reset_second_factor
 
 
 class Command(CurationCommand):
-    """Takes a second factor away, which is recorded."""
-
     help = "Remove an account's second factor and recovery codes; its sessions and tokens end."
     why_help = "for the record: who asked, and how they were known"
+    subjects = ("account",)
 
-    def add_more(self, parser: CommandParser) -> None:
-        parser.add_argument("email")
-
-    def curate(self, **options: Any) -> str:
-        person = find_person(options["email"])
-        ended = reset_second_factor(person)
-        return f"{person.email} has no second factor now; {ended} sessions and tokens ended."
+    def curate(self, account: User, **options: Any) -> str:
+        ended = reset_second_factor(account)
+        return f"{account.email} has no second factor now; {ended} sessions and tokens ended."

@@ -1,0 +1,108 @@
+"""Pages for operators: workers and queues, switches, and the delivery of notices.
+
+Texts of notices, addresses, bodies and secrets are not shown.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.contrib import admin
+from django.http import HttpRequest
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path
+from django.views.decorators.cache import never_cache
+
+from leaderboard.admin.base import CurationAdmin, ReadOnlyAdmin
+from leaderboard.core.permissions import may_operate
+from submissions.models import Delivery, Notice, Switch, Webhook, Worker
+from submissions.status.overview import overview
+
+
+@admin.register(Worker)
+class WorkerAdmin(ReadOnlyAdmin):
+    """Not a list of rows to open, but what they and the jobs' rows tell together."""
+
+    def get_urls(self) -> list[URLPattern]:
+        """This page alone."""
+        view = self.admin_site.admin_view(never_cache(self.changelist_view))
+        return [path("", view, name="submissions_worker_changelist")]
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        """Whoever may enter the admin."""
+        return self.has_view_permission(request)
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Whoever may enter the admin: it tells nothing of judgements or scores."""
+        return request.user.is_active and may_operate(request.user)
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> TemplateResponse:
+        """The page."""
+        values = {
+            **self.admin_site.each_context(request),
+            "opts": self.model._meta,
+            "title": "Workers and queues",
+            "overview": overview(),
+        }
+        return TemplateResponse(request, "admin/submissions/workers.html", values)
+
+
+@admin.register(Switch)
+class SwitchAdmin(CurationAdmin):
+    """What is on or off; no row is off. Variables of the environment may turn the same thing on."""
+
+    list_display = ("__str__", "is_on", "environment", "changed_at")
+    readonly_fields = ("environment",)
+    may_delete = False
+
+    @admin.display(description="Turned on by the environment")
+    def environment(self, switch: Switch) -> str:
+        """The variable that has it on whatever the switch says."""
+        return "HUB_DOWNLOADS" if settings.HUB_DOWNLOADS else "no"
+
+
+@admin.register(Notice)
+class NoticeAdmin(ReadOnlyAdmin):
+    """What was told, by subject."""
+
+    list_display = ("subject", "kind", "mail_state", "mail_attempts", "created_at")
+    list_filter = ("kind", "mail_state", "created_at")
+    search_fields = ("subject",)
+    fields = ("subject", "kind", "mail_state", "mail_attempts", "not_before", "created_at")
+
+
+@admin.register(Webhook)
+class WebhookAdmin(ReadOnlyAdmin):
+    """Where results are sent to, by host: the rest of an address may be a key."""
+
+    list_display = ("team", "host", "active", "created_at")
+    list_filter = ("active",)
+    list_select_related = ("team",)
+    search_fields = ("team__name", "team__slug")
+    fields = ("team", "host", "active", "active_since", "created_at")
+    readonly_fields = ("host",)
+
+
+@admin.register(Delivery)
+class DeliveryAdmin(ReadOnlyAdmin):
+    """What was sent, and what came of it."""
+
+    list_display = ("event", "team", "host", "state", "attempts", "answer", "created_at", "sent_at")
+    list_filter = ("state", "event", "created_at")
+    list_select_related = ("webhook__team",)
+    search_fields = ("webhook__team__name", "webhook__team__slug")
+    fields = (
+        "event", "team", "host", "state", "attempts", "answer", "not_before", "created_at", "sent_at",
+    )  # fmt: skip
+    readonly_fields = ("team", "host")
+
+    @admin.display(ordering="webhook__team__name")
+    def team(self, delivery: Delivery) -> str:
+        """Whose it is."""
+        return str(delivery.webhook.team)
+
+    @admin.display
+    def host(self, delivery: Delivery) -> str:
+        """Where it goes."""
+        return delivery.webhook.host

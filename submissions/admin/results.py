@@ -1,0 +1,102 @@
+"""Systems and results, with the operations that need their submissions: merging, and measuring again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+from django import forms
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+
+from leaderboard.admin.pages import Crumb, Operation, ReasonForm, curation_page, object_crumb, require, submit
+from leaderboard.admin.results import MODERATES, EntryAdmin
+from leaderboard.admin.tables import SystemAdmin
+from leaderboard.models import Entry, System
+from leaderboard.systems.records import CannotMerge
+from submissions.intake.merge_systems import merge_systems
+from submissions.jobs.measuring import CannotMeasure, request_measurement
+
+
+class MergeForm(ReasonForm):
+    """The system that a duplicate is merged into."""
+
+    into = forms.ModelChoiceField(
+        System.objects.all(),
+        to_field_name="slug",
+        widget=forms.TextInput(attrs={"class": "vTextField", "autocomplete": "off"}),
+        label="It is",
+        help_text="The slug of the system that stays and gets all results: /systems/slug/",
+        error_messages={"invalid_choice": "There is no system with this slug."},
+    )
+
+
+def _merge(duplicate: System, values: Mapping[str, Any]) -> str:
+    name, into = str(duplicate), values["into"]
+    merge_systems(duplicate, into)
+    return f"{name} is {into} now; its address leads there."
+
+
+MERGE = Operation(
+    "Merge into another", MODERATES, _merge, form=MergeForm, refusals=(CannotMerge,),
+    help="Move all results and submissions of a duplicate to the other system; its address leads there from then on.",
+    report=lambda duplicate, values: f"{duplicate} is {values['into']} ({values['into'].slug}) now.",
+    arguments={"into": "into"},
+)  # fmt: skip
+
+
+@admin.register(System)
+class MergingSystemAdmin(SystemAdmin):
+    """Systems, which can be merged into another."""
+
+    pages: ClassVar = {**SystemAdmin.pages, "merge": "<int:pk>/merge/"}
+
+    def tools(self, request: HttpRequest, obj: System) -> list[Crumb]:
+        """Link to the public page and, for curators who may merge, to the merge."""
+        links = [("On the site", obj.get_absolute_url())]
+        if request.user.has_perm(MERGE.permission):
+            links.append((MERGE.short_description, reverse("admin:leaderboard_system_merge", args=[obj.pk])))
+        return links
+
+    def merge_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Ask which system it is, and merge it or list the conflicts."""
+        require(request, MERGE.permission)
+        duplicate = get_object_or_404(System, pk=pk)
+        form = MergeForm(request.POST or None)
+
+        def act(values: Mapping[str, Any]) -> str:
+            self.message_user(request, MERGE.run(duplicate, values))
+            return reverse("admin:leaderboard_system_change", args=[values["into"].pk])
+
+        redirect, problems = submit(request, form, act, *MERGE.refusals)
+        return redirect or curation_page(
+            request, self, "admin/submissions/merge_system.html", f"Merge {duplicate}",
+            crumbs=[object_crumb(self, duplicate)], problems=problems, form=form, duplicate=duplicate,
+        )  # fmt: skip
+
+
+def _measure(entry: Entry, values: Mapping[str, Any]) -> str:
+    job = request_measurement(entry)
+    return f"Job {job.pk} measures {entry} again. The present costs remain until it ends."
+
+
+@admin.register(Entry)
+class MeasuredEntryAdmin(EntryAdmin):
+    """Admin of results whose costs can be measured again."""
+
+    actions = (*EntryAdmin.actions, "measure_again")
+
+    def acts(self, obj: Entry) -> Iterable[str]:
+        """Return the actions that the entry's state permits."""
+        ran = obj.provenance == Entry.Provenance.MEASURED
+        return (*super().acts(obj), *(["measure_again"] if ran else []))
+
+    measure_again = Operation(
+        "Measure again: latency, memory and index, without another score", MODERATES, _measure,
+        refusals=(CannotMeasure,), title="Measure costs again", button="Measure again",
+        explanation="A job runs the model again and times it. The present costs remain until it ends:",
+        help="Run a result's model again and measure its costs anew, for example after a busy machine made them "
+        "doubtful.",
+    )  # fmt: skip
