@@ -169,7 +169,8 @@ def _imported(change: BoardChange, before: Mapping[str, Any]) -> list[Item]:
     """What an import changed that readers see; nothing for files and settings."""
     now = change.facts
     if not is_public(before):
-        label, note = "New dataset", _kind_of(now)
+        about = ", ".join(part for part in (now.get("task"), now.get("domain")) if part)
+        label, note = "New dataset", about + " (hidden judgements)" * bool(now.get("hidden"))
     elif _takes_runs(now) and not _takes_runs(before):
         label, note = "Dataset opened", "now open for runs"
         if now["state"] == Dataset.State.COLLECTING:
@@ -201,11 +202,6 @@ def _protection_item(change: BoardChange) -> Item:
     if change.facts.get("protection") == Protection.COMPETITION:
         return _item(change, "Competition", "the board shows the public part of the judged queries")
     return _item(change, "Competition over", "values are means over all judged queries again")
-
-
-def _kind_of(facts: Mapping[str, Any]) -> str:
-    about = ", ".join(part for part in (facts.get("task"), facts.get("domain")) if part)
-    return about + (" (hidden judgements)" if facts.get("hidden") else "")
 
 
 def _baselines_named_since(changes: Sequence[BoardChange]) -> dict[int, Mapping[str, Any]]:
@@ -293,19 +289,18 @@ def _reported(times: Sequence[datetime.datetime]) -> dict[datetime.datetime, lis
             .annotate(systems=Count("entry__system", distinct=True), datasets=Count("dataset", distinct=True))
             .order_by("entry__source__key")
         )
-        found[at] = [_of_source(at, rows[0][1], source) for source in sources]
+        found[at] = []
+        for source in sources:
+            cited = short_citation(source["entry__source__authors"], source["entry__source__year"])
+            systems, datasets = source["systems"], source["datasets"]
+            note = (
+                f"{cited}, {source['entry__source__title']}: {systems} system{'s' * (systems != 1)} on {datasets} "
+                f"dataset{'s' * (datasets != 1)}"
+            )
+            key = f"{rows[0][1]}-{source['entry__source__key']}"
+            label = "Reported figures"
+            found[at].append(Item(key, at, Kind.REPORTED.value, label, "", "", "", "", note))
     return found
-
-
-def _of_source(at: datetime.datetime, change: int, source: Mapping[str, Any]) -> Item:
-    cited = short_citation(source["entry__source__authors"], source["entry__source__year"])
-    systems, datasets = source["systems"], source["datasets"]
-    note = (
-        f"{cited}, {source['entry__source__title']}: {systems} system{'s' * (systems != 1)} on {datasets} "
-        f"dataset{'s' * (datasets != 1)}"
-    )
-    key = f"{change}-{source['entry__source__key']}"
-    return Item(key, at, Kind.REPORTED.value, "Reported figures", "", "", "", "", note)
 
 
 def _item(

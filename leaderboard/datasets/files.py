@@ -115,8 +115,13 @@ def may_offer_judgements(split: str, *, scored: str, hidden: bool) -> bool:
 
 
 def offered_files(dataset: Dataset, user: User | AnonymousUser) -> list[DatasetFile]:
-    """Return what this visitor may download of the dataset's current version, in the order of kinds."""
-    if dataset.current_version is None or keeping_out(dataset, user):
+    """What this visitor may download of the dataset's current version, in the order of kinds."""
+    return [] if keeping_out(dataset, user) else visible_files(dataset, user)
+
+
+def visible_files(dataset: Dataset, user: User | AnonymousUser) -> list[DatasetFile]:
+    """Return the files that are offered to this visitor if no agreement is due (`keeping_out`)."""
+    if dataset.current_version is None:
         return []
     order = list(Kind.values)
     queries = sees(user, dataset, dataset.queries_visibility)

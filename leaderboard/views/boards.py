@@ -18,7 +18,7 @@ from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.http.site_url import absolute, site_address
 from leaderboard.core.permissions import has_agreement, may_judge
 from leaderboard.datasets import lists
-from leaderboard.datasets.files import keeping_out, offered_files
+from leaderboard.datasets.files import keeping_out, visible_files
 from leaderboard.importing.benchmarks.catalogue import completeness
 from leaderboard.judgements.rescoring.campaigns import under_way
 from leaderboard.models import Dataset, DatasetVersion, Qrels
@@ -57,7 +57,8 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
         statistics = published_statistics(lists.statistics_of(dataset)._asdict(), hidden=dataset["hidden"])
         judged_by = dataset["current_qrels__judged_by"] or {}
         row = _row(dataset)
-        files = offered_files(row, request.user)
+        due = keeping_out(row, request.user)
+        files = [] if due else visible_files(row, request.user)
         return {
             "section": "datasets",
             "share_image": absolute(request, reverse("dataset_share", args=[slug])),
@@ -73,7 +74,7 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
             "twin": page.twin,
             "remarks": page.remarks,
             "registration": has_agreement(row),
-            "due": keeping_out(row, request.user),
+            "due": due,
             "benchmarks": lists.benchmarks_with(dataset["pk"]),
             "files": files,
             "rescore": under_way(dataset["pk"]) if may_judge(request.user) else None,
