@@ -61,18 +61,20 @@ pages = [
     path("systems/<slug:slug>/badge.svg", follow_merged(public.badge_svg), name="system_badge"),
     path("systems/<slug:slug>/badge.json", follow_merged(public.badge_data), name="system_badge_data"),
     path("authors/<str:slug>/", public.author, name="author"),
-    path("systems/<slug:slug>/mteb.zip", follow_merged(exchange.system_mteb), name="system_mteb"),
-    path(
-        "systems/<slug:slug>/every_eval_ever.json",
-        follow_merged(exchange.system_every_eval_ever),
-        name="system_every_eval_ever",
+    *(
+        path(
+            f"systems/<slug:slug>/{name}",
+            follow_merged(exchange.system_export),
+            {"kind": kind},
+            name=f"system_{kind}",
+        )
+        for kind, name in (
+            ("mteb", "mteb.zip"),
+            ("every_eval_ever", "every_eval_ever.json"),
+            ("eval_results", "eval_results.yaml"),
+            ("bibtex", "bibtex.bib"),
+        )
     ),
-    path(
-        "systems/<slug:slug>/eval_results.yaml",
-        follow_merged(exchange.system_eval_results),
-        name="system_eval_results",
-    ),
-    path("systems/<slug:slug>/bibtex.bib", follow_merged(exchange.system_bibtex), name="system_bibtex"),
     path("datasets/<slug:slug>/croissant.json", exchange.dataset_croissant, name="dataset_croissant"),
     path("teams/<slug:slug>/", follow_renamed(public.team), name="team"),
     path("rounds/", rounds.rounds, name="rounds"),

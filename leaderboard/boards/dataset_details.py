@@ -129,19 +129,16 @@ def _snippets(
     dataset: Mapping[str, Any], files: Sequence[DatasetFile], site: str
 ) -> Iterable[LoadingSnippet]:
     if dataset["ir_datasets_id"]:
-        yield LoadingSnippet("ir_datasets", "Python", _ir_datasets(dataset["ir_datasets_id"]))
+        code = (
+            f'import ir_datasets\n\ndataset = ir_datasets.load("{dataset["ir_datasets_id"]}")\n'
+            "queries = {query.query_id: query for query in dataset.queries_iter()}\n"
+            "documents = dataset.docs_store()"
+        )
+        yield LoadingSnippet("ir_datasets", "Python", code)
     if dataset["beir_name"]:
         yield LoadingSnippet("BEIR", "Python", _beir(dataset["beir_name"], dataset["current_qrels__split"]))
     if files:
         yield LoadingSnippet("Download", "shell", _download_commands(dataset, files, site))
-
-
-def _ir_datasets(name: str) -> str:
-    return (
-        f'import ir_datasets\n\ndataset = ir_datasets.load("{name}")\n'
-        "queries = {query.query_id: query for query in dataset.queries_iter()}\n"
-        "documents = dataset.docs_store()"
-    )
 
 
 def _beir(name: str, split: str | None) -> str:
@@ -223,7 +220,12 @@ def _changes(before: Any, row: Any, *, hidden: bool) -> str:
     """What is different from the version before, as far as it may be told."""
     counted = row.statistics
     if before is None:
-        return "" if hidden else _counts(counted)
+        if hidden or "judgements" not in counted:
+            return ""
+        return (
+            f"{counted['judgements']:,} judgements of {counted.get('judged_queries', 0):,} queries, "
+            f"{counted.get('relevant', 0):,} relevant."
+        )
     texts = " Other queries or documents, too." if before.version_id != row.version_id else ""
     split = f" The split is {row.split} now." if before.split != row.split else ""
     if hidden:
@@ -239,15 +241,6 @@ def _changes(before: Any, row: Any, *, hidden: bool) -> str:
     ]
     said = ", ".join(differences) or "Other judgements in the same number"
     return f"{said}.{texts}{split}"
-
-
-def _counts(counted: Mapping[str, Any]) -> str:
-    if "judgements" not in counted:
-        return ""
-    return (
-        f"{counted['judgements']:,} judgements of {counted.get('judged_queries', 0):,} queries, "
-        f"{counted.get('relevant', 0):,} relevant."
-    )
 
 
 class AwaitingRun(NamedTuple):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
@@ -36,6 +37,7 @@ from leaderboard.boards.state import FACETS, PRESETS, ROWS_OF_A_PAGE, BoardState
 from leaderboard.core.http.choices import UnknownChoice, UnknownParameter
 from leaderboard.core.measures import canonical_name
 from leaderboard.models import Entry
+from leaderboard.results.board_rows.entry_rows import EntryRow
 from leaderboard.results.kinds import PRIVATE, UNRANKED, rank_values
 
 #: The training of rows in a zero-shot view. Adaptation to the corpus saw no label; without a declaration, a system may
@@ -98,7 +100,7 @@ def _filter_without_facets(board: Board, state: BoardState) -> list[Row]:
     found = list(board.rows)
     if state.text:
         text = state.text.casefold()
-        found = [row for row in found if _mentions(row, text)]
+        found = [row for row in found if _mentions(row.entry, text)]
     if state.zero_shot:
         found = [row for row in found if matches_facet(row.facets, "training", ZERO_SHOT)]
     if state.cpu_only:
@@ -110,7 +112,12 @@ def _filter_without_facets(board: Board, state: BoardState) -> list[Row]:
         if key not in numeric:
             bound = "max-" if low is None else "min-"
             raise UnknownParameter(bound + key, [bound + each for each in numeric])
-        found = [row for row in found if _within(row.value(key), low, high)]
+        least, most = -inf if low is None else low, inf if high is None else high
+        found = [
+            row
+            for row in found
+            if isinstance(value := row.value(key), (int, float)) and least <= value <= most
+        ]
     return found
 
 
@@ -122,16 +129,9 @@ def _filter_by_facets(rows: list[Row], state: BoardState) -> list[Row]:
     return rows
 
 
-def _mentions(row: Row, text: str) -> bool:
-    entry = row.entry
+def _mentions(entry: EntryRow, text: str) -> bool:
     named = (entry.system, entry.configuration, entry.team or "", entry.source_key or "")
     return any(text in part.casefold() for part in named)
-
-
-def _within(value: object, low: float | None, high: float | None) -> bool:
-    if not isinstance(value, (int, float)):
-        return False
-    return (low is None or value >= low) and (high is None or value <= high)
 
 
 def _offered_facets(board: Board, left: Sequence[Row], state: BoardState) -> list[Facet]:

@@ -151,7 +151,11 @@ def dataset_page(
         halves = {pk: member.revision, **other}
         said = statements_at(halves, {**rows, **rows_at(other)}, twins)[pk]
     board = dataset_board(member, rows, said, state, private_rows([pk], teams).get(pk, ()))
-    notes = [*board.notes, *_notes_on_parts(member.parts), *remarked]
+    on_parts = (
+        f"Scored results are means over the {len(member.parts)} parts, for systems that have all of them; each part "
+        "has its own board."
+    )
+    notes = [*board.notes, *([on_parts] if member.parts else []), *remarked]
     if at is not None:
         untested = dataset["current_qrels_id"] is not None and not dataset["hidden"]
         untested = untested and not (board.certainty is not None and board.certainty.current)
@@ -438,15 +442,6 @@ def _last_change(times: Iterable[datetime.datetime | None]) -> datetime.datetime
 def bibtex_of(rows: Iterable[BoardRows]) -> dict[str, str]:
     """Return the BibTeX of systems, by slug."""
     return {slug: text for of_dataset in rows for slug, text in of_dataset.bibtex.items()}
-
-
-def _notes_on_parts(parts: Sequence[Member]) -> list[str]:
-    if not parts:
-        return []
-    return [
-        f"Scored results are means over the {len(parts)} parts, for systems that have all of them; each part has its "
-        "own board."
-    ]
 
 
 def _mark_removed(

@@ -185,18 +185,12 @@ def _emphasis_tags(shown: Shown, key: str, values: Values) -> Iterator[tuple[int
     board = shown.board
     for kind in shown.kinds:
         for found, tag in ((board.best, "b"), (board.second, "u")):
-            for number in _places(values, found.get((key, kind))):
-                if board.rows[number].ranked_in == kind:
-                    yield number, tag
-
-
-def _places(values: Values, value: Value) -> Iterator[int]:
-    """Where a value is, nowhere for a missing one."""
-    place = -1 if value is not None else len(values)
-    with suppress(ValueError):
-        while True:
-            place = values.index(value, place + 1)
-            yield place
+            value, place = found.get((key, kind)), -1
+            with suppress(ValueError):  # once there are no more
+                while value is not None:
+                    place = values.index(value, place + 1)
+                    if board.rows[place].ranked_in == kind:
+                        yield place, tag
 
 
 def _title(cell: Cell) -> str:
@@ -374,10 +368,6 @@ def _padding(text: str, widest: int) -> str:
     return padding if point or not padding else POINT_SPACE + padding
 
 
-def _counts(shown: Shown, column: Column, cells: Cells, values: Values) -> ColumnHtml:
-    return ColumnHtml(["" if cell.value is None else escape(cell.text) for cell in cells])
-
-
 def _texts(shown: Shown, column: Column, cells: Cells, values: Values) -> ColumnHtml:
     if column.key == "by":
         return ColumnHtml([_by(row, value) for row, value in zip(shown.board.rows, values, strict=True)])
@@ -406,7 +396,9 @@ _WRITERS: dict[str, Callable[[Shown, Column, Cells, Values], ColumnHtml]] = {
     "rank": _plain_numbers,
     "number": _plain_numbers,
     "figure": _figures,
-    "count": _counts,
+    "count": lambda shown, column, cells, values: ColumnHtml(
+        ["" if cell.value is None else escape(cell.text) for cell in cells]
+    ),
     "text": _texts,
     "date": _texts,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
@@ -33,63 +34,50 @@ from leaderboard.views.board_views import site_revision
 _kept = cache_page(site_revision, vary_on_site_address())
 
 
-def _system(slug: str) -> System:
-    """A system with anything on a board. Raises Http404."""
-    seen = System.objects.filter(pk__in=EntryQuerySet(Entry).public().values("system_id"))
-    return anonymity.public_system(get_object_or_404(seen.select_related("team", "source"), slug=slug))
+def _mteb(request: HttpRequest, system: System, page: str) -> bytes:
+    return mteb_archive(system, results_of(system.pk), page)
 
 
-def _attached(content: str | bytes, content_type: str, name: str) -> HttpResponse:
-    response = HttpResponse(content, content_type=content_type)
-    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
-    return response
+def _eval_results(request: HttpRequest, system: System, page: str) -> str:
+    return to_yaml(results_of(system.pk), settings.SITE_NAME, page, anonymity.team_shown(system))
 
 
-@require_safe
-@_kept
-def system_mteb(request: HttpRequest, slug: str) -> HttpResponse:
-    """The system's results as MTEB's results repository has them: a zip."""
-    system = _system(slug)
-    page = absolute(request, reverse("system", args=[slug]))
-    packed = mteb_archive(system, results_of(system.pk), page)
-    return _attached(packed, "application/zip", f"{slug}-mteb.zip")
-
-
-@require_safe
-@_kept
-def system_eval_results(request: HttpRequest, slug: str) -> HttpResponse:
-    """The system's results as Hugging Face's model pages take them."""
-    system = _system(slug)
-    page = absolute(request, reverse("system", args=[slug]))
-    user = anonymity.team_shown(system)
-    text = to_yaml(results_of(system.pk), settings.SITE_NAME, page, user)
-    return _attached(text, "application/yaml; charset=utf-8", f"{slug}.yaml")
-
-
-@require_safe
-@_kept
-def system_every_eval_ever(request: HttpRequest, slug: str) -> HttpResponse:
-    """The system's results as Every Eval Ever collects them."""
-    system = _system(slug)
+def _every_eval_ever(request: HttpRequest, system: System, page: str) -> str:
     record = every_eval_ever_record(
         system,
         results_of(system.pk),
         settings.SITE_NAME,
-        absolute(request, reverse("system", args=[slug])),
+        page,
         lambda result: absolute(request, reverse("dataset", args=[result.dataset_slug])),
     )
-    text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
-    return _attached(text, "application/json; charset=utf-8", f"{slug}-every-eval-ever.json")
+    return json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
+
+
+def _bibtex(request: HttpRequest, system: System, page: str) -> str:
+    cited = citations.citation(system.slug, page, settings.SITE_NAME)
+    return "\n\n".join(bibliography(parse_entries(cited))) + "\n"
+
+
+#: What other tools read of a system: the writer of its content, its media type, and the end of its name.
+_EXPORTS: Mapping[str, tuple[Callable[[HttpRequest, System, str], str | bytes], str, str]] = {
+    "mteb": (_mteb, "application/zip", "-mteb.zip"),
+    "eval_results": (_eval_results, "application/yaml; charset=utf-8", ".yaml"),
+    "every_eval_ever": (_every_eval_ever, "application/json; charset=utf-8", "-every-eval-ever.json"),
+    "bibtex": (_bibtex, "text/x-bibtex; charset=utf-8", ".bib"),
+}
 
 
 @require_safe
 @_kept
-def system_bibtex(request: HttpRequest, slug: str) -> HttpResponse:
-    """What to cite for the system: its own BibTeX or its source's, else its authors, else its page."""
-    _system(slug)
-    page = absolute(request, reverse("system", args=[slug]))
-    entries = bibliography(parse_entries(citations.citation(slug, page, settings.SITE_NAME)))
-    return _attached("\n\n".join(entries) + "\n", "text/x-bibtex; charset=utf-8", f"{slug}.bib")
+def system_export(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
+    """The results of a system with anything on a board, or its citation, in the format of another tool."""
+    seen = System.objects.filter(pk__in=EntryQuerySet(Entry).public().values("system_id"))
+    system = anonymity.public_system(get_object_or_404(seen.select_related("team", "source"), slug=slug))
+    write, content_type, ending = _EXPORTS[kind]
+    content = write(request, system, absolute(request, reverse("system", args=[slug])))
+    response = HttpResponse(content, content_type=content_type)
+    response.headers["Content-Disposition"] = f'attachment; filename="{slug}{ending}"'
+    return response
 
 
 @require_safe

@@ -29,12 +29,8 @@ def _number(request: HttpRequest) -> int:
     return whole_number(request.GET, "page", 1)
 
 
-def _page_variant(request: HttpRequest) -> PageVariant:
-    return PageVariant(str(_number(request)))
-
-
 @require_safe
-@cache_page(site_revision, _page_variant)
+@cache_page(site_revision, lambda request: PageVariant(str(_number(request))))
 @reads("page")
 def news_page(request: HttpRequest) -> HttpResponse:
     """What changed, by day."""

@@ -57,13 +57,16 @@ def compose(member: Member, rows: Mapping[int, BoardRows]) -> Whole:
     own = rows[member.dataset_id]
     if not member.parts or not all(part.listed for part in member.parts):
         return Whole(own, {})
-    return _compose([own, *(rows[part.dataset_id] for part in member.parts)], member.parts)
-
-
-def _compose(used: Sequence[BoardRows], parts: Sequence[Member]) -> Whole:
-    own, *of_parts = used
-    groups = [_present_group(part, rows) for part, rows in zip(parts, of_parts, strict=True)]
-    lines = [_lines_in(rows, group) for rows, group in zip(of_parts, groups, strict=True)]
+    parts, of_parts = member.parts, [rows[part.dataset_id] for part in member.parts]
+    groups = [
+        present_group(
+            part.facts.version_id,
+            part.facts.qrels_id,
+            ((row.comparison_group, row.is_baseline) for _, row in stored.results),
+        )
+        for part, stored in zip(parts, of_parts, strict=True)
+    ]
+    lines = [_lines_in(stored, group) for stored, group in zip(of_parts, groups, strict=True)]
     complete = [
         [of_part[key] for of_part in lines] for key in lines[0] if all(key in of_part for of_part in lines)
     ]
@@ -74,11 +77,6 @@ def _compose(used: Sequence[BoardRows], parts: Sequence[Member]) -> Whole:
     entries = sorted([*composed, *own.entries], key=attrgetter("published"))
     made_of = {row.pk: [value.pk for value in values] for row, values in zip(composed, complete, strict=True)}
     return Whole(BoardRows(own.dataset_id, entries), made_of)
-
-
-def _present_group(part: Member, rows: BoardRows) -> str:
-    found = ((row.comparison_group, row.is_baseline) for _, row in rows.results)
-    return present_group(part.facts.version_id, part.facts.qrels_id, found)
 
 
 def _lines_in(rows: BoardRows, group: str) -> dict[LineKey, EntryRow]:

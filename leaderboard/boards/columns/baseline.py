@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from leaderboard.boards.model import DIFFERENCE
@@ -88,11 +88,6 @@ def notes_on_baselines(facts: BenchmarkFacts, baselines: Mapping[int, tuple[str,
         elif name != BM25.name:
             other.setdefault(name, []).append(member.name)
     named = [f"On {', '.join(datasets)}, Δ compares with {name}." for name, datasets in other.items()]
-    return named + _with_names(ours)
-
-
-def _with_names(said: Mapping[str, Sequence[str]]) -> list[str]:
-    """Each sentence, with the datasets that it is about where there are several sentences."""
-    if len(said) < 2:
-        return list(said)
-    return [f"{', '.join(datasets)}: {text}" for text, datasets in said.items()]
+    if len(ours) < 2:
+        return [*named, *ours]
+    return named + [f"{', '.join(datasets)}: {text}" for text, datasets in ours.items()]

@@ -33,8 +33,9 @@ LEFT_OUT_COLUMN = Column(
 
 def judging_notes(rows: Sequence[Row], measure: str, found: MeasureCertainty | None) -> Iterator[str]:
     """What the bounds of all rows tell of the order, in words."""
+    scored = [row for row in rows if row.ranked_in == SCORED and row.value(measure) is not None]
     orders = [
-        (each, [(row.values[measure], row.values[each]) for row in rows if _has_both(row, measure, each)])
+        (each, [(row.value(measure), row.value(each)) for row in scored if row.value(each) is not None])
         for each in (upper_bound_of(measure) or "", LEFT_OUT)
     ]
     for key, pairs in orders:
@@ -82,7 +83,3 @@ def notes_on_judges(facts: DatasetFacts) -> Iterator[str]:
             f"Sparse labels: {facts.relevant_per_query:.1f} judged relevant documents per query. Others are relevant, "
             "too, and count as not relevant: systems that find these are marked down."
         )
-
-
-def _has_both(row: Row, measure: str, key: str) -> bool:
-    return row.ranked_in == SCORED and None not in (row.value(measure), row.value(key))

@@ -84,12 +84,6 @@ def _find(key: str, *, common: bool) -> CachedPage | None:
     return page
 
 
-def _put(key: str, page: CachedPage, *, common: bool) -> None:
-    _recent.put(key, page, page.size)
-    if common and len(page.compressed) <= LARGEST_SHARED_BYTES:
-        _shared.set(key, tuple(page))
-
-
 def clear_page_cache() -> None:
     """Remove every page of this process and of the shared cache; for commands and tests."""
     _recent.clear()
@@ -113,7 +107,9 @@ def cache_page(
             asked = variant(request) if kept else None
             if asked is None:
                 count("unkept")
-                return _mark_uncacheable(view(request, *args, **kwargs))
+                response = view(request, *args, **kwargs)
+                response.headers.setdefault("Cache-Control", "private, no-cache")
+                return response
             key = _key(request.path, asked.view, revision(*args, **kwargs))
             found = _find(key, common=asked.common)
             if found is None:
@@ -123,7 +119,9 @@ def cache_page(
                 if isinstance(response, SimpleTemplateResponse):  # the API's are rendered late
                     response.render()
                 found = _compress(response)
-                _put(key, found, common=asked.common)
+                _recent.put(key, found, found.size)
+                if asked.common and len(found.compressed) <= LARGEST_SHARED_BYTES:
+                    _shared.set(key, tuple(found))
             return _serve(request, found)
 
         return answer
@@ -185,11 +183,6 @@ def _serve(request: HttpRequest, page: CachedPage) -> HttpResponse:
     response.headers["ETag"] = page.etag
     response.headers["Vary"] = "Cookie, Accept-Encoding, HX-Request, HX-History-Restore-Request"
     response.headers["Cache-Control"] = "no-cache"
-    return response
-
-
-def _mark_uncacheable(response: HttpResponse) -> HttpResponse:
-    response.headers.setdefault("Cache-Control", "private, no-cache")
     return response
 
 
