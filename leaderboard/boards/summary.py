@@ -20,7 +20,7 @@ from leaderboard.boards.wording import p_text, p_values_text, pairs_text
 from leaderboard.core.measures import better
 from leaderboard.core.text.numbers import format_quantity, format_value, signed, signed_percent
 from leaderboard.results.kinds import REPORTED, SCORED
-from leaderboard.results.significance.statements import UNKNOWN, BoardStatements, Statement
+from leaderboard.results.significance.statements import UNKNOWN, Statement
 
 #: A system that costs least is looked for among those that have this share of the best score.
 NEAR_BEST = 0.95
@@ -59,8 +59,8 @@ def summarise(
     best = (min if lower_is_better else max)(rows, key=lambda row: _number(row, key) or 0.0)
     names = Counter(row.entry.system for row in board.rows)
     score, ratio = _number(best, key) or 0.0, _number(best, relative)
-    statement = said.of(best.entries[0], measure) if best.entries else UNKNOWN
-    ties = said.tied_with_best(measure)
+    statement = said.of(best.entries[0], board.measure) if best.entries else UNKNOWN
+    ties = said.tied_with_best(board.measure)
     tied = [row for row in rows if row is not best and ties.intersection(row.entries)]
     tied.sort(key=lambda row: _number(row, key) or 0.0, reverse=not lower_is_better)
     cheapest, latency, cost = _cheapest(rows, best, key, tied, lower_is_better=lower_is_better)
@@ -69,11 +69,10 @@ def summarise(
         if ties and len(rows) > 1
         else _untested(board, rows, reported=reported, tested=tested)
     )
-    compared = tested and not reported
     baseline = next((row for row in tied if row.entry.is_baseline), None) if statement.better else None
-    parts = [_lead(board, best, ratio, said, measure, baseline, alone=len(rows) == 1, tested=compared)]
+    parts = [_lead(board, best, ratio, baseline, alone=len(rows) == 1)]
     if certain:
-        detail = pairs_text(said, measure) if ties and len(rows) > 1 else ""
+        detail = pairs_text(said, board.measure) if ties and len(rows) > 1 else ""
         parts.append(Part(_("Not separable from the best"), certain, detail=detail))
     above = _above_bound(rows, best, key, statement)
     if above is not None:
@@ -144,14 +143,11 @@ def _lead(
     board: Board,
     best: Row,
     relative: float | None,
-    said: BoardStatements,
-    measure: str,
     tied_baseline: Row | None,
     *,
     alone: bool,
-    tested: bool,
 ) -> Part:
-    """Return the lead over the baseline, and whether it is significant, if boards of this kind are `tested`.
+    """Return the lead over the baseline, and whether it is significant, if such results are tested.
 
     The difference and its interval do not change when others submit; a star marks significance after correction.
     `tied_baseline` is the baseline if the tests of all pairs do not separate it from a best that is better in its own
@@ -166,8 +162,9 @@ def _lead(
     label = _("vs %(baseline)s") % {"baseline": board.baseline}
     # A baseline that scores 0 has a difference and no relative one.
     lead = signed(_number(best, DELTA), 3) if relative is None else signed_percent(relative)
-    statement = said.of(best.entries[0], measure) if best.entries else UNKNOWN
+    statement = board.statements.of(best.entries[0], board.measure) if best.entries else UNKNOWN
     if statement.better is None:
+        tested = not board.views and best.ranked_in != REPORTED
         return Part(label, lead if tested else _("%(lead)s, not tested") % {"lead": lead})
     if tied_baseline is not None:
         verdict = _("better than %(baseline)s when tested alone") % {"baseline": board.baseline}
@@ -179,11 +176,12 @@ def _lead(
     star = SEPARATED if statement.holds_after_correction else ""
     text = f"{lead}{star} ({difference}), {verdict}"
     state = "" if tied_baseline is not None else "up" if statement.better else "ns"
-    return Part(label, text, state, _lead_detail(said, measure, statement, tied_baseline))
+    return Part(label, text, state, _lead_detail(board, statement, tied_baseline))
 
 
-def _lead_detail(said: BoardStatements, measure: str, statement: Statement, tied_baseline: Row | None) -> str:
+def _lead_detail(board: Board, statement: Statement, tied_baseline: Row | None) -> str:
     """Return the p-values of the lead, or on hidden judgments the threshold."""
+    said, measure = board.statements, board.measure
     least = said.least_difference(measure)
     if least is not None:
         detail = _("threshold %(least)s") % {"least": f"{least:+.3f}"}

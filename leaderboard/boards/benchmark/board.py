@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from django.utils.translation import gettext_noop as _
 
@@ -16,6 +15,7 @@ from leaderboard.boards.benchmark.columns import (
     MEAN,
     OF_VIEW,
     RANKING,
+    Look,
     OverAll,
     columns_of,
     default_sort,
@@ -161,19 +161,11 @@ def rank_benchmark(
     if any(line.baseline_on and line.ranked_in == REPORTED for line in lines):
         names.add(BM25.name)  # reported figures are compared with their publication's BM25
     costs, costs_of_lines = line_costs(facts, entries, lines, state)
-    columns_for = partial(
-        columns_of,
-        facts,
-        measure,
-        view=state.view,
-        difference=difference_to(names),
-        weighted=bool(state.weights),
-        costs=costs.columns,
-    )
-    columns = {column.key: column for column in columns_for(OverAll(tables))}
+    look = Look(measure, state.view, difference_to(names), bool(state.weights), costs.columns)
+    columns = {column.key: column for column in columns_of(facts, look, OverAll(tables))}
     of_costs = OF_VIEW.union(column.key for column in costs.columns)
     of_lines = [column for key, column in columns.items() if key not in of_costs]
-    rows = rows_of(facts, measure, of_lines, lines, tables, state.view)
+    rows = rows_of(facts, look, of_lines, lines, tables)
     fill_costs(rows, costs.columns, costs_of_lines)
     default = default_sort(facts, columns)
     assign_ranks(rows, default, lower_is_better=columns[default].better == "lower")
@@ -183,7 +175,7 @@ def rank_benchmark(
     in_domain = any(matches_facet(row.facets, "training", (IN_DOMAIN,)) for row in rows)
     best = best_values(columns.values(), rows)
     if private:
-        rows += private_rows(facts, private, lines, columns_for, state, measure)
+        rows += private_rows(facts, private, lines, look, zero_shot=state.zero_shot)
     board = Board(
         facts.name, list(columns.values()), rows, measure, measures, baselines_label(names), *best,
         costs.machine, costs.machines, costs.head, counted=count_rows(rows), views=VIEWS, view=state.view,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -80,31 +80,33 @@ class OverAll:
         }
 
 
-def columns_of(
-    facts: BenchmarkFacts,
-    measure: str,
-    over_all: OverAll,
-    *,
-    view: str,
-    difference: str,
-    weighted: bool,
-    costs: Sequence[Column],
-) -> list[Column]:
-    """All columns. One counted dataset is its own mean and needs no aggregates but the difference."""
-    good = better(measure)
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A view's choices for the columns of a benchmark.
+
+    `difference` is the head of differences, `weighted` whether there is a weighted score, `costs` the cost columns.
+    """
+
+    measure: str
+    view: str
+    difference: str
+    weighted: bool
+    costs: Sequence[Column]
+
+
+def columns_of(facts: BenchmarkFacts, look: Look, over_all: OverAll) -> list[Column]:
+    """Return all columns. One counted dataset is its own mean and needs no aggregates but the difference."""
+    good = better(look.measure)
     several = facts.all_counted > 1
     means = _means(facts, good) if several else []
-    aggregated = [*means, *_differences(facts, good, difference, several=several)]
+    aggregated = [*means, *_differences(facts, good, look.difference, several=several)]
     return [
         Column(SYSTEM, _("System"), "", "text", cell=lambda line: line.about.system),
-        *([weighted_column(OVER_ALL)] if weighted else []),
+        *([weighted_column(OVER_ALL)] if look.weighted else []),
         *map(over_all.filled, aggregated),
-        *(
-            _dataset(place, member, measure, view, good, difference)
-            for place, member in enumerate(facts.members)
-        ),
+        *(_dataset(place, member, look) for place, member in enumerate(facts.members)),
         *map(over_all.filled, _RANKS if several else ()),
-        *costs,
+        *look.costs,
         *ABOUT_SYSTEM,
         *DECLARED,
         SIZE,
@@ -177,7 +179,7 @@ _RANKS = (
 )
 
 
-def _dataset(place: int, member: Member, measure: str, view: str, good: Direction, difference: str) -> Column:
+def _dataset(place: int, member: Member, look: Look) -> Column:
     """The column of the dataset at this place among the benchmark's."""
 
     def cell(line: BenchmarkLine) -> Cell | Value:
@@ -185,19 +187,18 @@ def _dataset(place: int, member: Member, measure: str, view: str, good: Directio
             return Cell(line.shown[place], "", *line.beside[place])
         return line.shown[place]
 
-    shown = member.measure(measure)
+    measure, shown = look.measure, member.measure(look.measure)
     unit = [
         shown if shown != measure else "",
         "" if member.counted else "not in the mean",
         f"mean of {len(member.parts)}" if member.parts else "",
     ]
-    kind, head = VIEWED[view]
-    if kind == "rank":
-        good = "lower"
+    kind, head = VIEWED[look.view]
+    good: Direction = "lower" if kind == "rank" else better(measure)
     return Column(
         key=member.slug,
         label=member.facts.name,
-        group=f"{EFFECTIVENESS}, {head.format(difference=difference)}{measure} {'↑' if good == 'higher' else '↓'}",
+        group=f"{EFFECTIVENESS}, {head.format(difference=look.difference)}{measure} {'↑' if good == 'higher' else '↓'}",
         kind=kind,
         better=good,
         unit=" · ".join(part for part in unit if part),

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 
 from leaderboard.boards.benchmark import aggregates
 from leaderboard.boards.benchmark.aggregates import Tables, plain
-from leaderboard.boards.benchmark.columns import BORDA, COMMON, COVERAGE, MEAN_RANK, OverAll, common_column
+from leaderboard.boards.benchmark.columns import (
+    BORDA,
+    COMMON,
+    COVERAGE,
+    MEAN_RANK,
+    Look,
+    OverAll,
+    columns_of,
+    common_column,
+)
 from leaderboard.boards.benchmark.composite import is_mean_of_parts
 from leaderboard.boards.benchmark.lines import IN_DOMAIN, BenchmarkLine, SystemLine, collect_lines, tables_of
 from leaderboard.boards.columns.marks import title_of
@@ -24,19 +33,18 @@ from leaderboard.results.kinds import PRIVATE, REPORTED
 
 def rows_of(
     facts: BenchmarkFacts,
-    measure: str,
+    look: Look,
     columns: Sequence[Column],
     lines: Sequence[SystemLine],
     tables: Tables,
-    view: str,
 ) -> list[Row]:
     """One row for each line, with what the view shows of its scores.
 
     Costs, and what follows from them or from the rows in view, are still missing.
     """
     hidden = any(member.facts.hidden for member in facts.members)
-    special = any(member.parts or measure in member.stand_ins for member in facts.members)
-    made, rows, shown = [], [], _shown(lines, tables, view)
+    special = any(member.parts or look.measure in member.stand_ins for member in facts.members)
+    made, rows, shown = [], [], _shown(lines, tables, look.view)
     for number, (line, kind) in enumerate(zip(lines, tables.kinds, strict=True)):
         provenances = set(map(attrgetter("provenance"), line.results)) - {""}
         trainings = set(map(attrgetter("training"), line.results)) - {""}
@@ -45,7 +53,7 @@ def rows_of(
         mixed, seeds = len(provenances) > 1, any(map(attrgetter("seed_count"), line.results))
         beside = {}
         if special or mixed or seeds or IN_DOMAIN in trainings or line.left_out:
-            beside = _beside(facts, measure, line, decimals, mixed=mixed, spreads=not view)
+            beside = _beside(facts, look, line, decimals, mixed=mixed)
         made.append(
             BenchmarkLine(
                 line.about, kind, decimals, entry.provenance, number, shown[number], beside, line.parameters
@@ -100,7 +108,7 @@ def _of_system(line: SystemLine, provenance: str) -> EntryRow:
 
 
 def _beside(
-    facts: BenchmarkFacts, measure: str, line: SystemLine, decimals: int, *, mixed: bool, spreads: bool
+    facts: BenchmarkFacts, look: Look, line: SystemLine, decimals: int, *, mixed: bool
 ) -> dict[int, tuple[str, str, str]]:
     """The marks, titles and spreads of the line's cells, by place of the dataset; nothing of plain ones.
 
@@ -112,13 +120,13 @@ def _beside(
     ):
         mark, title, spread = "", result.provenance if mixed else "", ""
         if score is not None:
-            mark = member.stand_ins.get(measure, "")
+            mark = member.stand_ins.get(look.measure, "")
             if member.parts and is_mean_of_parts(result.comparison_group):
                 title = f"mean of {len(member.parts)} parts"
             if result.seed_count:
-                deviation = result.deviations.get(member.measure(measure))
+                deviation = result.deviations.get(member.measure(look.measure))
                 title = "; ".join(filter(None, [title_of(result.seed_count, deviation, decimals), title]))
-                if spreads and deviation is not None:
+                if not look.view and deviation is not None:
                     spread = f"± {deviation:.{decimals}f} ({result.seed_count})"
         if result.training == IN_DOMAIN:
             mark = f"‡ {mark}".rstrip()
@@ -169,19 +177,21 @@ def private_rows(
     facts: BenchmarkFacts,
     own: Mapping[int, Sequence[EntryRow]],
     public: Sequence[SystemLine],
-    columns_for: Callable[[OverAll], Sequence[Column]],
-    state: BoardState,
-    measure: str,
+    look: Look,
+    *,
+    zero_shot: bool,
 ) -> list[Row]:
-    """Rows of a team's `own` entries, by dataset, compared with the baselines of the `public` lines; without costs."""
+    """Return the rows of a team's `own` entries, by dataset, without costs.
+
+    They are compared with the baselines of the `public` lines.
+    """
     datasets = [member.dataset_id for member in facts.members]
     entries = {dataset: BoardRows(dataset, list(own.get(dataset, ()))) for dataset in datasets}
-    lines = collect_lines(facts, entries, measure, zero_shot=state.zero_shot, beside=public)
-    tables = tables_of(facts, lines, [PRIVATE] * len(lines), measure)
-    columns = columns_for(OverAll(tables))
-    rows = rows_of(facts, measure, columns, lines, tables, state.view)
+    lines = collect_lines(facts, entries, look.measure, zero_shot=zero_shot, beside=public)
+    tables = tables_of(facts, lines, [PRIVATE] * len(lines), look.measure)
+    rows = rows_of(facts, look, columns_of(facts, look, OverAll(tables)), lines, tables)
     ranks = [BORDA, MEAN_RANK]
-    if state.view == "rank":
+    if look.view == "rank":
         ranks += [member.slug for member in facts.members]
     for row in rows:
         row.entry = row.entry._replace(visibility="private")
