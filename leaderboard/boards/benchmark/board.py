@@ -13,24 +13,27 @@ from leaderboard.boards.benchmark.columns import (
     BORDA,
     COMMON,
     MEAN,
+    NOTE,
     OF_VIEW,
     RANKING,
     Look,
     OverAll,
     columns_of,
     default_sort,
+    fill_common,
     over,
+    private_rows,
+    rows_of,
 )
-from leaderboard.boards.benchmark.costs import line_costs
 from leaderboard.boards.benchmark.lines import (
     IN_DOMAIN,
     available_measures,
     baselines_of,
     collect_lines,
     kinds_of,
+    line_costs,
     tables_of,
 )
-from leaderboard.boards.benchmark.rows import NOTE, fill_common, private_rows, rows_of
 from leaderboard.boards.benchmark.significance import add_significance
 from leaderboard.boards.columns.baseline import difference_to, notes_on_baselines
 from leaderboard.boards.columns.costs import BoardCosts, fill_costs
