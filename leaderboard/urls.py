@@ -8,7 +8,6 @@ from django.views.generic import TemplateView
 
 from leaderboard.api import boards as board_api
 from leaderboard.api import documents
-from leaderboard.api.rounds import RoundsView, RoundView
 from leaderboard.boards.exports import FORMATS
 from leaderboard.core.http.redirects import follow_redirects
 from leaderboard.models import TeamRedirect
@@ -122,8 +121,8 @@ api_calls = [
     path("systems/<slug:slug>/", follow_merged(board_api.SystemView.as_view()), name="api-system"),
     path("systems/<slug:slug>/recipes/", board_api.RecipesView.as_view(), name="api-recipes"),
     path("search/", board_api.search_results, name="api-search"),
-    path("rounds/", RoundsView.as_view(), name="api-rounds"),
-    path("rounds/<slug:slug>/", RoundView.as_view(), name="api-round"),
+    path("rounds/", board_api.RoundsView.as_view(), name="api-rounds"),
+    path("rounds/<slug:slug>/", board_api.RoundView.as_view(), name="api-round"),
     path("schema/", documents.SchemaView.as_view(), name="api-schema"),
     path("docs/", documents.reference, name="api-docs"),
 ]
