@@ -19,7 +19,6 @@ from leaderboard.views import (
     health,
     home,
     news,
-    past,
     public,
     reference,
     rounds,
@@ -38,7 +37,7 @@ handler500 = "leaderboard.core.http.errors.server_error"
 follow_renamed = follow_redirects(TeamRedirect, "team", "teams")
 handler429 = "leaderboard.views.site.too_many"  # asked for by allauth
 
-register_converter(past.MomentConverter, "moment")
+register_converter(boards.MomentConverter, "moment")
 
 pages = [
     path("", home.home, name="home"),
@@ -103,12 +102,12 @@ pages = [
 board_files = []
 for kind in ("dataset", "benchmark"):
     board, earlier = f"{kind}s/<slug:slug>/", f"{kind}s/<slug:slug>/at/<moment:at>/"
-    board_files.append(path(earlier, past.board, {"kind": kind}, name=f"{kind}_at"))
+    board_files.append(path(earlier, boards.past_board, {"kind": kind}, name=f"{kind}_at"))
     for ending in FORMATS:
         which = {"kind": kind, "ending": ending}
         board_files += [
-            path(f"{board}board.{ending}", past.export, which, name=f"{kind}_{ending}"),
-            path(f"{earlier}board.{ending}", past.export, which, name=f"{kind}_at_{ending}"),
+            path(f"{board}board.{ending}", boards.export, which, name=f"{kind}_{ending}"),
+            path(f"{earlier}board.{ending}", boards.export, which, name=f"{kind}_at_{ending}"),
         ]
 
 api_calls = [

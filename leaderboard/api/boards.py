@@ -46,9 +46,9 @@ from leaderboard.systems.challenges import challenges_of
 from leaderboard.systems.corrections import corrections_of
 from leaderboard.systems.provenance import recipes_of
 from leaderboard.views.board_views import REVISIONS, Kind, board_citation, site_revision
+from leaderboard.views.boards import view_of_export
 from leaderboard.views.datasets import visible_dataset
 from leaderboard.views.home import view_of_search
-from leaderboard.views.past import view_of_export
 
 #: The part of a path that names a dataset, benchmark or system.
 SLUG = OpenApiParameter("slug", str, OpenApiParameter.PATH, description="As in the address of its page.")
