@@ -71,8 +71,6 @@ class EntryLine(NamedTuple):
     """The source of a row's cells: an entry, the score of its baseline, and its tests."""
 
     about: EntryRow
-    scores: Mapping[str, float]
-    deviations: Mapping[str, float]
     ranked_in: str
     decimals: int
     baseline: float | None
@@ -308,10 +306,10 @@ def _focus_columns(measure: str, tests: SignificanceColumns, difference: str) ->
     good = better(measure)
 
     def delta(line: EntryLine) -> Value:
-        return deltas.absolute(line.scores.get(measure), line.baseline)
+        return deltas.absolute(line.about.scores.get(measure), line.baseline)
 
     def relative(line: EntryLine) -> Value:
-        return deltas.relative(line.scores.get(measure), line.baseline)
+        return deltas.relative(line.about.scores.get(measure), line.baseline)
 
     return [
         Column(SYSTEM, _("System"), "", "text", cell=lambda line: line.about.system),
@@ -380,8 +378,6 @@ def _lines(
         tested = tests.found is not None and kind in (SCORED, CLOSED)
         yield EntryLine(
             entry,
-            entry.scores,
-            entry.deviations,
             kind,
             3 if provenance == REPORTED or facts.hidden else 4,
             baselines.get(group),

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import orjson
 from django.db.models import F
+from django.utils.translation import get_language
 
 from leaderboard.boards.benchmark.board import RankedBenchmark, benchmark_view_key, rank_benchmark
 from leaderboard.boards.benchmark.composite import compose, has_hidden_part
@@ -347,6 +348,7 @@ def ranked_benchmark(
 
 def _rank_once(key: str, rank: Callable[[], R]) -> R:
     """Return the cached ranked board of this key; nothing is cached without a key."""
+    key = key and f"{get_language()} {key}"  # of the summary
     ranked: R | None = board_cache.get(key) if key else None
     if ranked is None:
         ranked = rank()

@@ -25,8 +25,8 @@ def measure_column(
     """
 
     def cell(line: Any) -> Cell | Value:
-        value: Value = line.scores.get(measure)
-        if line.deviations or (in_focus and line.certainty is not None):
+        value: Value = line.about.scores.get(measure)
+        if line.about.deviations or (in_focus and line.certainty is not None):
             return _cell(line, measure, value, in_focus=in_focus)
         return value
 
@@ -37,9 +37,9 @@ def _cell(line: Any, measure: str, value: Value, *, in_focus: bool) -> Cell | Va
     """The cell of a seed set, or of a score with an interval."""
     found = line.certainty if in_focus else None
     ends = None if found is None else (found.low, found.high)
-    if value is None or measure not in line.deviations:
+    if value is None or measure not in line.about.deviations:
         return Cell(value, interval=ends) if ends else value
-    deviation, seeds = line.deviations[measure], line.about.seed_count
+    deviation, seeds = line.about.deviations[measure], line.about.seed_count
     spread = f"± {deviation:.{line.decimals}f} ({seeds})" if in_focus else ""
     return Cell(value, title=title_of(seeds, deviation, line.decimals), spread=spread, interval=ends)
 
@@ -109,7 +109,7 @@ def private_columns(entries: Iterable[EntryRow], measure: str) -> list[Column]:
             good,
             note=_("private part minus public part"),
             cell=lambda line: deltas.absolute(
-                line.about.private_scores.get(measure), line.scores.get(measure)
+                line.about.private_scores.get(measure), line.about.scores.get(measure)
             ),
         ),
     ]
