@@ -404,8 +404,9 @@ def line_trace(
 
 
 def area_trace(
-    name: str, x: Sequence[Any], y: Sequence[Any], color: str, opacity: float, *, line: int = 0, **more: Any
+    name: str, outline: Sequence[tuple[Any, Any]], color: str, opacity: float, *, line: int = 0, **more: Any
 ) -> go.Scatter:
     """A filled area within a closed outline."""
+    x, y = [x for x, _ in outline], [y for _, y in outline]
     style = {"width": line, "color": color}
     return line_trace(name, x, y, style, fill="toself", fillcolor=color, opacity=opacity, **more)

@@ -138,7 +138,9 @@ def _outlines(lanes: Sequence[_Lane]) -> list[go.Scatter]:
         up = [float(density[bin_]) / highest * _WIDEST for bin_ in bins for _ in range(2)]
         xs = [round(value, 3) for value in (*across, *reversed(across))]
         ys = [round(number + each, 4) for each in (*(-each for each in up), *reversed(up))]
-        traces.append(area_trace(lane.name, xs, ys, lane.color, 0.45, line=1, showlegend=False))
+        traces.append(
+            area_trace(lane.name, list(zip(xs, ys, strict=True)), lane.color, 0.45, line=1, showlegend=False)
+        )
     return traces
 
 

@@ -160,9 +160,7 @@ def _frontier_traces(
     xs, ys = [*(point.x for point in best), right], [*(point.y for point in best), best[-1].y]
     corners = [(x, y) for y, *across in zip(ys, xs, xs[1:], strict=False) for x in across]
     corners += [(right, worst), (xs[0], worst)]
-    shade = chart_rows.area_trace(
-        "dominated", [x for x, _ in corners], [y for _, y in corners], BLUE, 0.08, showlegend=False
-    )
+    shade = chart_rows.area_trace("dominated", corners, BLUE, 0.08, showlegend=False)
     style = {"color": SOFT, "width": 1.5, "dash": "dot", "shape": "hv"}
     return [shade, chart_rows.line_trace("Pareto frontier", xs[:-1], ys[:-1], style)][: len(best)]
 

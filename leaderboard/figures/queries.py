@@ -112,8 +112,8 @@ def _difficulty_traces(
     median = line_trace("median", ranks, middle, {"color": INK, "width": 2}, hovertemplate=hover)
     if values.systems == 1:
         return [median]
-    around, edges = [*ranks, *reversed(ranks)], [*high, *reversed(low)]
-    traces = [area_trace("10% to 90% of systems", around, edges, BLUE, 0.22), median]
+    outline = list(zip([*ranks, *reversed(ranks)], [*high, *reversed(low)], strict=True))
+    traces = [area_trace("10% to 90% of systems", outline, BLUE, 0.22), median]
     if values.baseline is not None:
         points = go.Scatter(
             mode="markers",

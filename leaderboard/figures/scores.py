@@ -218,27 +218,13 @@ def build_in_domain(request: FigureRequest) -> Plot:
     most = counts.most_common(1)[0][0] if counts else None
     trained_on = next((member for member in datasets if member.slug == most), None)
     others = [member for member in datasets if member.counted and member != trained_on]
-    of_kind: list[Row] = []
-    if trained_on is not None:
-        of_kind, _ = chart_rows.rows_of_kind(
-            [row for row in every if chart_rows.value(row, trained_on.slug) is not None]
-        )
-    rows: list[Row] = []
-    left_out: list[Row] = []
-    for row in of_kind:
-        fits = chart_rows.mean(row, others) is not None and not any(
-            _is_marked(row, member) for member in others
-        )
-        (rows if fits else left_out).append(row)
+    of_kind, kind = _rows_with(trained_on, every)
+    rows = [row for row in of_kind if _is_zero_shot(row, others)]
     if trained_on is None or not rows:
         return Plot.empty(
             "No system of this view was trained on one of these datasets and scored on all others."
         )
-    form, measure, kind = (
-        chart_rows.score_format(rows),
-        board.measure,
-        chart_rows.describe_kind(rows[0].ranked_in),
-    )
+    form, measure = chart_rows.score_format(rows), board.measure
     across = f"{trained_on.measure(measure)} on {trained_on.facts.name}"
     up = f"mean {measure} over the other {len(others)}"
     points = [
@@ -267,9 +253,25 @@ def build_in_domain(request: FigureRequest) -> Plot:
         notes=[
             *_not_zero_shot(points),
             *_correlation(points),
-            *chart_rows.left_out_note(left_out, "for want of scores or trained on others, too"),
+            *chart_rows.left_out_note(
+                [row for row in of_kind if not _is_zero_shot(row, others)],
+                "for want of scores or trained on others, too",
+            ),
         ],
     )
+
+
+def _rows_with(dataset: Member | None, every: Sequence[Row]) -> tuple[list[Row], str]:
+    """Return the rows of one kind that have a value on a dataset, and what that kind is called."""
+    rows = [row for row in every if dataset and chart_rows.value(row, dataset.slug) is not None]
+    of_kind, kind = chart_rows.rows_of_kind(rows)
+    return of_kind, chart_rows.describe_kind(kind)
+
+
+def _is_zero_shot(row: Row, datasets: Sequence[Member]) -> bool:
+    """Return whether a row has values on all datasets, and was trained on none of them."""
+    trained = any(_is_marked(row, dataset) for dataset in datasets)
+    return chart_rows.mean(row, datasets) is not None and not trained
 
 
 def _is_marked(row: Row, dataset: Member) -> bool:

@@ -41,36 +41,18 @@ def build_sizes(request: FigureRequest) -> Plot:
         drawing.log_axis(title, [number for number in numbers if number] or [1], sparse=True)
         for title, numbers in (("Documents", documents), ("Queries", queries))
     )
-    traces = [
-        go.Scatter(
-            mode="markers",
-            name=what,
-            x=numbers,
-            y=names,
-            customdata=tasks,
-            marker={"color": drawing.BLUE, "size": 10},
-            hovertemplate=f"%{{y}}, %{{customdata}}<br>%{{x:,}} {what}<extra></extra>",
-            xaxis=axis,
-        )
-        for what, numbers, axis in (("documents", documents, "x"), ("queries", queries, "x2"))
-    ]
-    # The name of each task stands beside its first dataset, where no grid line runs; a phone has no room for it.
-    beside = {
-        "xref": "paper",
-        "x": 0.78,
-        "xanchor": "left",
-        "font": {"color": drawing.SOFT},
-        "showarrow": False,
-    }
     firsts = [next(of_task) for _, of_task in groupby(sizes, lambda one: one.task)]
     return Plot(
-        data=traces,
+        data=[
+            _size_trace("documents", documents, sizes, "x"),
+            _size_trace("queries", queries, sizes, "x2"),
+        ],
         layout=drawing.bar_layout(
             len(sizes),
             22,
             xaxis={**x, "domain": [0.0, 0.46]},
             xaxis2={**x2, "domain": [0.5, 0.76], "anchor": "y"},
-            annotations=[{**beside, "y": one.name, "text": one.task} for one in firsts],
+            annotations=[_task_name(one) for one in firsts],
             meta={
                 "narrow": {
                     "xaxis": {**x, "domain": [0.0, 0.56]},
@@ -95,6 +77,25 @@ def build_sizes(request: FigureRequest) -> Plot:
         subtitle=page.board.title,
         notes=[f"Shown on the board but not counted: {one.name}." for one in sizes if not one.counted],
     )
+
+
+def _size_trace(what: str, numbers: Sequence[int | None], sizes: Sequence[_Size], axis: str) -> go.Scatter:
+    return go.Scatter(
+        mode="markers",
+        name=what,
+        x=numbers,
+        y=[one.name for one in sizes],
+        customdata=[one.task for one in sizes],
+        marker={"color": drawing.BLUE, "size": 10},
+        hovertemplate=f"%{{y}}, %{{customdata}}<br>%{{x:,}} {what}<extra></extra>",
+        xaxis=axis,
+    )
+
+
+def _task_name(first: _Size) -> dict[str, Any]:
+    """The name of a task beside its first dataset, where no grid line runs. A phone has no room for it."""
+    place = {"xref": "paper", "x": 0.78, "xanchor": "left", "y": first.name}
+    return {**place, "text": first.task, "font": {"color": drawing.SOFT}, "showarrow": False}
 
 
 def _sizes(places: list[Member]) -> list[_Size]:
