@@ -115,11 +115,6 @@ class ModelPart:
     def __or__(self, other: ModelPart) -> ModelPart:
         return ModelPart({**self.json, **other.json}, {**self.weights, **other.weights})
 
-    @property
-    def tensors(self) -> list[Tensor]:
-        """All tensors."""
-        return [tensor for tensors in self.weights.values() for tensor in tensors.values()]
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -127,6 +122,12 @@ class Plan:
 
     description: CheckpointDescription
     parts: Mapping[str, ModelPart]
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All tensors."""
+        files = [file for part in self.parts.values() for file in part.weights.values()]
+        return [tensor for file in files for tensor in file.values()]
 
     def described(self, **changes: Any) -> Plan:
         """Return the plan with other values in its description."""

@@ -87,7 +87,10 @@ def _validate(source: ModelFiles, wanted: Kinds, pooling: str, name: str) -> Val
     if source.allowance.left_out:
         findings.at("").remark("weights_not_sent", "of the weights only their headers were read")
     report = findings.report()
-    return Validation(report, plan if report.valid else None)
+    if plan is None or not report.valid:
+        return Validation(report, None)
+    parameters = sum(tensor.parameters for tensor in plan.tensors)
+    return Validation(report, plan.described(parts=tuple(plan.parts), parameters=parameters))
 
 
 def _top(source: ModelFiles) -> ModelFiles:
@@ -116,8 +119,7 @@ def rebuild(
     target.mkdir(exist_ok=True)
     if any(target.iterdir()):
         raise FileExistsError(f"{target} is not empty")
-    tensors = [tensor for part in plan.parts.values() for tensor in part.tensors]
-    total = max(1, sum(tensor.size for tensor in tensors))
+    total = max(1, sum(tensor.size for tensor in plan.tensors))
     written, sums, identity = 0, {}, hashlib.sha256()
     for name, content in sorted(_files(plan).items()):
         path = target / name
@@ -131,14 +133,7 @@ def rebuild(
                 progress(min(1.0, written / total))
         sums[name] = digest.hexdigest()
         identity.update(name.encode() + b"\0" + digest.digest())
-    described = replace(
-        plan.description,
-        parts=tuple(plan.parts),
-        parameters=sum(tensor.parameters for tensor in tensors),
-        size=written,
-        sha256=identity.hexdigest(),
-        files=sums,
-    )
+    described = replace(plan.description, size=written, sha256=identity.hexdigest(), files=sums)
     described.write(target)
     for path in (*target.rglob("*"), target):
         descriptor = os.open(path, os.O_RDONLY)

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from evaluation.__main__ import main
-from evaluation.checkpoints import rebuild, validate_folder
-from evaluation.checkpoints.archives import validate_archive
+from evaluation.checkpoints import rebuild, validate_archive, validate_folder
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from tests.evaluation.engines.test_rerankers import PROGRAMS
 from tests.evaluation.tiny_families import byte_tokenizer, save_transformer

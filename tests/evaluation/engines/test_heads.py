@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evaluation.checkpoints.archives import validate_archive
+from evaluation.checkpoints import validate_archive
 from evaluation.checkpoints.description import HEADS, CheckpointDescription, CheckpointKind
 from evaluation.checkpoints.rebuilding import open_checkpoint, rebuild
 from evaluation.collections.beir import Document, Query
