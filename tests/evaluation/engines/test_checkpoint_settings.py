@@ -154,7 +154,7 @@ def test_modules_give_what_the_library_encodes(module: str, tmp_path: Path) -> N
 
 def test_dimensions_are_the_checkpoints_unless_a_submission_says(tmp_path: Path) -> None:
     raw, rebuilt = both(tiny_models.tiny_dense, tmp_path, {TOP: {"truncate_dim": 16}})
-    described = validate_folder(raw).plan.describe()
+    described = validate_folder(raw).plan.description
     assert described.dimension == 16
     for parameters, dimension in (({}, 16), ({"truncate_dimension": "auto"}, 16), ({"truncate_dimension": 0}, 32),
                                   ({"truncate_dimension": "8"}, 8), ({"truncate_dimension": 24}, 24)):  # fmt: skip
