@@ -218,7 +218,7 @@ def _from_router(folder: _Folder, source: ModelFiles, settings: EncoderDefaults)
         kind = CheckpointKind.SENTENCE_ENCODER
     if kind not in (*ENCODERS, CheckpointKind.SPARSE_ENCODER):
         source.at(MODULES).stop("module_order", "the two routes make no model of a known kind")
-    folder.require(kind)
+    replace(folder, source=source).require(kind)
     chains: dict[str, Chain] = {}
     for route, modules in sorted(routes.items(), reverse=True):  # queries first, as everywhere
         own = ENCODERS[modules[0].role == m.STATIC] if kind in ENCODERS else kind

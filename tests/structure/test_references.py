@@ -7,9 +7,7 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-_FOLDERS = (
-    "assets|client|docker|docs|evaluation|leaderboard|locks|packages|static|submissions|templates|tests"
-)
+_FOLDERS = "assets|client|docker|docs|evaluation|examples|leaderboard|locks|packages|static|submissions|templates|tests"
 _ENDINGS = "cfg|conf|css|csv|html|js|json|md|mjs|py|sh|sha256|sql|template|toml|txt|yaml|yml"
 #: A path from the root of the repository, where nothing before it makes it one of another place.
 _REFERENCE = re.compile(rf"(?<![\w/.$}}:*-])(?:{_FOLDERS})/[\w./-]*\w\.(?:{_ENDINGS})\b(?![\w*{{/])")
