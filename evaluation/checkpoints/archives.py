@@ -32,18 +32,18 @@ POLICY = ZipPolicy(
 )
 
 
-def extract(path: Path, scratch: Path, policy: ZipPolicy, findings: Findings) -> dict[str, Path]:
+def extract(path: Path, scratch: Path, findings: Findings) -> dict[str, Path]:
     """Extract the usable files of an archive into `scratch`, which is created, and return their paths by name.
 
     On disk they have numbers, so that nothing has a name that a sender chose. Whatever the archive contains, nothing is
-    written outside of `scratch`, no link is created, and no more is written than `policy` allows. Raises OSError for
+    written outside of `scratch`, no link is created, and no more is written than POLICY allows. Raises OSError for
     faults of the disk, ENOSPC if it is full.
     """
     scratch.mkdir(exist_ok=True)
     file = findings.at(path.name)
     stored: dict[str, Path] = {}
     with _archive_errors(file):
-        stored = (_extract_zip if is_zip(path) else _extract_tar)(path, scratch, policy, file)
+        stored = (_extract_zip if is_zip(path) else _extract_tar)(path, scratch, file)
         if not stored and not findings.refused:
             file.refuse("empty_folder", "there is no file of a model")
     return stored
@@ -62,14 +62,14 @@ def _archive_errors(file: FileFindings) -> Iterator[None]:
         file.refuse(error.code, quote(error, 200))
 
 
-def _extract_zip(path: Path, scratch: Path, policy: ZipPolicy, file: FileFindings) -> dict[str, Path]:
+def _extract_zip(path: Path, scratch: Path, file: FileFindings) -> dict[str, Path]:
     with path.open("rb") as stored:
         stored.seek(max(0, path.stat().st_size - 22))
         end = stored.read(22)
     # The list of members comes last, without a comment: what follows could be another archive.
     if not end.startswith(b"PK\x05\x06") or end[20:] != b"\0\0":
         file.refuse("trailing_data", "something follows on the end of the zip")
-    with open_archive(path, policy) as archive:
+    with open_archive(path, POLICY) as archive:
         if archive.first_byte:
             message = f"{archive.first_byte:,} bytes stand before the zip's first member"
             file.refuse("trailing_data", message)
@@ -112,10 +112,10 @@ class _MemberNames:
         return ""
 
 
-def _extract_tar(path: Path, scratch: Path, policy: ZipPolicy, file: FileFindings) -> dict[str, Path]:
-    most = policy.max_expanded_bytes or 1 << 62
-    limits = FileLimits(max_stored_bytes=most, max_expanded_bytes=most, max_ratio=policy.max_ratio,
-                    ratio_floor_bytes=policy.ratio_floor_bytes, may_be_tar=True)  # fmt: skip
+def _extract_tar(path: Path, scratch: Path, file: FileFindings) -> dict[str, Path]:
+    most = POLICY.max_expanded_bytes or 1 << 62
+    limits = FileLimits(max_stored_bytes=most, max_expanded_bytes=most, max_ratio=POLICY.max_ratio,
+                    ratio_floor_bytes=POLICY.ratio_floor_bytes, may_be_tar=True)  # fmt: skip
     targets: dict[str, Path] = {}
     names = _MemberNames(file.findings)
     with open_expanded(path, limits) as expanded:
@@ -124,12 +124,12 @@ def _extract_tar(path: Path, scratch: Path, policy: ZipPolicy, file: FileFinding
             return {}
         stream = _Stream(expanded)
         for number, member in enumerate(members(stream.read, stream.skip)):
-            if number >= policy.max_members:
-                raise NotTar("too_many_files", f"the archive holds more than {policy.max_members} files")
+            if number >= POLICY.max_members:
+                raise NotTar("too_many_files", f"the archive holds more than {POLICY.max_members} files")
             fits = names.take(member.name)
             if check_file_name(member.name, file.findings) and fits:
                 targets[member.name] = scratch / str(len(targets))
-                _write(targets[member.name], stream.blocks(member.size), policy)
+                _write(targets[member.name], stream.blocks(member.size))
             else:
                 stream.skip(member.size)
     return targets
@@ -165,13 +165,13 @@ class _Stream:
             pass
 
 
-def _write(target: Path, blocks: Iterable[bytes], policy: ZipPolicy) -> None:
+def _write(target: Path, blocks: Iterable[bytes]) -> None:
     with target.open("xb") as file:
-        policy.check_disk_space(target.parent)
+        POLICY.check_disk_space(target.parent)
         for block in blocks:
             file.write(block)
             if file.tell() % _FREE_INTERVAL < len(block):
-                policy.check_disk_space(target.parent)
+                POLICY.check_disk_space(target.parent)
 
 
 _TAR_BLOCK = 512

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import zstandard
 
-from evaluation.archives.zip import ZipPolicy
-from evaluation.checkpoints.archives import POLICY, extract
+from evaluation.checkpoints.archives import extract
 from evaluation.checkpoints.description import FILE_NAME, CheckpointDescription, CheckpointKind, Plan
 from evaluation.checkpoints.files import ModelFiles, walk
 from evaluation.checkpoints.findings import Findings, attempt
@@ -57,19 +56,14 @@ def validate_folder(source: Path, wanted: Kinds = None, pooling: str = "") -> Va
 
 
 def validate_archive(
-    path: Path,
-    scratch: Path,
-    wanted: Kinds = None,
-    pooling: str = "",
-    policy: ZipPolicy = POLICY,
-    without_weights: bool = False,
+    path: Path, scratch: Path, wanted: Kinds = None, pooling: str = "", without_weights: bool = False
 ) -> Validation:
     """Validate an archive as `validate_folder` does, extracted into `scratch` until the checkpoint is rebuilt.
 
     `without_weights`: headers are enough for files of weights; then a remark says so, and it cannot be rebuilt.
     """
     findings = Findings()
-    stored = extract(path, scratch, policy, findings)
+    stored = extract(path, scratch, findings)
     allowance = CheckpointAllowance(without_weights)
     files = ModelFiles(scratch, frozenset(stored), findings, "", allowance, stored)
     return _validate(files, wanted, pooling, path.name)

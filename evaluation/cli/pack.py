@@ -30,7 +30,6 @@ _SIDE_FOLDERS = frozenset({"onnx", "openvino", "coreml", ".git", ".cache", "__py
 #: Engines that try a model's own work; other engines run the same kinds without all of it.
 _TRYING = {CheckpointKind.SEQ2SEQ: "doc2query"}
 _CHEAP = {"queries_per_document": "1", "generated_tokens": "8"}
-_TEXTS = 20
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -265,20 +264,13 @@ def _run_engine(rebuilt: Path, kind: CheckpointKind, scratch: Path) -> None:
 
 
 def _texts() -> list[str]:
-    """Twenty different texts."""
+    """Return twenty different texts."""
     subjects = ("The heart", "A wing in supersonic flow", "The central bank", "A search engine", "The cat")
-    verbs = ("is examined in", "changes with", "was compared with", "depends on")
-    objects = (
-        "a large study",
-        "temperature",
-        "an older method",
-        "the price of energy",
-        "the words of a query",
-    )
-    return [
-        f"{subjects[number % 5]} {verbs[number % 4]} {objects[(number // 4) % 5]}."
-        for number in range(_TEXTS)
-    ]
+    predicates = (
+        "is examined in a large study", "changes with temperature", "was compared with an older method",
+        "depends on the price of energy",
+    )  # fmt: skip
+    return [f"{subject} {predicate}." for subject in subjects for predicate in predicates]
 
 
 def _print_report(report: Report) -> None:
@@ -289,11 +281,13 @@ def _print_report(report: Report) -> None:
 
 
 def _summary(out: Path, described: CheckpointDescription) -> str:
-    parts = [str(described.kind), described.model_type, f"{described.parameters:,} parameters"]
-    if described.dimension:
-        parts.append(f"{described.dimension:,} dimensions")
-    if described.maximum_length:
-        parts.append(f"{described.maximum_length:,} tokens")
-    if described.pooling:
-        parts.append(f"pooling {described.pooling}")
-    return f"{out}: {out.stat().st_size / 1e6:,.1f} MB\n{', '.join(parts)}\nsha256 of the model: {described.sha256}"
+    parts = (
+        described.kind,
+        described.model_type,
+        f"{described.parameters:,} parameters",
+        described.dimension and f"{described.dimension:,} dimensions",
+        described.maximum_length and f"{described.maximum_length:,} tokens",
+        described.pooling and f"pooling {described.pooling}",
+    )
+    listed = ", ".join(part for part in parts if part)
+    return f"{out}: {out.stat().st_size / 1e6:,.1f} MB\n{listed}\nsha256 of the model: {described.sha256}"

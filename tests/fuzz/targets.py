@@ -13,14 +13,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from unittest import mock
 from unittest.mock import patch
 
 import zstandard
 
 from evaluation.archives.compression import KIB, MIB, FileLimits
 from evaluation.archives.zip import ZipPolicy, is_zip, open_archive
-from evaluation.checkpoints import CODES, rebuild, validate_archive, validate_folder
-from evaluation.checkpoints.archives import POLICY
+from evaluation.checkpoints import CODES, archives, rebuild, validate_archive, validate_folder
 from evaluation.core.errors import InvalidContent, InvalidRun
 from evaluation.core.problems import Report
 from evaluation.judgements import import_file
@@ -43,7 +43,7 @@ LIMITS = FileLimits(
 RUNS_ZIP = ZipPolicy(
     max_members=8, members_hint="At most eight.", expansion_hint="Send it plain.", ratio_floor_bytes=MIB
 )
-CHECKPOINT = replace(POLICY, ratio_floor_bytes=MIB, max_expanded_bytes=4 * MIB, free_bytes=0)
+CHECKPOINT = replace(archives.POLICY, ratio_floor_bytes=MIB, max_expanded_bytes=4 * MIB, free_bytes=0)
 #: Ids shorter and longer than what the kernel keeps of an id in a table.
 JUDGED = {
     "1": {"a": 1, "b": 0, "é": 2},
@@ -110,7 +110,8 @@ def _extract(path: Path, folder: Path) -> None:
 
 
 def _validate(path: Path, scratch: Path) -> str:
-    validation = validate_archive(path, scratch, pooling="max", policy=CHECKPOINT)
+    with mock.patch.object(archives, "POLICY", CHECKPOINT):
+        validation = validate_archive(path, scratch, pooling="max")
     _refuse_unprintable(validation.report)
     assert not [each for each in scratch.rglob("*") if each.is_symlink()]
     if validation.valid:
