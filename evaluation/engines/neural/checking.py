@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -59,14 +59,6 @@ _LAYER_WEIGHT = re.compile(r"(^|\.)(layers?|h|blocks?)\.\d+\.(.*\.)?(weight|bias
 _AWKWARD = ("", "a", " \n\t" * 400, "ab" * 2000, "漢字かな " * 300, "\u0301" * 500, "9" * 2000, "!?" * 1000)
 
 
-@dataclass(frozen=True, slots=True)
-class _Model:
-    """What the check of a model of transformers tells the modules behind it."""
-
-    hidden: int | None
-    rows: int
-
-
 def check_checkpoint(folder: Path) -> Report:
     """Everything that keeps the library from loading the rebuilt checkpoint as it is, and remarks on what it ignores.
 
@@ -87,18 +79,18 @@ def _check_part(folder: Path, kind: CheckpointKind, prefix: str, findings: Findi
         _check_transformer(folder, _PLAIN[kind], prefix, findings)
         return
     for chain in _chains(folder):
-        model = None
+        rows = None
         for role, place in chain:
             shown = prefix + (f"{place.relative_to(folder)}/" if place != folder else "")
             if role == m.TRANSFORMER:
                 task = _json(place / _SETTINGS)["transformer_task"]
-                model = _check_transformer(place, TRANSFORMER_TASK_TO_AUTO_MODEL[task], shown, findings)
+                rows = _check_transformer(place, TRANSFORMER_TASK_TO_AUTO_MODEL[task], shown, findings)
             else:
-                _check_module(role, place, model, shown, findings)
+                _check_module(role, place, rows, shown, findings)
 
 
 def _chains(folder: Path) -> Iterator[list[tuple[str, Path]]]:
-    """Each chain of modules: what they are, and their folders."""
+    """Yield each chain of modules: what they are, and their folders."""
     if not (folder / m.MODULES).is_file():
         yield [(m.TRANSFORMER, folder)]
         return
@@ -115,8 +107,11 @@ def _json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
-def _check_transformer(folder: Path, auto_class: Any, shown: str, findings: Findings) -> _Model | None:
-    """Make the model on the meta device, load the headers of its weights into it, and read its tokenizer."""
+def _check_transformer(folder: Path, auto_class: Any, shown: str, findings: Findings) -> int | None:
+    """Make the model on the meta device, load the headers of its weights into it, and read its tokenizer.
+
+    Returns the number of its embeddings, None if that is not known.
+    """
     config = _configuration(folder, findings.at(shown + _CONFIG))
     model = _model_on_meta(config, auto_class, findings.at(shown + _CONFIG)) if config is not None else None
     rows = None
@@ -126,7 +121,7 @@ def _check_transformer(folder: Path, auto_class: Any, shown: str, findings: Find
         embeddings = model.get_input_embeddings()
         rows = int(embeddings.weight.shape[0]) if hasattr(embeddings, "weight") else None
     _check_tokenizer(folder, rows, findings.at(shown + _TOKENIZER))
-    return _Model(getattr(config, "hidden_size", None), rows) if rows else None
+    return rows
 
 
 def _configuration(folder: Path, file: FileFindings) -> Any:
@@ -249,7 +244,7 @@ def _check_tokenizer(folder: Path, rows: int | None, file: FileFindings) -> int 
     return len(ids)
 
 
-def _check_module(role: str, folder: Path, model: _Model | None, shown: str, findings: Findings) -> None:
+def _check_module(role: str, folder: Path, rows: int | None, shown: str, findings: Findings) -> None:
     """Make one of the library's modules on the meta device, and compare its tensors with the header of its file."""
     module_class = import_from_string(m.CLASSES[role])
     name = module_class.config_file_name
@@ -261,13 +256,17 @@ def _check_module(role: str, folder: Path, model: _Model | None, shown: str, fin
         return
     tensors = read_tensors(folder / WEIGHTS, CheckpointAllowance()) if (folder / WEIGHTS).is_file() else {}
     if role in (m.STATIC, m.SPARSE_STATIC):
-        rows = None if role == m.SPARSE_STATIC else static_rows(tensors)
-        count = _check_tokenizer(folder, rows, findings.at(shown + _TOKENIZER))
+        count = _check_tokenizer(
+            folder, None if role == m.SPARSE_STATIC else static_rows(tensors), findings.at(shown + _TOKENIZER)
+        )
         if role == m.SPARSE_STATIC and count is not None:
             refuse_shape("weight", tensors["weight"], (count,), weights_file)
         return
-    if model is not None:
-        _check_ids(values, model.rows, file)
+    for key in ("true_token_id", "false_token_id"):
+        value = values.get(key)
+        if rows and isinstance(value, int) and not 0 <= value < rows:
+            message = f"{value:,} is no token; the model has {rows:,} embeddings"
+            file.refuse("tokenizer_vocabulary", message, key)
     values.pop("activation_function" if role == m.DENSE else "", None)
     try:
         with torch.device("meta"):
@@ -283,14 +282,6 @@ def static_rows(tensors: Mapping[str, Tensor]) -> int:
     return min(
         tensor.shape[0] for name, tensor in tensors.items() if name != "embeddings" or len(tensors) == 1
     )
-
-
-def _check_ids(values: Mapping[str, Any], rows: int, file: FileFindings) -> None:
-    for key in ("true_token_id", "false_token_id"):
-        value = values.get(key)
-        if isinstance(value, int) and not 0 <= value < rows:
-            message = f"{value:,} is no token; the model has {rows:,} embeddings"
-            file.refuse("tokenizer_vocabulary", message, key)
 
 
 def _compare_module(module: Any, tensors: Mapping[str, Tensor], file: FileFindings) -> None:
