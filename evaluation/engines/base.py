@@ -62,7 +62,7 @@ def size_of(*paths: Path) -> int:
 
 
 def opened(index: Index | None) -> Index:
-    """The index of an engine. Raises RuntimeError where there is none yet."""
+    """Return the index of an engine. Raises RuntimeError where there is none yet."""
     if index is None:
         raise RuntimeError("build or open an index first")
     return index
@@ -101,7 +101,7 @@ class Parameter:
         return self.is_text and self.name.endswith("prompt")
 
     def parse(self, value: object) -> ParameterValue:
-        """The value in the parameter's type, from a value or its text. Raises InvalidParameter."""
+        """Return the value in the parameter's type, from a value or its text. Raises InvalidParameter."""
         parsed: ParameterValue | None
         if isinstance(self.default, bool):
             parsed = {"true": True, "false": False}.get(str(value).lower())
@@ -157,7 +157,7 @@ class NamedNumbers:
     main: str
 
     def __call__(self, text: str) -> list[int]:
-        """The numbers, each once and in order. Raises InvalidParameter."""
+        """Return the numbers, each once and in order. Raises InvalidParameter."""
         try:
             numbers = sorted({int(part) for part in text.split(",") if part.strip()})
         except ValueError:
@@ -176,7 +176,7 @@ class NamedNumbers:
 
 
 def _format_number(number: float) -> str:
-    """The number as people write it: 2,147,483,647, not 2.14748e+09."""
+    """Return the number as people write it: 2,147,483,647, not 2.14748e+09."""
     return f"{int(number):,}" if number == int(number) else f"{number:g}"
 
 
@@ -295,11 +295,11 @@ class Engine(ABC):
 
     @abstractmethod
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
-        """The best `depth` documents of each query, in the order of the queries."""
+        """Yield the best `depth` documents of each query, in the order of the queries."""
 
     @abstractmethod
     def size(self) -> int:
-        """Bytes of the index on disk."""
+        """Return the bytes of the index on disk."""
 
     @property
     @abstractmethod
@@ -312,11 +312,11 @@ class Engine(ABC):
         """How text becomes terms or vectors, as printed beside results."""
 
     def facts(self) -> Mapping[str, FactValue]:
-        """What papers report of such a system, by names of FACTS; complete once all queries were searched."""
+        """Return what papers report of such a system, by names of FACTS; complete once all queries were searched."""
         return {}
 
     def variant_facts(self, label: str) -> Mapping[str, FactValue]:
-        """What papers report of the variant with this label, as `facts` of the main one."""
+        """Return what papers report of the variant with this label, as `facts` of the main one."""
         return self.facts()
 
     @property
@@ -325,11 +325,11 @@ class Engine(ABC):
         return ()
 
     def search_variants(self, queries: Sequence[Query], depth: int) -> Iterator[Mapping[str, SearchResult]]:
-        """As `search`, each query's rankings by the labels of `variants`."""
+        """Yield, as `search`, each query's rankings by the labels of `variants`."""
         raise NotImplementedError(f"{type(self).__name__} has no variants")
 
     def variant(self, label: str) -> Engine:
-        """An engine over the same index that does only the work of this variant, to be timed."""
+        """Return an engine over the same index that does only the work of this variant, to be timed."""
         raise NotImplementedError(f"{type(self).__name__} has no variants")
 
 
@@ -418,7 +418,7 @@ class ShardedEngine(Engine):
 
 
 def split_corpus(corpus: Iterable[Document], size: int) -> Iterator[list[Document]]:
-    """The corpus in lists of `size` documents, the last one shorter; at least one list, which may be empty."""
+    """Yield the corpus in lists of `size` documents, the last one shorter; at least one list, which may be empty."""
     documents = iter(corpus)
     shard = list(islice(documents, size))
     yield shard
@@ -427,7 +427,7 @@ def split_corpus(corpus: Iterable[Document], size: int) -> Iterator[list[Documen
 
 
 def shard_name(number: int) -> str:
-    """The folder of the shard with this number, counted from 0."""
+    """Return the folder of the shard with this number, counted from 0."""
     return f"{number:05d}"
 
 
@@ -500,7 +500,7 @@ class EngineDescription:
             raise InvalidParameter(f"{self.name} takes {wanted} runs, and was given {len(resources.runs)}.")
 
     def complete(self, values: Mapping[str, object]) -> dict[str, ParameterValue]:
-        """All parameters with the given values or their defaults. Raises InvalidParameter."""
+        """Return all parameters with the given values or their defaults. Raises InvalidParameter."""
         known = {parameter.name: parameter for parameter in self.parameters}
         unknown = [name for name in values if name not in known]
         if unknown:
@@ -544,7 +544,7 @@ class Retrieval:
     encoding_seconds: float = 0.0
 
     def of_variant(self, label: str) -> Retrieval:
-        """The same with the index of the variant with this label; the empty label is the main one."""
+        """Return the same with the index of the variant with this label; the empty label is the main one."""
         return replace(self, index_bytes=self.variant_index_bytes.get(label, self.index_bytes))
 
     @property

@@ -53,7 +53,7 @@ class BM25(WordEngine):
         super().open(self.resources.index or folder)
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
-        """The best `depth` documents of each query; only documents that have a term of it."""
+        """Yield the best `depth` documents of each query; only documents that have a term of it."""
         for query in queries:
             yield self.searcher.ranking(query.id, Counter(self.analyser(query.text)), depth)
 
@@ -75,7 +75,7 @@ _MULTIFIELD = tuple(replace(p, default="multifield") if p.name == "fields" else 
 
 
 def word_index(parameters: Mapping[str, Any]) -> dict[str, ParameterValue]:
-    """The parameters that decide what the index holds."""
+    """Return the parameters that decide what the index holds."""
     return {name: parameters[name] for name in ("fields", "stemming", "language")}
 
 

@@ -49,7 +49,7 @@ class WordPieceBM25(WordPieceEngine):
     """BM25 over word pieces; a query's pieces count as often as they are there."""
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
-        """The best `depth` documents of each query; only documents that have a piece of it."""
+        """Yield the best `depth` documents of each query; only documents that have a piece of it."""
         for query in queries:
             (numbers,) = self.pieces.pieces([query.text])
             yield self.searcher.ranking(query.id, Counter(map(str, numbers)), depth)

@@ -85,7 +85,7 @@ class CrossEncoderReRanking(VariantEngine[int]):
         self.texts = Texts(folder / "texts")
 
     def size(self) -> int:
-        """Bytes of the texts and of the first stage's index."""
+        """Return the bytes of the texts and of the first stage's index."""
         return size_of(opened(self.texts).folder) + self.first_stage.size()
 
     def _search(
@@ -99,7 +99,7 @@ class CrossEncoderReRanking(VariantEngine[int]):
             }
 
     def facts(self) -> Mapping[str, FactValue]:
-        """How many documents are re-ranked, and how much of them is read."""
+        """Return how many documents are re-ranked, and how much of them is read."""
         facts = {"depth": min(self.main, self.documents), "maximum_length": self.scorer.maximum_length}
         passages = {"passages_per_document": self._passages / max(self._read, 1)}
         return {**facts, **(passages if self.texts_of.words else {})}

@@ -190,7 +190,7 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
         return folder if dimension == self._documents.dimension else folder / f"dimensions-{dimension}"
 
     def size(self) -> int:
-        """Bytes of vectors (or their index) and ids."""
+        """Return the bytes of vectors (or their index) and ids."""
         return self._index.size()
 
     def _search(
@@ -241,7 +241,7 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
 
 
 def _ids(shards: Sequence[Path]) -> Iterator[bytes]:
-    """The ids of all texts of these shards, in UTF-8."""
+    """Yield the ids of all texts of these shards, in UTF-8."""
     return chain.from_iterable(Strings(shard, IDS) for shard in shards)
 
 

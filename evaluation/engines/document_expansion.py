@@ -58,7 +58,7 @@ class DocumentExpansion(ReadWordsEngine):
         builder.add(row["_id"], (f"{row['text']} {expansion}",))
 
     def facts(self) -> Mapping[str, FactValue]:
-        """How many queries a document has, and how many words they have together, in the mean."""
+        """Return how many queries a document has, and how many words they have together, in the mean."""
         documents = max(self.documents, 1)
         return {
             "queries_per_document": self._written / documents,

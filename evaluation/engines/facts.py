@@ -25,7 +25,7 @@ class Fact:
     most: int | None = None
 
     def checked(self, value: object) -> FactValue:
-        """The value as it is kept: a word, or a number to the decimals that are shown. Raises ValueError."""
+        """Return the value as it is kept: a word, or a number to the decimals that are shown. Raises ValueError."""
         if isinstance(value, str) and value in self.words:
             return value
         if self.most is None or isinstance(value, bool) or not isinstance(value, int | float):

@@ -60,7 +60,7 @@ def first_stage(resources: Resources) -> BM25 | StoredRun:
 
 
 def document_numbers(ranking: SearchResult, ids: OrderedIds) -> Numbers:
-    """The documents of a first stage by their numbers. Raises InvalidContent where the corpus lacks one."""
+    """Return the documents of a first stage by their numbers. Raises InvalidContent where the corpus lacks one."""
     numbers = [ids.find(identifier) for identifier in ranking.document_ids]
     if -1 in numbers:
         name = ranking.document_ids[numbers.index(-1)]
@@ -99,7 +99,7 @@ class Texts:
         return len(self.ids)
 
     def __getitem__(self, number: int) -> Document:
-        """The document with this number in the corpus's order."""
+        """Return the document with this number in the corpus's order."""
         (identifier,) = self.ids.of(np.array([number]))
         return Document(identifier, str(self._titles[number], "utf-8"), str(self._texts[number], "utf-8"))
 

@@ -63,7 +63,7 @@ class Fusion(Engine):
         self._runs = [IndexedRun(folder / f"{number:02d}") for number in range(len(self.resources.runs))]
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
-        """The best `depth` documents of each query; none where no run has the query."""
+        """Yield the best `depth` documents of each query; none where no run has the query."""
         for query in queries:
             with self.clock.part("search"):
                 ranking = self._fused(query.id, depth)
@@ -80,7 +80,7 @@ class Fusion(Engine):
         return SearchResult.ranked(query_id, names, totals, depth)
 
     def size(self) -> int:
-        """Bytes of the runs' lines on disk."""
+        """Return the bytes of the runs' lines on disk."""
         return size_of(self._folder)
 
     @property
@@ -94,12 +94,12 @@ class Fusion(Engine):
         return "none"
 
     def facts(self) -> Mapping[str, FactValue]:
-        """How many runs were fused."""
+        """Return how many runs were fused."""
         return {"runs_fused": len(self.resources.runs)}
 
 
 def parse_weights(text: str, runs: int) -> tuple[float, ...]:
-    """A weight for each run from "1,0.5"; all 1 where there is no text. Raises InvalidParameter."""
+    """Return a weight for each run from "1,0.5"; all 1 where there is no text. Raises InvalidParameter."""
     if not text.strip():
         return (1.0,) * runs
     try:
@@ -116,7 +116,7 @@ def parse_weights(text: str, runs: int) -> tuple[float, ...]:
 
 
 def _normalised(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Scores from 0 to 1; 1 where all are equal."""
+    """Return scores from 0 to 1; 1 where all are equal."""
     if not len(scores) or scores[0] == scores[-1]:
         return np.ones(len(scores))
     return np.asarray((scores - scores[-1]) / (scores[0] - scores[-1]))

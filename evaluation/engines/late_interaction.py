@@ -159,7 +159,7 @@ class LateInteraction(DividedEngine):
         return vectors + (self.finder.size() if self.finder else 0)
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
-        """The best `depth` documents of each query, of those that get a score."""
+        """Yield the best `depth` documents of each query, of those that get a score."""
         opened(self.ids)
         with self.clock.part("query_encoding"):
             vectors = self.encoder.encode_queries([query.text for query in queries])
@@ -222,7 +222,7 @@ class LateInteraction(DividedEngine):
         return self._best(documents, scores / np.float32(len(query) if self.encoder.mean else 1), depth)
 
     def _rank_all(self, queries: Vectors, depth: int) -> list[Found]:
-        """The best of all documents for each query, for as many queries at a time as there is room for scores.
+        """Return the best of all documents for each query, for as many queries at a time as there is room for scores.
 
         All documents are scored together, and those that may belong to the best again, each alone.
         """
@@ -244,7 +244,7 @@ class LateInteraction(DividedEngine):
         return found
 
     def _best(self, documents: Numbers, scores: Floats, depth: int) -> Found:
-        """The `depth` documents of greatest score in trec_eval's order; those without vectors have none."""
+        """Return the `depth` documents of greatest score in trec_eval's order; those without vectors have none."""
         kept = _may_be_best(scores, depth, 0.0)
         documents, scores = documents[kept], scores[kept]
         order = np.lexsort((opened(self.ids).ranks[documents], -scores))[:depth]
@@ -264,7 +264,7 @@ class LateInteraction(DividedEngine):
 
 
 def _margin(query: torch.Tensor, greatest: float) -> float:
-    """How far a document's score may lie below the k-th best of another product, and belong to the best k.
+    """Return how far a document's score may lie below the k-th best of another product, and belong to the best k.
 
     Both products of `dimension` terms err by `exact_search`'s bound for each of the query's vectors; float64 adds them
     up, and rounding the sum errs by as little again. The factor is for two scores, twice, and for that.

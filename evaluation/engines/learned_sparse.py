@@ -75,11 +75,11 @@ class LearnedSparse(DividedEngine):
         self.index = WeightedIndex(folder)
 
     def size(self) -> int:
-        """Bytes of the inverted index."""
+        """Return the bytes of the inverted index."""
         return size_of(opened(self.index).folder)
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
-        """The best `depth` documents of each query; only documents whose score is positive."""
+        """Yield the best `depth` documents of each query; only documents whose score is positive."""
         index = opened(self.index)
         with self.clock.part("query_encoding"):
             rows = self.encoder.encode([query.text for query in queries], "query")

@@ -27,7 +27,7 @@ _counting: list[Operations] = []
 
 
 def are_counted() -> bool:
-    """Whether somebody counts at the moment."""
+    """Return whether somebody counts at the moment."""
     return bool(_counting)
 
 

@@ -82,7 +82,7 @@ class Part:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The part that a text such as "2/8" names. Raises InvalidParameter."""
+        """Return the part that a text such as "2/8" names. Raises InvalidParameter."""
         found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
         number, count = map(int, found.groups()) if found else (0, 0)
         if not 1 <= number <= count:
@@ -130,7 +130,7 @@ class PartOfRun:
         return part
 
     def _is_possible(self) -> bool:
-        """Whether all values are of their types, and in their ranges."""
+        """Return whether all values are of their types, and in their ranges."""
         types = [int, int, int, str, str, int]
         right = list(map(type, astuple(self))) == types and 1 <= self.part <= self.parts
         return right and self.depth > 0 and self.tag.split() == [self.tag]
@@ -174,7 +174,7 @@ def check_whole(folders: Iterable[Path]) -> None:
 
 
 def merge_results(found: Sequence[SearchResult], depth: int) -> SearchResult:
-    """What one search of all parts finds for a query, from what each part found. Raises InvalidContent."""
+    """Return what one search of all parts finds for a query, from what each part found. Raises InvalidContent."""
     ids = [name for ranking in found for name in ranking.document_ids]
     scores = np.concatenate([ranking.scores for ranking in found])
     if len(set(ids)) < len(ids):
@@ -234,7 +234,7 @@ def read_parts(paths: Sequence[Path]) -> PartOfRun:
 
 
 def _rankings(path: Path) -> Iterator[SearchResult]:
-    """The rankings of a part, in its order. Raises InvalidContent for a line that is none of a run."""
+    """Yield the rankings of a part, in its order. Raises InvalidContent for a line that is none of a run."""
     for query, rows in groupby(_rows(path), itemgetter(0)):
         _, ids, scores = zip(*rows, strict=True)
         yield SearchResult(query, list(ids), np.array(scores, np.float32))

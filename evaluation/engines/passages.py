@@ -62,7 +62,7 @@ class PassageReader:
         self._stride: int = parameters["passage_stride"] or max(self.words // 2, 1)
 
     def __call__(self, document: Document) -> list[str]:
-        """At least one text."""
+        """Return at least one text."""
         words = document.text.split() if self.words and self._fields != "title" else []
         if len(words) <= self.words:
             return [FIELDS[self._fields](document)]
@@ -82,7 +82,7 @@ def check_passages(parameters: Mapping[str, Any]) -> None:
 
 
 def passage_ids(identifier: str, count: int) -> list[str]:
-    """What the index calls the passages of a document."""
+    """Return what the index calls the passages of a document."""
     return [f"{identifier}{_MARK}{number}" for number in range(count)]
 
 
@@ -95,7 +95,7 @@ def count_documents(ids: Iterable[bytes]) -> int:
 def best_documents(
     index: VectorIndex, vectors: Floats, depth: int, documents: int
 ) -> list[tuple[list[str], Floats]]:
-    """The ids and scores of the best `depth` of so many documents, for each query, from an index of passages.
+    """Return the ids and scores of the best `depth` of so many documents, for each query, from an index of passages.
 
     The search goes twice as deep until it has found enough documents, or has every passage: exact where the index is.
     """
@@ -111,7 +111,7 @@ def best_documents(
 
 
 def _first_of_each(passages: Sequence[str], scores: Floats, depth: int) -> tuple[list[str], Floats]:
-    """The documents of ranked passages, each at the place of its first."""
+    """Return the documents of ranked passages, each at the place of its first."""
     places: dict[str, int] = {}
     for place, passage in enumerate(passages):
         places.setdefault(passage.partition(_MARK)[0], place)

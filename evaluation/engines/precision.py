@@ -21,7 +21,7 @@ _WHOLE = "float32"
 
 
 def computed_in(parameters: Mapping[str, Any], device: str) -> str:
-    """What a model computes in with these parameters; empty for an engine that leaves no choice."""
+    """Return what a model computes in with these parameters; empty for an engine that leaves no choice."""
     name: str = parameters.get("compute_dtype", "")
     if name == AUTO:
         return "bfloat16" if device.startswith("cuda") else _WHOLE
@@ -83,7 +83,7 @@ def _best(
 
 
 def _affordable(asked: Mapping[str, list[str]], documents: Sequence[Document]) -> dict[str, list[str]]:
-    """The first of these queries, one at least, whose documents have no more than _MOST_CHARACTERS together."""
+    """Return the first of these queries, one at least, whose documents have no more than _MOST_CHARACTERS together."""
     sizes = {document.id: len(document.text) for document in documents}
     kept: dict[str, list[str]] = {}
     counted: set[str] = set()
@@ -98,7 +98,7 @@ def _affordable(asked: Mapping[str, list[str]], documents: Sequence[Document]) -
 
 
 def _lost(ours: Sequence[str], theirs: Sequence[str]) -> float:
-    """The share of their best documents that are not among ours: of ten, of fewer than twenty half."""
+    """Return the share of their best documents that are not among ours: of ten, of fewer than twenty half."""
     best = min(BEST, -(-len(ours) // 2))
     return 1 - len({*ours[:best]}.intersection(theirs[:best])) / best
 

@@ -44,7 +44,7 @@ PROMPT_PARAMETERS = tuple(
 
 
 def prompt_of(prompts: Mapping[str, str], side: Side, asked: str) -> str:
-    """What is put before the texts of a side, by a checkpoint's prompts. Raises InvalidParameter."""
+    """Return what is put before the texts of a side, by a checkpoint's prompts. Raises InvalidParameter."""
     if asked == AUTO:
         return prompts.get(side, "")
     if not asked.startswith(_NAMED):
@@ -59,7 +59,7 @@ def prompt_of(prompts: Mapping[str, str], side: Side, asked: str) -> str:
 
 
 def prompts_of(prompts: Mapping[str, str], parameters: Mapping[str, Any]) -> dict[Side, str]:
-    """What is put before the texts of each side, by a checkpoint's prompts. Raises InvalidParameter."""
+    """Return what is put before the texts of each side, by a checkpoint's prompts. Raises InvalidParameter."""
     return {side: prompt_of(prompts, side, parameters[f"{side}_prompt"]) for side in SIDES}
 
 
@@ -85,12 +85,12 @@ class PromptTemplate:
     model_types: tuple[str, ...] = ()
 
     def reads_like(self, prompt: str) -> bool:
-        """Whether a prompt for queries is in this form, whatever its instruction."""
+        """Return whether a prompt for queries is in this form, whatever its instruction."""
         form = ".+".join(re.escape(part.strip()) for part in self.query.split("{task}"))
         return re.fullmatch(form, prompt.strip(), re.DOTALL) is not None
 
     def named_by(self, name: str, model_type: str) -> bool:
-        """Whether the name of a model of this type is one of the family's."""
+        """Return whether the name of a model of this type is one of the family's."""
         fits = not self.model_types or not model_type or model_type in self.model_types
         return fits and re.search(self.names, name, re.IGNORECASE) is not None
 
@@ -129,7 +129,7 @@ TEMPLATES = (
 
 
 def template_of(prompts: Mapping[str, str], model_type: str, name: str) -> PromptTemplate | None:
-    """The family that a checkpoint's prompts, or else its type and name, are of; None for others.
+    """Return the family that a checkpoint's prompts, or else its type and name, are of; None for others.
 
     Of several that have the same form the name tells which, whatever the type.
     """
@@ -140,7 +140,7 @@ def template_of(prompts: Mapping[str, str], model_type: str, name: str) -> Promp
 
 
 def shown(prompt: str) -> str:
-    """A prompt as messages write it: in quotation marks, so that blanks at its end are seen, and in one line."""
+    """Return a prompt as messages write it: in quotation marks, so that blanks at its end are seen, and in one line."""
     return f"“{quote(prompt.replace(_LINE, _WRITTEN_LINE), _SHOWN)}”" if prompt else "nothing"
 
 

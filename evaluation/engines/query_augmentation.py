@@ -103,7 +103,7 @@ class QueryAugmentation(WordPieceEngine, VariantEngine[Switches | None]):
         return engine
 
     def _encoded(self, queries: Sequence[Query]) -> Iterator[tuple[Query, Numbers, QueryWeights]]:
-        """The queries with the numbers of their tokens, and what the model says of them."""
+        """Yield the queries with the numbers of their tokens, and what the model says of them."""
         for start in range(0, len(queries), _QUERIES_AT_ONCE):
             some = queries[start : start + _QUERIES_AT_ONCE]
             with self.clock.part("query_encoding"):

@@ -51,7 +51,7 @@ class QueryRewriting(BM25):
                 yield ranking
 
     def expansions(self, texts: Sequence[str]) -> list[str]:
-        """What the model writes for each query; nothing for a query without a word."""
+        """Return what the model writes for each query; nothing for a query without a word."""
         worded = [number for number, text in enumerate(texts) if text.strip()]
         prompt = self.parameters["prompt"]
         written = self.writer.expand([prompt + texts[number] for number in worded])
@@ -61,7 +61,7 @@ class QueryRewriting(BM25):
         return [found.get(number, "") for number in range(len(texts))]
 
     def facts(self) -> Mapping[str, FactValue]:
-        """How many words a query gains, in the mean."""
+        """Return how many words a query gains, in the mean."""
         return {
             "generated_length": self._words / max(self._queries, 1),
             "maximum_length": self.parameters["maximum_length"],

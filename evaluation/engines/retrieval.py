@@ -215,7 +215,7 @@ class _Work:
         )
 
     def record_compute_dtype(self, done: Retrieval) -> str:
-        """Add what the model computed in to the facts, also those of variants with a model; return it."""
+        """Return add what the model computed in to the facts, also those of variants with a model; return it."""
         if computed := computed_in(done.parameters, self.task.resources.device):
             # A variant that is another engine has no model.
             variants, kind = self.engine.variants, type(self.engine)

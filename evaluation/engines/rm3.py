@@ -77,7 +77,7 @@ def write_feedback_terms(index: InvertedIndex, folder: Path, kept: int, english:
 
 
 def read_feedback_terms(folder: Path) -> tuple[Ranks, NDArray[np.uint16]]:
-    """(numbers of terms, frequencies), documents × terms kept, mapped from the index's folder."""
+    """Return (numbers of terms, frequencies), documents × terms kept, mapped from the index's folder."""
     return np.load(folder / TERMS_FILE, mmap_mode="r"), np.load(folder / FREQUENCIES_FILE, mmap_mode="r")
 
 
@@ -126,7 +126,7 @@ class RM3(BM25):
         return size_of(*{self.searcher.index.folder, self._folder})
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
-        """The best `depth` documents of each expanded query; none where the query itself finds none."""
+        """Yield the best `depth` documents of each expanded query; none where the query itself finds none."""
         searcher = self.searcher
         for query in queries:
             with self.clock.part("first_stage"):
@@ -150,7 +150,7 @@ class RM3(BM25):
             yield ranking
 
     def _expanded(self, asked: Weights, ranks: Ranks, scores: Floats) -> Weights:
-        """The query's terms and those of the documents found, with their weights in the query to ask."""
+        """Return the query's terms and those of the documents found, with their weights in the query to ask."""
         found = self._relevance_model(self._order[ranks], scores)
         own = self.parameters["original_query_weight"]
         places, numbers = np.unique(np.concatenate([asked[0], found[0]]), return_inverse=True)
@@ -159,7 +159,7 @@ class RM3(BM25):
         return places[weights > 0], weights[weights > 0]
 
     def _relevance_model(self, documents: Ranks, scores: Floats) -> Weights:
-        """The terms that the documents, weighted by their scores, speak of most; weights add up to 1."""
+        """Return the terms that the documents, weighted by their scores, speak of most; weights add up to 1."""
         frequencies = self._frequencies[documents].astype(np.float64)
         norms = np.maximum(frequencies.sum(axis=1, keepdims=True), 1.0)
         weights = (frequencies / norms * scores[:, np.newaxis]).ravel()
@@ -170,7 +170,7 @@ class RM3(BM25):
         return places[best], sums[best] / (sums[best].sum() or 1.0)
 
     def facts(self) -> Mapping[str, FactValue]:
-        """How many terms a query gains, in the mean."""
+        """Return how many terms a query gains, in the mean."""
         return {"expansion_terms": self._added_terms / max(self._queries, 1)}
 
 

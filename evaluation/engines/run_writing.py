@@ -34,7 +34,7 @@ def variant_paths(labels: Sequence[str], out: Path) -> dict[str, Path]:
 
 
 def run_lines(ranking: SearchResult, tag: str) -> str:
-    """The ranking as lines of a TREC run: query, Q0, document, rank from 1, score, tag.
+    """Return the ranking as lines of a TREC run: query, Q0, document, rank from 1, score, tag.
 
     Nine significant digits are what it takes to read every float32 back as it was, so that the written scores have
     exactly the order, and the ties, of the ranking.

@@ -58,7 +58,7 @@ class TermWeighting(ReadWordsEngine):
         builder.add_counts(row["_id"], self._frequencies(row["words"], row["weights"]))
 
     def _frequencies(self, words: list[str], weights: list[float]) -> Counter[str]:
-        """How often each term counts in a document."""
+        """Return how often each term counts in a document."""
         scaled = np.round(np.maximum(np.array(weights, np.float64), 0.0) * self.parameters["scale"])
         frequencies: Counter[str] = Counter()
         for word, frequency in zip(words, np.minimum(scaled, _MOST_OFTEN).astype(int).tolist(), strict=True):
@@ -69,7 +69,7 @@ class TermWeighting(ReadWordsEngine):
         return frequencies
 
     def facts(self) -> Mapping[str, FactValue]:
-        """How many words of a document count, in the mean."""
+        """Return how many words of a document count, in the mean."""
         return {
             "nonzeros_per_document": self._words / max(self.documents, 1),
             "maximum_length": self.weigher.maximum_length,

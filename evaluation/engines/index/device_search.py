@@ -46,7 +46,7 @@ class DeviceSearch:
         return scores.cpu().numpy(), documents.gather(1, places).cpu().numpy()
 
     def _blocks(self, width: int) -> Iterator[tuple[int, torch.Tensor]]:
-        """(number of the first document, vectors on the device) of blocks of at most `width` documents."""
+        """Yield (number of the first document, vectors on the device) of blocks of at most `width` documents."""
         first = 0
         for shard in self._shards:
             for start in range(0, len(shard), width):
@@ -57,12 +57,12 @@ class DeviceSearch:
 
 
 def tensor_of(array: NDArray[Any]) -> torch.Tensor:
-    """The array as a tensor that is only read; torch would warn that it must not be written to."""
+    """Return the array as a tensor that is only read; torch would warn that it must not be written to."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(array)
 
 
 def _free_memory(device: torch.device) -> int:
-    """Bytes that are free on a card; none where vectors need not be copied to be there."""
+    """Return the bytes that are free on a card; none where vectors need not be copied to be there."""
     return int(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else 0

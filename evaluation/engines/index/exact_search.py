@@ -48,7 +48,7 @@ _UNIT_ROUNDOFF = 2.0**-24
 
 
 def greatest_norm(vectors: Vectors) -> float:
-    """The greatest Euclidean norm of the rows, 0 where there are none."""
+    """Return the greatest Euclidean norm of the rows, 0 where there are none."""
     greatest = 0.0
     for start in range(0, len(vectors), _ROWS_AT_ONCE):
         some = np.asarray(vectors[start : start + _ROWS_AT_ONCE], np.float64)
@@ -82,7 +82,7 @@ class ExactSearch:
         return int(self._starts[-1])
 
     def search(self, queries: Floats, depth: int) -> Iterator[Found]:
-        """The best `depth` documents of each query (queries × dimensions), in the order of the queries.
+        """Yield the best `depth` documents of each query (queries × dimensions), in the order of the queries.
 
         Raises ModelFailure where a score could be beyond float32.
         """
@@ -95,7 +95,7 @@ class ExactSearch:
                 yield from [(np.zeros(0, np.int64), np.zeros(0, np.float32))] * len(some)
 
     def _search(self, queries: Floats, wanted: int) -> Iterator[Found]:
-        """The best of each query: among the candidates, or among all documents where these leave doubts."""
+        """Yield the best of each query: among the candidates, or among all documents where these leave doubts."""
         margins = self._margins(queries)
         kept = min(wanted + SPARE, self.documents)
         scores, documents = self._candidates(queries, kept)
@@ -113,7 +113,7 @@ class ExactSearch:
             yield best or self._best(vector, documents[query, scores[query] >= least[query]], wanted)
 
     def _margins(self, queries: Floats) -> Floats:
-        """How far below the k-th best score of each query a document of the best k may have been scored."""
+        """Return how far below the k-th best score of each query a document of the best k may have been scored."""
         norms = np.sqrt(np.einsum("ij,ij->i", queries, queries, dtype=np.float64)) * self._greatest_norm
         if not norms.max() < float(np.finfo(np.float32).max) / 2:
             raise ModelFailure("not_finite_output", "inner products of the vectors are beyond float32")
@@ -147,7 +147,7 @@ class ExactSearch:
         return best.D, best.I
 
     def _candidates_of_few(self, queries: Floats, kept: int) -> tuple[Floats, Numbers]:
-        """As `_candidates`, from a matrix product of which each query looks at what is above its `kept`-th."""
+        """Do as `_candidates`, from a matrix product of which each query looks at what is above its `kept`-th."""
         scores = [np.zeros(0, np.float32)] * len(queries)
         documents = [np.zeros(0, np.int64)] * len(queries)
         least = np.full(len(queries), -np.inf, np.float32)
@@ -167,7 +167,7 @@ class ExactSearch:
         )
 
     def _search_all(self, queries: Floats, least: Floats, wanted: int) -> list[Found]:
-        """The best of each query among all documents that score at least `least`."""
+        """Return the best of each query among all documents that score at least `least`."""
         best: list[Found] = [(np.zeros(0, np.int64), np.zeros(0, np.float32))] * len(queries)
         for first, vectors in self._blocks(self._width(len(queries))) if len(queries) else ():
             for query, row in enumerate(_products(queries, vectors)):
@@ -182,14 +182,14 @@ class ExactSearch:
         return min(max(_SCORES_HELD // queries, 1), _BLOCK)
 
     def _blocks(self, width: int) -> Iterator[tuple[int, Vectors]]:
-        """(number of the first document, vectors) of blocks of at most `width` documents."""
+        """Yield (number of the first document, vectors) of blocks of at most `width` documents."""
         for first, vectors in zip(self._starts.tolist(), self._shards, strict=False):
             width = min(width, max(_NUMBERS // vectors.shape[1], 1))
             for start in range(0, len(vectors), width):
                 yield first + start, vectors[start : start + width]
 
     def _best(self, query: Floats, documents: Numbers, wanted: int) -> Found:
-        """The best `wanted` of these documents by their exact scores, in trec order."""
+        """Return the best `wanted` of these documents by their exact scores, in trec order."""
         documents = np.sort(documents)
         scores = np.empty(len(documents), np.float32)
         operations.add(lambda: len(documents) * len(query))
@@ -200,7 +200,7 @@ class ExactSearch:
         return documents[order], scores[order]
 
     def _rows(self, documents: Numbers) -> Vectors:
-        """The vectors of these documents, whose numbers ascend, in float64."""
+        """Return the vectors of these documents, whose numbers ascend, in float64."""
         rows = np.empty((len(documents), self._shards[0].shape[1]), np.float64)
         edges = np.searchsorted(documents, self._starts).tolist()
         for vectors, first, start, end in zip(
@@ -212,7 +212,7 @@ class ExactSearch:
 
 
 def _products(queries: Floats, vectors: Vectors) -> Floats:
-    """The inner products of queries and vectors in float32, by torch, whose threads its loader has set.
+    """Return the inner products of queries and vectors in float32, by torch, whose threads its loader has set.
 
     By numpy where torch is not installed: the error of its products has the same bound.
     """

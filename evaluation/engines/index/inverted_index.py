@@ -203,7 +203,7 @@ class IndexBuilder:
         self._write_documents()
 
     def _invert(self) -> _Postings:
-        """The postings of the shard gathered so far."""
+        """Return the postings of the shard gathered so far."""
         terms = sorted(self._numbers)
         sorted_numbers = np.empty(len(terms) + 1, dtype=np.int32)
         sorted_numbers[-1] = -1  # stop words stay what they are
@@ -278,7 +278,7 @@ class IndexBuilder:
 
 
 def _as_array(values: array[int], kind: type[Number]) -> NDArray[Number]:
-    """The values where they lie, as a numpy array; numpy itself refuses to do this for none."""
+    """Return the values where they lie, as a numpy array; numpy itself refuses to do this for none."""
     return np.frombuffer(values, kind) if values else np.empty(0, kind)
 
 
@@ -299,7 +299,7 @@ DECODED_LENGTHS: Numbers = np.array([_decode(code) for code in range(256)], dtyp
 
 
 def encode_lengths(lengths: NDArray[np.integer]) -> NDArray[np.uint8]:
-    """The codes of lengths ≥ 0, in the same shape: the greatest decoded length not above each."""
+    """Return the codes of lengths ≥ 0, in the same shape: the greatest decoded length not above each."""
     return (np.searchsorted(DECODED_LENGTHS, lengths, side="right") - 1).astype(np.uint8)
 
 
@@ -383,7 +383,7 @@ class InvertedIndex(_MappedPostings):
         return len(self.tokens)
 
     def place(self, term: str) -> int:
-        """The number of a term (with its field's mark), -1 if no document has it."""
+        """Return the number of a term (with its field's mark), -1 if no document has it."""
         place = self._places.get(term)
         if place is None:
             key = term.encode("utf-8", "replace")
@@ -396,7 +396,7 @@ class InvertedIndex(_MappedPostings):
         return place
 
     def terms(self) -> Iterator[str]:
-        """All terms (with their fields' marks) in the order of their numbers."""
+        """Yield all terms (with their fields' marks) in the order of their numbers."""
         return (str(term, "utf-8") for term in self._terms)
 
 

@@ -21,7 +21,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def compiled(function: Function) -> Function:
-    """The function as machine code, which releases the GIL and divides by zero as numpy does."""
+    """Return the function as machine code, which releases the GIL and divides by zero as numpy does."""
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
     try:
         return cast(Function, numba.njit(cache=True, **options)(function))
@@ -181,7 +181,7 @@ def _places_above(strips: NDArray[np.float64], least: float, places: NDArray[np.
 
 @compiled
 def _nearest_document(documents: Ranks, cursors: NDArray[np.uint64], ends: NDArray[np.uint64]) -> np.uint64:
-    """The lowest document that any row comes to next, _NO_DOCUMENT when all rows are at their ends."""
+    """Return the lowest document that any row comes to next, _NO_DOCUMENT when all rows are at their ends."""
     nearest = _NO_DOCUMENT
     for row in range(len(cursors)):
         if cursors[row] < ends[row]:

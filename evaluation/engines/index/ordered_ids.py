@@ -107,17 +107,17 @@ class OrderedIds:
         return len(self._ids)
 
     def at(self, ranks: Ranks) -> list[str]:
-        """The ids at these places of the descending order."""
+        """Return the ids at these places of the descending order."""
         if len(self._ids) <= _HELD:
             return list(map(self._held.__getitem__, ranks.tolist()))
         return [str(self._ids[rank], "utf-8") for rank in ranks.tolist()]
 
     def of(self, documents: NDArray[np.integer]) -> list[str]:
-        """The ids of documents by their numbers in the corpus's order."""
+        """Return the ids of documents by their numbers in the corpus's order."""
         return self.at(self.ranks[documents])
 
     def find(self, identifier: str) -> int:
-        """The number of the document with this id, -1 where there is none."""
+        """Return the number of the document with this id, -1 where there is none."""
         if len(self._ids) <= _HELD:
             return self._numbers_held.get(identifier, -1)
         wanted = identifier.encode("utf-8", "replace")

@@ -125,7 +125,7 @@ class _Shard:
         return found
 
     def blocks(self, most: int) -> Iterator[Block]:
-        """All documents in the order of the file, about `most` vectors at a time."""
+        """Yield all documents in the order of the file, about `most` vectors at a time."""
         start = 0
         while start < len(self.documents):
             end = int(np.searchsorted(self.offsets, self.offsets[start] + most, "right")) - 1
@@ -156,7 +156,7 @@ class TokenStore:
         self.vectors = sum(len(shard.vectors) for shard in self._shards)
 
     def size(self) -> int:
-        """Bytes of the files."""
+        """Return the bytes of the files."""
         return size_of(*(folder / name for folder in self._folders for name in _FILES))
 
     def sample(self, wanted: int) -> Floats:
@@ -164,12 +164,12 @@ class TokenStore:
         return sample_rows([shard.vectors for shard in self._shards], wanted)
 
     def blocks(self, most: int) -> Iterator[Block]:
-        """All documents in the order in which they lie, about `most` vectors at a time."""
+        """Yield all documents in the order in which they lie, about `most` vectors at a time."""
         for shard in self._shards:
             yield from shard.blocks(most)
 
     def read(self, documents: Numbers, most: int) -> Iterator[Block]:
-        """These documents, about `most` vectors at a time."""
+        """Yield these documents, about `most` vectors at a time."""
         waiting: list[Vectors] = []
         start = gathered = 0
         shards = np.searchsorted(self._firsts, documents, "right") - 1
@@ -343,7 +343,7 @@ class CompressedTokens:
         return size_of(self._folder)
 
     def search(self, query: Floats, depth: int) -> Found:
-        """The documents that get a score, ascending, and their scores, for a query (vectors × dimension)."""
+        """Return the documents that get a score, ascending, and their scores, for a query (vectors × dimension)."""
         products = np.ascontiguousarray(self._centroids @ query.T)
         operations.add(lambda: (len(self._centroids) + _VALUES) * query.size)
         documents = self._candidates(products)
@@ -356,7 +356,7 @@ class CompressedTokens:
         return documents, self._score(documents, products, np.ascontiguousarray(tables, np.float32))
 
     def _candidates(self, products: Floats) -> Numbers:
-        """The documents, ascending, in the lists of the centroids nearest to any of the query's vectors."""
+        """Return the documents, ascending, in the lists of the centroids nearest to any of the query's vectors."""
         probes = min(self._probes, len(products))
         nearest = np.unique(np.argpartition(products, -probes, axis=0)[-probes:])
         met = np.zeros(len(self._starts), bool)
@@ -377,7 +377,7 @@ class CompressedTokens:
 def _pairs(
     index: Any, codes: NDArray[np.uint8], documents: Numbers, counts: Numbers
 ) -> tuple[Numbers, Ranks]:
-    """(list, document) of these vectors, each pair once, ordered by list."""
+    """Return (list, document) of these vectors, each pair once, ordered by list."""
     lists = np.zeros(len(codes), np.uint64)
     for byte in range(index.coarse_code_size()):
         lists |= codes[:, byte].astype(np.uint64) << np.uint64(8 * byte)

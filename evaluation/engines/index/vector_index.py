@@ -92,7 +92,7 @@ def sample_rows(arrays: Sequence[NDArray[Any]], wanted: int) -> Floats:
 
 
 def counted_search(index: Any, queries: Floats, depth: int) -> tuple[Floats, Numbers]:
-    """What `index.search` finds for queries × dimensions: scores, and numbers of vectors."""
+    """Return what `index.search` finds for queries × dimensions: scores, and numbers of vectors."""
     if not operations.are_counted():
         found: tuple[Floats, Numbers] = index.search(queries, depth)
         return found
@@ -161,14 +161,14 @@ def fill(shards: Sequence[Vectors], learned: Path, folder: Path, threads: int) -
 
 
 def _blocks(shards: Sequence[Vectors]) -> Iterator[Vectors]:
-    """The vectors of the shards, block by block."""
+    """Yield the vectors of the shards, block by block."""
     for shard in shards:
         for start in range(0, len(shard), _INDEXED_AT_ONCE):
             yield shard[start : start + _INDEXED_AT_ONCE]
 
 
 def _empty(parameters: Mapping[str, Any], count: int, dimension: int) -> Any:
-    """The index that is asked for, with what the collection's size allows."""
+    """Return the index that is asked for, with what the collection's size allows."""
     import faiss
 
     index: Any
@@ -211,7 +211,7 @@ class Approximate:
         self._ranks = ranks
 
     def search(self, queries: Floats, depth: int) -> Iterator[Found]:
-        """What the index takes for the best `depth` documents of each query; fewer where it finds no more."""
+        """Yield what the index takes for the best `depth` documents of each query; fewer where it finds no more."""
         wanted = min(depth, len(self._ranks))
         if not wanted or not len(queries):
             yield from [(np.zeros(0, np.int64), np.zeros(0, np.float32))] * len(queries)
@@ -248,7 +248,7 @@ def build_binary(shards: Sequence[Vectors], folder: Path) -> None:
 
 
 def _signs(vectors: Vectors) -> NDArray[np.uint8]:
-    """The sign of each value as a bit, zeros behind the last one."""
+    """Return the sign of each value as a bit, zeros behind the last one."""
     return np.packbits(vectors > 0, axis=1)
 
 
@@ -265,7 +265,7 @@ class Binary:
         self._ranks = ranks
 
     def search(self, queries: Floats, depth: int) -> Iterator[Found]:
-        """The best `depth` of four times as many documents, for each query."""
+        """Yield the best `depth` of four times as many documents, for each query."""
         wanted = min(_RESCORED * depth, len(self._ranks))
         if not wanted or not len(queries):
             yield from [(np.zeros(0, np.int64), np.zeros(0, np.float32))] * len(queries)
@@ -290,7 +290,7 @@ _LEAST_NORM = 1e-12
 
 
 def is_learned(parameters: Mapping[str, Any]) -> bool:
-    """Whether an index has something that is learned from the vectors: parts of a collection must share that."""
+    """Return whether an index has something that is learned from the vectors: parts of a collection must share that."""
     return bool(parameters["search"] != "exact" or parameters["stored_dtype"] == "int8")
 
 
@@ -353,16 +353,16 @@ class VectorIndex:
         return self._exact(self._files)
 
     def search(self, queries: Floats, depth: int) -> Iterator[Found]:
-        """The best documents of each query (queries × dimension), and their scores."""
+        """Yield the best documents of each query (queries × dimension), and their scores."""
         found: Iterator[Found] = self._searcher.search(queries, depth)
         return found
 
     def identifiers(self, documents: Numbers) -> list[str]:
-        """The ids of the documents with these numbers."""
+        """Return the ids of the documents with these numbers."""
         return self._ids.at(self._ids.ranks[documents])
 
     def size(self) -> int:
-        """Bytes of the vectors that are searched, or their index, and of the ids."""
+        """Return the bytes of the vectors that are searched, or their index, and of the ids."""
         files = [path for path in self._folder.iterdir() if path.is_file() and path.suffix != ".json"]
         return size_of(*files, *(self._files if self._searcher is self.__dict__.get("exact") else ()))
 
@@ -380,7 +380,7 @@ class VectorIndex:
 def new_vectors(
     path: Path, count: int, dimension: int, dtype: type[np.floating[Any]] = np.float32
 ) -> Vectors:
-    """An array (count × dimension) that is kept in a file, to be filled."""
+    """Return an array (count × dimension) that is kept in a file, to be filled."""
     return np.asarray(new_map(path, dtype, (count, dimension)))
 
 
@@ -390,13 +390,13 @@ def load_vectors(path: Path) -> Vectors:
 
 
 def bytes_of_vector(dimension: int, stored_dtype: str) -> int:
-    """Bytes that a vector takes as it is stored."""
+    """Return the bytes that a vector takes as it is stored."""
     bits = {"float32": 32, "float16": 16, "int8": 8, "binary": 1}[stored_dtype]
     return -(-dimension * bits // 8)
 
 
 def leading(vectors: Vectors, dimension: int, unit_length: bool) -> Vectors:
-    """The first dimensions of vectors (Matryoshka), made one long again where they were."""
+    """Return the first dimensions of vectors (Matryoshka), made one long again where they were."""
     kept = vectors[:, :dimension]
     if not unit_length or kept.shape == vectors.shape:
         return kept

@@ -34,7 +34,7 @@ def grouped(items: Iterable[Item], text_of: Callable[[Item], str]) -> Iterator[l
 
 
 def slices(text: str) -> Iterator[str]:
-    """The text in pieces of at most 2,000,000 characters, cut behind white space wherever there is some."""
+    """Yield the text in pieces of at most 2,000,000 characters, cut behind white space wherever there is some."""
     start = 0
     while len(text) - start > _CHARACTERS:
         end = start + _CHARACTERS
@@ -95,7 +95,7 @@ class WordPieces:
         )
 
     def pieces(self, texts: Sequence[str]) -> list[list[int]]:
-        """The pieces of each text, however long, in order, without special tokens."""
+        """Return the pieces of each text, however long, in order, without special tokens."""
         parts = [list(slices(text)) for text in texts]
         encoded = iter(
             self._whole.encode_batch([part for some in parts for part in some], add_special_tokens=False)
@@ -106,7 +106,7 @@ class WordPieces:
         ]
 
     def inputs(self, texts: Sequence[str], maximum_length: int) -> list[list[int]]:
-        """Each text as a model takes it: with special tokens, cut to `maximum_length`."""
+        """Return each text as a model takes it: with special tokens, cut to `maximum_length`."""
         texts = [next(slices(text)) for text in texts]
         self._cut.enable_truncation(maximum_length)
         return [encoding.ids for encoding in self._cut.encode_batch(texts)]

@@ -68,7 +68,7 @@ class AugmentationModel:
         self.projection = self.projection[:pieces]  # rows behind the last piece only fill up a matrix
 
     def encode(self, inputs: Sequence[Sequence[int]]) -> list[QueryWeights]:
-        """What the model says of queries given as token numbers, special ones included. Raises ModelFailure."""
+        """Return what the model says of queries given as token numbers, special ones included. Raises ModelFailure."""
         tokens = Tokenised.of(inputs, self.padding_id)
         lengths = tokens.lengths
 

@@ -55,7 +55,7 @@ class Tokenised:
 
     @classmethod
     def of(cls, rows: Iterable[Sequence[int]], padding_id: int = 0) -> Tokenised:
-        """Texts given as lists of token numbers."""
+        """Return texts given as lists of token numbers."""
         ids = [np.zeros(0, np.int32), *(np.array(row, np.int32) for row in rows)]
         return cls(np.concatenate(ids), np.cumsum([len(row) for row in ids]), None, padding_id, False)
 
@@ -191,7 +191,7 @@ def batches_of(lengths: Numbers, tokens: int, most_texts: int = 0) -> Iterator[I
 
 
 def _run_in_halves(run: Callable[[Indices], Output], batch: Indices) -> Iterator[tuple[Indices, Output]]:
-    """The batch and what `run` gives for it; where memory does not suffice, the same of its halves."""
+    """Yield the batch and what `run` gives for it; where memory does not suffice, the same of its halves."""
     result = _try(run, batch)
     if result is not None:
         yield batch, result[0]
@@ -203,7 +203,7 @@ def _run_in_halves(run: Callable[[Indices], Output], batch: Indices) -> Iterator
 
 
 def _try(run: Callable[[Indices], Output], batch: Indices) -> tuple[Output] | None:
-    """What `run` gives for a batch, None where memory did not suffice; the memory is free again then."""
+    """Return what `run` gives for a batch, None where memory did not suffice; the memory is free again then."""
     try:
         with torch.inference_mode():
             return (run(batch),)
@@ -218,7 +218,7 @@ def _try(run: Callable[[Indices], Output], batch: Indices) -> tuple[Output] | No
 
 
 def index_distinct(texts: Tokenised, count: int) -> list[int]:
-    """Indices of the first `count` texts whose tokens all differ, fewer where there are fewer."""
+    """Return indices of the first `count` texts whose tokens all differ, fewer where there are fewer."""
     distinct: dict[bytes, int] = {}
     for index in range(len(texts)):
         distinct.setdefault(texts[index].tobytes(), index)
@@ -259,6 +259,6 @@ class OutputCheck:
 
 
 def input_keys(features: Mapping[str, torch.Tensor]) -> list[bytes]:
-    """What tells the texts of a batch apart for the model: their token numbers, without padding."""
+    """Return what tells the texts of a batch apart for the model: their token numbers, without padding."""
     ids, mask = features["input_ids"].cpu().numpy(), features["attention_mask"].cpu().numpy().astype(bool)
     return [row[kept].tobytes() for row, kept in zip(ids, mask, strict=True)]

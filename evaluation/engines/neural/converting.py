@@ -102,7 +102,7 @@ def merge_adapter(source: Path, base: Path, target: Path) -> None:
 
 
 def _read(file: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a file, each with bytes of its own: safetensors has no views."""
+    """Return the tensors of a file, each with bytes of its own: safetensors has no views."""
     try:
         found = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # pickles fail in as many ways as there are classes

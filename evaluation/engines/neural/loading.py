@@ -82,20 +82,20 @@ def load_transformer(resources: Resources, auto_class: Any, dtype: str) -> tuple
 
 
 def safe_model(folder: Path) -> dict[str, Any]:
-    """How the weights in a folder, and those below it, are read, with the attention that the model has."""
+    """Return how the weights in a folder, and those below it, are read, with the attention that the model has."""
     types = {json.loads(path.read_text("utf-8")).get("model_type") for path in folder.rglob("config.json")}
     quick = all(map(_has_quick_attention, types & set(transformers.CONFIG_MAPPING)))
     return {**SAFE_MODEL, "attn_implementation": SAFE_MODEL["attn_implementation"] if quick else "eager"}
 
 
 def _has_quick_attention(model_type: str) -> bool:
-    """Whether transformers computes the attention of such models by torch's own function."""
+    """Return whether transformers computes the attention of such models by torch's own function."""
     found = transformers.MODEL_MAPPING[transformers.CONFIG_MAPPING[model_type]]
     return all(model._supports_sdpa for model in (found if isinstance(found, tuple) else (found,)))
 
 
 def library_options(folder: Path) -> dict[str, Any]:
-    """How sentence-transformers' own Transformer reads a folder."""
+    """Return how sentence-transformers' own Transformer reads a folder."""
     return {
         "model_kwargs": {**safe_model(folder), **_SAFE},
         "processor_kwargs": _SAFE,
@@ -131,7 +131,7 @@ def load_roles(resources: Resources, load: Callable[[Path], Loaded]) -> dict[Rol
 
 
 def part_folder(checkpoint: Path, role: Role) -> Path:
-    """The folder of the part that encodes queries, or documents."""
+    """Return the folder of the part that encodes queries, or documents."""
     parts = CheckpointDescription.read(checkpoint).parts
     return checkpoint / (role if role in parts else parts[0])
 
@@ -158,7 +158,7 @@ def use_dtype(model: Module, name: str, device: str) -> None:
 
 
 def readable_part(text: str, tokens: int | None) -> str:
-    """The text, without what lies behind all that is read of it: a word is one token at least."""
+    """Return the text, without what lies behind all that is read of it: a word is one token at least."""
     tokens = tokens or USUAL_LENGTH
     if len(text) <= 8 * tokens:  # not worth looking for a place to cut it
         return text

@@ -103,7 +103,7 @@ def _types_of(auto_class: Any) -> list[str]:
 
 
 def _has_reader(auto_class: Any, model_type: str) -> bool:
-    """Whether its model reads texts alone; False where that needs what is not installed here."""
+    """Return whether its model reads texts alone; False where that needs what is not installed here."""
     try:
         config_class = transformers.CONFIG_MAPPING[model_type]
         found = auto_class._model_mapping[config_class]
@@ -114,7 +114,7 @@ def _has_reader(auto_class: Any, model_type: str) -> bool:
 
 
 def reads_texts(kind: Any) -> bool:
-    """Whether texts are all that a class of models reads."""
+    """Return whether texts are all that a class of models reads."""
     return kind.main_input_name == "input_ids" and kind.input_modalities in ("text", ["text"], ("text",))
 
 

@@ -85,7 +85,7 @@ class PairScorer:
         self._check = OutputCheck()
 
     def score(self, queries: Sequence[str], documents: Sequence[str]) -> Floats:
-        """The score of each pair of queries[i] and documents[i]. Raises ModelFailure."""
+        """Return the score of each pair of queries[i] and documents[i]. Raises ModelFailure."""
         tokens = self._tokenise(
             *([readable_part(text, self.maximum_length) for text in texts] for texts in (queries, documents))
         )
@@ -124,14 +124,14 @@ class PairScorer:
             return tokenise(words, texts, length, add_special_tokens=self._writes, kept=kept)
 
     def _outputs(self, features: dict[str, Any]) -> torch.Tensor:
-        """What a classifier or LogitScore says of a batch."""
+        """Return what a classifier or LogitScore says of a batch."""
         if self._continues:
             features["logits_to_keep"] = 1
         scores: torch.Tensor = self._model(features)["scores"].float().reshape(len(features["input_ids"]), -1)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores[:, 0]
 
     def _next_token(self, features: dict[str, Any]) -> torch.Tensor:
-        """What a model with a decoder would write first: the logit of one answer, less that of the other."""
+        """Return what a model with a decoder would write first: the logit of one answer, less that of the other."""
         start = self._model.config.decoder_start_token_id
         begun = torch.full((len(features["input_ids"]), 1), start, device=self._device)
         logits = self._model(**features, decoder_input_ids=begun).logits[:, 0].float()
@@ -139,7 +139,7 @@ class PairScorer:
         return positive - sum(negative)
 
     def _find_answers(self, template: Template) -> list[int]:
-        """The numbers of the template's answers."""
+        """Return the numbers of the template's answers."""
         answers = [answer for answer in (template.positive, template.negative) if answer]
         numbers: list[int] = self._tokenizer.convert_tokens_to_ids(answers)
         if missing := [

@@ -72,7 +72,7 @@ class SidedEncoder(ABC, Generic[Output]):
 
     @abstractmethod
     def _outputs(self, texts: Sequence[str], indices: Indices, role: Role, check: OutputCheck) -> Output:
-        """What the model of a side makes of some of the texts, seen by `check`."""
+        """Return what the model of a side makes of some of the texts, seen by `check`."""
 
     def _run(
         self,
@@ -95,7 +95,7 @@ class SidedEncoder(ABC, Generic[Output]):
             check.finish()
 
     def _features(self, texts: Sequence[str], indices: Indices, role: Role) -> dict[str, Any]:
-        """Some of the texts as the library itself prepares them for the model, on its device."""
+        """Return some of the texts as the library itself prepares them for the model, on its device."""
         model = self._models[role]
         some = [readable_part(texts[index], model.max_seq_length) for index in indices.tolist()]
         features = model.preprocess(some, prompt=self._prompts[role] or None, task=role)
@@ -169,14 +169,14 @@ class LexicalWeights(torch.nn.Module):  # type: ignore[misc]
 
 
 def load_sparse_models(resources: Resources) -> dict[Role, SparseEncoder]:
-    """The sparse model of each side, with the head that its checkpoint has. Raises ModelFailure."""
+    """Return the sparse model of each side, with the head that its checkpoint has. Raises ModelFailure."""
     if CheckpointDescription.read(resources.model).pooling == SPARTA:
         return _load_sparta(resources.first_part, resources)
     return load_roles(resources, lambda folder: _load_sparse(folder, resources.device))
 
 
 def load_token_model(folder: Path, device: str) -> MultiVectorEncoder:
-    """A late-interaction model. Raises ModelFailure.
+    """Return a late-interaction model. Raises ModelFailure.
 
     bge-m3's head leaves the first token out, and the mean of MaxSim counts.
     """
@@ -214,7 +214,7 @@ def _load_sparse(folder: Path, device: str) -> SparseEncoder:
 
 
 def _load_sparta(folder: Path, resources: Resources) -> dict[Role, SparseEncoder]:
-    """A plain encoder for documents, and the words of queries."""
+    """Return a plain encoder for documents, and the words of queries."""
     prepare(resources.threads)
     with model_failures():
         transformer = Transformer(str(folder), **library_options(folder))
@@ -283,7 +283,7 @@ class SparseTextEncoder(SidedEncoder[torch.Tensor]):
         )
 
     def _tokens_at_once(self) -> int:
-        """How many tokens fit, each with a float32 and a copy of it for each term."""
+        """Return how many tokens fit, each with a float32 and a copy of it for each term."""
         room, most = (_CPU_BYTES, CPU_TOKENS) if self._device == "cpu" else (_CUDA_BYTES, CUDA_TOKENS)
         return min(room // (8 * self.dimension), most)
 
@@ -338,7 +338,7 @@ class TokenEncoder(SidedEncoder[_Batch]):
         self._run(texts, role, keep_batch, progress)
 
     def encode_queries(self, texts: Sequence[str]) -> list[torch.Tensor]:
-        """The vectors of each query (tokens × dimension, float32), on the device."""
+        """Return the vectors of each query (tokens × dimension, float32), on the device."""
         found: dict[int, torch.Tensor] = {}
 
         def keep(indices: NDArray[np.intp], counts: Numbers, vectors: Floats) -> None:
@@ -350,7 +350,7 @@ class TokenEncoder(SidedEncoder[_Batch]):
 
     @torch.inference_mode()  # type: ignore[untyped-decorator]
     def _outputs(self, texts: Sequence[str], indices: Indices, role: Role, check: OutputCheck) -> _Batch:
-        """(vectors of some of the texts, one behind the other; how many each has)."""
+        """Return (vectors of some of the texts, one behind the other; how many each has)."""
         features = self._features(texts, indices, role)
         if not features["input_ids"].shape[1]:  # no words, and no special tokens beside them
             return torch.zeros(0, self.dimension), torch.zeros(len(indices), dtype=torch.int64)
@@ -362,7 +362,7 @@ class TokenEncoder(SidedEncoder[_Batch]):
 
 
 def _has_projection(folder: Path) -> bool:
-    """Whether the files bring what turns the encoder's states into the vectors that are compared.
+    """Return whether the files bring what turns the encoder's states into the vectors that are compared.
 
     That is a Dense module with its weights, or, as the Stanford code saves it, `linear.weight` beside the encoder's.
     """

@@ -84,7 +84,7 @@ class TermWeigher:
 
 
 def _word_weights(text: str, encoded: Any, index: int, weights: Floats) -> dict[str, float]:
-    """The weights of the words of one text, from those of its pieces."""
+    """Return the weights of the words of one text, from those of its pieces."""
     spans: dict[int, list[int]] = {}  # by number of the word: its first piece, where it starts, where it ends
     for piece, (word, (start, end)) in enumerate(
         zip(encoded.word_ids(index), encoded["offset_mapping"][index], strict=True)
