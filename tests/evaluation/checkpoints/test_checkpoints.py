@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -103,14 +104,15 @@ def test_packing_what_was_rebuilt_gives_the_same_model(
 @pytest.mark.parametrize("name", ["tiny_dense", "tiny_static", "tiny_splade", "tiny_inference_free", "tiny_colbert",
                                   "tiny_pylate", "tiny_stanford"])  # fmt: skip
 def test_rebuilt_models_encode_as_the_senders_do(name: str, tiny: Callable[[str], tuple[Path, Path]]) -> None:
+    from sentence_transformers import MultiVectorEncoder, SentenceTransformer, SparseEncoder
+
     from evaluation.engines.neural import loading
 
     loading.prepare(threads=1)
-    load: Any = {
-        "sparse": loading.load_sparse_encoder, "multi": loading.load_multi_vector_encoder,
-    }.get(KINDS[name].partition("-")[0], loading.load_sentence_encoder)  # fmt: skip
+    classes = {"sparse": SparseEncoder, "multi": MultiVectorEncoder}
+    kind: Any = classes.get(KINDS[name].partition("-")[0], SentenceTransformer)
     raw, rebuilt = tiny(name)
-    theirs, ours = load(raw, "cpu"), load(rebuilt / "model", "cpu")
+    theirs, ours = (loading.load_encoder(kind, folder, "cpu") for folder in (raw, rebuilt / "model"))
     for encode in ("encode_query", "encode_document"):
         for one, other in zip(getattr(theirs, encode)(TEXTS), getattr(ours, encode)(TEXTS), strict=True):
             dense = [
@@ -120,12 +122,15 @@ def test_rebuilt_models_encode_as_the_senders_do(name: str, tiny: Callable[[str]
 
 
 def test_both_encoders_of_dpr_encode_as_the_router_does(tiny: Callable[[str], tuple[Path, Path]]) -> None:
+    from sentence_transformers import SentenceTransformer
+
     from evaluation.engines.neural import loading
 
     raw, rebuilt = tiny("tiny_dpr")
-    router = loading.load_sentence_encoder(raw, "cpu")
-    query = loading.load_sentence_encoder(rebuilt / "query", "cpu")
-    document = loading.load_sentence_encoder(rebuilt / "document", "cpu")
+    router, query, document = (
+        loading.load_encoder(SentenceTransformer, folder, "cpu")
+        for folder in (raw, rebuilt / "query", rebuilt / "document")
+    )
 
     np.testing.assert_array_equal(router.encode_query(TEXTS), query.encode_query(TEXTS))
     np.testing.assert_array_equal(router.encode_document(TEXTS), document.encode_document(TEXTS))
@@ -133,21 +138,20 @@ def test_both_encoders_of_dpr_encode_as_the_router_does(tiny: Callable[[str], tu
 
 def test_cross_encoders_and_writers_do_as_the_senders_do(tiny: Callable[[str], tuple[Path, Path]]) -> None:
     import transformers
+    from sentence_transformers import CrossEncoder
 
     from evaluation.engines.neural import loading
 
     raw, rebuilt = tiny("tiny_cross_encoder")
     pairs = [(one, other) for one in TEXTS for other in TEXTS]
-    theirs, ours = (
-        loading.load_cross_encoder(raw, "cpu"),
-        loading.load_cross_encoder(rebuilt / "model", "cpu"),
-    )
+    theirs, ours = (loading.load_encoder(CrossEncoder, folder, "cpu") for folder in (raw, rebuilt / "model"))
     np.testing.assert_array_equal(theirs.predict(pairs), ours.predict(pairs))
 
     written = []
     raw, rebuilt = tiny("tiny_t5")
     for folder in (raw, rebuilt / "model"):
-        model, words = loading.load_transformer(folder, transformers.AutoModelForSeq2SeqLM, "cpu")
+        given: Any = SimpleNamespace(first_part=folder, device="cpu", threads=1)
+        model, words = loading.load_transformer(given, transformers.AutoModelForSeq2SeqLM, "float32")
         asked = words(TEXTS[:2], return_tensors="pt", padding=True)
         written.append(words.batch_decode(model.generate(**asked, max_length=12, do_sample=False)))
     assert written[0] == written[1]

@@ -82,7 +82,7 @@ def test_a_family_encodes_as_its_sender_does(model_type: str, tmp_path: Path) ->
     assert check_checkpoint(tmp_path / "rebuilt").errors == ()
 
     assert (described.dimension, described.pooling) == (32, mode)
-    ours = loading.load_sentence_encoder(tmp_path / "rebuilt" / "model", "cpu")
+    ours = loading.load_encoder(SentenceTransformer, tmp_path / "rebuilt" / "model", "cpu")
     np.testing.assert_array_equal(theirs.encode(TEXTS), ours.encode(TEXTS))
 
 

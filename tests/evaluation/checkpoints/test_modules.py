@@ -98,13 +98,15 @@ def _dense_with(*names: str, folder: Path) -> Any:
     ids="-".join,
 )  # the first is ANCE's layout
 def test_modules_of_dense_encoders_are_taken(names: tuple[str, ...], tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
     from evaluation.engines.neural import loading
 
     loading.prepare(threads=1)
     theirs = _dense_with(*names, folder=tmp_path / "source").eval()
     theirs.save(str(tmp_path / "raw"))
 
-    ours = loading.load_sentence_encoder(_taken(tmp_path) / "model", "cpu")
+    ours = loading.load_encoder(SentenceTransformer, _taken(tmp_path) / "model", "cpu")
 
     np.testing.assert_array_equal(theirs.encode(TEXTS), ours.encode(TEXTS))
 
@@ -135,7 +137,7 @@ def test_an_auto_encoder_is_taken(tmp_path: Path) -> None:
     folder = _taken(tmp_path)
 
     assert CheckpointDescription.read(folder).dimension == 64
-    ours = loading.load_sparse_encoder(folder / "model", "cpu")
+    ours = loading.load_encoder(SparseEncoder, folder / "model", "cpu")
     one, other = (np.asarray(each.encode(TEXTS).to_dense()) for each in (theirs, ours))
     np.testing.assert_array_equal(one, other)
 

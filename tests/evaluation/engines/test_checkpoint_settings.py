@@ -160,7 +160,7 @@ def test_dimensions_are_the_checkpoints_unless_a_submission_says(tmp_path: Path)
                                   ({"truncate_dimension": "8"}, 8), ({"truncate_dimension": 24}, 24)):  # fmt: skip
         engine = created("dense", rebuilt, **parameters)
         (tmp_path / f"{dimension}{len(parameters)}{parameters}").mkdir()
-        assert engine._documents.dimension == engine.main_size == dimension
+        assert engine._documents.dimension == engine.main == dimension
     for wrong in ("-1", "many", "1.5", ""):
         with pytest.raises(InvalidParameter, match="auto or a whole number from 0 to 65,536"):
             created("dense", rebuilt, truncate_dimension=wrong)
