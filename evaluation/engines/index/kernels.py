@@ -259,6 +259,8 @@ def search(
     places = np.empty(BLOCK_SIZE, np.int32)
     strips = sums.reshape((BLOCK_SIZE // _STRIP, _STRIP))
     one = np.float32(1)
+    if norms is not None:
+        row_fields, lengths, inverse_norms = norms
     while True:
         nearest = _nearest_document(documents, cursors, ends)
         if nearest == _NO_DOCUMENT:
@@ -275,7 +277,6 @@ def search(
                     sums[document - first] += np.float64(weight) * np.float64(values[cursor])
                     cursor += _ONE
             else:
-                row_fields, lengths, inverse_norms = norms
                 lengths_here, norms_here = lengths[row_fields[row]], inverse_norms[row_fields[row]]
                 while cursor < end:
                     document = np.uint64(documents[cursor])
