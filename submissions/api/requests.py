@@ -26,6 +26,8 @@ from submissions.intake.system_form import seen_systems
 
 #: What fields of a system are called in requests, where forms call them otherwise.
 ALIASES = {"paper": "paper_url", "code": "code_url", "model": "model_url", "license": "licence"}
+#: The names in requests of fields of the forms.
+FORM_NAMES = {"paper_url": "paper", "code_url": "code", "model_url": "model"}
 _NO = frozenset({"no", "false", "0", "off", "private"})
 _YES = frozenset({"yes", "true", "1", "on", "public"})
 
@@ -93,30 +95,21 @@ class TextsField(serializers.ListField):
 
 
 class OptionField(serializers.ChoiceField):
-    """One of several words; the first, or with `blank` none, if it is left out.
+    """One of several words; the default, or else an empty text, if it is left out.
 
     `message` has a place for the word that was sent. Without a message any word is taken.
     """
 
-    def __init__(
-        self,
-        choices: Sequence[str],
-        message: str = "",
-        hint: str = "",
-        *,
-        blank: bool = False,
-        **options: Any,
-    ) -> None:
-        self.missing = "" if blank else choices[0]
+    def __init__(self, choices: Sequence[str], message: str = "", hint: str = "", **options: Any) -> None:
         self.message, self.hint = message, hint
-        super().__init__(choices, **({"required": False} if blank else {"default": choices[0]}), **options)
+        super().__init__(choices, **options)
 
     def run_validation(self, data: Any = empty) -> Any:
         """Return the word. Raises ApiError."""
-        text = self.missing if data is empty else str(data or "").strip() or self.missing
+        text = "" if data is empty else str(data or "").strip()
         if self.message and text and text not in self.choices:
             raise malformed(str(self.field_name), self.message.format(text), self.hint)
-        return text
+        return text or ("" if self.default is empty else self.default)
 
 
 class RequestSerializer(serializers.Serializer[Any]):
@@ -242,10 +235,8 @@ def require_valid(form: Form) -> None:
     """Raises ApiError with a problem for every message of the form."""
     if form.is_valid():
         return
-    back = {form_name: name for name, form_name in ALIASES.items() if name != "license"}
-    found = [
-        problem(INVALID_FIELD.named(back.get(field, field)), f"{back.get(field, field)}: {message}")
-        for field, errors in form.errors.items()
-        for message in errors
+    named = [
+        (FORM_NAMES.get(field, field), message) for field, all_of in form.errors.items() for message in all_of
     ]
-    raise ApiError(INVALID, "The request is not well formed.", problems=found)
+    problems = [problem(INVALID_FIELD.named(name), f"{name}: {message}") for name, message in named]
+    raise ApiError(INVALID, "The request is not well formed.", problems=problems)

@@ -20,6 +20,7 @@ from leaderboard.systems.records import SystemFields, find_system
 from submissions.accounts.permissions import signed_in, systems_of, teams_of
 from submissions.api.requests import (
     ALIASES,
+    FORM_NAMES,
     FlagField,
     OptionField,
     RequestSerializer,
@@ -108,12 +109,14 @@ _READ = (FlagField, OptionField, TextField, TextsField, UploadField)
 class _FilesRequest(RequestSerializer):
     """A request with runs or a model."""
 
-    kind = OptionField(("run", "model"), "“{}” cannot be submitted.", "Send kind=run or kind=model.")
+    kind = OptionField(
+        ("run", "model"), "“{}” cannot be submitted.", "Send kind=run or kind=model.", default="run"
+    )
     pooling = OptionField(
         intake.POOLINGS,
         "pooling: “{}” is not known.",
         f"Send one of {', '.join(intake.POOLINGS)}.",
-        blank=True,
+        required=False,
         help_text="Of a plain encoder whose files do not say it.",
     )
 
@@ -179,7 +182,7 @@ class SubmissionRequest(_FilesRequest):
     seed = TextsField(
         help_text="Labels of seeds in the order of their files; may be one list with commas. Else file names tell."
     )
-    engine = OptionField(list(ENGINES), blank=True, help_text="What runs the model.")
+    engine = OptionField(list(ENGINES), required=False, help_text="What runs the model.")
     checkpoint = UploadField(required=False, help_text="The model: a zip or tar.zst of its folder.")
     checkpoint_id = serializers.IntegerField(required=False, help_text="A model that your team sent before.")
     hub_model = TextField(help_text="owner/name on the hub, where the site fetches models.")
@@ -188,7 +191,9 @@ class SubmissionRequest(_FilesRequest):
     run = TextsField(
         help_text="Runs to re-rank or fuse: ids of submissions, or slugs of the site's own systems."
     )
-    device = OptionField(get_args(intake.Device), "device: “{}” is not possible.", "Send auto, cpu or gpu.")
+    device = OptionField(
+        get_args(intake.Device), "device: “{}” is not possible.", "Send auto, cpu or gpu.", default="auto"
+    )
     reusable = FlagField(blank=False, default=False, help_text="Others may re-rank and fuse its runs.")
     public = FlagField(default=True)
     team = serializers.CharField(
@@ -225,14 +230,6 @@ class SubmissionRequest(_FilesRequest):
     closed_api = serializers.BooleanField(default=False, help_text="Runs behind somebody's paid API.")
     variant_of = serializers.CharField(required=False, help_text="Slug of a system here.")
 
-    def get_fields(self) -> dict[str, Any]:
-        """Return these fields, and those that the forms alone declare."""
-        names = {form_name: name for name, form_name in ALIASES.items() if name != "license"}
-        declared = {**SubmissionForm.base_fields, **SystemForm.base_fields}
-        found = {names.get(name, name): field for name, field in declared.items() if name not in _OF_PAGES}
-        own = super().get_fields()
-        return {**own, **{name: field_of(field) for name, field in found.items() if name not in own}}
-
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of `accept_submission`, or with a `request` those of `accept_model`."""
         values, person = super().to_internal_value(data), signed_in(self.context["request"])
@@ -254,6 +251,17 @@ class SubmissionRequest(_FilesRequest):
             local=is_local_request(self.context["request"]),
         )
         return {**_system_and_options(data, values, person, engine), "request": request}
+
+
+# The forms alone declare the others.
+SubmissionRequest._declared_fields.update(
+    {
+        name: field_of(field)
+        for form_name, field in {**SubmissionForm.base_fields, **SystemForm.base_fields}.items()
+        if form_name not in _OF_PAGES
+        and (name := FORM_NAMES.get(form_name, form_name)) not in SubmissionRequest._declared_fields
+    }
+)
 
 
 def _engine_parameters(data: Mapping[str, Any], engine: EngineDescription) -> Mapping[str, object]:

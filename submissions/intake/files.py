@@ -203,10 +203,10 @@ def run_files(files: Sequence[IncomingFile]) -> Iterator[list[RunFile]]:
     ]
     refuse([*repeated, *_too_many(len(files))])
     zips = [file for file in files if file.is_zip]
-    refuse(_too_many(len(files) - len(zips) + _count_runs(zips)))
     if not zips:
         yield [_run_file(file, file.name, file.path) for file in files]
         return
+    refuse(_too_many(len(files) - len(zips) + _count_runs(zips)))
     policy = replace(ZIP_POLICY, free_bytes=settings.DISK_RESERVE_BYTES)
     # No more may come out of all zips together than out of one as large as they are.
     shared = ZipAllowance(

@@ -50,7 +50,10 @@ class ParametersField(forms.CharField):
         """The parameters. Raises ValidationError saying what would be right."""
         text = super().clean(value)
         if text.lstrip().startswith("{"):
-            found = self._from_json(text)
+            try:
+                found = dict(read_json(text))
+            except ValueError as error:
+                raise ValidationError(f'Not a JSON object such as {{"k1": 0.9}}: {error}') from None
         else:
             found = {}
             parts = (part for line in re.split(r"\r?\n", text) for part in _BETWEEN_PAIRS.split(line))
@@ -65,13 +68,6 @@ class ParametersField(forms.CharField):
             validate_name(name)
         _validate_texts(found)
         return found
-
-    @staticmethod
-    def _from_json(text: str) -> dict[str, Any]:
-        try:
-            return dict(read_json(text))
-        except ValueError as error:
-            raise ValidationError(f'Not a JSON object such as {{"k1": 0.9}}: {error}') from None
 
     def _value(self, name: str, text: str) -> Any:
         said = text.strip().rstrip(_IGNORED)
