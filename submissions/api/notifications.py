@@ -67,7 +67,7 @@ class ReadRequest(RequestSerializer):
     )
 
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """The numbers, None for all. Raises ApiError."""
+        """Return the numbers, None for all. Raises ApiError."""
         numbers = [parse_number(text) for text in list_of(data, "id")]
         if None in numbers:
             raise malformed("id", "id: not the id of a notice.", "Send numbers.")
@@ -195,7 +195,7 @@ _BUSY = {429: "Too many changes; `Retry-After` says when to send."}
 
 
 def _schema(summary: str, answers: Mapping[int, Any], *, changes: bool = True, **options: Any) -> Any:
-    """The schema of a call about one webhook."""
+    """Return the schema of a call about webhooks."""
     options = {"parameters": [_SLUG, _WEBHOOK], **options}
     responses = {**answers, **errors(401, 404, remarks=_BUSY if changes else None)}
     return extend_schema(summary=summary, responses=responses, tags=["webhooks"], **options)
@@ -211,7 +211,7 @@ class _WebhookCall(APIView):
         return [] if self.request.method in SAFE_METHODS else [ChangeThrottle()]
 
     def find(self, request: Request, slug: str, identifier: int) -> Webhook:
-        """The webhook. Raises Http404."""
+        """Return the webhook. Raises Http404."""
         return get_object_or_404(Webhook, pk=identifier, team=owned_team(request.user, slug))
 
 

@@ -127,7 +127,7 @@ class WithdrawRequest(RequestSerializer):
     reason = serializers.CharField(max_length=300)
 
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """As the page reads it. Raises ApiError."""
+        """Return the values that the page's form accepts. Raises ApiError."""
         form = WithdrawalForm(data)
         if not form.is_valid():
             raise malformed("reason", str(form.errors["reason"][0]))
@@ -160,7 +160,7 @@ class ChallengeRequest(RequestSerializer):
     dataset = serializers.CharField(required=False, help_text="Slug, where it is about one dataset.")
 
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """As the page reads it. Raises ApiError."""
+        """Return the values that the page's form accepts. Raises ApiError."""
         slug = self.context["request"].parser_context["kwargs"]["slug"]
         form = ChallengeForm(
             data, datasets=challengeable_datasets(get_object_or_404(seen_systems(), slug=slug))
@@ -192,7 +192,7 @@ class Pages(LimitOffsetPagination):
 
 
 def data_of(request: Request) -> Mapping[str, Any]:
-    """The request's fields. Raises ApiError for a JSON body that is not an object, and for NUL characters."""
+    """Return the request's fields. Raises ApiError for JSON that is not an object, and for NUL characters."""
     data = request.data
     if not isinstance(data, Mapping):
         raise ApiError(INVALID, "The body is not a JSON object.")
@@ -207,7 +207,7 @@ def data_of(request: Request) -> Mapping[str, Any]:
 
 
 def parse_boolean(data: Mapping[str, Any], name: str, *, missing: bool = True) -> bool:
-    """A yes or no. Raises ApiError for anything else."""
+    """Return a yes or no. Raises ApiError for anything else."""
     value = str(data.get(name, "")).strip().casefold()
     if value == "":
         return missing
@@ -219,20 +219,20 @@ def parse_boolean(data: Mapping[str, Any], name: str, *, missing: bool = True) -
 
 
 def list_of(data: Mapping[str, Any], name: str) -> list[str]:
-    """The values of a field that may repeat."""
+    """Return the values of a field that may repeat."""
     values = data.getlist(name) if isinstance(data, QueryDict) else data.get(name, [])
     values = values if isinstance(values, list) else [values]
     return [str(value).strip() for value in values if str(value).strip()]
 
 
 def malformed(field: str, message: str, hint: str = "") -> ApiError:
-    """The error for one field that is missing or cannot be read."""
+    """Return the error for one field that is missing or cannot be read."""
     found = problem(INVALID_FIELD.named(field), message, hint)
     return ApiError(INVALID, message, problems=[found])
 
 
 def require_valid(form: Form) -> None:
-    """Raises ApiError with a problem for every message of the form."""
+    """Raise ApiError with a problem for every message of the form."""
     if form.is_valid():
         return
     named = [

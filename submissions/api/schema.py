@@ -25,7 +25,7 @@ class TokenScheme(OpenApiAuthenticationExtension):
     name = "token"
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
-        """The scheme in OpenAPI's words."""
+        """Return the scheme as OpenAPI describes it."""
         return {
             "type": "http",
             "scheme": "bearer",
@@ -44,13 +44,13 @@ class ScopedSchema(AutoSchema):
         return ["application/json"]
 
     def get_description(self) -> str:  # type: ignore[override]  # drf-spectacular's own signature
-        """The call's own words, and the scope's name."""
+        """Return the description of the call, with the scope that it needs."""
         said = super().get_description() or ""
         scope = self._scope()
         return f"{said}\n\nA token needs the scope `{scope}`.".strip() if scope else said
 
     def get_extensions(self) -> dict[str, Any]:
-        """The scope for programs, as `x-required-scope`."""
+        """Return the scope for programs, as `x-required-scope`."""
         found: dict[str, Any] = dict(super().get_extensions())
         return {**found, "x-required-scope": scope} if (scope := self._scope()) else found
 

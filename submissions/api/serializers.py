@@ -44,7 +44,7 @@ class DeltasField(serializers.DictField):
     child = serializers.DictField(child=serializers.FloatField())
 
     def to_representation(self, value: Any) -> dict[str, dict[str, float]]:
-        """Rounded as pages show them."""
+        """Return the differences, rounded as pages show them."""
         found: dict[str, dict[str, float]] = {}
         for score in value:
             for name, compared in (("baseline", score), (LABEL, score.beside_word_pieces)):
@@ -67,7 +67,7 @@ class RunAddressField(serializers.URLField):
     """Where the run of a `JobStatus` is, None for whoever may not have it; `runs` of the context are keys of jobs."""
 
     def to_representation(self, value: Any) -> Any:
-        """The whole address."""
+        """Return the whole address."""
         job = value.job
         if job.pk not in self.context["runs"]:
             return None
@@ -439,7 +439,7 @@ def submission_answers(
 
 
 def refused(refusal: Refused) -> ApiError:
-    """The error for what was not taken, with its status and, where time helps, when to send it again.
+    """Return the error for a refusal, with its status and, if time helps, when to send it again.
 
     Beside the problems it says whose they are, and which quotas are used up.
     """

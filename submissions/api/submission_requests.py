@@ -355,7 +355,7 @@ def _system(
 
 
 def _refuse_changes(system: System, described: Mapping[str, str]) -> None:
-    """Raises ApiError where the description differs: scripts may send the same one for every dataset."""
+    """Raise ApiError where the description differs: scripts may send the same one for every dataset."""
     form = SystemForm({"architecture": system.architecture, **described, "name": system.name}, system=system)
     given = [name for name in described if name in form.fields and name != "name"]
     if not given:

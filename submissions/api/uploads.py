@@ -1,4 +1,4 @@
-"""`/api/v1/uploads/`: files in pieces, by tus 1.0.0. Doors: translate in, one domain call, translate out."""
+"""Calls that upload files in pieces, by tus 1.0.0. Each makes one call of the domain."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _CHECKSUM_MISMATCH = 460
 def header(
     name: str, kind: type, description: str, *, required: bool = False, answers: Sequence[int] = ()
 ) -> OpenApiParameter:
-    """A header of requests, or of answers with these statuses."""
+    """Return the schema of a header of requests, or of answers with these statuses."""
     return OpenApiParameter(
         name,
         kind,
@@ -347,7 +347,7 @@ def _answer(upload: Upload, request: Request) -> dict[str, Any]:
 
 
 def require_content_type(request: Request) -> None:
-    """Raises Refused for a body that does not say that it is bytes of a file."""
+    """Raise Refused for a body that does not say that it is bytes of a file."""
     if (request.content_type or "").partition(";")[0].strip().lower() != CONTENT_TYPE:
         raise Refused.of(
             WRONG_CONTENT_TYPE,

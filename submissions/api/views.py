@@ -1,4 +1,4 @@
-"""`/api/v1/check/` and `/api/v1/submissions/`. Doors: translate in, one domain call, translate out."""
+"""Calls about checks, submissions, quotas, and challenges. Each makes one call of the domain."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ class _OneSubmission(APIView):
         return visible_submission(request.user, submissions, identifier, manage=manage)
 
     def answer(self, request: Request, found: Submission) -> Response:
-        """The submission as it stands now."""
+        """Return the submission as it is now."""
         fresh = with_jobs(Submission.objects.filter(pk=found.pk)).get()
         complete = may_manage(request.user, fresh)
         (answer,) = serializers.submission_answers(
@@ -192,7 +192,7 @@ class SubmissionView(_OneSubmission):
 def _changes(
     summary: str, request: type[requests.RequestSerializer] | None, *, throttled: bool = False
 ) -> Any:
-    """The schema of a call that changes one submission."""
+    """Return the schema of a call that changes one submission."""
     busy = {429: "Too many changes; `Retry-After` says when to send."} if throttled else None
     codes = (403, 404) if request is None else (400, 403, 404)
     answers = {200: serializers.SubmissionSerializer, **errors(*codes, remarks=busy)}

@@ -15,7 +15,7 @@ def is_team_member(submission: Submission, person: User) -> bool:
 
 
 def actor_label(submission: Submission, person: User) -> str:
-    """The person as the submission's log names them, which its team reads: never by name."""
+    """Return the person's role for the submission's log, which its team reads: never a name."""
     if not is_team_member(submission, person):
         return "a curator"
     return "the submitter" if person.pk == submission.submitter_id else "its team"

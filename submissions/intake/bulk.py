@@ -95,7 +95,7 @@ def _system_of(
     architecture: str,
     said: Attribution | None,
 ) -> System | SystemFields:
-    """The team's system of the run's name, or a new one; without participants runs of one tag are named by files."""
+    """Return the team's system of the run's name, or a new one. Without participants, files name runs of one tag."""
     said = said or Attribution("")
     alone = said.participant or list(tags.values()).count(tags[path]) == 1
     name = (said.name or run_name(path, [tags[path]] if alone else []))[:120]
@@ -113,7 +113,7 @@ def _system_of(
 def _attributions(
     table: Path | None, tags: Mapping[Path, str]
 ) -> tuple[Mapping[Path, Attribution], list[FileReport]]:
-    """What the CSV says of each file, and what is wrong with it: rows of no file, and files without a row."""
+    """Return the CSV's row of each file, and its problems: rows of no file, and files without a row."""
     if table is None:
         return {}, []
     wanted: dict[str, Path] = {}

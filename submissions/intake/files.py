@@ -142,7 +142,7 @@ class CheckedFile:
 
 
 def incoming_file(upload: UploadedFile, dataset: str | None = None) -> IncomingFile:
-    """An upload, which lies in a temporary file until the request ends, as the intake takes it."""
+    """Return an upload, whose temporary file lasts until the request ends, as the intake takes it."""
     if not isinstance(upload, HashedUpload):
         raise TypeError("the upload handler of the settings keeps files in temporary files")
     name, path = Path(upload.name or "run").name, Path(upload.temporary_file_path())
@@ -150,7 +150,7 @@ def incoming_file(upload: UploadedFile, dataset: str | None = None) -> IncomingF
 
 
 def incoming_upload(person: User, identifier: str, kind: str, dataset: str | None = None) -> IncomingFile:
-    """A file of the person's that came in pieces, as the intake takes it. Raises Refused where it is not there."""
+    """Return a file of the person's that came in pieces. Raises Refused where it is not there."""
     row = completed_upload(person, identifier, kind)
     return IncomingFile(row.file_name or row.kind, path_of(row.pk), dataset, row.sha256, row.pk)
 
@@ -225,7 +225,7 @@ def run_files(files: Sequence[IncomingFile]) -> Iterator[list[RunFile]]:
 
 
 def refuse(problems: Sequence[Problem], files: Iterable[FileReport] = ()) -> None:
-    """Raises Refused for all problems, if there are any."""
+    """Raise Refused for all problems, if there are any."""
     if problems:
         raise Refused(problems[0].code, problems[0].message, problems, files)
 
@@ -332,7 +332,7 @@ def check_files(runs: Iterable[RunFile]) -> Iterator[CheckedFile]:
 
 
 def _read_expanded(path: Path, at_most: int) -> bytes | None:
-    """The file's content, expanded; None where it has more bytes. Raises InvalidContent for a damaged file."""
+    """Return the file's content, expanded; None if it has more bytes. Raises InvalidContent for a damaged file."""
     blocks, size = [], 0
     for block in open_blocks(path, FileLimits()):
         size += len(block)
@@ -366,7 +366,7 @@ _METADATA = re.compile(
 
 
 def datasets_of(path: Path) -> list[Dataset]:
-    """The datasets that take runs and whose ids the file has: none, one, or several that it fits equally well.
+    """Return the datasets whose ids the file has: none, one, or several that it fits equally well.
 
     Raises InvalidContent for a file that has no lines, or is no text.
     """
@@ -409,7 +409,7 @@ def _is_no_run(path: Path) -> bool:
 
 
 def _ids(path: Path) -> tuple[set[str], list[str]]:
-    """The ids of queries, and of some documents, in what is checked at once of the file. Raises InvalidContent."""
+    """Return ids of queries, and of some documents, from the start of a file. Raises InvalidContent."""
     queries, documents = set[str](), dict[str, None]()
     for line in _beginning(path).splitlines():
         fields = line.split()

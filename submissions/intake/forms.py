@@ -28,7 +28,7 @@ class WebAddressField(forms.URLField):
         super().__init__(assume_scheme="https", max_length=200, required=False, **options)
 
     def clean(self, value: Any) -> str:
-        """The address. Raises ValidationError for any scheme that is not the web's."""
+        """Return the address. Raises ValidationError for any scheme that is not the web's."""
         address: str = super().clean(value)
         if address and not address.startswith(("http://", "https://")):
             raise ValidationError("Give an address that begins with https:// or http://.")
@@ -47,7 +47,7 @@ class ParametersField(forms.CharField):
         self.verbatim = frozenset(verbatim)
 
     def clean(self, value: Any) -> dict[str, Any]:
-        """The parameters. Raises ValidationError saying what would be right."""
+        """Return the parameters. Raises ValidationError saying what would be right."""
         text = super().clean(value)
         if text.lstrip().startswith("{"):
             try:
@@ -87,7 +87,7 @@ _IGNORED = " \t,;"
 
 
 def _validate_texts(value: Any) -> None:
-    """Raises ValidationError for characters that no text needs, in any text of a value: pages show it."""
+    """Raise ValidationError for characters that no text needs, in any text of a value: pages show it."""
     if isinstance(value, str):
         validate_text(value)
     elif isinstance(value, dict):

@@ -90,7 +90,7 @@ class Admission:
     problems: Sequence[Problem] = ()
 
     def columns(self) -> dict[str, Any]:
-        """The columns of the submission."""
+        """Return the values of the submission's columns."""
         return {
             "round": self.round,
             "late": self.late,
@@ -217,7 +217,7 @@ def _entry_problems(
 def _place(
     row: Round, person: User, team: Team | None, entry: RoundEntry
 ) -> tuple[int | None, list[Problem]]:
-    """The run's priority among its team's, and what is wrong: no place is left, or the priority is another's."""
+    """Return the run's priority among its team's, and problems: no place is left, or the priority is taken."""
     there = list(counted_submissions(row, team=team))
     if len(there) >= row.runs_per_team:
         return None, [_full_problem(row, there, "of each team, and yours has sent")]
@@ -248,7 +248,7 @@ def _full_problem(row: Round, there: Sequence[Submission], whose: str) -> Proble
 
 
 def free_priorities(row: Round, there: Iterable[Submission]) -> list[int]:
-    """The places in the team's order that no run has."""
+    """Return the places in the team's order that no run has."""
     taken = {each.priority for each in there}
     return [number for number in range(1, row.runs_per_team + 1) if number not in taken]
 
@@ -299,7 +299,7 @@ def set_priority(submission: Submission, priority: int, by: User, now: datetime 
 
 
 def round_standings(person: User, team: Team | None) -> list[RoundStanding]:
-    """The rounds that take runs now, or will, with what the person and the team have in each, by opening."""
+    """Return the rounds that take runs, or will, with the standing of the person and the team, by opening."""
     now = timezone.now()
     taking = Dataset.objects.open_for_runs().values_list("pk", flat=True)
     standings = []

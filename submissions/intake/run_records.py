@@ -27,7 +27,7 @@ def record_job_run(
     origin: Run.Origin,
     label: str = "",
 ) -> Run:
-    """The row of a job's run: when it is scored, or before, where that has to wait for judgements."""
+    """Record a job's run: when it is scored, or before, if that has to wait for judgements."""
     configuration, sent = "", NO_SUBMISSION
     if submission is not None:
         configuration = submission.configuration
@@ -58,7 +58,7 @@ def record_job_run(
 
 
 def _run_metadata(job: Job, submission: Submission | None) -> dict[str, Any]:
-    """What a run made here says of the model and engine that made it; nothing of one that was sent.
+    """Return the model and engine of a run that was made here; nothing for one that was sent.
 
     A job without a submission has said it in its payload, where a model of the site's own was run.
     """
@@ -70,7 +70,7 @@ def _run_metadata(job: Job, submission: Submission | None) -> dict[str, Any]:
 
 
 def made_by(engine: str, parameters: Mapping[str, Any], checkpoint: Checkpoint | None) -> dict[str, Any]:
-    """The engine with all its parameters, and which model it ran."""
+    """Return the engine with all its parameters, and the model."""
     made: dict[str, Any] = {"engine": engine, "parameters": dict(parameters)}
     if checkpoint is not None:
         made["checkpoint"] = {
@@ -85,7 +85,7 @@ def made_by(engine: str, parameters: Mapping[str, Any], checkpoint: Checkpoint |
 
 
 def waiting_payload(stored: StoredRun, statistics: RunStatistics) -> dict[str, Any]:
-    """What the job of a validated run knows of it."""
+    """Return the payload of a validated run's job."""
     tag = statistics.tags[0] if statistics.tags else ""
     return {"run_sha256": stored.sha256, "size": stored.size, "tag": tag, "lines": statistics.lines}
 
@@ -93,7 +93,7 @@ def waiting_payload(stored: StoredRun, statistics: RunStatistics) -> dict[str, A
 def record_waiting_run(
     job: Job, submission: Submission, stored: StoredRun, statistics: RunStatistics, version: DatasetVersion
 ) -> Run:
-    """The row of a run that waits for judgements: pools are drawn from these, and the dataset's page lists them.
+    """Record a run that waits for judgements: pools are drawn from these, and the dataset's page lists them.
 
     Call it, and what is below, with the boards of the submission's datasets locked.
     """

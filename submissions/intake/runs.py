@@ -114,7 +114,7 @@ def _uploads(files: Iterable[IncomingFile]) -> list[str]:
 def _refuse_wrong(
     checked: Sequence[CheckedFile], problems: Sequence[Problem], not_admitted: Sequence[Problem]
 ) -> None:
-    """Raises Refused with all problems at once: of seed sets, of the content of files, and of a round."""
+    """Raise Refused with all problems at once: of seed sets, of the content of files, and of a round."""
     if all(file.report is None or file.report.valid for file in checked):
         refuse([*problems, *not_admitted])
         return

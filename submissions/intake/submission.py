@@ -107,7 +107,7 @@ def system_row(system: System | SystemFields, team: Team, options: SubmissionOpt
 
 
 def refuse_repeat(new: Job, submission: Submission) -> None:
-    """Raises Refused for a job whose result a board could not tell from an earlier one with the same label.
+    """Raise Refused for a job whose result a board could not tell from an earlier one with the same label.
 
     That is the same run of the system, or the same model that the team had run in the same way. Another run of the
     system, or another engine or other parameters, need another label.

@@ -42,11 +42,11 @@ class OptionalBooleanField(forms.Field):
         super().__init__(required=False, widget=forms.Select(choices=choices), **options)
 
     def prepare_value(self, value: Any) -> Any:
-        """A stored value as the choice that stands for it."""
+        """Return the choice for a stored value."""
         return {True: "yes", False: "no", None: ""}.get(value, value)
 
     def clean(self, value: Any) -> bool | None:
-        """The value. Raises ValidationError for anything else."""
+        """Return the value. Raises ValidationError for anything else."""
         said = str(value if value is not None else "").strip().casefold()
         if said in _YES or said in _NO:
             return said in _YES
@@ -175,7 +175,7 @@ class SystemForm(forms.Form):
         return name
 
     def clean_year(self) -> int | None:
-        """The year. Raises ValidationError for one that is yet to come."""
+        """Return the year. Raises ValidationError for one that is yet to come."""
         year: int | None = self.cleaned_data["year"]
         latest = timezone.now().year + 1
         if year is not None and year > latest:
@@ -204,7 +204,7 @@ class SystemForm(forms.Form):
         return names
 
     def clean_variant_of(self) -> int | None:
-        """The key of a system that has a page. Raises ValidationError where there is none."""
+        """Return the key of a system that has a page. Raises ValidationError if there is none."""
         slug = self.cleaned_data["variant_of"].strip().rstrip("/").rpartition("/")[2]
         if not slug:
             return None
@@ -235,7 +235,7 @@ class SystemForm(forms.Form):
         return cleaned
 
     def _refuse_undoing(self, system: System) -> None:
-        """A page that was opened before the decision, or a request, may say otherwise; repeating it is no matter."""
+        """Add an error for settled fields that were sent with another value, as from a page opened before."""
         settled = {"training_datasets": system.training_datasets, "adapted_to": system.adapted_to}
         for name, value in settled.items():
             sent = self.data.get(self.add_prefix(name))
@@ -250,7 +250,7 @@ class SystemForm(forms.Form):
 
     @staticmethod
     def initial_of(system: System) -> dict[str, Any]:
-        """What the form shows for a system that there is."""
+        """Return the values that the form shows for an existing system."""
         values = {name: getattr(system, name) for name in SystemForm.base_fields if name != "training_none"}
         return {
             **values,
@@ -264,7 +264,7 @@ class SystemForm(forms.Form):
         }
 
     def fields_of_system(self) -> SystemFields:
-        """The cleaned values as the domain takes them."""
+        """Return the cleaned values as the domain takes them."""
         values = {
             COLUMNS.get(name, name): self.cleaned_data[name]
             for name in self.fields

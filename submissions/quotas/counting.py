@@ -124,7 +124,7 @@ def start_of_month(now: datetime) -> datetime:
 
 
 def quotas_of(person: User, teams: Sequence[Team | None], datasets: Iterable[Dataset]) -> list[Quota]:
-    """A quota for each dataset and each of the teams, in their order; read in three queries."""
+    """Return a quota for each dataset and each of the teams, in their order, from three queries."""
     now, datasets = timezone.now(), list(datasets)
     known = [team for team in teams if team is not None]
     uses = QuotaUse.objects.filter(
@@ -196,7 +196,7 @@ def quotas_for(person: User, teams: Sequence[Team], datasets: Iterable[Dataset])
 
 
 def charges_of(submission: Submission, *, now: bool = True) -> list[DatasetCharge]:
-    """What the submission cost, by dataset; with `now`, beside what is used of the quota."""
+    """Return the cost of a submission by dataset, with `now` beside the present use of the quota."""
     uses = [each for each in submission.quota_uses.all() if each.kind == QuotaUse.Kind.SUBMISSION]
     uses.sort(key=lambda use: use.dataset.name)
     datasets = [use.dataset for use in uses]

@@ -61,7 +61,7 @@ def _spent_problem(quota: counting.Quota, *, others: bool) -> Problem:
 
 
 def refuse_unapproved(team: Team | None, datasets: Iterable[Dataset]) -> None:
-    """Raises Refused where a curator is to approve the team first, for it would submit to hidden judgements.
+    """Raise Refused where a curator is to approve the team first, for it would submit to hidden judgements.
 
     `team` None: one that is yet to be made.
     """
@@ -110,7 +110,7 @@ def charge(submission: Submission, datasets: Iterable[Dataset]) -> None:
 
 
 def _refuse_spent(person: User, team: Team | None, hidden: Sequence[Dataset], wanted: int) -> None:
-    """Raises QuotaSpent where the person or the team has no more of a quota; `wanted` counts all datasets asked for."""
+    """Raise QuotaSpent where the person or the team has no more of a quota; `wanted` counts all datasets asked for."""
     quotas = counting.quotas_of(person, [team], hidden) if hidden else []
     if spent := [quota for quota in quotas if quota.spent]:
         raise QuotaSpent(spent, wanted)
@@ -209,7 +209,7 @@ def _refund_reason(jobs: Sequence[Job]) -> str:
 
 
 def _is_our_fault(job: Job) -> bool:
-    """A job that failed, or whose run took the scorer too long; a model's own time is its owner's affair."""
+    """Return whether a job failed, or its run took the scorer too long. Models' own time is not our fault."""
     return job.state == State.FAILED or (job.state == State.TIMED_OUT and job.kind != Job.Kind.MODEL)
 
 
@@ -317,7 +317,7 @@ def settle_flag(flag: Flag, state: Flag.State) -> None:
 
 
 def flag_details(flag: Flag) -> str:
-    """What gave rise to it, in words: never a score, a query or a document."""
+    """Return the cause of a flag, in words: never a score, a query or a document."""
     details = flag.details
     if flag.kind == Flag.Kind.FEW_QUERIES:
         return f"{details['answered']} of {details['topics']} queries answered"

@@ -33,7 +33,7 @@ CHAIN = 3
 
 
 def signature_of(job: Job, stored: StoredRun, qrels: Qrels) -> RunFingerprints | None:
-    """What is kept of a submitted run over hidden judgements, read beside its scoring and outside of transactions."""
+    """Return the fingerprints of a submitted run over hidden judgements; call it outside of transactions."""
     if not job.dataset.hidden or job.submission_id is None:
         return None
     return fingerprint_run(run_path(stored.sha256), scoring_target(qrels.version))
@@ -65,7 +65,7 @@ def flag_suspicious_run(
 
 
 def _earlier_signatures(submission: Submission, run: Run) -> dict[str, list[RunSignature]]:
-    """The runs of the last submissions to the version, everybody's, by submission; the latest first."""
+    """Return the runs of all teams' last submissions to the version, by submission, the latest first."""
     rows = (
         RunSignature.objects.filter(run__version=run.version_id)
         .exclude(submission=submission)
@@ -83,7 +83,7 @@ def _earlier_signatures(submission: Submission, run: Run) -> dict[str, list[RunS
 
 
 def _same_scores(evaluation: Evaluation, earlier: Mapping[str, Sequence[RunSignature]]) -> str:
-    """The latest earlier submission with the same mean of every measure, to the last digit; empty where none has."""
+    """Return the latest earlier submission with exactly the same mean of every measure, or an empty text."""
     runs = {row.run_id: key for key, rows in earlier.items() for row in rows}
     others = Evaluation.objects.filter(
         run__in=runs, qrels=evaluation.qrels_id, specification=evaluation.specification
@@ -98,7 +98,7 @@ def _same_scores(evaluation: Evaluation, earlier: Mapping[str, Sequence[RunSigna
 def _nearest_earlier(
     run: Run, signature: Signature, earlier: Mapping[str, Sequence[RunSignature]]
 ) -> dict[str, Any]:
-    """What is nearly the same, or the chain that the run continues; empty where it is neither.
+    """Return the nearest earlier submission, or the chain that the run continues; empty if there is neither.
 
     The very same run again is not "nearly" the same: it has the same scores.
     """

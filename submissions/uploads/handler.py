@@ -107,7 +107,7 @@ class LimitedUploadHandler(TemporaryFileUploadHandler):
                 super().receive_data_chunk(raw_data, start)
 
     def file_complete(self, file_size: int) -> UploadedFile | None:
-        """The whole file, on disk; None where it could not be kept."""
+        """Return the whole file, on disk; None where it could not be kept."""
         if self.trouble is None:
             with self._giving_up():
                 self.hashed.sha256 = self.sha256.hexdigest()
@@ -115,7 +115,7 @@ class LimitedUploadHandler(TemporaryFileUploadHandler):
         return None
 
     def upload_complete(self) -> None:
-        """The end of the request. Raises leaderboard.core.storage.disk.DiskFull where it could not be kept."""
+        """Raise DiskFull at the end of a request whose files could not be kept."""
         if self.trouble is not None:
             raise self.trouble
 
@@ -164,7 +164,7 @@ SMALLER_CHECKPOINT = (
 
 
 def refuse_oversize(request: HttpRequest | Request) -> None:
-    """Raises Refused for a request whose body is over the limit: its files were not read to the end."""
+    """Raise Refused for a request whose body is over the limit: its files were not read to the end."""
     size = announced_bytes(request)
     with_checkpoint = CHECKPOINT_FIELD in request.FILES
     allowed = settings.CHECKPOINT_LIMIT_BYTES if with_checkpoint else settings.UPLOAD_LIMIT_BYTES

@@ -80,14 +80,14 @@ class Checksum:
 
 
 def limit_of(kind: str) -> int:
-    """The most bytes that a file of the kind may have."""
+    """Return the most bytes that a file of the kind may have."""
     if kind == Upload.Kind.MODEL:
         return int(settings.CHECKPOINT_PIECES_LIMIT_BYTES)
     return int(settings.UPLOAD_LIMIT_BYTES)
 
 
 def begin_upload(owner: User, *, length: int, kind: str, file_name: str = "", metadata: str = "") -> Upload:
-    """A new upload. Raises Refused where it is too large, or the person has begun too many; DiskFull without room."""
+    """Begin an upload. Raises Refused if it is too large or one of too many, and DiskFull without room."""
     if length > limit_of(kind):
         raise Refused.of(
             UPLOAD_TOO_LARGE,
@@ -113,7 +113,7 @@ def begin_upload(owner: User, *, length: int, kind: str, file_name: str = "", me
 
 
 def _reserved_bytes() -> int:
-    """The room that is kept for what uploads under way have announced and not sent, in bytes.
+    """Return the bytes that are reserved for what uploads under way have announced and not sent.
 
     Of each as many as came already, and what the next sync may bring: who only announces takes nobody's room. Of
     several people who begin in one moment none sees the others. Where more comes than was kept, `receive_bytes` finds
@@ -140,7 +140,7 @@ def _refuse_too_many(owner: User, length: int) -> None:
 
 
 def uploads_of(owner: User) -> QuerySet[Upload]:
-    """The person's uploads that have not expired, newest first."""
+    """Return the person's uploads that have not expired, newest first."""
     since = timezone.now() - timedelta(seconds=settings.UPLOAD_LIFETIME_SECONDS)
     return Upload.objects.filter(owner=owner, touched_at__gt=since)
 
@@ -158,7 +158,7 @@ def find_upload(owner: User, identifier: str) -> Upload | None:
 
 
 def require_offset(upload: Upload, offset: int) -> None:
-    """Raises Refused for bytes that begin elsewhere than the upload ends."""
+    """Raise Refused for bytes that begin elsewhere than the upload ends."""
     if offset != upload.offset:
         raise Refused.of(
             UPLOAD_OFFSET,
@@ -227,7 +227,7 @@ def _record_offset(upload: Upload, safe: int) -> None:
 
 
 def keep_file(owner: User, path: Path, sha256: str, file_name: str, kind: str) -> Upload:
-    """A file that came in one piece as an upload, so that it need not be sent again; the same bytes are kept once.
+    """Keep a file as an upload, so that it need not be sent again; the same bytes are kept once.
 
     Raises as `begin_upload`.
     """
@@ -240,7 +240,7 @@ def keep_file(owner: User, path: Path, sha256: str, file_name: str, kind: str) -
 
 
 def finish_upload(upload: Upload) -> Upload:
-    """The upload as it is, completed where all bytes came and whoever took the last was killed before their hash.
+    """Complete an upload whose bytes are all here, but whose last writer was killed before hashing.
 
     What another has hold of is left to them. Raises Upload.DoesNotExist where it is gone.
     """
@@ -280,7 +280,7 @@ def discard_upload(upload: Upload) -> None:
 
 
 def completed_upload(owner: User, identifier: str, kind: str) -> Upload:
-    """The upload that a submission names. Raises Refused where it is not there, not whole, or of another kind."""
+    """Return the upload that a submission names. Raises Refused if it is missing, incomplete, or of another kind."""
     try:
         upload = find_upload(owner, identifier)
         upload = finish_upload(upload) if upload is not None else None

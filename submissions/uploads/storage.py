@@ -42,14 +42,14 @@ def is_identifier(text: str) -> bool:
 
 
 def path_of(identifier: str) -> Path:
-    """The path of an upload's file. Raises ValueError for anything but an identifier that we made."""
+    """Return the path of an upload's file. Raises ValueError for anything but an identifier that we made."""
     if not is_identifier(identifier):
         raise ValueError("not an upload's identifier")
     return folder() / identifier
 
 
 def create_file(identifier: str) -> None:
-    """An empty file, which is there after a crash too."""
+    """Create an empty file, which survives a crash."""
     path = path_of(identifier)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -58,7 +58,7 @@ def create_file(identifier: str) -> None:
 
 @contextmanager
 def lock_file(identifier: str, *, shared: bool = False) -> Iterator[BinaryIO]:
-    """The file, nobody else's while the block lasts; `shared`: others may read it too.
+    """Lock and open a file while the block lasts; with `shared`, others may read it too.
 
     The lock is the process's: it ends with it, however it ends. Raises UploadInUse, and FileNotFoundError where it is
     gone.

@@ -39,7 +39,7 @@ _WANTED = "wanted_token"
 
 @personal_page("GET", "HEAD")
 def account(request: HttpRequest) -> HttpResponse:
-    """The signed-in person's own page."""
+    """Show the signed-in person's own page."""
     return _account_page(request)
 
 
@@ -179,7 +179,7 @@ class _NotOwner(TeamRefused):
 
 
 def _changes_team(*, owners: bool) -> Callable[[View], View]:
-    """A POST of somebody in the team, or of one of its owners; where it is refused, the team's page says why."""
+    """Accept a POST of a member, or of an owner, of the team; the team's page shows a refusal."""
 
     def decorate(view: View) -> View:
         @personal_page("POST")
@@ -305,12 +305,12 @@ def _show_link(request: HttpRequest, team: Team, invitation: Invitation, secret:
 
 
 def _get_team(request: HttpRequest, slug: str) -> Team:
-    """The team, for whom it has this page. Raises Http404 for everybody else."""
+    """Return the person's team. Raises Http404 for other teams."""
     return get_object_or_404(teams_of(request.user), Team.has_address(slug))
 
 
 def _display_name(person: User) -> str:
-    """A person to their team: by name, never by address."""
+    """Return the name of a person for their team, never the address."""
     return person.name or f"Person {person.pk}"
 
 
@@ -338,7 +338,7 @@ def _team_page(request: HttpRequest, team: Team, status: int = 200, **changes: A
 @personal_page("GET", "HEAD")
 @reauthentication_required
 def download(request: HttpRequest) -> HttpResponse:
-    """The zip, to who has just shown who they are."""
+    """Send the zip after reauthentication."""
     headers = {"Content-Disposition": 'attachment; filename="account.zip"'}
     return HttpResponse(personal_data(signed_in(request)), content_type="application/zip", headers=headers)
 

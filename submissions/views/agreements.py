@@ -22,7 +22,7 @@ from submissions.accounts.agreements import AgreementChanged, accept_agreement
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def dataset_agreement(request: HttpRequest, slug: str) -> HttpResponse:
-    """That of a dataset."""
+    """Show and accept the agreement of a dataset."""
     agreement = get_object_or_404(
         Agreement.objects.select_related("dataset"), dataset__slug=slug, in_force=True
     )
@@ -34,13 +34,13 @@ def dataset_agreement(request: HttpRequest, slug: str) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def round_agreement(request: HttpRequest, slug: str) -> HttpResponse:
-    """That of a round."""
+    """Show and accept the agreement of a round."""
     row = get_object_or_404(listed_rounds(), slug=slug)
     return _page(request, get_object_or_404(Agreement, round=row, in_force=True))
 
 
 def _page(request: HttpRequest, agreement: Agreement) -> HttpResponse:
-    """The text, and whether the visitor accepted it; after a POST its acceptance is recorded."""
+    """Show the text, and whether the visitor accepted it; record an acceptance after a POST."""
     refused = ""
     if request.method == "POST":
         if not isinstance(request.user, User):

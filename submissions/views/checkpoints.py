@@ -1,4 +1,4 @@
-"""The page for models: an engine's own form, the model, the datasets, and what a run will take."""
+"""Pages for models: submitting one to an engine, and the reference of what is accepted."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class EngineOffer:
 
 
 def engine_for(kind: str) -> EngineDescription | None:
-    """The first engine that runs this kind of checkpoint, of those that do not take any."""
+    """Return the first engine for this kind of checkpoint, of those that do not take every kind."""
     return next(
         (
             each
@@ -221,7 +221,7 @@ class ModelPage(SubmissionPage):
         }
 
     def _kept_prompts(self) -> list[tuple[Checkpoint, str, list[Problem]]]:
-        """The models sent before that have prompts, or should have: the family of each, and what to know of them."""
+        """Return the models sent before that have or need prompts, each with its family and remarks."""
         found = [
             (
                 row,
@@ -240,14 +240,14 @@ class ModelPage(SubmissionPage):
         return [(each, each.pk in chosen) for each in self.whole_uploads()]
 
     def _steps(self) -> dict[str, int]:
-        """The number of each section that the engine has."""
+        """Return the number of each section that the engine has."""
         engine = self.engine
         shown = {"engine": True, "model": engine.needs_checkpoint, "runs": engine.runs[1] > 0}
         names = [*(name for name, there in shown.items() if there), "datasets", "system", "submission"]
         return {name: number for number, name in enumerate(names, 1)}
 
     def _engines(self) -> dict[str, list[EngineDescription]]:
-        """The engines by what one brings."""
+        """Return the engines, grouped by the model that they need."""
         names = (ENCODERS, RERANKERS, OVER_BM25, NO_MODEL)
         groups: dict[str, list[EngineDescription]] = {name: [] for name in names}
         for each in ENGINES.values():
@@ -290,7 +290,7 @@ def _group(engine: EngineDescription) -> str:
 @require_http_methods(["GET", "HEAD", "POST"])
 @reads("engine", "dataset")
 def submit_model(request: HttpRequest) -> HttpResponse:
-    """The page for models, with the form of an engine (`?engine=`)."""
+    """Answer the page for models, with the form of an engine (`?engine=`)."""
     return ModelPage(request).answer()
 
 

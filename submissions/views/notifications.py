@@ -1,4 +1,4 @@
-"""The inbox, the page of preferences, and the page of a team's webhooks. Each makes one call of the domain."""
+"""The inbox, the page of preferences, and the page of a team's webhooks."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ PER_PAGE = 25
 @personal_page("GET", "HEAD")
 @reads("page")
 def inbox(request: HttpRequest) -> HttpResponse:
-    """What the person was told, the newest first."""
+    """Show the person's notices, the newest first."""
     person = signed_in(request)
     page = Paginator(inbox_of(person), PER_PAGE).get_page(whole_number(request.GET, "page", 1))
     context = {"section": "inbox", "page": page, "unread": unread_count(person)}
@@ -71,7 +71,7 @@ def read(request: HttpRequest) -> HttpResponse:
 
 @personal_page("GET", "HEAD", "POST")
 def preferences(request: HttpRequest) -> HttpResponse:
-    """What the person wants to be told of, and how."""
+    """Show or change the person's preferences for notices."""
     person = signed_in(request)
     if request.method == "POST":
         set_preferences(person, set(request.POST))
@@ -84,7 +84,7 @@ def preferences(request: HttpRequest) -> HttpResponse:
 
 @personal_page("GET", "HEAD", "POST")
 def webhooks(request: HttpRequest, slug: str) -> HttpResponse:
-    """The team's webhooks and what was sent to them; POST adds one and shows its secret, this once."""
+    """Show the team's webhooks and deliveries; POST adds one and shows its secret once."""
     team = owned_team(request.user, slug)
     if request.method != "POST":
         return _webhooks_page(request, team)

@@ -1,4 +1,4 @@
-"""The submitter's pages. Each view is a door: translate in, one domain call, translate out."""
+"""Pages of submissions: the list, the status, changes, and the form of a system."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ PER_PAGE = 50
 @require_safe
 @reads("page")
 def submissions(request: HttpRequest) -> HttpResponse:
-    """The person's submissions and their teams', newest first."""
+    """List the submissions of the person's teams, newest first."""
     page = Paginator(with_jobs(permissions.submissions_of(request.user)), PER_PAGE).get_page(
         whole_number(request.GET, "page", 1)
     )
@@ -63,14 +63,14 @@ def submissions(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def submission(request: HttpRequest, identifier: str) -> HttpResponse:
-    """A submission's status for its team; the facts that boards show for everyone else."""
+    """Show a submission's status to its team, and to others what boards show."""
     return render(request, "submissions/submission.html", _context(request, _find(request, identifier)))
 
 
 @never_cache
 @require_safe
 def progress(request: HttpRequest, identifier: str) -> HttpResponse:
-    """The part of the status page that changes; says when there is nothing more to ask for."""
+    """Show the part of the status page that changes; its status ends polling once all jobs ended."""
     context = _context(request, _find(request, identifier))
     described: SubmissionStatus = context["status"]
     # What ended cannot be cancelled any more.
@@ -83,7 +83,7 @@ def progress(request: HttpRequest, identifier: str) -> HttpResponse:
 @takes_tokens
 @reads("seed")
 def run(request: HttpRequest, identifier: str, dataset: str) -> HttpResponseBase:
-    """The run that was scored on the dataset, as gzip; 404 for what this visitor may not have, or is not there.
+    """Send the run that was scored on the dataset, as gzip; 404 if it is missing or not for this visitor.
 
     Of a seed set `?seed=` says which one.
     """
@@ -137,7 +137,7 @@ def withdraw(request: HttpRequest, identifier: str) -> HttpResponse:
 
 
 def _changes(change: Callable[[HttpRequest, Submission], None]) -> Callable[..., HttpResponse]:
-    """The view of a change that scripts might make over and over."""
+    """Return the view of a change that scripts might make over and over."""
 
     @wraps(change)
     def view(request: HttpRequest, identifier: str) -> HttpResponse:

@@ -1,4 +1,4 @@
-"""What the submit page shows and takes: two forms, one input for files, and the files that are here already."""
+"""The page that submits runs, and what it shares with the page for models."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ class SubmissionPage:
         raise NotImplementedError
 
     def _entered(self) -> QueryDict:
-        """What was sent; a system's architecture is not asked for where it is known."""
+        """Return the form that was sent, with the architecture of the page's engine if it has one."""
         if not self.architecture:
             return self.request.POST
         entered = self.request.POST.copy()
@@ -220,7 +220,7 @@ class SubmissionPage:
         return self.request.method == "POST" and not self.request.POST.get("system")
 
     def _initial(self, prefix: str = "") -> dict[str, Any]:
-        """What was entered, kept without complaint while files are only checked; `?system=` on a first visit."""
+        """Return the entered values, unchecked while files are only checked; `?system=` on a first visit."""
         if self.request.method != "POST":
             return {} if prefix else {"system": self.request.GET.get("system", ""), "public": "yes"}
         entered = self.request.POST.items()
@@ -322,7 +322,7 @@ class SubmitPage(SubmissionPage):
         return split_labels(self.request.POST.getlist("seeds"))
 
     def files(self) -> list[IncomingFile]:
-        """The files that were chosen, each with its dataset where one was said: by its input, or beside it."""
+        """Return the chosen files, each with its dataset if its input, or the field beside it, names one."""
         post, files = self.request.POST, []
         common = post.get("dataset", "")
         for field, uploads in self.request.FILES.lists():
@@ -369,7 +369,7 @@ class SubmitPage(SubmissionPage):
 
     @staticmethod
     def _recognised(file: IncomingFile) -> str:
-        """The dataset of the file's name or ids; empty where there is none, several, or a zip says it itself."""
+        """Return the dataset of the file's name or ids; empty for none, for several, and for zips."""
         with suppress(Refused, InvalidContent, FileNotFoundError):
             if not file.is_zip:
                 with run_files([file]) as found:
@@ -400,7 +400,7 @@ class SubmitPage(SubmissionPage):
 @require_http_methods(["GET", "HEAD", "POST"])
 @reads("dataset", "system")
 def submit(request: HttpRequest) -> HttpResponse:
-    """The page for runs; for visitors a line on what to do first."""
+    """Answer the page for runs; visitors see what to do first."""
     if request.user.is_authenticated:
         return SubmitPage(request).answer()
     if request.method == "POST":

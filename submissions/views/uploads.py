@@ -21,7 +21,7 @@ from submissions.uploads.storage import UploadInUse
 @never_cache
 @require_safe
 def uploads(request: HttpRequest) -> HttpResponse:
-    """The list, and how much room there is."""
+    """List the person's uploads, and how much room there is."""
     kept = list(service.uploads_of(signed_in(request)))
     context = {
         "uploads": kept,

@@ -62,11 +62,11 @@ class PromptsForm(forms.Form):
                 self.fields[f"{slug}-{parameter.name}"] = field
 
     def of(self, slug: str) -> list[forms.BoundField]:
-        """The fields of a dataset."""
+        """Return the fields of a dataset."""
         return [self[f"{slug}-{parameter.name}"] for parameter in prompt_parameters(self.engine)]
 
     def chosen(self, slugs: Iterable[str]) -> dict[str, dict[str, str]]:
-        """What was entered for these datasets, by slug and parameter."""
+        """Return the prompts entered for these datasets, by slug and parameter."""
         found = {
             slug: {
                 parameter.name: text
@@ -79,7 +79,7 @@ class PromptsForm(forms.Form):
 
 
 def _filled(engine: EngineDescription, data: QueryDict, prefix: str) -> dict[str, str]:
-    """What was entered for the engine's parameters, with the default where nothing was."""
+    """Return the entered parameters of the engine, completed with defaults."""
     filled = {}
     for parameter in engine.parameters:
         name = f"{prefix}-{parameter.name}"
@@ -121,7 +121,7 @@ class _PromptField(forms.CharField):
     """A text as it stands, with the line ends that models were trained with."""
 
     def to_python(self, value: Any) -> str:
-        """The text. Browsers send lines with carriage returns, whatever was typed."""
+        """Return the text. Browsers send lines with carriage returns, whatever was typed."""
         return (super().to_python(value) or "").replace("\r\n", "\n")
 
 

@@ -207,7 +207,7 @@ def _several_models() -> Refused:
 
 
 def engine_of(name: str) -> EngineDescription:
-    """The engine that a request names. Raises Refused."""
+    """Return the engine that a request names. Raises Refused."""
     if not name:
         raise Refused.of(NO_ENGINE, "No engine was named.", f"Choose one of: {', '.join(ENGINES)}.")
     try:
@@ -217,7 +217,7 @@ def engine_of(name: str) -> EngineDescription:
 
 
 def kinds_of(engine: EngineDescription) -> tuple[CheckpointKind, ...]:
-    """The kinds of checkpoint that the engine runs."""
+    """Return the kinds of checkpoint that the engine runs."""
     return tuple(CheckpointKind(kind) for kind in engine.checkpoints)
 
 
@@ -251,7 +251,7 @@ def _plan(request: ModelRequest, team: Team, system: System | SystemFields, *, u
 def _refuse_unsuitable(
     engine: EngineDescription, request: ModelRequest, system: System | SystemFields
 ) -> None:
-    """Raises Refused where the system, the model, the device, or the number of runs is not for the engine."""
+    """Raise Refused where the system, the model, the device, or the number of runs is not for the engine."""
     if system.architecture != engine.architecture:
         labels = dict(architecture_choices())
         is_now, would_be = labels[system.architecture], labels[engine.architecture]
@@ -327,12 +327,12 @@ def _prompts(
 
 
 def prompt_parameters(engine: EngineDescription) -> list[Parameter]:
-    """The engine's parameters that are put before texts, which each dataset may have for itself."""
+    """Return the engine's prompts, which each dataset may have for itself."""
     return [parameter for parameter in engine.parameters if parameter.keeps_blanks]
 
 
 def _refuse_unfit(plan: _Plan, kept: StoredFiles | Checkpoint | None) -> None:
-    """Raises Refused where parameters do not go with the checkpoint, once that is known."""
+    """Raise Refused where parameters do not go with the checkpoint, once that is known."""
     if kept is None:
         return
     model = _description(kept)
@@ -349,7 +349,7 @@ def _description(kept: StoredFiles | Checkpoint) -> CheckpointDescription:
 def _completed(
     system: System | SystemFields, kept: StoredFiles | Checkpoint | None, parameters: Mapping[str, Any]
 ) -> System | SystemFields:
-    """What a new system says of itself, with what its checkpoint says where it was silent."""
+    """Return a new system's description, completed from its checkpoint."""
     if isinstance(system, System) or kept is None:
         return system
     known = _description(kept)
@@ -380,7 +380,7 @@ def _job(submission: Submission, dataset: Dataset, plan: _Plan, run_tag: str) ->
 
 
 def datasets_with_content() -> QuerySet[Dataset]:
-    """The datasets that take submissions and have content here, by name."""
+    """Return the datasets that take submissions and have content here, by name."""
     return (
         Dataset.objects.open_for_runs()
         .exclude(current_version=None)
@@ -396,7 +396,7 @@ def has_corpus(dataset: Dataset) -> bool:
 
 
 def benchmarks_for_models() -> list[Benchmark]:
-    """The benchmarks with at least one dataset that models run on."""
+    """Return the benchmarks with at least one dataset that models run on."""
     runnable = [dataset.pk for dataset in datasets_with_content() if has_corpus(dataset)]
     return list(Benchmark.objects.filter(members__dataset__in=runnable).distinct())
 

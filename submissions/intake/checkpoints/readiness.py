@@ -73,7 +73,7 @@ def readiness(person: User, *, local: bool) -> Readiness:
 
 
 def refuse_unready(person: User, *, local: bool) -> Readiness:
-    """Raises Refused where models do not run, with the reason and what would help."""
+    """Raise Refused where models do not run, with the reason and what would help."""
     state = readiness(person, local=local)
     if not state.ready:
         raise Refused.of(SANDBOX_UNAVAILABLE, state.reason, state.remedy)
@@ -81,7 +81,7 @@ def refuse_unready(person: User, *, local: bool) -> Readiness:
 
 
 def refuse_without_gpu(*, unprotected: bool) -> None:
-    """Raises Refused where no worker with a GPU was there within a day that would run it: it might wait for ever."""
+    """Raise Refused where no worker with a GPU was there within a day that would run it: it might wait for ever."""
     if any(each.will_run(unprotected=unprotected) for each in reported_capabilities(MEMORY, [Job.Queue.GPU])):
         return
     raise Refused.of(
@@ -115,7 +115,7 @@ def quota_of(team: Team | None) -> DailyCount:
 
 
 def refuse_beyond_quota(team: Team, wanted: int) -> None:
-    """Raises Refused where the team may not have so many more today, or sent many within an hour that cannot be run."""
+    """Raise Refused where the team may not have so many more today, or sent many within an hour that cannot be run."""
     quota = quota_of(team)
     hour_ago = timezone.now() - timedelta(hours=1)
     jobs = Job.objects.filter(submission__team=team, error_code=CHECKPOINT_REFUSED, finished_at__gte=hour_ago)

@@ -61,7 +61,7 @@ def sources_for(teams: Iterable[Team]) -> list[RunSource]:
 
 
 def runs_for(references: Sequence[str], dataset: Dataset, team: Team) -> list[Run]:
-    """The run of each reference on the dataset. Raises Refused where there is none that the team may use."""
+    """Return the run of each reference on the dataset. Raises Refused if the team may use none."""
     runs = [_run_of(reference, dataset, team) for reference in references]
     if len({run.pk for run in runs}) != len(runs):
         raise Refused.of(
@@ -71,7 +71,7 @@ def runs_for(references: Sequence[str], dataset: Dataset, team: Team) -> list[Ru
 
 
 def source_runs(submission: Submission, *, complete: bool) -> list[Run]:
-    """The runs that the submission's jobs re-rank or fuse, as far as they are public, which `is_public` says.
+    """Return the public runs that the submission's jobs re-rank or fuse, annotated with `is_public`.
 
     With `complete`, as its team sees it, those of the team's own that are not public too.
     """
@@ -112,7 +112,7 @@ def _run_of(reference: str, dataset: Dataset, team: Team) -> Run:
 
 
 def _refuse_probe(reference: str, entry: Entry, run: Run) -> None:
-    """Raises Refused for a run of few queries: what is built on it would tell how each of these was judged."""
+    """Raise Refused for a run of few queries: what is built on it would tell how each of these was judged."""
     job: Job | None = next(iter(entry.jobs.all()), None)
     named = job.report.get("statistics", {}).get("known_queries") if job else None
     if named is None:  # it was not counted when the run was scored
