@@ -134,7 +134,14 @@ class CheckedFile:
     @property
     def file_report(self) -> FileReport:
         """The verdict under the file's name, or the notice that the file is too large to have one at once."""
-        report = self.report or Report((_too_large_to_check(self.run.dataset.slug),))
+        limit, slug = describe_bytes(settings.VALIDATE_AT_ONCE_BYTES), self.run.dataset.slug
+        too_large = TOO_LARGE_TO_CHECK_AT_ONCE.problem(
+            f"the file is over {limit} expanded, so it is not checked while you wait",
+            "Submit it, and a worker checks it; or check it on your own machine: "
+            f"runboard-eval check --run FILE --queries queries.jsonl.gz, with the queries that {slug} offers (python "
+            "-m evaluation check in Runboard's own folder).",
+        )
+        report = self.report or Report((too_large,))
         if self.run.left_out:
             remark = LEFT_OUT.problem(self.run.left_out, LEFT_OUT.remedy)
             report = replace(report, problems=(*report.problems, remark))
@@ -340,16 +347,6 @@ def _read_expanded(path: Path, at_most: int) -> bytes | None:
             return None
         blocks.append(block)
     return b"".join(blocks)
-
-
-def _too_large_to_check(dataset: str) -> Problem:
-    limit = describe_bytes(settings.VALIDATE_AT_ONCE_BYTES)
-    return TOO_LARGE_TO_CHECK_AT_ONCE.problem(
-        f"the file is over {limit} expanded, so it is not checked while you wait",
-        "Submit it, and a worker checks it; or check it on your own machine: "
-        f"runboard-eval check --run FILE --queries queries.jsonl.gz, with the queries that {dataset} offers (python -m "
-        "evaluation check in Runboard's own folder).",
-    )
 
 
 #: So many documents of a file are looked up.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -166,40 +166,33 @@ def _changes(new: Job, earlier: Job) -> dict[str, object]:
 
 
 def _repeated(new: Job, earlier: Job, submission: Submission) -> Refused:
-    came = f"it came with submission {submission.pk} of {earlier.created_at:%-d %B %Y}"
+    name, withdrawn = submission.system.name, " and was withdrawn" if submission.withdrawn_at else ""
     if new.kind == Job.Kind.MODEL:
-        return Refused.of(
-            ALREADY_SUBMITTED,
-            f"{submission.system.name} has had this model run on {new.dataset} with these parameters already: {came}.",
-            f"See {submission.get_absolute_url()}. If it is another seed or configuration, label it.",
-        )
-    withdrawn = " and was withdrawn" if submission.withdrawn_at else ""
-    return Refused.of(
-        ALREADY_SUBMITTED,
-        f"{new.file_name} is the same run that {submission.system.name} has on {new.dataset} already: "
-        f"{came}{withdrawn}.",
-        f"See {submission.get_absolute_url()}. If it is another configuration, label it.",
-    )
+        repeat = f"{name} has had this model run on {new.dataset} with these parameters already"
+        other, withdrawn = "another seed or configuration", ""
+    else:
+        repeat = f"{new.file_name} is the same run that {name} has on {new.dataset} already"
+        other = "another configuration"
+    came = f"it came with submission {submission.pk} of {earlier.created_at:%-d %B %Y}{withdrawn}"
+    hint = f"See {submission.get_absolute_url()}. If it is {other}, label it."
+    return Refused.of(ALREADY_SUBMITTED, f"{repeat}: {came}.", hint)
 
 
-def _label_required(new: Job, earlier: Submission, changes: dict[str, object]) -> Refused:
+def _label_required(new: Job, earlier: Submission, changes: Mapping[str, object]) -> Refused:
     label = f"the label “{earlier.configuration}”" if earlier.configuration else "no label"
-    there = f"on {new.dataset} with {label} already"
+    there, address = f"on {new.dataset} with {label} already", earlier.get_absolute_url()
     if changes:
+        result = f"a result {there}, from another {', '.join(changes)}"
         example = ", ".join(f"{name} {value}" for name, value in list(changes.items())[:2])[:60]
-        return Refused.of(
-            LABEL_NEEDED,
-            f"{earlier.system.name} has a result {there}, from another {', '.join(changes)}: the board could not tell "
-            "the two apart.",
-            f"Label this one, for example “{example}” (configuration=…), or withdraw {earlier.get_absolute_url()} "
-            "first.",
+        hint = f"Label this one, for example “{example}” (configuration=…), or withdraw {address} first."
+    else:
+        result = f"another run {there}"
+        hint = (
+            f"Label this one (configuration=…), or withdraw {address} first. Runs that differ by their seed alone are "
+            "sent together, and are one result."
         )
-    return Refused.of(
-        LABEL_NEEDED,
-        f"{earlier.system.name} has another run {there}: the board could not tell the two apart.",
-        f"Label this one (configuration=…), or withdraw {earlier.get_absolute_url()} first. Runs that differ by their "
-        "seed alone are sent together, and are one result.",
-    )
+    message = f"{earlier.system.name} has {result}: the board could not tell the two apart."
+    return Refused.of(LABEL_NEEDED, message, hint)
 
 
 def store_submission(submission: Submission, jobs: Sequence[Job], uploads: Sequence[str]) -> None:
