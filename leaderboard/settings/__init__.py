@@ -140,17 +140,10 @@ CHECKPOINT_WEIGHTS_BYTES = env.int("CHECKPOINT_WEIGHTS_BYTES", default=32 * 1024
 CHECKPOINT_PIECES_LIMIT_BYTES = CHECKPOINT_WEIGHTS_BYTES + 1024**3
 #: What uploads leave free on the disk they are written to, in bytes: the database is often on the same one.
 DISK_RESERVE_BYTES = env.int("DISK_RESERVE_BYTES", default=256 * 1024 * 1024)
-#: Uploads in pieces: the most files and bytes per user that no submission has used yet, and the seconds without new
-#: bytes after which an upload is deleted.
-UPLOADS_PER_PERSON = 20
-UPLOAD_BYTES_PER_PERSON = CHECKPOINT_PIECES_LIMIT_BYTES
-UPLOAD_LIFETIME_SECONDS = 24 * 3600
 #: Pieces that one web process receives at once. gunicorn's configuration sets it to two fewer than the threads.
 PIECES_AT_ONCE = 2
 #: How many datasets a team's models may be run on from midnight to midnight, UTC.
 MODEL_JOBS_PER_DAY = env.int("MODEL_JOBS_PER_DAY", default=60)
-#: How many files for hidden datasets may be refused to a person in such a day; more are not read.
-REFUSALS_PER_DAY = 20
 #: Whether workers fetch models from the hub for whoever names one with its commit, whatever the switch in the admin
 #: says (`submissions.checkpoints.hub.fetches`). It needs a way to the internet.
 HUB_DOWNLOADS = env.bool("HUB_DOWNLOADS", default=False)

@@ -15,7 +15,7 @@ from django.core.exceptions import ImproperlyConfigured
 from leaderboard.core.branding import read_accent
 
 #: The control groups of this process, and their limits.
-OWN_GROUPS, GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
+_OWN_GROUPS, _GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
 # --- what readers return
 
@@ -31,9 +31,9 @@ def three_quarters_of_memory() -> int:
     Containers have such a limit, and so have Slurm's jobs, whose limit is that of a group above our own.
     """
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    for line in OWN_GROUPS.read_text().splitlines() if OWN_GROUPS.exists() else ():
+    for line in _OWN_GROUPS.read_text().splitlines() if _OWN_GROUPS.exists() else ():
         _, controllers, path = line.split(":", 2)
-        folder = GROUPS / controllers / path.lstrip("/")  # version 2 names no controllers
+        folder = _GROUPS / controllers / path.lstrip("/")  # version 2 names no controllers
         for place in (folder, *folder.parents):
             for name in ("memory.max", "memory.limit_in_bytes"):
                 with contextlib.suppress(OSError, ValueError):  # there is none, or no limit

@@ -195,7 +195,6 @@ ACCOUNT_MAX_EMAIL_ADDRESSES = 5
 # --- signing in elsewhere: by those services alone whose keys the environment has
 SOCIALACCOUNT_ADAPTER = "submissions.accounts.elsewhere.ElsewhereAdapter"
 SOCIALACCOUNT_FORMS = {"signup": "submissions.accounts.elsewhere.ElsewhereSignupForm"}
-SOCIALACCOUNT_REQUESTS_TIMEOUT = 10
 
 # --- passwords: long rather than intricate (NIST SP 800-63B-4, OWASP ASVS 5.0, 6.2)
 #: How new passwords are looked up: `off`, `on` (at haveibeenpwned.com, by five of forty digits of their SHA-1), or the

@@ -12,6 +12,9 @@ from django.urls import reverse
 
 from submissions.models.work import Job
 
+#: Seconds without new bytes after which an upload is deleted.
+UPLOAD_LIFETIME_SECONDS = 24 * 3600
+
 
 def new_upload_identifier() -> str:
     """Nobody guesses it: 32 letters and digits."""
@@ -60,7 +63,7 @@ class Upload(models.Model):
     @property
     def expires_at(self) -> datetime:
         """The time at which the upload is given up, unless bytes come before."""
-        return self.touched_at + timedelta(seconds=settings.UPLOAD_LIFETIME_SECONDS)
+        return self.touched_at + timedelta(seconds=UPLOAD_LIFETIME_SECONDS)
 
     @property
     def api_path(self) -> str:

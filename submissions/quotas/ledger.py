@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
-from django.conf import settings
 from django.db import transaction
 from django.db.models import F, QuerySet
 from django.utils import timezone
@@ -23,6 +22,8 @@ from submissions.core.errors import Refused
 from submissions.models import TERMINAL, Flag, Job, QuotaException, QuotaUse, State, Submission
 from submissions.quotas import counting
 
+#: Rejected files for hidden datasets per user and day (UTC); further files are not read.
+REFUSALS_PER_DAY = 20
 QUOTA = ProblemCode("quota", "You or your team have used the submissions that a dataset with hidden judgements takes "
     "in a day or month, or your team its runs of models for today.", "The message says when counting begins anew.",
     is_free=True)  # fmt: skip
@@ -221,7 +222,7 @@ def refusals_of(person: User) -> counting.DailyCount:
     """Count the person's files that were refused today, over all hidden datasets and teams."""
     midnight = counting.start_of_day(timezone.now())
     uses = QuotaUse.objects.filter(kind=QuotaUse.Kind.REFUSAL, person=person, at__gte=midnight)
-    return counting.DailyCount(uses.count(), settings.REFUSALS_PER_DAY)
+    return counting.DailyCount(uses.count(), REFUSALS_PER_DAY)
 
 
 @contextmanager

@@ -32,9 +32,13 @@ from leaderboard.core.storage.disk import DiskFull, require_free_space
 from leaderboard.models import User
 from submissions.core.errors import Refused
 from submissions.models import Upload
+from submissions.models.uploads import UPLOAD_LIFETIME_SECONDS
 from submissions.uploads import storage
 from submissions.uploads.storage import UploadInUse
 
+#: The most uploads of a user, and their most bytes, that no submission has used yet.
+UPLOADS_PER_PERSON = 20
+UPLOAD_BYTES_PER_PERSON: int = settings.CHECKPOINT_PIECES_LIMIT_BYTES
 UNKNOWN_UPLOAD = ProblemCode("unknown_upload", "You have no upload of this id: a submission took it, or it was "
     "deleted, or given up a day after its last bytes.", "Send the file again.", "-F upload=ID",
     is_free=True)  # fmt: skip
@@ -119,7 +123,7 @@ def _reserved_bytes() -> int:
     several people who begin in one moment none sees the others. Where more comes than was kept, `receive_bytes` finds
     no room.
     """
-    since = timezone.now() - timedelta(seconds=settings.UPLOAD_LIFETIME_SECONDS)
+    since = timezone.now() - timedelta(seconds=UPLOAD_LIFETIME_SECONDS)
     under_way = Upload.objects.filter(completed_at=None, touched_at__gt=since)
     kept = Least(F("length") - F("offset"), F("offset") + storage.SYNC_EVERY)
     return int(under_way.aggregate(kept=Sum(kept))["kept"] or 0)
@@ -128,20 +132,20 @@ def _reserved_bytes() -> int:
 def _refuse_too_many(owner: User, length: int) -> None:
     mine = uploads_of(owner)
     total = mine.aggregate(total=Sum("length"))["total"] or 0
-    if len(mine) < settings.UPLOADS_PER_PERSON and total + length <= settings.UPLOAD_BYTES_PER_PERSON:
+    if len(mine) < UPLOADS_PER_PERSON and total + length <= UPLOAD_BYTES_PER_PERSON:
         return
     raise Refused.of(
         TOO_MANY_UPLOADS,
         f"You have {len(mine)} uploads with {describe_bytes(total)} here that no submission has taken; you may have "
-        f"{settings.UPLOADS_PER_PERSON} with {describe_bytes(settings.UPLOAD_BYTES_PER_PERSON)}.",
+        f"{UPLOADS_PER_PERSON} with {describe_bytes(UPLOAD_BYTES_PER_PERSON)}.",
         "Submit them, or delete those that you no longer need: your account's page and GET uploads/ list them. Each "
-        f"is given up by itself {settings.UPLOAD_LIFETIME_SECONDS // 3600} hours after its last bytes.",
+        f"is given up by itself {UPLOAD_LIFETIME_SECONDS // 3600} hours after its last bytes.",
     )
 
 
 def uploads_of(owner: User) -> QuerySet[Upload]:
     """Return the person's uploads that have not expired, newest first."""
-    since = timezone.now() - timedelta(seconds=settings.UPLOAD_LIFETIME_SECONDS)
+    since = timezone.now() - timedelta(seconds=UPLOAD_LIFETIME_SECONDS)
     return Upload.objects.filter(owner=owner, touched_at__gt=since)
 
 
@@ -151,7 +155,7 @@ def find_upload(owner: User, identifier: str) -> Upload | None:
         return None
     upload = Upload.objects.filter(owner=owner, pk=identifier).first()
     if upload is not None and upload.expires_at <= timezone.now():
-        hours = settings.UPLOAD_LIFETIME_SECONDS // 3600
+        hours = UPLOAD_LIFETIME_SECONDS // 3600
         message = f"No bytes came for {hours} hours, so the upload was given up."
         raise Refused.of(UPLOAD_EXPIRED, message, "Begin another.")
     return upload
@@ -340,7 +344,7 @@ def consume_uploads(owner: User, identifiers: Iterable[str]) -> None:
 
 def sweep_uploads(grace: float) -> int:
     """Give up what expired, and remove files without a row, untouched for `grace` seconds. Returns how many."""
-    limit = timezone.now() - timedelta(seconds=settings.UPLOAD_LIFETIME_SECONDS)
+    limit = timezone.now() - timedelta(seconds=UPLOAD_LIFETIME_SECONDS)
     count = 0
     for upload in Upload.objects.filter(touched_at__lte=limit):
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
@@ -26,9 +25,9 @@ def uploads(request: HttpRequest) -> HttpResponse:
     context = {
         "uploads": kept,
         "used": sum(each.length for each in kept),
-        "allowed": settings.UPLOAD_BYTES_PER_PERSON,
-        "most": settings.UPLOADS_PER_PERSON,
-        "hours": settings.UPLOAD_LIFETIME_SECONDS // 3600,
+        "allowed": service.UPLOAD_BYTES_PER_PERSON,
+        "most": service.UPLOADS_PER_PERSON,
+        "hours": service.UPLOAD_LIFETIME_SECONDS // 3600,
     }
     return render(request, "submissions/uploads.html", context)
 

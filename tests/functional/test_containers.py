@@ -206,8 +206,8 @@ def test_a_model_may_use_three_quarters_of_what_its_control_group_may(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: str, limit: str
 ) -> None:
     own, groups = tmp_path / "own", tmp_path / "groups"
-    monkeypatch.setattr(environment, "OWN_GROUPS", own)
-    monkeypatch.setattr(environment, "GROUPS", groups)
+    monkeypatch.setattr(environment, "_OWN_GROUPS", own)
+    monkeypatch.setattr(environment, "_GROUPS", groups)
     machine = environment.three_quarters_of_memory()
     own.write_text(f"3:cpuset:/elsewhere\n{group}\n")
     place = groups / limit

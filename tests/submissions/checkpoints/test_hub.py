@@ -14,6 +14,7 @@ from leaderboard.models import AuditRecord
 from submissions.checkpoints.hub import fetch, fetches
 from submissions.core.errors import Refused
 from submissions.models import Switch, Upload
+from submissions.uploads import service
 from submissions.uploads.service import limit_of
 from tests.curating import filled
 from tests.evaluation.small_checkpoint import files
@@ -88,7 +89,7 @@ def test_limits_follow_from_the_weights(settings: Any) -> None:
     """A checkpoint of the largest weights comes in pieces and from the hub, and a person has room for it."""
     assert settings.CHECKPOINT_WEIGHTS_BYTES == 32 * 2**30
     assert limit_of(Upload.Kind.MODEL) == settings.CHECKPOINT_WEIGHTS_BYTES + 2**30
-    assert limit_of(Upload.Kind.MODEL) <= settings.UPLOAD_BYTES_PER_PERSON
+    assert limit_of(Upload.Kind.MODEL) <= service.UPLOAD_BYTES_PER_PERSON
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from submissions.intake import files
 from submissions.intake.checkpoints import readiness
 from submissions.jobs.checkpoints import running
 from submissions.notifications import webhooks
+from submissions.quotas import ledger
 from submissions.uploads import handler
 from submissions.uploads import service as upload_service
 
@@ -35,7 +36,11 @@ CONSTANTS: dict[str, ModuleType] = {
     "tokens.LIMIT": tokens,
     "files.MOST_FILES": files,
     "checkpoints.concurrency.AT_ONCE": concurrency,
+    "ledger.REFUSALS_PER_DAY": ledger,
     "uploads.service.PIECES_EACH": upload_service,
+    "uploads.service.UPLOADS_PER_PERSON": upload_service,
+    "uploads.service.UPLOAD_BYTES_PER_PERSON": upload_service,
+    "uploads.service.UPLOAD_LIFETIME_SECONDS": upload_service,
 }
 #: The proxy's locations as patterns, with what each says.
 LOCATIONS = {

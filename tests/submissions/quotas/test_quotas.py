@@ -14,6 +14,7 @@ from leaderboard.models import Dataset, Membership, Team, User
 from submissions.intake import runs as intake
 from submissions.models import Job, QuotaException, QuotaUse, State, Submission
 from submissions.queue.queue import ATTEMPTS, claim, reap
+from submissions.quotas import ledger
 from submissions.quotas.counting import quotas_of
 from tests.factories import make_user, team_of
 from tests.submissions.clients import Answer, Api, upload
@@ -171,10 +172,10 @@ def test_a_set_of_which_a_run_is_lost_is_given_back_and_tells_nothing(
 
 
 def test_a_file_that_a_worker_refuses_costs_nothing_but_is_limited(
-    api: Api, secret: Dataset, settings: Any
+    api: Api, secret: Dataset, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.VALIDATE_AT_ONCE_BYTES = 10
-    settings.REFUSALS_PER_DAY = 2
+    monkeypatch.setattr(ledger, "REFUSALS_PER_DAY", 2)
     for number in (1, 2):
         assert send(api, number, file=upload(f"q1 Q0 d{number} 1 nan tag\n")).status == 201
         work()
@@ -185,9 +186,9 @@ def test_a_file_that_a_worker_refuses_costs_nothing_but_is_limited(
 
 
 def test_of_files_that_are_refused_at_once_no_more_than_the_limit_are_told_why(
-    api: Api, secret: Dataset, settings: Any, monkeypatch: pytest.MonkeyPatch
+    api: Api, secret: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings.REFUSALS_PER_DAY = 3
+    monkeypatch.setattr(ledger, "REFUSALS_PER_DAY", 3)
     codes: list[str] = []
     read = intake.check_files
 
@@ -208,9 +209,9 @@ def test_of_files_that_are_refused_at_once_no_more_than_the_limit_are_told_why(
 
 
 def test_refused_files_are_free_up_to_a_limit_by_day(
-    api: Api, secret: Dataset, demo: Dataset, noon: Any, settings: Any
+    api: Api, secret: Dataset, demo: Dataset, noon: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings.REFUSALS_PER_DAY = 3
+    monkeypatch.setattr(ledger, "REFUSALS_PER_DAY", 3)
     for _ in range(3):
         assert api.submit("not a run\n", dataset="secret").body["code"] == "invalid_run"
     assert used(api, secret) == (0, 0)

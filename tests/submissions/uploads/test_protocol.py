@@ -158,8 +158,8 @@ def test_what_is_deleted_is_gone(tus: Tus) -> None:
     assert not list(storage.folder().glob("*"))
 
 
-def test_what_a_backup_keeps_counts_still(tus: Tus, alice: User, settings: Any) -> None:
-    settings.UPLOADS_PER_PERSON = 1
+def test_what_a_backup_keeps_counts_still(tus: Tus, alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "UPLOADS_PER_PERSON", 1)
     address = tus.begin(5)
     with deletion_lock.pause_deletions():
         answer = tus.ask("DELETE", address)
@@ -192,15 +192,15 @@ def test_bytes_without_a_row_are_swept_and_new_ones_left() -> None:
     assert not list(storage.folder().glob("*"))
 
 
-def test_a_person_has_room_for_so_many(tus: Tus, settings: Any) -> None:
-    settings.UPLOADS_PER_PERSON = 2
+def test_a_person_has_room_for_so_many(tus: Tus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "UPLOADS_PER_PERSON", 2)
     tus.begin(5)
     address = tus.begin(5)
     refused = tus.ask("POST", UPLOADS, Upload_Length="5")
     assert refused.status_code == 429
     assert "delete those" in refused.json()["problems"][0]["hint"]
     tus.ask("DELETE", address)
-    settings.UPLOAD_BYTES_PER_PERSON = 9
+    monkeypatch.setattr(service, "UPLOAD_BYTES_PER_PERSON", 9)
     assert tus.ask("POST", UPLOADS, Upload_Length="5").status_code == 429
     tus.begin(4)
     assert len(list(storage.folder().glob("*"))) == 2
