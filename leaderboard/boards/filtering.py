@@ -52,8 +52,8 @@ def apply_view(board: Board, state: BoardState, default: str, omitted: Collectio
     by otherwise. Pages leave out the `omitted` columns.
     Raises UnknownChoice for a column that the board does not have.
     """
-    board = replace(board, total=len(board.rows), sorts=resolved_sorts(board, state, default))
     left = _filter_without_facets(board, state)
+    board = replace(board, total=len(board.rows), sorts=resolved_sorts(board, state, default))
     found = _filter_by_facets(left, state)
     facets = _offered_facets(board, left, state)
     filled = [column for column in _filled_columns(board, found, state, default) if column.key not in omitted]
