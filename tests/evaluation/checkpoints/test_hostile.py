@@ -98,6 +98,16 @@ def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
     assert pickle.message.startswith("pytorch_model.bin: ")
 
 
+def test_remarks_on_many_files_hide_no_error(tmp_path: Path) -> None:
+    content = files() | {f"{number}.model": b"x" for number in range(150)}
+    content["config.json"] = json.dumps({**json.loads(content["config.json"]), "code": "x"}).encode()
+
+    report = validate_folder(write(content, tmp_path / "folder")).report
+
+    assert [problem.code for problem in report.errors] == ["forbidden_key"]
+    assert len(report.warnings) == 100
+
+
 def test_json_is_bounded_over_all_files(tmp_path: Path) -> None:
     content = files()
     modules = json.loads(content["modules.json"])
