@@ -3,6 +3,13 @@
 All of it stands in one file, because numba keeps machine code until the file of a function changes. Every function
 releases the GIL. Compiling takes a few seconds once for each machine; the machine code is kept on disk where there is a
 folder for it.
+
+A key of a search has the bits of the float32 score above and the rank of the document below, changed by a mask
+(ASCENDING or DESCENDING ids among equal scores), so that greater keys come first. An array of keys has room for more
+than are wanted: two or three times make sieving rare.
+
+Indices of a search are unsigned, because numba makes signed ones check for negative values, which costs a third. It
+compiles `search` once without and once with `norms`, each without the other's branch.
 """
 
 from __future__ import annotations
@@ -246,16 +253,10 @@ def search(
     positive ones are found. With them, values are frequencies and the weight is boost × idf: a term adds
     weight − weight / (1 + frequency × inverse norm), in float32, and terms are added in float64, as in Lucene.
 
-    A key has the bits of the float32 score above and the rank of the document below, changed by `mask` (ASCENDING or
-    DESCENDING ids among equal scores), so that greater keys come first. Returns the number of keys. `sums` holds
-    BLOCK_SIZE zeros before and after; `keys` has room for more than `wanted`: two or three times make sieving rare.
-
-    Indices are unsigned, because numba makes signed ones check for negative values, which costs a third. It compiles
-    the function once without and once with `norms`, each without the other's branch.
+    `sums` holds BLOCK_SIZE zeros before and after. Returns the number of keys.
     """
     cursors = starts.copy()
-    found = 0
-    least_key = np.uint64(0)
+    found, least_key = 0, np.uint64(0)
     places = np.empty(BLOCK_SIZE, np.int32)
     strips = sums.reshape((BLOCK_SIZE // _STRIP, _STRIP))
     one = np.float32(1)
@@ -290,8 +291,7 @@ def search(
         sums[:] = 0.0
     if found > wanted:
         _select_greatest(keys, found, wanted)
-        found = wanted
-    return found
+    return min(found, wanted)
 
 
 @compiled
