@@ -30,39 +30,39 @@ class TooSlow(OSError):
 
 
 class WatchedBody:
-    """A request's body, for as long as it is waited for: time in which nobody reads it is not the sender's."""
+    """A request's body, for as long as it is waited for: time in which nobody reads it is not the sender's.
 
-    def __init__(self, stream: Any, connection: socket.socket, length: int | None) -> None:
+    `length` is 0 for a body that comes in chunks.
+    """
+
+    def __init__(self, stream: Any, connection: socket.socket, length: int) -> None:
         self._stream, self._connection = stream, connection
-        self._length = sys.maxsize if length is None else length
-        self._least = max(LEAST_RATE, (length or 0) / LONGEST)
+        self._length = length or sys.maxsize
+        self._least = max(LEAST_RATE, length / LONGEST)
         self.longest = LONGEST
         self._came, self._waited = 0, 0.0
         self._waits_since: float | None = None
-        self._watching: threading.Thread | None = None
-        self._over = threading.Event()
-        self._given_up = False
+        self._watching = threading.Thread(target=self._watch, daemon=True, name="slow sender")
+        self._over, self._given_up = threading.Event(), False
 
     def read(self, size: int = -1) -> bytes:
-        """So many bytes, fewer at the end. Raises TooSlow once it was given up."""
-        left = self._length - self._came if size is None or size < 0 else size
-        blocks = []
-        while left > 0 and (block := self._take(self._stream.read, min(left, BLOCK))):
-            blocks.append(block)
-            left -= len(block)
-        return b"".join(blocks)
+        """Return so many bytes, fewer at the end. Raises TooSlow once it was given up."""
+        wanted = self._length - self._came if size is None or size < 0 else size
+        read, content = self._stream.read, bytearray()
+        while len(content) < wanted and (block := self._take(read, min(wanted - len(content), BLOCK))):
+            content += block
+        return bytes(content)
 
     def readline(self, size: int = -1) -> bytes:
-        """A line, or the bytes of it that `size` allows. Raises TooSlow once it was given up."""
+        """Return a line, or the bytes of it that `size` allows. Raises TooSlow once it was given up."""
         return self._take(self._stream.readline, size)
 
     def close(self) -> None:
-        """The request is answered: nobody reads on."""
+        """Stop watching: the request is answered."""
         self._over.set()
 
     def _take(self, read: Callable[[int], bytes], size: int) -> bytes:
-        if self._watching is None:
-            self._watching = threading.Thread(target=self._watch, daemon=True, name="slow sender")
+        if self._watching.ident is None:
             self._watching.start()
         began = self._waits_since = time.monotonic()
         try:
@@ -78,22 +78,17 @@ class WatchedBody:
         return block
 
     def _watch(self) -> None:
-        while not self._over.wait(LOOK):
-            if self._is_too_slow():
+        while not self._given_up and not self._over.wait(LOOK):
+            if (since := self._waits_since) is None:
+                continue
+            here = time.monotonic() - since
+            waited = self._waited + here
+            # A block counts when it is whole: one may be on its way.
+            slow = waited > GRACE and self._came + BLOCK < self._least * waited
+            if here > SILENCE or slow or waited > self.longest:
                 self._given_up = True
                 with suppress(OSError):
                     self._connection.shutdown(socket.SHUT_RD)
-                return
-
-    def _is_too_slow(self) -> bool:
-        since = self._waits_since
-        if since is None:
-            return False
-        here = time.monotonic() - since
-        waited = self._waited + here
-        # A block counts when it is whole: one may be on its way.
-        slow = waited > GRACE and self._came + BLOCK < self._least * waited
-        return here > SILENCE or slow or waited > self.longest
 
 
 def is_chunked(environ: Mapping[str, Any]) -> bool:
@@ -108,6 +103,5 @@ def watch_body(environ: dict[str, Any]) -> Callable[[], None]:
     length = int(text) if text.isdecimal() else 0
     if connection is None or not (length or is_chunked(environ)):
         return lambda: None
-    body = WatchedBody(environ["wsgi.input"], connection, None if is_chunked(environ) else length)
-    environ["wsgi.input"] = body
+    body = environ["wsgi.input"] = WatchedBody(environ["wsgi.input"], connection, length)
     return body.close
