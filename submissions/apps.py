@@ -12,7 +12,7 @@ class SubmissionsConfig(AppConfig):
 
     def ready(self) -> None:
         """Connect the signals of signing in, and register the check of engines."""
-        from submissions.accounts import signals  # noqa: F401
+        from submissions.accounts import access  # noqa: F401
         from submissions.core.checks import check_engines
 
         register(check_engines)

@@ -22,7 +22,7 @@ from leaderboard.results.profiles.store import request_missing_statistics
 from leaderboard.results.publishing.publication import publish_due
 from leaderboard.results.significance.computing import request_missing_certainty
 from leaderboard.systems.anonymity import end_due_anonymity
-from submissions.accounts.sessions import delete_expired_sessions
+from submissions.accounts.access import delete_expired_sessions
 from submissions.jobs.checkpoints.encodings import settle_waiting_jobs
 from submissions.jobs.cleanup import remove_unreferenced
 from submissions.jobs.kinds.datasets import retry_failed_certainty

@@ -11,8 +11,8 @@ from django.urls import URLPattern, URLResolver, include, path
 from django.views.decorators.cache import never_cache
 
 from leaderboard.views.datasets import dataset_file
+from submissions.accounts.adapter import where_configured, where_passwords
 from submissions.accounts.authentication import takes_tokens
-from submissions.accounts.elsewhere import where_configured, where_passwords
 from submissions.api import notifications as notices
 from submissions.api import uploads
 from submissions.api import views as api

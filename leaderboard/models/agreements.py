@@ -1,4 +1,4 @@
-"""What people accept before they download a dataset or submit to it. Written by `submissions.accounts.agreements`."""
+"""What people accept before they download a dataset or submit to it. Written by `submissions.accounts.approval`."""
 
 from __future__ import annotations
 

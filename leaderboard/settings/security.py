@@ -193,8 +193,8 @@ ACCOUNT_EMAIL_NOTIFICATIONS = True
 ACCOUNT_MAX_EMAIL_ADDRESSES = 5
 
 # --- signing in elsewhere: by those services alone whose keys the environment has
-SOCIALACCOUNT_ADAPTER = "submissions.accounts.elsewhere.ElsewhereAdapter"
-SOCIALACCOUNT_FORMS = {"signup": "submissions.accounts.elsewhere.ElsewhereSignupForm"}
+SOCIALACCOUNT_ADAPTER = "submissions.accounts.adapter.ElsewhereAdapter"
+SOCIALACCOUNT_FORMS = {"signup": "submissions.accounts.adapter.ElsewhereSignupForm"}
 
 # --- passwords: long rather than intricate (NIST SP 800-63B-4, OWASP ASVS 5.0, 6.2)
 #: How new passwords are looked up: `off`, `on` (at haveibeenpwned.com, by five of forty digits of their SHA-1), or the
@@ -208,7 +208,7 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 
 # --- the second factor
-MFA_ADAPTER = "submissions.accounts.second_factor.SecondFactorAdapter"
+MFA_ADAPTER = "submissions.accounts.access.SecondFactorAdapter"
 MFA_FORMS = {
     "authenticate": f"{_FORMS}.AuthenticateCodeForm",
     "reauthenticate": f"{_FORMS}.ReauthenticateCodeForm",

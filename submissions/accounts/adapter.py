@@ -1,34 +1,48 @@
-"""What happens when someone signs up or in, beyond what allauth does."""
+"""Signup and sign-in beyond allauth's own handling, at the site and with other services, under the same rules.
+
+No address that a service names leads into an existing account, unless the operator's provider is the way in (SIGN_IN).
+An address that the service has not verified is verified by mail, and the second factor and the approval of accounts are
+stages of every sign-in.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable
+from functools import wraps
 from typing import Any
 from urllib.parse import urlsplit
 
 from allauth.account import app_settings
 from allauth.account.adapter import DefaultAccountAdapter
+from allauth.account.internal.emailkit import valid_email_or_none
 from allauth.account.internal.flows.login import get_authentication_records
 from allauth.account.internal.flows.reauthentication import get_reauthentication_flows
+from allauth.account.models import EmailAddress
+from allauth.account.utils import user_email
 from allauth.core import context as allauth_context
 from allauth.core import ratelimit
 from allauth.core.exceptions import ImmediateHttpResponse
-from allauth.socialaccount.models import SocialAccount
+from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
+from allauth.socialaccount.forms import SignupForm
+from allauth.socialaccount.models import SocialAccount, SocialApp, SocialLogin
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import logout
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.models import AnonymousUser
 from django.contrib.auth.views import redirect_to_login
-from django.core.exceptions import ValidationError
-from django.http import HttpRequest
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.db import transaction
+from django.http import Http404, HttpRequest, HttpResponseBase
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from leaderboard.core.http.site_url import is_own_address, own_address, site_address
 from leaderboard.models import User
+from submissions.accounts.access import device_name
+from submissions.accounts.forms import AllowedDomain, SiteLabels, check_domain
 from submissions.accounts.outbox import one_line, queue_account_mail
-from submissions.accounts.sessions import device_name
 from submissions.accounts.teams import personal_team
 
 _DAY = 86400
@@ -61,7 +75,7 @@ class AccountAdapter(DefaultAccountAdapter):
     }
 
     def is_open_for_signup(self, request: HttpRequest) -> bool:
-        """Whether anybody may sign up: an invitation to a team opens no account where nobody may."""
+        """Return whether anybody may sign up: an invitation to a team opens no account where nobody may."""
         return settings.SIGNUP != "closed"
 
     def get_login_stages(self) -> list[str]:
@@ -104,7 +118,7 @@ class AccountAdapter(DefaultAccountAdapter):
         queue_account_mail(self.render_mail(template_prefix, email, values))
 
     def get_reauthentication_methods(self, user: AbstractBaseUser | AnonymousUser) -> list[dict[str, Any]]:
-        """How the person shows again who they are: with the second factor where they have one, and by it alone.
+        """Return how the person shows again who they are: with the second factor where they have one, and by it alone.
 
         Who has stolen a session and the password would pass otherwise, as they cannot when signing in.
         """
@@ -135,3 +149,109 @@ class AccountAdapter(DefaultAccountAdapter):
             super().pre_authenticate(request, **credentials)
         except ValidationError as error:
             raise ImmediateHttpResponse(ratelimit.respond_429(request)) from error
+
+
+# --- other services
+
+
+class ElsewhereAdapter(DefaultSocialAccountAdapter):
+    """allauth's handling, with this site's rules for who may sign up."""
+
+    error_messages = DefaultSocialAccountAdapter.error_messages | {
+        "email_taken": "An account has this e-mail address. Sign in to it, then connect your %s account on its page.",
+        "no_password": "Set a password first: this is the only way in that the account has.",
+        "no_verified_email": "Verify an e-mail address first.",
+    }
+
+    def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
+        """Limit a new account to permitted addresses; the first becomes its primary address.
+
+        allauth would choose the primary address among all verified ones, regardless of which one was checked, and would
+        also store unverified ones, which may belong to someone else.
+        """
+        if sociallogin.is_existing:
+            return
+        sociallogin.email_addresses = _allowed_addresses(sociallogin.email_addresses)
+        assert isinstance(sociallogin.user, User)
+        user_email(
+            sociallogin.user, sociallogin.email_addresses[0].email if sociallogin.email_addresses else ""
+        )
+
+    def can_authenticate_by_email(self, login: SocialLogin, email: str) -> bool:
+        """Return whether the operator's provider has verified this address of an account here."""
+        verified = {each.email for each in login.email_addresses if _is_verified(each)}
+        return email in verified and bool(super().can_authenticate_by_email(login, email))
+
+    def is_auto_signup_allowed(self, request: HttpRequest, sociallogin: SocialLogin) -> bool:
+        """Return whether nothing is asked: the service names an address that may sign up here."""
+        return bool(sociallogin.email_addresses and super().is_auto_signup_allowed(request, sociallogin))
+
+    @transaction.atomic
+    def save_user(self, request: HttpRequest, sociallogin: SocialLogin, form: Any = None) -> User:
+        """Store the new account and its team; if curators approve accounts, it waits for approval.
+
+        Raises PermissionDenied, and stores nothing, if its primary address may not sign up.
+        """
+        person = sociallogin.user
+        assert isinstance(person, User)
+        person.name = ""  # what the service calls somebody is not theirs to show here before they say so
+        person.approval_awaited = settings.SIGNUP == "approval"
+        saved: User = super().save_user(request, sociallogin, form)
+        if not _may_sign_up(saved.email):
+            raise PermissionDenied
+        personal_team(saved)
+        return saved
+
+
+def _allowed_addresses(addresses: Iterable[EmailAddress]) -> list[EmailAddress]:
+    """Return the valid addresses at allowed domains: verified ones, or else the first unverified one; primary first."""
+    allowed = [each for each in addresses if valid_email_or_none(each.email) and _may_sign_up(each.email)]
+    for each in allowed:
+        each.verified = _is_verified(each)
+    allowed.sort(key=lambda each: (each.verified, each.primary), reverse=True)
+    verified = [each for each in allowed if each.verified]
+    return verified or allowed[:1]
+
+
+def _is_verified(address: EmailAddress) -> bool:
+    """Read the claim `email_verified`, which some OpenID Connect providers send as text, “false” included."""
+    return str(address.verified).lower() == "true"
+
+
+def _may_sign_up(address: str) -> bool:
+    try:
+        check_domain(address)
+    except ValidationError:
+        return False
+    return True
+
+
+class ElsewhereSignupForm(AllowedDomain, SiteLabels, SignupForm):
+    """Form for the address of a new account if the service names none that may sign up."""
+
+
+def where_configured(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+    """allauth's view of another service: nothing is there but for services that have keys."""
+
+    @wraps(view)
+    def answer(request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponseBase:
+        if not settings.SOCIALACCOUNT_PROVIDERS:
+            raise Http404
+        try:
+            return view(request, *arguments, **options)
+        except SocialApp.DoesNotExist as error:
+            raise Http404 from error
+
+    return answer
+
+
+def where_passwords(view: Callable[..., HttpResponseBase], *methods: str) -> Callable[..., HttpResponseBase]:
+    """allauth's view of passwords: where services alone sign in nothing is there, or nothing by these methods."""
+
+    @wraps(view)
+    def answer(request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponseBase:
+        if settings.SIGN_IN == "services" and (not methods or request.method in methods):
+            raise Http404
+        return view(request, *arguments, **options)
+
+    return answer

@@ -41,7 +41,7 @@ class TokenAuthentication(KnoxTokenAuthentication):
         self.scope = scope
 
     def authenticate(self, request: Request) -> tuple[Any, Any] | None:
-        """The person and the token, None where none is sent.
+        """Return the person and the token, None where none is sent.
 
         Raises AuthenticationFailed for one that is not good, ApiError (403) for one that is not good for this call.
         """
@@ -57,7 +57,7 @@ class TokenAuthentication(KnoxTokenAuthentication):
         return credentials
 
     def authenticate_credentials(self, token: bytes) -> tuple[User, ApiToken]:
-        """The token's person, who has here no rights of staff: a token shows no second factor."""
+        """Return the token's person, who has here no rights of staff: a token shows no second factor."""
         text = token.decode("ascii", errors="replace")
         row = ApiToken.objects.select_related("user").filter(digest=hash_token(text)).first()
         if row is None:
@@ -78,7 +78,7 @@ class TokenAuthentication(KnoxTokenAuthentication):
 
 
 def has_good_address(person: User) -> bool:
-    """Whether the person verified an address, where the site can send mail to have one verified."""
+    """Return whether the person verified an address, where the site can send mail to have one verified."""
     if settings.ACCOUNT_EMAIL_VERIFICATION != "mandatory":
         return True
     return EmailAddress.objects.filter(user=person, verified=True).exists()
@@ -92,7 +92,7 @@ def own_addresses(person: User) -> set[str]:
 
 
 def is_good_token(request: HttpRequest) -> bool:
-    """Whether the request brings a token that is good for anything."""
+    """Return whether the request brings a token that is good for anything."""
     kind, _, token = request.headers.get("Authorization", "").partition(" ")
     if kind.lower() != "bearer" or not token:
         return False
@@ -113,7 +113,7 @@ def scope_of(request: Request) -> Scope | None:
 
 
 def check_scope(token: ApiToken, scope: Scope | None) -> None:
-    """Raises ApiError (403) where the token may not be used for this."""
+    """Raise ApiError (403) where the token may not be used for this."""
     if scope is None:
         raise ApiError(
             NO_TOKENS, "This call takes no tokens: use it signed in.", status_code=status.HTTP_403_FORBIDDEN
@@ -133,7 +133,7 @@ def check_scope(token: ApiToken, scope: Scope | None) -> None:
 
 
 def takes_tokens(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
-    """A page that scripts may read as well: a token that may read counts as its person's session.
+    """Return a page that scripts may read as well: a token that may read counts as its person's session.
 
     One that is not good is answered 401, one that may not read 403. Only for views that change nothing, for a token is
     asked for no CSRF token.

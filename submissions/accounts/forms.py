@@ -20,7 +20,7 @@ from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
 from leaderboard.boards.facets import ANONYMOUS, HOUSE
-from submissions.accounts.tokens import LIFETIMES
+from submissions.accounts.access import LIFETIMES
 from submissions.core.names import NameField, is_site_name
 from submissions.models import Scope
 
@@ -37,7 +37,7 @@ _LABELS_WHERE_CHANGED = {"password1": _("New password"), "password2": _("New pas
 
 
 def check_address(text: str) -> None:
-    """Raises ValidationError for what is no e-mail address."""
+    """Raise ValidationError for what is no e-mail address."""
     EmailValidator(message=_("This is not an e-mail address. One looks like name@example.org."))(text)
 
 
@@ -103,7 +103,7 @@ class SignupForm(AllowedDomain, SiteLabels, account.SignupForm):
         self.fields["email"].help_text = " ".join(map(str, hints))
 
     def try_save(self, request: HttpRequest) -> Any:
-        """The account and an answer. For an address that has one as much is computed, and thrown away.
+        """Return the account and an answer. For an address that has one as much is computed, and thrown away.
 
         Hashing the password takes most of the time: without it the time would tell who has an account.
         """
@@ -149,14 +149,13 @@ class _CountedCode:
     user: Any
 
     def clean_code(self) -> str:
-        """The right code. Raises ValidationError for a wrong one, and where there were too many."""
-        request, app, action, key = (
-            context.request,
-            "allauth.account",
-            "second_factor",
-            f"person {self.user.pk}",
-        )
-        usage = ratelimit.consume(request, app=app, action=action, key=key)
+        """Return the right code. Raises ValidationError for a wrong one, and where there were too many."""
+        limit: dict[str, Any] = {
+            "app": "allauth.account",
+            "action": "second_factor",
+            "key": f"person {self.user.pk}",
+        }
+        usage = ratelimit.consume(context.request, **limit)
         if usage is None:
             raise get_adapter().validation_error("too_many_codes")
         try:
@@ -165,7 +164,7 @@ class _CountedCode:
             if error.code == "too_many_login_attempts":
                 usage.rollback()  # the code was not looked at
             raise
-        ratelimit.clear(request, app=app, action=action, key=key)
+        ratelimit.clear(context.request, **limit)
         return code
 
 

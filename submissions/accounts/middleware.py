@@ -16,8 +16,8 @@ from django.utils.deprecation import MiddlewareMixin
 from django.utils.functional import SimpleLazyObject
 
 from leaderboard.models import User
+from submissions.accounts.access import session_has_second_factor
 from submissions.accounts.authentication import MEMBERS_ONLY, is_good_token
-from submissions.accounts.second_factor import session_has_second_factor
 
 logger = logging.getLogger(__name__)
 

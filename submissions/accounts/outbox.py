@@ -25,5 +25,5 @@ def queue_account_mail(message: EmailMessage) -> None:
 
 
 def one_line(text: str) -> str:
-    """A text that somebody typed as mail may have it: on one line, without characters that nobody can see."""
+    """Return a text that somebody typed as mail may have it: on one line, without characters that nobody can see."""
     return " ".join("".join(each if each.isprintable() else " " for each in text).split())

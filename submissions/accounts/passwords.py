@@ -66,7 +66,7 @@ class KnownPasswordValidator(CommonPasswordValidator):
     """Not one of Django's 20,000 common ones, nor one that was stolen elsewhere, as far as such lists are asked."""
 
     def validate(self, password: str, user: object = None) -> None:
-        """Raises ValidationError."""
+        """Raise ValidationError."""
         try:
             super().validate(password, user)  # type: ignore[arg-type]
         except ValidationError as error:
@@ -99,7 +99,7 @@ def _in_file(path: Path, digest: str) -> bool:
         with path.open("rb") as file:
 
             def from_byte(place: int) -> bytes:
-                """The first hash whose line begins there or later; above all others where there is none."""
+                """Return the first hash whose line begins there or later; above all others where there is none."""
                 file.seek(max(place - 1, 0))
                 if place:
                     file.readline(200)

@@ -35,36 +35,36 @@ def signed_in(request: HttpRequest | Request) -> User:
 
 
 def teams_of(person: Person) -> QuerySet[Team]:
-    """The teams the person belongs to, their first one first."""
+    """Return the teams the person belongs to, their first one first."""
     if not isinstance(person, User):
         return Team.objects.none()
     return Team.objects.filter(memberships__user=person).order_by("memberships__pk")
 
 
 def systems_of(person: Person) -> QuerySet[System]:
-    """The systems that the person may submit results for."""
+    """Return the systems that the person may submit results for."""
     return System.objects.filter(team__in=teams_of(person))
 
 
 def editable_systems(person: Person) -> QuerySet[System]:
-    """The systems whose description the person may change: their teams', and for curators everybody's."""
+    """Return the systems whose description the person may change: their teams', and for curators everybody's."""
     if has_right(person, "leaderboard.change_system"):
         return System.objects.exclude(team=None)
     return systems_of(person)
 
 
 def submissions_of(person: Person) -> QuerySet[Submission]:
-    """The submissions of the person's teams. Who left a team leaves what they submitted for it there."""
+    """Return the submissions of the person's teams. Who left a team leaves what they submitted for it there."""
     return Submission.objects.filter(team__in=teams_of(person))
 
 
 def checkpoints_of(person: Person) -> QuerySet[Checkpoint]:
-    """The models that the person's teams have sent, newest first."""
+    """Return the models that the person's teams have sent, newest first."""
     return Checkpoint.objects.filter(team__in=teams_of(person))
 
 
 def may_manage(person: Person, submission: Submission) -> bool:
-    """Whether the person may see everything of the submission, cancel, withdraw and show or hide it."""
+    """Return whether the person may see everything of the submission, cancel, withdraw and show or hide it."""
     if not isinstance(person, User):
         return False
     # Who may take any team's results off the boards sees and manages its submissions.
@@ -78,7 +78,7 @@ def may_go_unprotected(person: Person, *, local: bool) -> bool:
 
 
 def may_see_facts(submission: Submission) -> bool:
-    """Whether anyone may see the public facts of the submission: those that a board, or a tombstone, shows."""
+    """Return whether anyone may see the public facts of the submission: those that a board, or a tombstone, shows."""
     if not submission.public:
         return False
     shown = [Entry.Visibility.PUBLIC, Entry.Visibility.WITHDRAWN, Entry.Visibility.SUPERSEDED]
@@ -86,7 +86,7 @@ def may_see_facts(submission: Submission) -> bool:
 
 
 def may_see(person: Person, submission: Submission) -> bool:
-    """Whether the submission exists at all for this person."""
+    """Return whether the submission exists at all for this person."""
     return may_manage(person, submission) or may_see_facts(submission)
 
 
@@ -106,7 +106,7 @@ def visible_submission(
 
 
 def downloadable_runs(person: Person, submission: Submission, *, own: bool | None = None) -> list[Job]:
-    """The submission's scored jobs whose run the person may download.
+    """Return the submission's scored jobs whose run the person may download.
 
     Its team has its own, but what a model retrieved here only over open judgements and public queries: a model may
     write into its run what it saw. Others, curators among them, have none over hidden judgements, which many runs
@@ -132,7 +132,7 @@ def downloadable_runs(person: Person, submission: Submission, *, own: bool | Non
 
 
 def evaluation_of(job: Job) -> int | None:
-    """The key of the evaluation that the job made: of its own entry, or of its seed, published or not."""
+    """Return the key of the evaluation that the job made: of its own entry, or of its seed, published or not."""
     return job.evaluation_id or (job.entry.evaluation_id if job.entry is not None else None)
 
 
@@ -148,14 +148,14 @@ def may_challenge(person: Person, system: System) -> bool:
 
 
 def is_owner(person: Person, team: Team) -> bool:
-    """Whether the person decides for the team: who is in it, in which role, and how it is called."""
+    """Return whether the person decides for the team: who is in it, in which role, and how it is called."""
     if not isinstance(person, User):
         return False
     return team.memberships.filter(user=person, owner=True).exists()
 
 
 def owned_team(person: Person, slug: str) -> Team:
-    """A team that the person owns. Raises Http404 for everybody else."""
+    """Return a team that the person owns. Raises Http404 for everybody else."""
     team = Team.objects.filter(Team.has_address(slug)).first()
     if team is None or not is_owner(person, team):
         raise Http404("There is no such team, or you are not an owner of it.")

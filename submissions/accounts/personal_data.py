@@ -17,10 +17,9 @@ from django.db.models import Model
 
 from leaderboard.core import audit
 from leaderboard.models import Acceptance, AuditRecord, Challenge, Invitation, Membership, Team, User
-from submissions.accounts.agreements import forget_addresses
-from submissions.accounts.membership import TeamRefused, revoke_access
-from submissions.accounts.sessions import end_access
-from submissions.accounts.teams import rename_team
+from submissions.accounts.access import end_access
+from submissions.accounts.approval import forget_addresses
+from submissions.accounts.teams import TeamRefused, rename_team, revoke_access
 from submissions.core.errors import ChangeRefused
 from submissions.models import (
     AccountMail,
@@ -66,7 +65,7 @@ FORMER = "A former member"
 
 
 def personal_data(person: User) -> bytes:
-    """A zip with one file, `account.json`: what is stored of the person."""
+    """Return a zip with one file, `account.json`: what is stored of the person."""
     of_account = ("id", "email", "name", "date_joined", "last_login", "is_staff", "approval_awaited")
     data: dict[str, Any] = {"account": {name: getattr(person, name) for name in of_account}}
     for name, (table, field, columns) in _TABLES.items():
@@ -80,7 +79,7 @@ def personal_data(person: User) -> bytes:
 
 
 def check_can_close(person: User) -> None:
-    """Raises TeamRefused where others would be left without an owner, ChangeRefused for staff."""
+    """Raise TeamRefused where others would be left without an owner, ChangeRefused for staff."""
     if person.is_staff or person.is_superuser:
         raise ChangeRefused(
             "Your account has rights of curation. Ask whoever gave you these to take them back first."
@@ -114,14 +113,11 @@ def close_account(person: User) -> None:
     forget_addresses(addresses)
     Invitation.objects.filter(email__in=addresses).update(email=person.email)
     Membership.objects.filter(user=person).delete()
-    for table in _GO:
-        table._default_manager.filter(**{_field_of(table): person}).delete()
+    for table, field, _ in _TABLES.values():
+        if table in _GO:
+            table._default_manager.filter(**{field: person}).delete()
     person.name, person.is_active = FORMER, False
     person.set_unusable_password()
     person.groups.clear()
     person.save()
     audit.record("account closed", person, after=ended)
-
-
-def _field_of(table: type[Model]) -> str:
-    return next(field for kind, field, _ in _TABLES.values() if kind is table)

@@ -21,7 +21,7 @@ class _PersonThrottle(SimpleRateThrottle):
     duration: int
 
     def allow_request(self, request: Request, view: APIView) -> bool:
-        """Whether this one is within the rate; it counts in any case."""
+        """Return whether this one is within the rate; it counts in any case."""
         name = self.get_cache_key(request, view) if self.rate is not None else None
         if name is None:
             return True
@@ -41,7 +41,7 @@ class _PersonThrottle(SimpleRateThrottle):
         return max(0.0, self.since + self.duration - self.now)
 
     def get_cache_key(self, request: Request, view: APIView) -> str | None:
-        """The name the count is kept under."""
+        """Return the name the count is kept under."""
         who = f"user-{request.user.pk}" if request.user.is_authenticated else self.get_ident(request)
         return f"throttle_{self.scope}_{who}"
 

@@ -37,24 +37,28 @@ from leaderboard.core.audit import acting, record
 from leaderboard.models import Acceptance, Agreement, Dataset, Membership, Team, User
 from leaderboard.results.board_rows.revisions import lock_boards
 from leaderboard.results.publishing.descriptions import boards_of_team, team_changed
-from submissions.accounts import membership
-from submissions.accounts.agreements import (
+from submissions.accounts import teams
+from submissions.accounts.access import end_access
+from submissions.accounts.approval import (
     apply_agreement,
+    approve_account,
     approve_registration,
+    approve_team,
     same_documents,
     waiting_acceptances,
-    withdraw_registration,
-)
-from submissions.accounts.approval import (
-    approve_account,
-    approve_team,
     waiting_accounts,
     waiting_teams,
     withdraw_approval,
+    withdraw_registration,
 )
-from submissions.accounts.membership import TeamRefused, check_can_join, check_team_count, revoke_access
-from submissions.accounts.sessions import end_access
-from submissions.accounts.teams import free_team_slug, keep_address
+from submissions.accounts.teams import (
+    TeamRefused,
+    check_can_join,
+    check_team_count,
+    free_team_slug,
+    keep_address,
+    revoke_access,
+)
 
 #: Fields of a new account that no record has.
 _SECRET = ("password1", "password2", "usable_password")
@@ -364,12 +368,12 @@ class TeamAdmin(CurationAdmin):
         team, by = form.instance, curator(request)
         # Of a new team nobody is locked yet: by number, as everywhere.
         for row in sorted(formset.new_objects, key=lambda each: each.user_id):
-            membership.add_member(team, row.user, owner=row.owner, by=by)
+            teams.add_member(team, row.user, owner=row.owner, by=by)
         # Owners are made before others cease to be: the team is never without one.
         for row, _ in sorted(formset.changed_objects, key=lambda each: not each[0].owner):
-            membership.set_role(team, row.pk, owner=row.owner, by=by, curating=True)
+            teams.set_role(team, row.pk, owner=row.owner, by=by, curating=True)
         for row in formset.deleted_objects:
-            membership.remove_member(team, row.pk, by=by, curating=True)
+            teams.remove_member(team, row.pk, by=by, curating=True)
 
 
 #: Addresses on one list.

@@ -11,7 +11,7 @@ from evaluation.core.problems import ProblemCode
 from leaderboard.models import Dataset, System, Team, User
 from leaderboard.systems.anonymity import EmbargoRefused, make_anonymous
 from leaderboard.systems.records import NameTaken, SystemFields, create_system
-from submissions.accounts.agreements import refuse_unaccepted
+from submissions.accounts.approval import refuse_unaccepted
 from submissions.accounts.permissions import teams_of
 from submissions.accounts.teams import personal_team
 from submissions.core.errors import ALREADY_SUBMITTED, LABEL_NEEDED, Refused

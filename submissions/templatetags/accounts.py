@@ -9,7 +9,7 @@ from django import template
 from django.conf import settings
 
 from leaderboard.models import Team, User
-from submissions.accounts.sessions import device_name
+from submissions.accounts.access import device_name
 
 register = template.Library()
 register.filter(device_name)

@@ -21,15 +21,28 @@ from leaderboard.core.audit import acting
 from leaderboard.core.http.site_url import absolute
 from leaderboard.core.text.numbers import parse_number
 from leaderboard.models import Invitation, Team, User
-from submissions.accounts import membership
+from submissions.accounts import teams
+from submissions.accounts.access import (
+    LIFETIME,
+    LIMIT,
+    end_session,
+    end_sessions,
+    make_token,
+    revoke_token,
+    sessions_of,
+)
 from submissions.accounts.forms import InvitationForm, ProfileForm, TeamForm, TokenForm
-from submissions.accounts.membership import TeamRefused, create_team, memberships_of
 from submissions.accounts.permissions import View, is_owner, personal_page, signed_in, teams_of
 from submissions.accounts.personal_data import check_can_close, close_account, personal_data
-from submissions.accounts.sessions import end_session, end_sessions, sessions_of
-from submissions.accounts.teams import personal_team, rename_team, set_profile
+from submissions.accounts.teams import (
+    TeamRefused,
+    create_team,
+    memberships_of,
+    personal_team,
+    rename_team,
+    set_profile,
+)
 from submissions.accounts.throttling import ChangeThrottle, InviteThrottle, TokenThrottle, enforce_limit
-from submissions.accounts.tokens import LIFETIME, LIMIT, make_token, revoke_token
 from submissions.core.errors import ChangeRefused
 from submissions.models import ApiToken
 
@@ -223,7 +236,7 @@ def invite(request: HttpRequest, team: Team) -> HttpResponse:
     if not form.is_valid():
         return _team_page(request, team, status=400, invitation_form=form)
     enforce_limit(InviteThrottle(), request)
-    invitation, secret = membership.invite(
+    invitation, secret = teams.invite(
         team, form.cleaned_data["email"], owner=form.cleaned_data["owner"], by=signed_in(request)
     )
     return _show_link(request, team, invitation, secret)
@@ -234,8 +247,8 @@ def change_invitation(request: HttpRequest, team: Team, key: int) -> HttpRespons
     """Send it again under a new link, or revoke it."""
     if request.POST.get("action") == "renew":
         enforce_limit(InviteThrottle(), request)
-        return _show_link(request, team, *membership.renew_invitation(team, key, by=signed_in(request)))
-    membership.revoke_invitation(team, key, by=signed_in(request))
+        return _show_link(request, team, *teams.renew_invitation(team, key, by=signed_in(request)))
+    teams.revoke_invitation(team, key, by=signed_in(request))
     messages.success(request, _("Revoked: its link lets nobody in."))
     return redirect("team-manage", slug=team.slug)
 
@@ -245,15 +258,15 @@ def change_member(request: HttpRequest, team: Team, key: int) -> HttpResponse:
     """Another role for a member, or none."""
     action, by = request.POST.get("action"), signed_in(request)
     if action == "transfer":
-        name = _display_name(membership.transfer_team(team, key, by=by).user)
+        name = _display_name(teams.transfer_team(team, key, by=by).user)
         messages.success(request, _("{name} owns the team now; you are a member.").format(name=name))
     elif action == "remove":
-        name = _display_name(membership.remove_member(team, key, by=by))
+        name = _display_name(teams.remove_member(team, key, by=by))
         messages.success(
             request, _("{name} is no longer in the team, and sees nothing of it any more.").format(name=name)
         )
     elif action in ("owner", "member"):
-        name = _display_name(membership.set_role(team, key, owner=action == "owner", by=by).user)
+        name = _display_name(teams.set_role(team, key, owner=action == "owner", by=by).user)
         told = _("{name} is an owner now.") if action == "owner" else _("{name} is a member now.")
         messages.success(request, told.format(name=name))
     else:
@@ -266,7 +279,7 @@ def change_member(request: HttpRequest, team: Team, key: int) -> HttpResponse:
 @_changes_team(owners=False)
 def leave(request: HttpRequest, team: Team) -> HttpResponse:
     """Leave the team."""
-    membership.leave_team(team, signed_in(request))
+    teams.leave_team(team, signed_in(request))
     messages.success(
         request, _("You have left “{name}”. What you submitted for it stays there.").format(name=team.name)
     )
@@ -276,17 +289,17 @@ def leave(request: HttpRequest, team: Team) -> HttpResponse:
 @personal_page("GET", "HEAD", "POST")
 def invitation(request: HttpRequest, secret: str) -> HttpResponse:
     """Join the team that the link lets in."""
-    offer, refused = membership.find_invitation(secret), ""
+    offer, refused = teams.find_invitation(secret), ""
     person = signed_in(request)
     if offer is not None and request.method == "POST":
         try:
-            membership.accept_invitation(offer, person)
+            teams.accept_invitation(offer, person)
         except TeamRefused as error:
             refused = str(error)
         else:
             messages.success(request, _("You belong to “{name}” now.").format(name=offer.team.name))
             return redirect("team-manage", slug=offer.team.slug)
-    is_theirs = offer is not None and membership.is_invited(offer, person)
+    is_theirs = offer is not None and teams.is_invited(offer, person)
     context = {
         "section": "account",
         "invitation": offer if is_theirs else None,
@@ -300,7 +313,7 @@ def invitation(request: HttpRequest, secret: str) -> HttpResponse:
 
 def _show_link(request: HttpRequest, team: Team, invitation: Invitation, secret: str) -> HttpResponse:
     link = absolute(request, reverse("invitation", args=[secret]))
-    membership.send_invitation(invitation, link)
+    teams.send_invitation(invitation, link)
     return _team_page(request, team, sent=invitation, link=link)
 
 
@@ -325,10 +338,10 @@ def _team_page(request: HttpRequest, team: Team, status: int = 200, **changes: A
         "is_owner": owner,
         "members": members,
         "last_owner": owner and sum(each.owner for each, _, _ in members) == 1,
-        "invitations": membership.waiting_invitations(team) if owner else [],
+        "invitations": teams.waiting_invitations(team) if owner else [],
         "invitation_form": InvitationForm(),
         "name_form": TeamForm(initial={"name": team.name}),
-        "invitation_days": membership.INVITATION_LIFETIME.days,
+        "invitation_days": teams.INVITATION_LIFETIME.days,
         "now": timezone.now(),
         **changes,
     }

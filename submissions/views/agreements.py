@@ -16,7 +16,7 @@ from leaderboard.core.permissions import due_agreements, may_see_dataset
 from leaderboard.core.text.numbers import parse_number
 from leaderboard.models import Acceptance, Agreement, User
 from leaderboard.rounds.lifecycle import listed_rounds
-from submissions.accounts.agreements import AgreementChanged, accept_agreement
+from submissions.accounts.approval import AgreementChanged, accept_agreement
 
 
 @never_cache

@@ -25,7 +25,7 @@ from leaderboard.core.storage.disk import DiskFull
 from leaderboard.datasets.files import offered_files
 from leaderboard.models import DECLARED_NUMBERS, Dataset, DatasetFile
 from leaderboard.rounds.lifecycle import closed_datasets
-from submissions.accounts.agreements import due_for_submission
+from submissions.accounts.approval import due_for_submission
 from submissions.accounts.forms import TeamNameField
 from submissions.accounts.permissions import is_owner, signed_in, systems_of, teams_of
 from submissions.accounts.teams import automatic_name, personal_team, rename_team

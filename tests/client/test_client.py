@@ -19,8 +19,8 @@ from leaderboard.models import Agreement, Benchmark, BenchmarkMember, Dataset, E
 from runboard import Client, Refused, SiteUnavailable, has_ended, uploading
 from runboard.cli import main
 from runboard.login import config_path
-from submissions.accounts.agreements import accept_agreement, apply_agreement
-from submissions.accounts.tokens import make_token
+from submissions.accounts.access import make_token
+from submissions.accounts.approval import accept_agreement, apply_agreement
 from submissions.jobs.runner import drain_queue
 from submissions.models import State, Upload
 from submissions.queue.queue import create_requested_jobs

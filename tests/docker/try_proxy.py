@@ -46,7 +46,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PREPARE = """
 from django.contrib.auth import get_user_model
 from allauth.account.models import EmailAddress
-from submissions.accounts.tokens import make_token
+from submissions.accounts.access import make_token
 user = get_user_model().objects.create_user(email="ada@example.org", password="a long enough password")
 EmailAddress.objects.create(user=user, email=user.email, verified=True, primary=True)
 print(make_token(user, "proxy"))

@@ -46,8 +46,8 @@ from leaderboard.models import (
 )
 from leaderboard.models.datasets import Visibility
 from leaderboard.rounds.topics import summarise_topics
-from submissions.accounts import membership
-from submissions.accounts.tokens import make_token
+from submissions.accounts import teams as membership
+from submissions.accounts.access import make_token
 from submissions.models import (
     ApiToken,
     Flag,

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from leaderboard.models import User
-from submissions.accounts.tokens import make_token
+from submissions.accounts.access import make_token
 from tests.faults.site import Site
 from tests.submissions.collections import run_text
 

@@ -25,7 +25,7 @@ from django.conf import settings
 
 from leaderboard.core.storage.store import Area
 from leaderboard.models import Run
-from submissions.accounts.tokens import make_token
+from submissions.accounts.access import make_token
 from submissions.intake import files as intake_files
 from submissions.jobs.cleanup import remove_unreferenced
 from submissions.models import Job, QuotaUse, State, Submission

@@ -14,7 +14,7 @@ import requests
 from django.core.management import call_command
 
 from leaderboard.models import Dataset, Entry
-from submissions.accounts.tokens import make_token
+from submissions.accounts.access import make_token
 from submissions.models import Job
 from tests.factories import make_user
 

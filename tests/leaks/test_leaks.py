@@ -27,7 +27,7 @@ from leaderboard.models import AuditRecord, Dataset, Entry, Evaluation, Membersh
 from leaderboard.models.datasets import Visibility
 from leaderboard.results.publishing.protection import request_change
 from leaderboard.results.publishing.visibility import quarantine
-from submissions.accounts.tokens import make_token
+from submissions.accounts.access import make_token
 from submissions.queue.queue import create_requested_jobs
 from tests.factories import make_user, team_of
 from tests.leaderboard.entries import record_boards

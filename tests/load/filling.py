@@ -43,8 +43,8 @@ def fill(folder: Path, systems: int = SYSTEMS, datasets: int = DATASETS) -> None
 def tokens(people: int, name: str) -> list[str]:
     """A token to submit with for each of so many new people."""
     from leaderboard.models import User
+    from submissions.accounts.access import make_token
     from submissions.accounts.teams import personal_team
-    from submissions.accounts.tokens import make_token
     from submissions.models import Scope
 
     found = []

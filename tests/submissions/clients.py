@@ -11,7 +11,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
 from leaderboard.models import User
-from submissions.accounts.tokens import make_token
+from submissions.accounts.access import make_token
 from tests.submissions.collections import run_text
 
 

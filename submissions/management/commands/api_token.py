@@ -12,8 +12,8 @@ from django.db import transaction
 
 from leaderboard.core.audit import acting, record
 from leaderboard.models import User
+from submissions.accounts.access import LIFETIME, TokenRefused, TooManyTokens, make_token, revoke_token
 from submissions.accounts.teams import personal_team
-from submissions.accounts.tokens import LIFETIME, TokenRefused, TooManyTokens, make_token, revoke_token
 from submissions.models import ApiToken, Scope
 
 NAME = "command line"

@@ -6,7 +6,7 @@ from typing import Any
 
 from leaderboard.management.curating import CurationCommand
 from leaderboard.models import User
-from submissions.accounts.second_factor import reset_second_factor
+from submissions.accounts.access import reset_second_factor
 
 
 class Command(CurationCommand):

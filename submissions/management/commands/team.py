@@ -10,10 +10,9 @@ from django.core.management.base import CommandError, CommandParser
 from leaderboard.core.audit import actor
 from leaderboard.management.curating import CurationCommand, find_by_slug, find_person, require_right
 from leaderboard.models import Membership, Team, User
-from submissions.accounts import membership
+from submissions.accounts import teams
 from submissions.accounts.forms import TeamNameField
-from submissions.accounts.membership import TeamRefused
-from submissions.accounts.teams import rename_team
+from submissions.accounts.teams import TeamRefused, rename_team
 
 
 class Command(CurationCommand):
@@ -53,16 +52,16 @@ class Command(CurationCommand):
             raise CommandError("Somebody has to act.")
         role = "an owner" if owner else "a member"
         if verb == "add":
-            membership.add_member(team, person, owner=owner, by=by)
+            teams.add_member(team, person, owner=owner, by=by)
             return f"{person.email} is {role} of {team} now."
         found = Membership.objects.filter(team=team, user=person).first()
         if found is None:
             raise CommandError(f"{person.email} does not belong to {team}.")
         if verb == "remove":
-            membership.remove_member(team, found.pk, by=by, curating=True)
+            teams.remove_member(team, found.pk, by=by, curating=True)
             return f"{person.email} is no longer in {team}."
         if verb == "role":
-            membership.set_role(team, found.pk, owner=owner, by=by, curating=True)
+            teams.set_role(team, found.pk, owner=owner, by=by, curating=True)
             return f"{person.email} is {role} of {team} now."
-        membership.transfer_team(team, found.pk, by=by, curating=True)
+        teams.transfer_team(team, found.pk, by=by, curating=True)
         return f"{person.email} alone owns {team} now."

@@ -15,7 +15,7 @@ from django.utils import timezone
 from leaderboard.core import database_grants
 from leaderboard.core.audit import record
 from leaderboard.models import AuditRecord, User
-from submissions.accounts.sessions import delete_expired_sessions
+from submissions.accounts.access import delete_expired_sessions
 from submissions.models import TERMINAL, Job, State
 from tests.factories import make_dataset, make_job, make_user
 from tests.roles import make_roles, working_as

@@ -20,8 +20,7 @@ from django.test import Client
 
 from leaderboard.core.logging import ContextFilter, job_context
 from leaderboard.models import Membership
-from submissions.accounts.membership import invite
-from submissions.accounts.teams import personal_team
+from submissions.accounts.teams import invite, personal_team
 from tests.factories import make_user
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -14,8 +14,8 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from leaderboard.models import Membership, Team, User
+from submissions.accounts.access import LIMIT
 from submissions.accounts.teams import personal_team, set_profile
-from submissions.accounts.tokens import LIMIT
 from submissions.models import ApiToken
 from tests.factories import make_user
 from tests.leaderboard.entries import make_system, score, scored_dataset

@@ -22,7 +22,7 @@ from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import Acceptance, Agreement, AuditRecord, Dataset, Round
 from leaderboard.results.board_rows.revisions import Kind, boards_changed
-from submissions.accounts.agreements import accept_agreement, apply_agreement
+from submissions.accounts.approval import accept_agreement, apply_agreement
 from submissions.accounts.personal_data import close_account, personal_data
 from submissions.models import AccountMail, Submission
 from tests.curating import save

@@ -12,7 +12,7 @@ from django.test import Client
 
 from leaderboard.models import AuditRecord, Dataset, Team, User
 from leaderboard.settings import security
-from submissions.accounts.membership import TeamRefused, accept_invitation, invite
+from submissions.accounts.teams import TeamRefused, accept_invitation, invite
 from submissions.models import AccountMail, QuotaUse
 from tests.factories import make_a_curator, make_user, team_of
 from tests.submissions.clients import Api

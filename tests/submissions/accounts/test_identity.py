@@ -16,8 +16,8 @@ from django.test import Client
 from leaderboard.core.permissions import make_curator
 from leaderboard.models import AuditRecord, Dataset, User
 from leaderboard.settings import security
-from submissions.accounts import second_factor
-from submissions.accounts.tokens import make_token
+from submissions.accounts import access
+from submissions.accounts.access import make_token
 from submissions.models import AccountMail, ApiToken
 from submissions.notifications.sending import has_notifications
 from tests.factories import make_user
@@ -165,7 +165,7 @@ def test_a_superuser_without_it_reads_nothing_either(curator: User) -> None:
 def test_it_holds_for_hours_not_for_ever(curator: User, monkeypatch: pytest.MonkeyPatch) -> None:
     client = sign_in(curator)
     enrol(client, curator)
-    monkeypatch.setattr(second_factor, "STAFF_SESSION_HOURS", 0)
+    monkeypatch.setattr(access, "STAFF_SESSION_HOURS", 0)
     answer = client.get("/admin/leaderboard/dataset/", follow=True)
     assert answer.redirect_chain[-1][0].startswith("/account/2fa/reauthenticate/")
 

@@ -23,8 +23,7 @@ from django.utils import timezone
 
 from leaderboard.models import User
 from submissions.accounts import passwords
-from submissions.accounts.sessions import end_sessions
-from submissions.accounts.tokens import make_token
+from submissions.accounts.access import end_sessions, make_token
 from submissions.models import ApiToken
 from tests.factories import make_user
 from tests.submissions.outbox import account_mail

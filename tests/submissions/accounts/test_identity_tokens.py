@@ -16,8 +16,8 @@ from django.utils import timezone
 from rest_framework.views import APIView
 
 from leaderboard.models import AuditRecord, User
+from submissions.accounts.access import TokenRefused, make_token
 from submissions.accounts.authentication import TokenAuthentication
-from submissions.accounts.tokens import TokenRefused, make_token
 from submissions.models import ApiToken, Scope
 from tests.factories import make_user
 from tests.pages import one_line

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from submissions.accounts.tokens import make_token
+from submissions.accounts.access import make_token
 from submissions.models import Scope
 from tests.factories import make_dataset, make_user
 

@@ -13,10 +13,9 @@ from django.test import Client
 from leaderboard.core.audit import acting
 from leaderboard.models import AuditRecord, Membership, Team, User
 from leaderboard.systems.challenges import raise_challenge
-from submissions.accounts.membership import create_team
+from submissions.accounts.access import make_token
 from submissions.accounts.personal_data import close_account
-from submissions.accounts.teams import personal_team, rename_team
-from submissions.accounts.tokens import make_token
+from submissions.accounts.teams import create_team, personal_team, rename_team
 from submissions.models import ApiToken, Scope, Webhook
 from tests.factories import make_user
 from tests.leaderboard.entries import make_system, score, scored_dataset

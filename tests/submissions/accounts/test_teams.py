@@ -16,16 +16,16 @@ from django.test import Client
 from django.utils import timezone
 
 from leaderboard.models import AuditRecord, Dataset, Invitation, Membership, System, Team, User
-from submissions.accounts import membership
-from submissions.accounts.membership import (
+from submissions.accounts import teams as membership
+from submissions.accounts.teams import (
     TeamRefused,
     create_team,
     leave_team,
+    make_team,
     remove_member,
     set_role,
     transfer_team,
 )
-from submissions.accounts.teams import make_team
 from submissions.models import Submission, Webhook
 from tests.factories import make_a_curator, make_user, team_of
 from tests.submissions.clients import Api
@@ -147,7 +147,7 @@ def test_invitations_of_somebody_who_no_longer_decides_end(signed_in: Client, la
 
 
 def test_invitations_are_limited(signed_in: Client, lab: Team, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("submissions.accounts.membership.MOST_INVITATIONS", 2)
+    monkeypatch.setattr("submissions.accounts.teams.MOST_INVITATIONS", 2)
     for number in range(2):
         invite(signed_in, lab, f"bob{number}@example.org")
     page = signed_in.post(f"/teams/{lab.slug}/manage/invitations/", {"email": "bob3@example.org"})

@@ -14,10 +14,9 @@ from django.urls import reverse
 from leaderboard.core.audit import acting
 from leaderboard.core.permissions import GROUP, curators, make_curator
 from leaderboard.models import AuditRecord, Benchmark, Membership, Team, User
-from submissions.accounts import membership
-from submissions.accounts.membership import TeamRefused
-from submissions.accounts.second_factor import reset_second_factor
-from submissions.accounts.tokens import make_token
+from submissions.accounts import teams as membership
+from submissions.accounts.access import make_token, reset_second_factor
+from submissions.accounts.teams import TeamRefused
 from submissions.admin.accounts import TeamAdmin
 from submissions.models import ApiToken, Webhook
 from tests.curating import filled, save
@@ -128,7 +127,7 @@ def test_a_member_is_nobody_else_and_who_has_too_many_teams_cannot_join(
     owls: Team, root: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client, address, new = browser(root), page_of(owls), make_user("Nora")
-    monkeypatch.setattr("submissions.accounts.membership.MOST_TEAMS", 1)
+    monkeypatch.setattr("submissions.accounts.teams.MOST_TEAMS", 1)
     refused = save(client, address, **row(2, new))
     assert refused.status_code == 200
     assert "Nora cannot join. They would be told: You belong to 1 teams." in refused.content.decode()
@@ -145,7 +144,7 @@ def test_a_new_team_begins_with_an_owner(root: User) -> None:
 
 def test_who_cannot_join_a_new_team_is_told_in_the_form(root: User, monkeypatch: pytest.MonkeyPatch) -> None:
     client, address = browser(root), reverse("admin:leaderboard_team_add")
-    monkeypatch.setattr("submissions.accounts.membership.MOST_TEAMS", 1)
+    monkeypatch.setattr("submissions.accounts.teams.MOST_TEAMS", 1)
     refused = save(client, address, name="Larks", slug="larks", **row(0, make_user("Nora"), owner="on"))
     assert refused.status_code == 200
     assert "Nora cannot join. They would be told: You belong to 1 teams." in refused.content.decode()

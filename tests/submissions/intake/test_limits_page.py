@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from evaluation.archives.compression import FileLimits
 from leaderboard.systems import challenges
-from submissions.accounts import membership, passwords, second_factor, tokens
+from submissions.accounts import access, passwords, teams
 from submissions.checkpoints import concurrency
 from submissions.intake import files
 from submissions.intake.checkpoints import readiness
@@ -27,13 +27,13 @@ PAGE = (ROOT / "docs" / "limits.md").read_text()
 CONSTANTS: dict[str, ModuleType] = {
     "readiness.REFUSED_CHECKPOINTS_PER_HOUR": readiness,
     "running.CHECK_SECONDS": running,
-    "membership.MOST_TEAMS": membership,
-    "membership.MOST_INVITATIONS": membership,
+    "teams.MOST_TEAMS": teams,
+    "teams.MOST_INVITATIONS": teams,
     "webhooks.LIMIT": webhooks,
     "challenges.MOST_OPEN": challenges,
     "passwords.CHARACTERS": passwords,
-    "second_factor.STAFF_SESSION_HOURS": second_factor,
-    "tokens.LIMIT": tokens,
+    "access.STAFF_SESSION_HOURS": access,
+    "access.LIMIT": access,
     "files.MOST_FILES": files,
     "checkpoints.concurrency.AT_ONCE": concurrency,
     "ledger.REFUSALS_PER_DAY": ledger,
@@ -73,8 +73,8 @@ def value_of(name: str) -> str:
         return str(settings.REST_FRAMEWORK[head][last])
     if head == "Limits":
         return str(getattr(FileLimits(), last))
-    if name == "tokens.LIFETIME":
-        return str(tokens.LIFETIME.days)
+    if name == "access.LIFETIME":
+        return str(access.LIFETIME.days)
     if name.startswith("ACCOUNT_"):
         return str(getattr(app_settings, name.removeprefix("ACCOUNT_")))
     return str(getattr(settings, name))

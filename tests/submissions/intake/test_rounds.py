@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from leaderboard.models import AuditRecord, Benchmark, Dataset, Entry, Membership, Round, Run, User
 from leaderboard.rounds.lifecycle import RunCounts, count_runs, current_round, reveal, save_round
-from submissions.accounts.membership import create_team
+from submissions.accounts.teams import create_team
 from submissions.core.errors import Refused
 from submissions.intake.rounds import RoundEntry, check_admission, counted_submissions, set_priority
 from submissions.jobs.withdrawal import withdraw

