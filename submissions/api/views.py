@@ -43,7 +43,7 @@ from submissions.intake.files import TOO_LARGE_TO_CHECK_AT_ONCE
 from submissions.intake.rounds import set_priority
 from submissions.intake.runs import accept_submission, check_only
 from submissions.intake.system_form import seen_systems
-from submissions.jobs import withdrawal
+from submissions.jobs import changes
 from submissions.models import Scope, Submission
 from submissions.quotas.counting import quotas_for
 from submissions.quotas.ledger import refusals_of
@@ -219,7 +219,7 @@ class CancelView(_OneSubmission):
     def post(self, request: Request, identifier: str) -> Response:
         """Stop every job that has not ended: at once where it waits, within seconds where it runs."""
         found = self.find(request, identifier, manage=True)
-        withdrawal.cancel(found, signed_in(request))
+        changes.cancel(found, signed_in(request))
         return self.answer(request, found)
 
 
@@ -233,7 +233,7 @@ class WithdrawView(_OneSubmission):
     def post(self, request: Request, identifier: str) -> Response:
         """Take the results off every board. A line with the reason stays where they were."""
         found = self.find(request, identifier, manage=True)
-        withdrawal.withdraw(found, requests.WithdrawRequest.read(request)["reason"], signed_in(request))
+        changes.withdraw(found, requests.WithdrawRequest.read(request)["reason"], signed_in(request))
         return self.answer(request, found)
 
 
@@ -244,7 +244,7 @@ class VisibilityView(_Change):
     def post(self, request: Request, identifier: str) -> Response:
         """Set `public` to true or false."""
         found = self.find(request, identifier, manage=True)
-        withdrawal.set_public(found, requests.VisibilityRequest.read(request)["public"], signed_in(request))
+        changes.set_public(found, requests.VisibilityRequest.read(request)["public"], signed_in(request))
         return self.answer(request, found)
 
 
@@ -273,7 +273,7 @@ class ReusableView(_Change):
     def post(self, request: Request, identifier: str) -> Response:
         """Set `reusable` to true or false. What was built on the runs before stays, with its credit."""
         found = self.find(request, identifier, manage=True)
-        withdrawal.set_reusable(found, requests.ReusableRequest.read(request)["reusable"], signed_in(request))
+        changes.set_reusable(found, requests.ReusableRequest.read(request)["reusable"], signed_in(request))
         return self.answer(request, found)
 
 

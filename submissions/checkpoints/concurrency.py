@@ -17,6 +17,7 @@ from django.conf import settings
 
 from evaluation.core.problems import ProblemCode
 from submissions.core.errors import Refused
+from submissions.sandbox.machine_lock import try_flock
 
 BUSY = ProblemCode("busy", "As many checkpoints are being checked as the site checks at once.", "Nothing is wrong "
     "with yours. Send it again after the seconds that the message, or Retry-After, says.", is_free=True)  # fmt: skip
@@ -77,10 +78,7 @@ def _try_lock_slot(name: str, most: int) -> int | None:
     for number in range(most):
         path = folder / f"checkpoint-{name}-{number}.lock"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-        else:
+        if try_flock(descriptor, fcntl.LOCK_EX):
             return descriptor
+        os.close(descriptor)
     return None

@@ -46,12 +46,12 @@ class HubModel:
 
 
 def fetches() -> bool:
-    """Whether this site fetches models: where its operator said so in the environment, or in the admin."""
+    """Return whether this site fetches models: where its operator said so in the environment, or in the admin."""
     return bool(settings.HUB_DOWNLOADS) or is_on(Switch.Name.HUB_DOWNLOADS)
 
 
 def refuse_hub(model: HubModel) -> None:
-    """Raises Refused where the site fetches nothing, or the name or commit is not one."""
+    """Raise Refused where the site fetches nothing, or the name or commit is not one."""
     if not fetches():
         raise Refused.of(
             HUB_DOWNLOADS_OFF,
@@ -73,18 +73,16 @@ def refuse_hub(model: HubModel) -> None:
         )
 
 
-def fetch(name: str, commit: str, folder: Path) -> tuple[int, list[str]]:
-    """Fetch a model's files into the empty `folder`, for a worker to validate.
+def fetch(model: HubModel, folder: Path) -> list[str]:
+    """Fetch a model's files into the empty `folder`, for a worker to validate; return the pickled heads left out.
 
-    How many bytes they have, and the heads that are pickles, and so were left.
-
-    A process of its own does it, with an environment of its own: it knows the hub's address, and no secrets. Raises
-    Refused as `refuse_hub` does, and InvalidContent where the hub has no such model, or one too large, or is silent.
+    A process of its own fetches them, with an environment that has the hub's address, and no secrets. Raises Refused as
+    `refuse_hub` does, and InvalidContent if the hub has no such model, or a larger one, or does not answer.
     """
-    refuse_hub(HubModel(name, commit))
+    refuse_hub(model)
     module = "submissions.checkpoints.hub_download"
     limit = str(settings.CHECKPOINT_PIECES_LIMIT_BYTES)
-    words = [sys.executable, "-s", "-P", "-m", module, name, commit, str(folder), limit]
+    words = [sys.executable, "-s", "-P", "-m", module, model.name, model.commit, str(folder), limit]
     environment = {key: os.environ[key] for key in _ENVIRONMENT if key in os.environ}
     environment["PYTHONPATH"] = str(settings.BASE_DIR)
     try:
@@ -99,6 +97,6 @@ def fetch(name: str, commit: str, folder: Path) -> tuple[int, list[str]]:
         logger.error("the process that fetches from the hub failed: %s", done.stderr[-2000:])
         answer = {"code": "hub_unreachable", "message": "fetching failed"}
     if "bytes" in answer:
-        return int(answer["bytes"]), list(answer["heads"])
+        return list(answer["heads"])
     code = str(answer["code"])
-    raise InvalidContent.of(Problem("error", code, 1, f"{name}: {answer['message']}", CODES[code]))
+    raise InvalidContent.of(Problem("error", code, 1, f"{model.name}: {answer['message']}", CODES[code]))

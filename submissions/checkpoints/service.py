@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import tempfile
-import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -37,9 +36,10 @@ from leaderboard.core.storage import deletion_lock, shared
 from leaderboard.core.storage.store import Area, sync
 from leaderboard.models import Team, User
 from submissions.checkpoints.concurrency import checking_slot
+from submissions.checkpoints.hub import HubModel
 from submissions.core.errors import FileReport, Refused
 from submissions.models import Checkpoint
-from submissions.sandbox.processes import remove
+from submissions.sandbox.processes import remove_old
 from submissions.uploads.service import lock_for_reading
 
 WRONG_CHECKPOINT_KIND = ProblemCode("wrong_checkpoint_kind", "A good checkpoint, which the chosen engine does not "
@@ -97,7 +97,7 @@ class StoredFiles:
 
 
 def folder_of(checkpoint: Checkpoint) -> Path:
-    """Where the checkpoint's rebuilt files lie, on this host."""
+    """Return where the checkpoint's rebuilt files lie, on this host."""
     return shared.local(_folder(checkpoint.team, checkpoint.model_sha256))
 
 
@@ -121,7 +121,7 @@ def remarks_on_prompts(model: Mapping[str, Any], name: str) -> list[Problem]:
 
 
 def prompt_template(model: Mapping[str, Any], name: str) -> str:
-    """The family of models, of those whose cards say how texts begin, that a model is of; empty for others."""
+    """Return the family of models, of those whose cards say how texts begin, that a model is of; empty for others."""
     template = template_of(model.get("prompts", {}), model.get("model_type", ""), name)
     return template.label if template else ""
 
@@ -137,27 +137,28 @@ def _summary(validation: Validation, name: str) -> dict[str, Any]:
 
 
 def store_checkpoint(
-    *,
     team: Team | None,
-    archive: Path,
-    file_name: str,
+    source: CheckpointArchive,
     person: User | None,
     wanted: Kinds = (),
-    pooling: str = "",
-    hub_name: str = "",
-    hub_commit: str = "",
+    hub: HubModel | None = None,
 ) -> Checkpoint:
-    """Validate, rebuild and keep an archive for its owner, once; `wanted` are the kinds that it may be of.
+    """Validate, rebuild and store an archive for its owner, once, for workers and commands, which wait for it.
 
-    For workers and commands, who wait as long as it takes. Raises Refused with every finding.
+    Args:
+        team: the owner; None for the site itself.
+        source: the archive.
+        person: the person who brought it.
+        wanted: the kinds that it may be of.
+        hub: the model on the hub that it was fetched from.
+
+    Raises Refused with every finding.
     """
-    source = CheckpointArchive(file_name, archive, pooling)
-    files = _store_validated_files(team, source, wanted, _identity(source))
-    return record(files, team=team, person=person, hub_name=hub_name, hub_commit=hub_commit)
+    return record(_store_validated_files(team, source, wanted, _identity(source)), team, person, hub)
 
 
 def store_files(team: Team | None, source: CheckpointArchive, wanted: Kinds = ()) -> StoredFiles:
-    """The files of `store_checkpoint`, without the row, while somebody waits for an answer.
+    """Return the files of `store_checkpoint`, without the row, while somebody waits for an answer.
 
     It takes as long as copying a model: not in a transaction. Raises Refused with every finding, and Busy where
     too many are checked.
@@ -172,9 +173,8 @@ def store_files(team: Team | None, source: CheckpointArchive, wanted: Kinds = ()
 def _store_validated_files(
     team: Team | None, source: CheckpointArchive, wanted: Kinds, sha256: str
 ) -> StoredFiles:
-    if known := _find_stored(
-        team, sha256, wanted
-    ):  # perhaps it was sent twice, and kept while this one waited
+    # Perhaps it was sent twice, and stored while this one waited.
+    if known := _find_stored(team, sha256, wanted):
         return known
     with _validated(source, wanted) as (validation, scratch):
         if not validation.report.valid:
@@ -186,14 +186,9 @@ def _store_validated_files(
 
 
 def record(
-    files: StoredFiles,
-    *,
-    team: Team | None,
-    person: User | None,
-    hub_name: str = "",
-    hub_commit: str = "",
+    files: StoredFiles, team: Team | None, person: User | None, hub: HubModel | None = None
 ) -> Checkpoint:
-    """The row of kept files; the same archive of the same owner is one checkpoint."""
+    """Store the row of stored files; the same archive of the same owner is one checkpoint."""
     row, _ = Checkpoint.objects.get_or_create(
         team=team,
         sha256=files.sha256,
@@ -203,8 +198,8 @@ def record(
             "description": asdict(files.description),
             "file_name": files.file_name[:200],
             "size": files.description.size,
-            "hub_name": hub_name,
-            "hub_commit": hub_commit,
+            "hub_name": hub.name if hub else "",
+            "hub_commit": hub.commit if hub else "",
             "created_by": person,
         },
     )
@@ -229,7 +224,7 @@ def _find_stored(team: Team | None, sha256: str, wanted: Kinds) -> StoredFiles |
 
 
 def _identity(source: CheckpointArchive) -> str:
-    """The archive's sha256; where a pooling was asked for, which makes another model of it, of both."""
+    """Return the archive's sha256; where a pooling was asked for, which makes another model of it, of both."""
     sha256 = source.sha256 or sha256_of(source.path)
     return hashlib.sha256(f"{sha256} {source.pooling}".encode()).hexdigest() if source.pooling else sha256
 
@@ -244,9 +239,7 @@ def _validated(
     with tempfile.TemporaryDirectory(dir=area, prefix=_PARTIAL) as folder:
         scratch = Path(folder)
         named = scratch / (re.sub(r"[^\w.-]", "_", source.name)[-80:].lstrip(".") or "checkpoint")
-        named.symlink_to(
-            source.path.absolute()
-        )  # findings name the file as its sender does, not our copy of it
+        named.symlink_to(source.path.absolute())  # findings show the sender's name, not that of our copy
         unpacked = scratch / "unpacked of it"
         unpacked.mkdir()
         kinds, pooling = wanted or None, source.pooling
@@ -254,13 +247,13 @@ def _validated(
 
 
 def in_words(kinds: Collection[CheckpointKind]) -> str:
-    """The kinds of checkpoint that an engine runs."""
+    """Return the kinds of checkpoint that an engine runs."""
     every = len(kinds) == len(CheckpointKind)
     return "a checkpoint of any kind" if every else " or ".join(KIND_NAMES[kind] for kind in kinds)
 
 
 def wrong_kind(name: str, kind: CheckpointKind | None, wanted: Kinds) -> Refused:
-    """The refusal of a good checkpoint that the chosen engine does not run."""
+    """Return the refusal of a good checkpoint that the chosen engine does not run."""
     return Refused.of(
         WRONG_CHECKPOINT_KIND,
         f"{name} is {KIND_NAMES[kind] if kind else 'of another kind'}; the engine runs {in_words(wanted)}.",
@@ -294,8 +287,4 @@ def sweep_checkpoints(grace: float) -> int:
     if deletion_lock.deletions_are_paused():  # by whoever copied rows that were gone when we asked
         return 0
     folders = [*area.glob(f"{_PARTIAL}*"), *(path for path in area.glob("[!.]*/*") if path not in named)]
-    limit = time.time() - grace
-    old = [folder for folder in folders if folder.is_dir() and folder.stat().st_mtime < limit]
-    for folder in old:
-        remove(folder)
-    return len(old)
+    return remove_old([folder for folder in folders if folder.is_dir()], grace)

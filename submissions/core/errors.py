@@ -42,7 +42,7 @@ class FileReport:
         return self.model or None
 
     def as_dict(self) -> dict[str, Any]:
-        """The verdict as the API and the job's row hold it."""
+        """Return the verdict as the API and the job's row hold it."""
         return {"file": self.name, "dataset": self.dataset, **self.report.as_dict()}
 
 
@@ -69,12 +69,12 @@ class Refused(Exception):
 
     @classmethod
     def of(cls, code: ProblemCode, message: str, hint: str = "") -> Refused:
-        """A refusal for one reason that lies in the request."""
+        """Return a refusal for one reason that lies in the request."""
         return cls(code, message, [code.problem(message, hint)])
 
     @classmethod
     def for_files(cls, files: Iterable[FileReport]) -> Refused:
-        """A refusal because of what the files contain."""
+        """Return a refusal because of what the files contain."""
         files = tuple(files)
         bad = [file for file in files if not file.report.valid]
         named = bad[0].name if len(bad) == 1 else f"{len(bad)} of {len(files)} files"
@@ -82,7 +82,7 @@ class Refused(Exception):
 
     @classmethod
     def for_checkpoint(cls, file: FileReport) -> Refused:
-        """A refusal because of what a checkpoint contains, or lacks."""
+        """Return a refusal because of what a checkpoint contains, or lacks."""
         detail = f"Nothing was submitted: {file.name} is not a checkpoint that can be run here."
         return cls(INVALID_CHECKPOINT, detail, files=[file])
 

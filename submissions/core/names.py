@@ -12,7 +12,7 @@ from leaderboard.core.text.names import validate_name, validate_text
 
 
 def is_site_name(text: str) -> bool:
-    """Whether a name reads as the site's own, which stands beside what the site itself made."""
+    """Return whether a name reads as the site's own, which stands beside what the site itself made."""
     return _casefold_name(text) == _casefold_name(settings.SITE_NAME)
 
 

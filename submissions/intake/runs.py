@@ -39,7 +39,7 @@ from submissions.intake.submission import (
     system_row,
 )
 from submissions.models import Job, State, Submission
-from submissions.queue.lifecycle import log_line
+from submissions.queue.queue import log_line
 from submissions.quotas.ledger import lock_quota, recording_refusals
 from submissions.uploads.service import lock_for_reading
 

@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import logging
 import re
-import time
-from collections.abc import Callable, Container, Iterable, Iterator, Sized
-from contextlib import suppress
+from collections.abc import Callable, Container, Iterator, Sized
 from pathlib import Path
 
 import orjson
@@ -23,11 +21,11 @@ from leaderboard.datasets.derived_files import top_documents_path
 from leaderboard.models import CollectionProfile, Pool, Qrels, Rescore, Run, WorkRequest
 from submissions.checkpoints.service import folder_of, sweep_checkpoints
 from submissions.jobs.checkpoints.embeddings import sweep_embeddings
-from submissions.jobs.checkpoints.kept_indexes import sweep_indexes
+from submissions.jobs.checkpoints.own_engines import sweep_indexes
 from submissions.jobs.checkpoints.running import sweep_work
 from submissions.jobs.kinds.handover import RetrievalResult
 from submissions.models import TERMINAL, Checkpoint, Job, Upload
-from submissions.sandbox.processes import remove
+from submissions.sandbox.processes import remove_old
 from submissions.uploads import storage
 from submissions.uploads.service import sweep_uploads
 
@@ -60,7 +58,7 @@ def remove_unreferenced(grace: float = GRACE) -> int:
         "profiles": lambda: _sweep_files(_folder(Area.PROFILES), set(profiles), grace),
         "uploads": lambda: _sweep_files(_folder(Area.UPLOADS), set(uploads), grace),
         "datasets' files": lambda: _sweep_datasets(grace),
-        "expanded zips": lambda: _remove_folders(arriving, "zip-*", grace),
+        "expanded zips": lambda: remove_old(filter(Path.is_dir, arriving.glob("zip-*")), grace),
         "unfinished uploads": lambda: _sweep_files(arriving, set(), grace),
         "uploads in pieces": lambda: sweep_uploads(grace),
         "work": lambda: sweep_work(grace),
@@ -85,21 +83,10 @@ def _folder(area: Area) -> Path:
 
 
 def _sweep_files(folder: Path, named: Container[str], grace: float) -> int:
-    """Remove old files but for the named ones; none where a backup has begun by the time that these are known."""
+    """Remove old files except the named ones, and none if a backup has begun by the time that the names are known."""
     if deletion_lock.deletions_are_paused():
         return 0
-    return _remove_old([path for path in _old_files(folder, grace) if path.name not in named], grace)
-
-
-def _remove_old(paths: Iterable[Path], grace: float) -> int:
-    """Remove files, but for those that somebody has touched since they were found: a row is about to name them."""
-    count = 0
-    for path in paths:
-        with suppress(FileNotFoundError):
-            if path.stat().st_mtime < time.time() - grace:
-                path.unlink()
-                count += 1
-    return count
+    return remove_old([p for p in folder.rglob("*") if p.name not in named and p.is_file()], grace)
 
 
 def _sweep_datasets(grace: float) -> int:
@@ -117,7 +104,7 @@ def _sweep_datasets(grace: float) -> int:
         whole = [path for path in unnamed if not path.name.startswith(PARTIAL)]
         if _are_too_many(whole, files, area.value):
             unnamed = [path for path in unnamed if path.name.startswith(PARTIAL)]
-        count += _remove_old(unnamed, grace)
+        count += remove_old(unnamed, grace)
     return count
 
 
@@ -134,32 +121,15 @@ def _sweep_shared(grace: float) -> int:
 
 
 def _are_too_many(unnamed: Sized, files: Sized, where: str) -> bool:
-    """Whether most of a place would go: then this is another site's database, or an empty one."""
+    """Return whether most of a place would go: then this is another site's database, or an empty one."""
     if len(unnamed) <= _FEW or 2 * len(unnamed) <= len(files):
         return False
     logger.error("no row names %s of %s files in %s: none is removed", len(unnamed), len(files), where)
     return True
 
 
-def _remove_folders(parent: Path, pattern: str, grace: float) -> int:
-    """Remove the folders of these names that nobody touched for so many seconds."""
-    limit = time.time() - grace
-    old = [path for path in parent.glob(pattern) if path.is_dir() and path.stat().st_mtime < limit]
-    for folder in old:
-        remove(folder)
-    return len(old)
-
-
-def _old_files(folder: Path, grace: float) -> Iterator[Path]:
-    limit = time.time() - grace
-    for path in folder.rglob("*"):
-        with suppress(FileNotFoundError):  # whoever wrote it has finished meanwhile
-            if path.is_file() and path.stat().st_mtime < limit:
-                yield path
-
-
 def referenced_runs() -> set[str]:
-    """The checksums of the runs that any row names, or a job that has not ended, or may be tried again."""
+    """Return the checksums of the runs that any row names, or a job that has not ended, or may be tried again."""
     named = set(Run.objects.values_list("sha256", flat=True))
     # A job that has not run yet, or was put back, names its run in its payload alone.
     waiting = Job.objects.needing_files().values_list("payload", flat=True)
@@ -171,7 +141,7 @@ def referenced_runs() -> set[str]:
 
 
 def _top_documents() -> set[str]:
-    """The names of the files with first documents of runs that any row names."""
+    """Return the names of the files with first documents of runs that any row names."""
     listed = Run.objects.exclude(version__excluded_sha256="").values_list(
         "sha256", "version__excluded_sha256"
     )

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from datetime import timedelta
+from functools import partial
+from typing import Any
 
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
@@ -22,28 +24,19 @@ from leaderboard.core.storage.disk import is_disk_full
 from leaderboard.datasets.derived_files import lacks_excerpts, prepare_files
 from leaderboard.datasets.qrels import JudgementsNotCopied
 from submissions.core.errors import INVALID_RUN
-from submissions.jobs.checkpoints.baseline import retrieve_job
 from submissions.jobs.checkpoints.embeddings import trim_cache
 from submissions.jobs.checkpoints.encodings import settle_shard_waiters
-from submissions.jobs.checkpoints.kept_indexes import sweep_indexes
+from submissions.jobs.checkpoints.own_engines import retrieve_job, sweep_indexes
 from submissions.jobs.checkpoints.run_model import model_job, sample_model_job
 from submissions.jobs.checkpoints.running import reject_model, sweep_work
 from submissions.jobs.checkpoints.shards import WARM, shard_job
 from submissions.jobs.kinds import datasets
-from submissions.jobs.kinds.rescore import rescore_job
+from submissions.jobs.kinds.datasets import rescore_job
 from submissions.jobs.kinds.score import delete_upload, score_job
 from submissions.models import Job, State
-from submissions.queue.capability import (
-    KINDS,
-    own_capability,
-    reset_own_capability,
-    runs_models,
-    workers_alive,
-)
+from submissions.queue import workers
 from submissions.queue.lease import Lease, WorkEnded, hold_lease, keep_leases
-from submissions.queue.lifecycle import advance, write_log
-from submissions.queue.process import STOPPING, refusal
-from submissions.queue.queue import ATTEMPTS, BACKOFF, end_cancelled, release, requeue
+from submissions.queue.queue import ATTEMPTS, BACKOFF, advance, end_cancelled, release, requeue, write_log
 from submissions.sandbox import SandboxUnavailable
 
 logger = logging.getLogger(__name__)
@@ -99,8 +92,11 @@ def drain_queue(queue: str, worker: str) -> int:
     """Do the waiting jobs of a queue that this worker can do, oldest first, until there are none. Returns how many."""
     done, swept_at = 0, time.monotonic()
     with keep_leases(), closing(WARM):
-        while not refusal():
-            job = WARM.claim_next(queue, worker, _permitted(queue))
+        while not workers.refusal():
+            permitted = workers.own_capability([queue]).permitted() if workers.runs_models([queue]) else Q()
+            if time.monotonic() < _Failures.paused_until:
+                permitted &= ~Q(kind__in=workers.KINDS)
+            job = WARM.claim_next(queue, worker, permitted)
             if job is None:
                 break
             if job.kind != Job.Kind.SHARD:
@@ -114,49 +110,40 @@ def drain_queue(queue: str, worker: str) -> int:
     return done
 
 
-def _permitted(queue: str) -> Q:
-    """Which jobs of the queue this process may take now."""
-    permitted = own_capability([queue]).permitted() if runs_models([queue]) else Q()
-    return permitted & ~Q(kind__in=KINDS) if time.monotonic() < _Failures.paused_until else permitted
-
-
 def _trim_disk(queue: str) -> None:
     """Keep what a worker that runs models brought to its host, or left there, within its bounds. Logs what fails."""
     if queue == Job.Queue.SCORE:
         return
     trim_cache()
-    for step in (sweep_work, sweep_indexes, shared.remove_partial, _trim_copies):
+    steps: list[Callable[[], object]] = [sweep_work, sweep_indexes, shared.remove_partial]
+    if settings.STORE_COPIES_BYTES:
+        steps.append(partial(shared.trim_copies, settings.STORE_COPIES_BYTES))
+    for step in steps:
         try:
             step()
         except Exception:
-            logger.exception("%s: this host's disk could not be swept", step.__name__)
-
-
-def _trim_copies() -> None:
-    if settings.STORE_COPIES_BYTES:
-        shared.trim_copies(settings.STORE_COPIES_BYTES)
+            logger.exception("this host's disk could not be swept")
 
 
 def run_job(job: Job) -> None:
     """Do one claimed job and settle it: done, rejected (their file), failed (our fault), or back in the queue."""
-    stored = False
+    done = False
     try:
-        stored = _settle_outcome(job) and job.kind == Job.Kind.SHARD
+        done = _settle_outcome(job) and job.state == State.DONE
     except DatabaseError as error:
         if not is_connection_lost(error):
             raise
         requeue_after_loss(job)
     finally:
-        if job.kind == Job.Kind.SHARD and not stored:
+        if job.kind == Job.Kind.SHARD and not done:
             settle_shard_waiters(job)
-    if stored:  # the transaction that kept the shard has said all there is to say
-        return
-    release(job)
+    if not done:
+        release(job)
     prepare_query_pages(job)
 
 
 def _settle_outcome(job: Job) -> bool:
-    """Do the job, and settle it where it does not end by itself; whether it did."""
+    """Do the job, and settle it if its work ends otherwise than by returning. Return whether it returned."""
     # The submitter is named in the record of what the job changes, else the site.
     submission = job.submission
     person = submission.submitter if submission is not None else None
@@ -167,15 +154,20 @@ def _settle_outcome(job: Job) -> bool:
                 write_log(job.pk, f"Attempt {job.attempts} of {ATTEMPTS}.")
             with acting(person, why):
                 WORK[Job.Kind(job.kind)](job, lease)
-        if job.kind in KINDS:
+        if job.kind in workers.KINDS:
             _Failures.in_a_row = 0
         return True
     except WorkEnded as ended:
         ended.settle(job)
     except JudgementsNotCopied:
-        _wait_for_judgements(job)
+        # The dispatcher copies open judgments within seconds if it is alive: this is not a fault.
+        line = "The judgements are not laid out here yet: the job waits for them."
+        _put_back(job, line, timedelta(seconds=2 * settings.QUEUE_TIMES.dispatch))
     except InvalidRun as error:
-        _reject(job, error)
+        line = "The file did not pass validation and was not kept."
+        report = error.report.as_dict()
+        if advance(job.pk, State.REJECTED, fence=job.fence, line=line, report=report, error_code=INVALID_RUN):
+            delete_upload(job)
     except ModelFailure as failure:
         reject_model(job, failure)
     except (SystemExit, KeyboardInterrupt):
@@ -204,75 +196,49 @@ def _what_ails_worker(job: Job, error: Exception) -> str:
     The disk that a job has filled itself is free again by now, and would be filled by it again.
     """
     if isinstance(error, SandboxUnavailable):
-        reset_own_capability()
-        if job.kind == Job.Kind.SHARD or not own_capability([job.queue]).works:
+        workers.reset_own_capability()
+        if job.kind == Job.Kind.SHARD or not workers.own_capability([job.queue]).works:
             return "This worker has no working sandbox, or no room on its disk"
-    elif job.kind == Job.Kind.SHARD and _Failures.in_a_row > 1 and workers_alive(job.queue) > 1:
+    elif job.kind == Job.Kind.SHARD and _Failures.in_a_row > 1 and workers.workers_alive(job.queue) > 1:
         return "One part of a corpus after the other fails on this worker"
     return ""
 
 
-def _wait_for_judgements(job: Job) -> None:
-    """Open judgements are laid out by the dispatcher, within seconds where one is alive: no fault of anybody's."""
-    line = "The judgements are not laid out here yet: the job waits for them."
-    _put_back(job, line, timedelta(seconds=2 * settings.QUEUE_TIMES.dispatch))
-
-
 def _put_back(job: Job, line: str, delay: timedelta, error: Exception | None = None) -> None:
     """Put the job back for a while, its attempt not counted: as things are, none can do better."""
-    if requeue(job, counted=False, delay=delay):
+    if requeue(job, counted=False, delay=delay, line=line if line not in job.log else ""):
         logger.log(logging.ERROR if error else logging.INFO, "job %s: %s", job.pk, line, exc_info=error)
-        if line not in job.log:
-            write_log(job.pk, line)
-
-
-def _reject(job: Job, error: InvalidRun) -> None:
-    if advance(
-        job.pk, State.REJECTED, fence=job.fence, report=error.report.as_dict(), error_code=INVALID_RUN
-    ):
-        write_log(job.pk, "The file did not pass validation and was not kept.")
-        delete_upload(job)
 
 
 def _fail(job: Job, error: Exception) -> None:
-    """A fault of ours: logged whole under an id; tried again while attempts are left.
+    """Log a fault of ours under an id, and try the job again while attempts are left.
 
-    Not so where scores are wrong, which they would be again, or be right by chance; nor where a pattern among the
-    dataset's answers takes too long, which only its curator can mend.
+    Wrong scores are not tried again: they would be wrong again, or be right by chance. Nor is a pattern among the
+    dataset's answers that takes too long, which only its curator can correct.
     """
     fault = secrets.token_hex(4)
     logger.error("fault %s in job %s (%s)", fault, job.pk, job.kind, exc_info=error)
+    full = is_disk_full(error)
+    what = ("The site's disk is full: a" if full else "A") + f" fault of ours ({fault})"
     if isinstance(error, ScoresDiffer):
-        _end_failed(
-            job, "scores_differ", fault, f"The scores could not be confirmed: a fault of ours ({fault})."
-        )
-        return
-    if isinstance(error, EndlessPattern):
+        code, line = "scores_differ", f"The scores could not be confirmed: a fault of ours ({fault})."
+    elif isinstance(error, EndlessPattern):
+        code = "endless_pattern"
         line = (
             f"A pattern among {job.dataset}’s answers takes too long: its curators must correct it ({fault})."
         )
-        _end_failed(job, "endless_pattern", fault, line)
+    elif job.attempts < ATTEMPTS:
+        requeue(job, counted=True, line=f"{what}; the job is tried again.")
         return
-    full = is_disk_full(error)
-    what = "The site's disk is full: a fault of ours" if full else "A fault of ours"
-    if job.attempts < ATTEMPTS:
-        if requeue(job, counted=True):
-            write_log(job.pk, f"{what} ({fault}); the job is tried again.")
-        return
-    _end_failed(job, "disk_full" if full else "fault", fault, f"{what} ({fault}), three times.")
-
-
-def _end_failed(job: Job, error_code: str, fault: str, line: str) -> None:
-    if advance(
-        job.pk, State.FAILED, fence=job.fence, unless_cancelled=True, error_code=error_code, fault=fault
-    ):
-        write_log(job.pk, f"{line} We are sorry.")
-    elif end_cancelled(job):
-        write_log(job.pk, "Cancelled.")
+    else:
+        code, line = "disk_full" if full else "fault", f"{what}, three times."
+    columns: dict[str, Any] = {"line": f"{line} We are sorry.", "error_code": code, "fault": fault}
+    if not advance(job.pk, State.FAILED, fence=job.fence, unless_cancelled=True, **columns):
+        end_cancelled(job, "Cancelled.")
 
 
 def is_connection_lost(error: BaseException) -> bool:
-    """Whether the error is that this process has lost its connection to the database.
+    """Return whether the error is that this process has lost its connection to the database.
 
     Of SQLite it has none to lose; a question that the server refused leaves the connection as it was. Where the server
     says that it ended the session, a new connection may be there already.
@@ -297,7 +263,7 @@ def requeue_after_loss(job: Job) -> None:
             requeue(job, counted=job.fence >= _CLAIMS)
             return
         except (OperationalError, InterfaceError):
-            if time.monotonic() > deadline or STOPPING.wait(settings.QUEUE_TIMES.look):
+            if time.monotonic() > deadline or workers.STOPPING.wait(settings.QUEUE_TIMES.look):
                 raise
 
 

@@ -3,8 +3,8 @@
 At SIGTERM whoever can leaves by itself, at its next look whether it may go on, and the attempt does not count. After
 `GRACE` seconds the worker ends those of its pool processes that could not, and puts their jobs back in their place.
 
-A pool process that works tells so every LEASE_LOOK_SECONDS. Its worker ends one that has not for half a lease in two
-looks: between one look and the next a database that was away is back, and so is whoever only waited for it. One whose
+A working pool process reports every `QUEUE_TIMES.look` seconds. Its worker ends one that has not for half a lease in
+two looks: between one look and the next a database that was away is back, and so is whoever only waited for it. One whose
 job somebody else has ended hears of it at its next look, and ends itself where its work goes on; its worker ends one
 that does neither.
 
@@ -40,20 +40,10 @@ from leaderboard import VERSION
 from leaderboard.celery import app
 from submissions.jobs.runner import drain_queue
 from submissions.models import ENDED_BY_OTHERS, Job, Worker
-from submissions.queue.heartbeat import Heartbeat
-from submissions.queue.lease import ENDS_ITS_PROCESS
-from submissions.queue.lifecycle import write_log
-from submissions.queue.process import (
-    AT_WORK,
-    STOPPING,
-    own_queues,
-    process_name,
-    process_number,
-    refusal,
-    set_identity,
-    worker_name,
-)
+from submissions.queue import workers
+from submissions.queue.lease import ENDS_ITS_PROCESS, STOPPED
 from submissions.queue.queue import release, requeue
+from submissions.sandbox.processes import send_signal
 
 logger = logging.getLogger(__name__)
 
@@ -74,24 +64,31 @@ class WorkerPresence(bootsteps.StartStopStep):
     requires = ("celery.worker.components:Pool",)  # type: ignore[assignment]  # Celery says nothing of the type
 
     def __init__(self, worker: Any, **_: Any) -> None:
-        self._processes: Callable[[], list[int]] = lambda: _pool_processes(worker)
-        self._heartbeat: Heartbeat | None = None
+        self._worker = worker
+        self._heartbeat: workers.Heartbeat | None = None
         self._draining: threading.Thread | None = None
         worker_shutting_down.connect(self._stop_working, weak=False)
 
     def start(self, worker: Any) -> None:
         """Announce the worker."""
-        hung, idle = HungProcessMonitor(worker_name()), _IdleTime()
+        monitor, idle_since, longest = (
+            HungProcessMonitor(workers.worker_name()),
+            time.monotonic(),
+            settings.WORKER_UNTIL_IDLE,
+        )
 
         def look() -> None:
-            hung.end(self._processes())
-            if settings.WORKER_UNTIL_IDLE and idle.exceeds(settings.WORKER_UNTIL_IDLE):
-                logger.info(
-                    "nothing was to be done for %g seconds: the worker ends", settings.WORKER_UNTIL_IDLE
-                )
-                _send_signal(os.getpid(), signal.SIGTERM)
+            nonlocal idle_since
+            monitor.end(self._pool())
+            if longest and _held_jobs():
+                idle_since = time.monotonic()
+            if longest and time.monotonic() - idle_since > longest and not _ended_lately(longest):
+                logger.info("nothing was to be done for %g seconds: the worker ends", longest)
+                send_signal(os.getpid(), signal.SIGTERM)
 
-        self._heartbeat = Heartbeat(worker_name(), own_queues(), VERSION, each_time=look)
+        self._heartbeat = workers.Heartbeat(
+            workers.worker_name(), workers.own_queues(), VERSION, each_time=look
+        )
         self._heartbeat.start()
 
     def stop(self, worker: Any) -> None:
@@ -103,13 +100,18 @@ class WorkerPresence(bootsteps.StartStopStep):
 
     terminate = stop
 
+    def _pool(self) -> list[int]:
+        """Return the ids of the pool's processes; none if it has no processes."""
+        pool = getattr(self._worker.pool, "_pool", None)
+        return [process.pid for process in list(getattr(pool, "_pool", ()))]
+
     def _stop_working(self, **_: Any) -> threading.Thread:
         """Called in a handler of signals, by the main thread. The thread that gives the work back."""
         if self._draining is None:
-            STOPPING.set()
-            pool = [process for process in self._processes() if process != os.getpid()]
+            workers.STOPPING.set()
+            pool = [process for process in self._pool() if process != os.getpid()]
             for process in pool:
-                _send_signal(process, LEAVE)
+                send_signal(process, LEAVE)
             # No daemon: the worker's end waits for it.
             self._draining = threading.Thread(target=_drain_in_thread, args=(pool,), name="draining")
             self._draining.start()
@@ -136,7 +138,9 @@ class BrokerRepair(bootsteps.StartStopStep):
         with suppress(OperationalError), consumer.app.connection_for_write() as broker:
             channel = broker.default_channel
             keys = [
-                channel._q_for_pri(queue, step) for queue in own_queues() for step in channel.priority_steps
+                channel._q_for_pri(queue, step)
+                for queue in workers.own_queues()
+                for step in channel.priority_steps
             ]
             for key in keys:
                 try:
@@ -149,39 +153,17 @@ class BrokerRepair(bootsteps.StartStopStep):
 app.steps["consumer"].add(BrokerRepair)
 
 
-class _IdleTime:
-    """For how long a worker has had no job, from one look to the next."""
-
-    def __init__(self) -> None:
-        self._since = time.monotonic()
-
-    def exceeds(self, seconds: float) -> bool:
-        """Whether no job has been here for so long. One that ended between two looks counts, too."""
-        if _held_jobs():
-            self._since = time.monotonic()
-        if time.monotonic() - self._since <= seconds:
-            return False
-        own = Job.objects.filter(worker__startswith=f"{worker_name()}:")
-        return not own.filter(finished_at__gt=timezone.now() - timedelta(seconds=seconds)).exists()
-
-
-def _pool_processes(worker: Any) -> list[int]:
-    """The ids of the pool's processes; of a pool without any, none."""
-    pool = getattr(worker.pool, "_pool", None)
-    return [process.pid for process in list(getattr(pool, "_pool", ()))]
-
-
 @worker_init.connect
 def register(sender: Any, **_: Any) -> None:
     """Before the pool's processes are forked, which inherit it."""
-    set_identity(tuple(sender.app.amqp.queues.consume_from))
+    workers.set_identity(tuple(sender.app.amqp.queues.consume_from))
 
 
 @worker_process_init.connect
 def start_pool_process(**_: Any) -> None:
     """In each process that works: leave when the worker says so, and look for work."""
     if threading.current_thread() is threading.main_thread():
-        signal.signal(LEAVE, lambda number, frame: STOPPING.set())
+        signal.signal(LEAVE, lambda number, frame: workers.STOPPING.set())
     ENDS_ITS_PROCESS.set()
     start_polling()
 
@@ -206,20 +188,20 @@ def drain_pool(pool: list[int]) -> None:
     if not held:
         return
     for process in pool:
-        _send_signal(process, signal.SIGKILL)
+        send_signal(process, signal.SIGKILL)
     for job in _held_jobs():
-        if requeue(job, counted=False):
-            write_log(job.pk, "The worker was stopped; the job goes on elsewhere.")
+        requeue(job, counted=False, line=STOPPED)
 
 
 def _held_jobs() -> list[Job]:
-    """The jobs that pool processes of this worker hold."""
-    return list(Job.objects.held_by(worker_name()))
+    """Return the jobs that pool processes of this worker hold."""
+    return list(Job.objects.held_by(workers.worker_name()))
 
 
-def _send_signal(process: int, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.kill(process, number)
+def _ended_lately(seconds: float) -> bool:
+    """Return whether a job of this worker ended within so many seconds, perhaps between two looks."""
+    own = Job.objects.filter(worker__startswith=f"{workers.worker_name()}:")
+    return own.filter(finished_at__gt=timezone.now() - timedelta(seconds=seconds)).exists()
 
 
 # --- processes that no longer answer
@@ -239,7 +221,7 @@ class HungProcessMonitor:
     def end(self, pool: Collection[int]) -> list[int]:
         """End those of the pool that were silent before and still are; which. The pool starts others in their place."""
         jobs = Job.objects.silent_or_ended(self._worker).only("worker", "fence", "state")
-        found = {(process_number(job.worker), job.pk, job.fence): job for job in jobs}
+        found = {(workers.process_number(job.worker), job.pk, job.fence): job for job in jobs}
         over = {claim: job for claim, job in found.items() if job.state in ENDED_BY_OTHERS}
         silent = found.keys() - over
         hung = {claim: found[claim] for claim in silent & self._silent} | self._ended_claims(over)
@@ -248,7 +230,7 @@ class HungProcessMonitor:
         for (process, key, _), job in hung.items():
             if process in pool and process != os.getpid():
                 logger.error("process %s no longer answers (job %s): ended", process, key)
-                _send_signal(process, signal.SIGKILL)
+                send_signal(process, signal.SIGKILL)
                 ended.append(process)
                 release(job)
         return ended
@@ -273,12 +255,12 @@ TURNS: dict[str, Callable[[], object]] = {}
 
 def drain_if_idle(queue: str) -> None:
     """Do what waits in a queue, unless this process works already: another will, or this one when it is done."""
-    if not AT_WORK.acquire(blocking=False):
+    if not workers.AT_WORK.acquire(blocking=False):
         return
     try:
-        drain_queue(queue, process_name())
+        drain_queue(queue, workers.process_name())
     finally:
-        AT_WORK.release()
+        workers.AT_WORK.release()
 
 
 def start_polling() -> None:
@@ -288,7 +270,7 @@ def start_polling() -> None:
 
 def _poll_forever() -> None:
     # Processes that were started together need not look together.
-    while not STOPPING.wait(settings.QUEUE_TIMES.idle_poll * random.uniform(0.8, 1.0)):  # noqa: S311
+    while not workers.STOPPING.wait(settings.QUEUE_TIMES.idle_poll * random.uniform(0.8, 1.0)):  # noqa: S311
         try:
             close_old_connections()
             poll_queues()
@@ -302,9 +284,9 @@ def _poll_forever() -> None:
 
 def poll_queues() -> None:
     """Do whatever waits in the queues of this worker."""
-    if refusal():
+    if workers.refusal():
         return
-    for queue in own_queues():
+    for queue in workers.own_queues():
         if turn := TURNS.get(queue):
             turn()
         elif Job.objects.waiting().filter(queue=queue).exists():

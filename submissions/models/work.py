@@ -17,7 +17,7 @@ from leaderboard.models import RunType
 
 
 class State(models.TextChoices):
-    """The states of a job, and of the submission it belongs to. `lifecycle.TRANSITIONS` says which may follow."""
+    """The states of a job, and of the submission it belongs to. `queue.TRANSITIONS` says which may follow."""
 
     UPLOADING = "uploading", "uploading"
     VALIDATING = "validating", "validating"

@@ -16,7 +16,7 @@ from leaderboard.judgements.rescoring.switched import page_of
 from leaderboard.judgements.rescoring.table import line_of
 from leaderboard.models import Challenge, Entry, Rescore, Round
 from leaderboard.rounds.lifecycle import utc
-from submissions.jobs.retrying import RETRIES
+from submissions.jobs.changes import RETRIES
 from submissions.models import NoticeKind, State, Webhook
 from submissions.notifications.outbox import Message
 from submissions.quotas.counting import charges_of

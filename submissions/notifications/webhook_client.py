@@ -64,7 +64,7 @@ class WebhookTarget:
 
 
 def parse_target(url: str) -> WebhookTarget:
-    """The address taken apart. Raises AddressRefused for one that no webhook may have."""
+    """Return the address taken apart. Raises AddressRefused for one that no webhook may have."""
     if not url.isascii() or any(character <= " " or character == "\x7f" for character in url):
         raise AddressRefused("The address has characters in it that are to be percent-encoded.")
     try:
@@ -104,7 +104,7 @@ def resolve(target: WebhookTarget) -> list[str]:
 
 
 def _resolve_host(target: WebhookTarget) -> list[str]:
-    """The addresses as the system knows them, within `RESOLVING` seconds. Raises AddressRefused.
+    """Return the addresses as the system knows them, within `RESOLVING` seconds. Raises AddressRefused.
 
     A resolver cannot be called off: one that hangs is left to itself, in a thread that ends when it does.
     """

@@ -13,16 +13,16 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
 
 from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db import connection
 
 from leaderboard.core.logging import job_context
-from submissions.models import Job, StageTime, State
-from submissions.queue.lifecycle import advance, append_log_line, write_log
-from submissions.queue.process import STOPPING
-from submissions.queue.queue import asked_to_stop, extend_lease, requeue, time_out
+from submissions.models import TERMINAL, Job, StageTime, State
+from submissions.queue.queue import advance, extend_lease, requeue, time_out
+from submissions.queue.workers import STOPPING
 from submissions.sandbox.machine_lock import WAITING
 
 logger = logging.getLogger(__name__)
@@ -33,6 +33,7 @@ LOOK: float = settings.QUEUE_TIMES.look
 ENDS_ITS_PROCESS = threading.Event()
 #: Upper limits of the buckets, in seconds: from a run that is scored at once to a model that runs all day.
 LIMITS = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0, 21600.0)
+STOPPED = "The worker was stopped; the job goes on elsewhere."
 #: The bucket of all.
 NO_LIMIT = 0.0
 #: A new bucket begins with what is counted now, be it nothing, so that a histogram has all of them.
@@ -62,7 +63,7 @@ class Cancelled(WorkEnded):
 
     def settle(self, job: Job) -> None:
         """End the job."""
-        advance(job.pk, State.CANCELLED, fence=job.fence, log=append_log_line("Cancelled."))
+        advance(job.pk, State.CANCELLED, fence=job.fence, line="Cancelled.")
 
 
 class Stopped(LeaseLost):
@@ -70,25 +71,28 @@ class Stopped(LeaseLost):
 
     def settle(self, job: Job) -> None:
         """Put the job back."""
-        if requeue(job, counted=False):
-            write_log(job.pk, "The worker was stopped; the job goes on elsewhere.")
+        requeue(job, counted=False, line=STOPPED)
 
 
-def advance_claimed(job: Job, to: State, **changes: object) -> None:
+def advance_claimed(job: Job, to: State, *, line: str = "", **changes: object) -> None:
     """Move the job on, in the transaction that writes its result.
 
     Raises Cancelled where its submitter asked to stop before this moment, LeaseLost where the claim is gone.
     """
     charged = job.submission_id is not None
-    if not advance(job.pk, to, fence=job.fence, unless_cancelled=True, charged=charged, **changes):
+    options: dict[str, Any] = {"charged": charged, "line": line, **changes}
+    if not advance(job.pk, to, fence=job.fence, unless_cancelled=True, **options):
         stopped = Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists()
         raise Cancelled if stopped else LeaseLost
+    job.state = to
 
 
 def finish(job: Job, line: str) -> None:
-    """The job is done, and its log says so; in the transaction that writes its result. Raises as `advance_claimed`."""
-    advance_claimed(job, State.DONE, progress=1.0)
-    write_log(job.pk, line)
+    """End the job as done, with a line in its log, in the transaction that writes its result.
+
+    Raises as `advance_claimed`.
+    """
+    advance_claimed(job, State.DONE, progress=1.0, line=line)
 
 
 class Lease:
@@ -245,7 +249,8 @@ def _extend(lease: Lease) -> None:
             return
         told = (lease.progress, stage, lease.note)
         if not extend_lease(job, *told, waited=lease.waited, unless_cancelled=True):
-            lease.cancelled = bool(asked_to_stop(job))
+            held = Job.objects.filter(pk=job.pk, fence=job.fence).exclude(state__in=TERMINAL)
+            lease.cancelled = held.filter(cancel_requested=True).exists()
             # It is held until the work has stopped.
             lease.lost = not (lease.cancelled and extend_lease(job, *told, waited=lease.waited))
         lease.extended_at, lease.told_stage = now, stage

@@ -1,27 +1,167 @@
-"""The queue: claims, leases and retries are facts of the job row; Celery only carries wakeups.
+"""The queue: states, claims, leases and retries are columns of the job's row; Celery only carries wakeups.
 
-A claim counts the fence up; whoever writes later under an older fence changes nothing. A worker that goes silent
-loses its lease, and `reap` puts the job back, three attempts at most.
+A job moves from state to state by compare-and-set, as one table permits. A claim counts the fence up; a write under an
+older fence changes nothing. A silent worker loses its lease, and `reap` puts the job back, three attempts at most.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import Case, F, Max, Min, Q, When
+from django.db.models import Case, DateTimeField, F, Max, Min, Q, Value, When
 from django.db.models.expressions import CombinedExpression
-from django.db.models.functions import Now
+from django.db.models.functions import Coalesce, Concat, Now
 from django.utils import timezone
 
 from leaderboard.core import wakeup
 from leaderboard.models import Team, User, WorkRequest
 from submissions.models import TERMINAL, WAITING, Job, State
-from submissions.queue.lifecycle import advance, append_log_line, write_log
+from submissions.quotas.ledger import settle_quota
+
+_ENDS = {State.FAILED, State.CANCELLED, State.TIMED_OUT, State.WITHDRAWN}
+
+#: Which states may follow which. Going back to a waiting state is a retry.
+TRANSITIONS: Mapping[State, frozenset[State]] = {
+    State.UPLOADING: frozenset({State.VALIDATING, State.QUEUED, State.REJECTED} | _ENDS),
+    # Queued: it passed, and waits for judgements that its dataset does not have yet.
+    State.VALIDATING: frozenset({State.VALIDATING, State.QUEUED, State.SCORING, State.REJECTED} | _ENDS),
+    # Rejected: another job of its submission has found that the checkpoint of both cannot be run.
+    State.QUEUED: frozenset({State.QUEUED, State.RETRIEVING, State.SCORING, State.REJECTED} | _ENDS),
+    # Again "retrieving": a job that waits for the shards of its corpus. Done: a shard, which has nothing to score.
+    State.RETRIEVING: frozenset(
+        {State.RETRIEVING, State.SCORING, State.QUEUED, State.REJECTED, State.DONE} | _ENDS
+    ),
+    State.SCORING: frozenset({State.DONE, State.REJECTED, State.QUEUED, State.VALIDATING} | _ENDS),
+    State.DONE: frozenset({State.WITHDRAWN}),
+    State.REJECTED: frozenset(),
+    State.FAILED: frozenset(),
+    State.CANCELLED: frozenset(),
+    State.TIMED_OUT: frozenset(),
+    State.WITHDRAWN: frozenset(),
+}
+
+#: From best to worst: a submission without a finished job is in the worst state of its jobs.
+_SEVERITY = (
+    State.DONE,
+    State.WITHDRAWN,
+    State.CANCELLED,
+    State.REJECTED,
+    State.TIMED_OUT,
+    State.FAILED,
+)
+#: From furthest to least far: while jobs are under way, a submission is where its last job is.
+_PROGRESS = (State.SCORING, State.RETRIEVING, State.QUEUED, State.VALIDATING, State.UPLOADING)
+
+
+def advance(
+    job_id: int,
+    to: State,
+    *,
+    fence: int | None = None,
+    unless_cancelled: bool = False,
+    charged: bool = True,
+    line: str = "",
+    **changes: Any,
+) -> bool:
+    """Move the job to `to` if its present state allows it and, if given, the caller still holds the claim.
+
+    One UPDATE, so that of two callers one wins. Ending a job frees its lease and the encoding that it waited for, and
+    settles its cost. A claim that goes back to the queue ends there, not when the next one begins: its holder can write
+    no more.
+
+    Args:
+        job_id: the job's key.
+        to: the new state.
+        fence: the fence of the caller's claim.
+        unless_cancelled: do nothing if somebody asked to stop the job.
+        charged: False if the job belongs to no submission, so that no quota is read.
+        line: a line for the log that the submitter reads.
+        **changes: other columns to set.
+
+    Returns:
+        Whether it moved.
+    """
+    sources = [state for state, followers in TRANSITIONS.items() if to in followers]
+    jobs = Job.objects.filter(pk=job_id, state__in=sources)
+    if fence is not None:
+        jobs = jobs.filter(fence=fence)
+    if unless_cancelled:
+        jobs = jobs.filter(cancel_requested=False)
+    if line:
+        changes["log"] = append_log_line(line)
+    if to in WAITING:
+        unclaimed = {"lease_expires_at": None, "stage": "", "progress": 0.0, "progress_note": ""}
+        changes = {**unclaimed, **changes}
+        if fence is not None:
+            changes["fence"] = F("fence") + 1
+    if to in TERMINAL:
+        # A result that is withdrawn later keeps the time at which it was there.
+        finished = Coalesce(F("finished_at"), Value(timezone.now()), output_field=DateTimeField())
+        ended = {"lease_expires_at": None, "finished_at": finished, "waits_for": None}
+        changes = {**ended, "stage": "", "progress_note": "", **changes}
+        with transaction.atomic(savepoint=False):
+            moved = jobs.update(state=to, **changes) == 1
+            if moved and charged:
+                settle_quota(job_id)
+        return moved
+    return jobs.update(state=to, **changes) == 1
+
+
+def revive(job_id: int, to: State, **changes: Any) -> bool:
+    """Put a job that ended through our fault back into its waiting state, as if never tried. Return whether it moved.
+
+    No holder of an earlier claim can write any more, which is why this is none of the transitions.
+    """
+    ended = Job.objects.filter(pk=job_id, state__in=(State.FAILED, State.TIMED_OUT))
+    anew = {
+        "attempts": 0,
+        "progress": 0.0,
+        "error_code": "",
+        "fault": "",
+        "worker": "",
+        "cancel_requested": False,
+    }
+    times = dict.fromkeys(("started_at", "finished_at", "not_before"))
+    return ended.update(state=to, fence=F("fence") + 1, **anew, **times, **changes) == 1
+
+
+def log_line(line: str) -> str:
+    """Return a line of the log that the submitter reads, with its time."""
+    return f"{timezone.now():%H:%M:%S}  {line}\n"
+
+
+def append_log_line(line: str) -> Concat:
+    """Return the log with one more line, for an update of the row."""
+    return Concat(F("log"), Value(log_line(line)))
+
+
+def write_log(job_id: int, line: str) -> None:
+    """Add a line, with its time, to the log that the submitter reads."""
+    Job.objects.filter(pk=job_id).update(log=append_log_line(line))
+
+
+def submission_state(states: Iterable[str]) -> State:
+    """Return the state of a submission from those of its jobs.
+
+    While one is under way, the least advanced of them; then `done` if any is done, else the worst.
+    """
+    present = {State(state) for state in states}
+    under_way = [state for state in reversed(_PROGRESS) if state in present]
+    if under_way:
+        return under_way[0]
+    if State.DONE in present:
+        return State.DONE
+    ended = [state for state in reversed(_SEVERITY) if state in present]
+    return ended[0] if ended else State.UPLOADING
+
+
+# --- claims
+
 
 ATTEMPTS = 3
 #: How long a job waits before its second and third attempt: a lost worker is made good at once, a second loss is not.
@@ -84,12 +224,12 @@ def claim(queues: Sequence[str], worker: str, permitted: Q | None = None) -> Job
                 progress=0.0,
                 progress_note="",
             ):
-                held = Job.objects.select_related("dataset", "submission__submitter").defer(*_NOT_READ)
-                return held.get(pk=candidate["pk"])
+                related = ("dataset__current_version", "submission__submitter", "submission__system__team")
+                return Job.objects.select_related(*related).defer(*_NOT_READ).get(pk=candidate["pk"])
 
 
 def next_turn(queue: str, team: Team | None) -> int:
-    """The round of a queue that the team's next job is in: that behind its last one there, else the present one.
+    """Return the round of a queue that the team's next job is in: that behind its last one there, else the present one.
 
     So a team's sixty jobs stand in sixty rounds, and everybody's first one comes before its second. A. Demers et al.,
     "Analysis and simulation of a fair queueing algorithm", 1989, for jobs instead of packets.
@@ -124,26 +264,27 @@ def extend_lease(
     return held.update(lease_expires_at=_lease_end(), **told) == 1
 
 
-def asked_to_stop(job: Job) -> bool | None:
-    """Whether somebody asked to stop a claimed job; None when the claim is no longer its holder's."""
-    held = Job.objects.filter(pk=job.pk, fence=job.fence).exclude(state__in=TERMINAL)
-    return held.values_list("cancel_requested", flat=True).first()
-
-
 def seconds_worked_before(payload: Mapping[str, Any]) -> float:
-    """How long a job was worked on, without waiting, before it was handed over for the last time."""
+    """Return how long a job was worked on, without waiting, before it was handed over for the last time."""
     return float(payload.get(WORKED, 0.0))
 
 
 def waiting_state(job: Job) -> State:
-    """Where the job waits when it is to be done (again)."""
+    """Return where the job waits when it is to be done (again)."""
     return State.QUEUED if job.validated or job.kind != Job.Kind.SCORE else State.VALIDATING
 
 
-def requeue(job: Job, *, counted: bool, delay: timedelta = timedelta(0)) -> bool:
-    """Give a claimed job back to the queue; an uncounted attempt (the worker was asked to stop) costs nothing.
+def requeue(job: Job, *, counted: bool, delay: timedelta = timedelta(0), line: str = "") -> bool:
+    """Give a claimed job back to the queue, or end it if its submitter asked to stop it.
 
-    `delay`: how long an uncounted one waits at least. One that its submitter asked to stop ends instead.
+    Args:
+        job: the job.
+        counted: whether the attempt counts; it does not if the worker was asked to stop.
+        delay: how long a job whose attempt does not count waits at least.
+        line: a line for its log.
+
+    Returns:
+        Whether the claim was still the caller's.
     """
     attempts = job.attempts if counted else job.attempts - 1
     delay = BACKOFF[min(attempts, len(BACKOFF)) - 1] if counted else delay
@@ -152,22 +293,19 @@ def requeue(job: Job, *, counted: bool, delay: timedelta = timedelta(0)) -> bool
         waiting_state(job),
         fence=job.fence,
         unless_cancelled=True,
+        line=line,
         attempts=attempts,
-        lease_expires_at=None,
         not_before=Now() + delay if delay else None,
-        stage="",
-        progress=0.0,
-        progress_note="",
     )
     if moved:
         wake_worker(job.queue)
     return moved or end_cancelled(job)
 
 
-def end_cancelled(job: Job) -> bool:
-    """End a claimed job that its submitter asked to stop; False where nobody did, or the claim is over."""
+def end_cancelled(job: Job, line: str = "") -> bool:
+    """End a claimed job that its submitter asked to stop. Return False if nobody did, or the claim is over."""
     wished = Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists()
-    return wished and advance(job.pk, State.CANCELLED, fence=job.fence)
+    return wished and advance(job.pk, State.CANCELLED, fence=job.fence, line=line)
 
 
 def release(job: Job) -> None:
@@ -192,19 +330,18 @@ def reap() -> int:
     count = 0
     for job in Job.objects.expired():
         if job.attempts >= ATTEMPTS:
-            log = append_log_line("The worker was lost three times. This is a fault of ours.")
+            line = "The worker was lost three times. This is a fault of ours."
             failed = advance(
                 job.pk,
                 State.FAILED,
                 fence=job.fence,
                 unless_cancelled=True,
+                line=line,
                 error_code="worker_lost",
-                log=log,
             )
             count += failed or end_cancelled(job)
         else:
-            write_log(job.pk, "The worker was lost; the job is tried again.")
-            count += requeue(job, counted=True)
+            count += requeue(job, counted=True, line="The worker was lost; the job is tried again.")
     # The holder counts by its own steady clock too (lease.py): after one that was set back, that comes first.
     limit = Now() - timedelta(seconds=settings.JOB_WALL_CLOCK_SECONDS)
     overdue = Job.objects.exclude(state__in=TERMINAL).filter(
@@ -215,8 +352,8 @@ def reap() -> int:
 
 def time_out(job: Job) -> bool:
     """End a claimed job that ran longer than JOB_WALL_CLOCK_SECONDS, whatever it is doing."""
-    log = append_log_line("The job ran longer than it may and was stopped.")
-    return advance(job.pk, State.TIMED_OUT, fence=job.fence, error_code="timed_out", log=log)
+    line = "The job ran longer than it may and was stopped."
+    return advance(job.pk, State.TIMED_OUT, fence=job.fence, line=line, error_code="timed_out")
 
 
 def _database_uptime() -> float:
@@ -255,7 +392,7 @@ def create_requested_jobs() -> int:
 
 
 def _is_waiting(kind: Job.Kind, dataset_id: int) -> bool:
-    """Whether such a job waits that nobody has claimed."""
+    """Return whether such a job waits that nobody has claimed."""
     return Job.objects.waiting().filter(kind=kind, dataset=dataset_id).exists()
 
 
@@ -270,7 +407,7 @@ def wake_waiting_queues() -> None:
 
 
 def queue_position(job: Job) -> int | None:
-    """How many jobs are before this one in its queue; None when it does not wait."""
+    """Return how many jobs are before this one in its queue; None when it does not wait."""
     if job.state not in (State.QUEUED, State.VALIDATING) or job.lease_expires_at is not None:
         return None
     if awaits_judgements(job):
@@ -282,7 +419,7 @@ def queue_position(job: Job) -> int | None:
 
 
 def awaits_judgements(job: Job) -> bool:
-    """Whether the job has nothing to do before its dataset is judged."""
+    """Return whether the job has nothing to do before its dataset is judged."""
     checked = job.kind in Job.NEEDS_JUDGEMENTS or (job.kind == Job.Kind.SCORE and job.validated)
     return checked and job.state in (State.QUEUED, State.VALIDATING) and job.dataset.awaits_judgements
 

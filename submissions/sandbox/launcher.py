@@ -18,7 +18,7 @@ _CAPABILITY_VERSION_3 = 0x20080522
 
 
 def read_files(folder: str) -> dict[str, bytes]:
-    """The files in the folder by their paths relative to it."""
+    """Return the files in the folder by their paths relative to it."""
     found = {}
     for base, _, names in os.walk(folder):
         for name in names:

@@ -59,9 +59,9 @@ class MachineLock:
             return True
         if self.held is not None:
             self.release()
-        if not _try(self._gate, _OPERATIONS[mode]):
+        if not try_flock(self._gate, _OPERATIONS[mode]):
             return False
-        if not _try(self._lock, _OPERATIONS[mode]):
+        if not try_flock(self._lock, _OPERATIONS[mode]):
             if mode == "shared" or not self._may_hold_gate():
                 fcntl.flock(self._gate, fcntl.LOCK_UN)
             return False
@@ -70,7 +70,7 @@ class MachineLock:
         return True
 
     def _may_hold_gate(self) -> bool:
-        """Whether the gate, which is ours, may stay shut until the next attempt."""
+        """Return whether the gate, which is ours, may stay shut until the next attempt."""
         now = time.monotonic()
         self._shut_at = now if self._shut_at is None else self._shut_at
         return now - self._shut_at < KEEPS_OUT
@@ -84,7 +84,7 @@ class MachineLock:
     def share(self) -> None:
         """From having the lock alone to sharing it. Nobody who waits comes in between."""
         if self.held == "exclusive":
-            self.held = "shared" if _try(self._lock, _OPERATIONS["shared"]) else None
+            self.held = "shared" if try_flock(self._lock, _OPERATIONS["shared"]) else None
 
     def release(self) -> None:
         """Give up whatever is held."""
@@ -109,7 +109,8 @@ def _open(path: Path) -> int:
     return descriptor
 
 
-def _try(descriptor: int, operation: int) -> bool:
+def try_flock(descriptor: int, operation: int) -> bool:
+    """Lock a file without waiting. Return False if another process holds the lock."""
     try:
         fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -7,7 +7,8 @@ import shutil
 import signal
 import stat
 import subprocess
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ _BLOCK = 512
 #: What the kernel calls memory that processes share and no folder names: MAP_SHARED with MAP_ANONYMOUS or /dev/zero.
 _SHARED_ZERO = b"/dev/zero (deleted)"
 #: States of threads that compute nothing: stopped, traced, ended.
-_STILL = frozenset(b"TtZXx")
+_STILL = frozenset((b"T", b"t", b"Z", b"X", b"x"))
 #: The environment variable that marks the processes of a sandbox's start. bwrap binds its end to its parent's only some
 #: way into its start, and its first process inside waits for bwrap without end. Programs inside get no environment.
 _MARK = "RUNBOARD_SANDBOX_OF"
@@ -36,7 +37,7 @@ class Usage:
 
 
 def processes_under(root: int) -> list[int]:
-    """The process and all its descendants, by the numbers they have here."""
+    """Return the process and all its descendants, by the numbers they have here."""
     children: dict[int | None, list[int]] = {}
     for process in all_processes():
         children.setdefault(_parent(process), []).append(process)
@@ -53,22 +54,25 @@ def all_processes() -> list[int]:
     return []
 
 
+def _stat(folder: Path) -> list[bytes]:
+    """Return the fields of a process or thread behind its name: its state, its parent, … (proc(5)). Raises OSError."""
+    text = (folder / "stat").read_bytes()
+    return text[text.rindex(b")") + 2 :].split()  # "pid (name) state ppid …", where the name may be anything
+
+
 def _parent(process: int) -> int | None:
     try:
-        text = (_PROC / str(process) / "stat").read_bytes()
+        return int(_stat(_PROC / str(process))[1])
     except OSError:
         return None
-    # "pid (name) state ppid …", where the name may hold anything
-    return int(text[text.rindex(b")") + 2 :].split()[1])
 
 
 def has_no_running_thread(process: int) -> bool:
-    """Whether no thread of it runs; that of a process which is gone does not."""
+    """Return whether no thread of it runs; that of a process which is gone does not."""
     with suppress(FileNotFoundError, ProcessLookupError):
         for thread in (_PROC / str(process) / "task").iterdir():
             with suppress(FileNotFoundError, ProcessLookupError):
-                text = (thread / "stat").read_bytes()
-                if text[text.rindex(b")") + 2] not in _STILL:
+                if _stat(thread)[0] not in _STILL:
                     return False
     return True
 
@@ -116,13 +120,13 @@ def _add_segments(process: int, segments: dict[bytes, int]) -> None:
 
 
 def threads_of_user(user: int) -> int:
-    """How many threads a user has on this machine: what RLIMIT_NPROC is counted against."""
+    """Return how many threads a user has on this machine: what RLIMIT_NPROC is counted against."""
     statuses = map(_status, all_processes())
     return sum(fields.get("Threads", 0) for fields in statuses if fields.get("Uid") == user)
 
 
 def _status(process: int) -> dict[str, int]:
-    """The numbers of /proc/PID/status that are looked at here; empty when the process is gone."""
+    """Return the numbers of /proc/PID/status that are looked at here; empty when the process is gone."""
     try:
         lines = (_PROC / str(process) / "status").read_text(errors="replace").splitlines()
     except OSError:
@@ -162,6 +166,20 @@ def free_bytes(folder: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
+def remove_old(paths: Iterable[Path], grace: float) -> int:
+    """Remove the files and folders that nobody touched for `grace` seconds; return how many.
+
+    Each is checked again right before it goes: a row may be about to name it.
+    """
+    count = 0
+    for path in list(paths):
+        with suppress(FileNotFoundError):  # its owner, or another worker of this host, was quicker
+            if path.stat().st_mtime < time.time() - grace:
+                remove(path)
+                count += 1
+    return count
+
+
 def remove_unexpected_files(folder: Path) -> None:
     """Remove everything but plain files in plain folders, once nobody writes there any more."""
     for path in [path for path in folder.iterdir() if not _is_plain(path, 1)]:
@@ -169,7 +187,7 @@ def remove_unexpected_files(folder: Path) -> None:
 
 
 def _is_plain(path: Path, depth: int) -> bool:
-    """Whether it is a file under one name, or a folder of such things, not too deep."""
+    """Return whether it is a file under one name, or a folder of such things, not too deep."""
     status = path.lstat()
     if stat.S_ISREG(status.st_mode):
         return status.st_nlink == 1
@@ -190,7 +208,7 @@ def remove(path: Path) -> None:
 
 
 def process_mark() -> dict[str, str]:
-    """The variable for a process that starts a sandbox for us."""
+    """Return the variable for a process that starts a sandbox for us."""
     return {_MARK: f"{_namespace()}/{os.getpid()}/{_start_time(os.getpid())}"}
 
 
@@ -221,7 +239,7 @@ def _kill_if_orphaned(process: int) -> bool:
 
 
 def _is_orphaned(process: int) -> bool:
-    """Whether it carries the mark of a process of ours that is no more."""
+    """Return whether it carries the mark of a process of ours that is no more."""
     prefix = f"{_MARK}={_namespace()}/".encode()
     variables = (_PROC / str(process) / "environ").read_bytes().split(b"\0")
     marks = [variable.removeprefix(prefix) for variable in variables if variable.startswith(prefix)]
@@ -232,7 +250,7 @@ def _is_orphaned(process: int) -> bool:
 
 
 def _namespace() -> str:
-    """The start of the system, and the numbering of processes that we are in."""
+    """Return the start of the system, and the numbering of processes that we are in."""
     boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
     return f"{boot}/{(_PROC / 'self/ns/pid').readlink()}"
 
@@ -240,8 +258,7 @@ def _namespace() -> str:
 def _start_time(process: int) -> str:
     """When the process began, in ticks since the system's start; empty when there is none, or only its remains."""
     try:
-        text = (_PROC / str(process) / "stat").read_text(errors="replace")
+        fields = _stat(_PROC / str(process))
     except OSError:
         return ""
-    fields = text[text.rindex(")") + 2 :].split()
-    return "" if fields[0] in "ZX" else fields[_STARTED]
+    return "" if fields[0] in (b"Z", b"X") else fields[_STARTED].decode()

@@ -192,7 +192,7 @@ def _started(
 
 
 def _program(backend: Backend, job: ExecutionJob, limits: SandboxLimits, folder: Path) -> Program:
-    """The job as a program: which files it sees and where, and its command."""
+    """Return the job as a program: which files it sees and where, and its command."""
     mounts: list[Mount] = []
 
     def place(source: Path, target: str, *, writable: bool = False) -> Path:
@@ -330,7 +330,7 @@ def _outcome(job: ExecutionJob, limits: SandboxLimits, ending: Ending) -> Sandbo
 
 
 def _done(result: dict[str, Any], ending: Ending) -> SandboxOutcome:
-    """The outcome of a child that left its result, and perhaps ended while it measured."""
+    """Return the outcome of a child that left its result, and perhaps ended while it measured."""
     unmeasured = ending.unmeasured
     if ending.asked and not unmeasured and result["figures"] is None:
         unmeasured = "too few of its searches can be timed within a tenth of the job's time"

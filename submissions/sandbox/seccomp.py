@@ -78,7 +78,7 @@ _NUMBER, _ARCHITECTURE, _FIRST, _SECOND = 0, 4, 16, 24
 
 
 def is_supported() -> bool:
-    """Whether the filter knows this machine's architecture."""
+    """Return whether the filter knows this machine's architecture."""
     return platform.machine() in _ARCHITECTURES
 
 
@@ -88,7 +88,9 @@ def filter_program() -> bytes:
     column = list(_ARCHITECTURES).index(machine)
     refused = _ERRNO | errno.EPERM
     lines = [
-        *_unless(_ARCHITECTURE, _EQUAL, _ARCHITECTURES[machine], _KILL),
+        _line(_LOAD, _ARCHITECTURE),
+        _line(_EQUAL, _ARCHITECTURES[machine], 1, 0),
+        _line(_RETURN, _KILL),
         _line(_LOAD, _NUMBER),
     ]
     if machine == "x86_64":
@@ -119,10 +121,6 @@ def filter_program() -> bytes:
         _line(_RETURN, refused),
     ]
     return b"".join(lines)
-
-
-def _unless(offset: int, test: int, value: int, verdict: int) -> list[bytes]:
-    return [_line(_LOAD, offset), _line(test, value, 1, 0), _line(_RETURN, verdict)]
 
 
 def _line(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:

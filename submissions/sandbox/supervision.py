@@ -335,7 +335,7 @@ class Supervision:
             self._timed_until = now + self._measuring_seconds(now - self._started - self._turn.stood)
 
     def _measuring_seconds(self, worked: float) -> float:
-        """How long it may have the machine: twice as long as it should, by the seconds that it has worked."""
+        """Return how long it may have the machine: twice as long as it should, by the seconds that it has worked."""
         longest = self._limits.measuring_seconds
         return longest if self._resumes else min(longest, 2 * max(LEAST_SECONDS, SHARE_OF_JOB * worked))
 

@@ -202,7 +202,7 @@ def _variant(entry: Entry, is_main: bool) -> ResultVariant:
 
 
 def _measured(entry: Entry) -> Measurement | None:
-    """The entry's newest measurement."""
+    """Return the entry's newest measurement."""
     return max(entry.measurements.all(), key=lambda each: each.measured_at, default=None)
 
 
@@ -238,7 +238,7 @@ class MeasuredCosts:
 
 
 def costs_of(measurement: Measurement) -> MeasuredCosts:
-    """The measurement as a board would show it."""
+    """Return the measurement as a board would show it."""
     measured = _measured_entry(measurement)
     ratio = None if measured.over_stored_runs else times_baseline(measured)
     others = [(each, each.value(measured)) for each in COSTS if each.key not in _TOLD]
@@ -262,7 +262,7 @@ def costs_of(measurement: Measurement) -> MeasuredCosts:
 
 
 def _measured_entry(measurement: Measurement) -> MeasuredEntry:
-    """The measurement as boards read theirs."""
+    """Return the measurement as boards read theirs."""
     entry, hardware = measurement.entry, measurement.hardware
     return MeasuredEntry(
         entry.dataset_id,

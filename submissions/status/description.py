@@ -18,9 +18,8 @@ from leaderboard.boards.system.standing import Standing
 from leaderboard.core import anonymity
 from leaderboard.models import Dataset, Entry
 from submissions.models import TERMINAL, WAITING, Job, State, Submission
-from submissions.queue.capability import Obstacle, count_workers, find_obstacle
-from submissions.queue.lifecycle import submission_state
-from submissions.queue.queue import awaits_judgements, queue_position
+from submissions.queue.queue import awaits_judgements, queue_position, submission_state
+from submissions.queue.workers import Obstacle, count_workers, find_obstacle
 from submissions.quotas.counting import DatasetCharge, charges_of
 from submissions.status.checkpoints import ModelPart, model_part, model_problems
 from submissions.status.scores import Score, describe_held, is_held, scores_of_entry, scores_of_job
@@ -308,7 +307,7 @@ class SubmissionStatus:
 
 
 def with_jobs(submissions: QuerySet[Submission]) -> QuerySet[Submission]:
-    """The submissions with all that `describe` needs, read at once."""
+    """Return the submissions with all that `describe` needs, read at once."""
     measured = ("entry__measurements__hardware", "further_entries__measurements__hardware")
     jobs = Prefetch("jobs", _jobs().prefetch_related(*measured))
     return submissions.select_related("system", "team", "checkpoint", "round").prefetch_related(
@@ -336,7 +335,7 @@ def _without_names(submission: Submission) -> None:
 
 
 def describe(submission: Submission, *, complete: bool, compare: bool = True) -> SubmissionStatus:
-    """The submission as it stands now, whole or only the facts that a public board shows as well.
+    """Return the submission as it stands now, whole or only the facts that a public board shows as well.
 
     With `compare`, scores stand beside their dataset's baseline.
     """

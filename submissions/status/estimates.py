@@ -142,7 +142,7 @@ def estimate_time(load: ModelLoad, history: Sequence[FinishedJob], dataset: Data
 
 
 def _ended(job: Job, load: ModelLoad) -> FinishedJob | None:
-    """The job, None where a text met something else in it."""
+    """Return the job, None where a text met something else in it."""
     if job.started_at is None or job.finished_at is None or job.submission is None:
         return None
     checkpoint = job.submission.checkpoint

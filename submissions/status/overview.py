@@ -12,7 +12,7 @@ from django.db.models import Count, Max, Min, QuerySet
 from leaderboard.models import HardwareClass, WorkRequest
 from submissions.models import TERMINAL, WAITING, AccountMail, Delivery, Job, Notice, State, Worker
 from submissions.models.notifications import is_due
-from submissions.queue.capability import SILENCE
+from submissions.queue.workers import SILENCE
 
 #: States that count as failures; rejected files are the submitter's responsibility, and listed for their codes.
 _ENDED_BADLY = (State.FAILED, State.TIMED_OUT, State.REJECTED)

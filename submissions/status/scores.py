@@ -6,7 +6,9 @@ those that the team has already, never the new ones.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from evaluation.measures.registry import parse_measure
 from evaluation.runs.problems import SHALLOW
@@ -63,7 +65,7 @@ class Score:
 
 
 def is_held(entry: Entry | None) -> bool:
-    """Whether the result is not told, since it is no significant change."""
+    """Return whether the result is not told, since it is no significant change."""
     return entry is not None and entry.visibility == Entry.Visibility.HELD
 
 
@@ -87,21 +89,11 @@ def scores_of_job(job: Job, entry: Entry | None, compare: bool) -> list[Score]:
     """
     if job.seed and (job.dataset.hidden or is_held(entry)):
         return []
-    if job.evaluation is not None:
-        scores, group = published_scores(job.evaluation, job.dataset), comparison_group(job.evaluation)
-        baseline = _baseline(job.dataset_id, group, job.entry_id) if compare else NONE
-        depth = _shallow_depth(job)
-        return [
-            Score(
-                measure,
-                value,
-                baseline.scores.get(measure),
-                beside=baseline.name,
-                capped_at=_capped_at(measure, depth),
-            )
-            for measure, value in scores.items()
-        ]
-    return scores_of_entry(entry, compare, job) if entry is not None else []
+    if job.evaluation is None:
+        return scores_of_entry(entry, compare, job) if entry is not None else []
+    group = comparison_group(job.evaluation)
+    baseline = _baseline(job.dataset_id, group, job.entry_id) if compare else NONE
+    return _scores(published_scores(job.evaluation, job.dataset), baseline, job)
 
 
 def scores_of_entry(entry: Entry, compare: bool, job: Job | None = None) -> list[Score]:
@@ -115,19 +107,33 @@ def scores_of_entry(entry: Entry, compare: bool, job: Job | None = None) -> list
     baseline, word_pieces = NONE, None
     if compare:
         baseline = _baseline(entry.dataset_id, entry.comparison_group, entry.pk)
-        word_pieces = _word_pieces(job, entry) if job is not None else None
+        # BM25 over word pieces, if the job has it and its result may be seen as this one.
+        further = job.further_entries.all() if job is not None else ()
+        found = (each for each in further if is_word_pieces(each.configuration))
+        word_pieces = next((each.scores for each in found if each.visibility == entry.visibility), None)
+    return _scores(entry.scores, baseline, job, word_pieces or {}, entry.deviations)
+
+
+def _scores(
+    values: Mapping[str, float],
+    baseline: Baseline,
+    job: Job | None,
+    word_pieces: Mapping[str, float] = MappingProxyType({}),
+    deviations: Mapping[str, float] = MappingProxyType({}),
+) -> list[Score]:
+    """Put values by measure beside those of the baseline."""
     depth = _shallow_depth(job)
     return [
         Score(
             measure,
             value,
             baseline.scores.get(measure),
-            (word_pieces or {}).get(measure),
-            entry.deviations.get(measure),
+            word_pieces.get(measure),
+            deviations.get(measure),
             baseline.name,
             _capped_at(measure, depth),
         )
-        for measure, value in entry.scores.items()
+        for measure, value in values.items()
     ]
 
 
@@ -140,12 +146,6 @@ def _shallow_depth(job: Job | None) -> int | None:
 
 def _capped_at(measure: str, depth: int | None) -> int | None:
     return depth if depth is not None and parse_measure(measure).depth > depth else None
-
-
-def _word_pieces(job: Job, entry: Entry) -> dict[str, float] | None:
-    """The published scores of BM25 over word pieces, where the job gives it and its result may be seen as this one."""
-    found = (each for each in job.further_entries.all() if is_word_pieces(each.configuration))
-    return next((each.scores for each in found if each.visibility == entry.visibility), None)
 
 
 def _baseline(dataset_id: int, comparison_group: str, entry_id: int | None) -> Baseline:

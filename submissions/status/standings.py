@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from leaderboard.boards.system.standing import standings
-from leaderboard.models import Dataset, Entry
+from leaderboard.models import Dataset
 from leaderboard.results.publishing.publication import best_shown_result
 from submissions.models import State, Submission
 from submissions.status.description import DatasetPart, SubmissionStatus, describe
@@ -14,9 +14,14 @@ from submissions.status.scores import NO_CHANGE, is_held
 
 
 def with_standings(statuses: Iterable[SubmissionStatus]) -> list[SubmissionStatus]:
-    """The same, where each dataset's part says where its result stands."""
+    """Return the same, where each dataset's part says where its result stands."""
     statuses = list(statuses)
-    found = standings(_entries(statuses))
+    entries = []
+    for part in (part for status in statuses for part in status.parts):
+        if part.entry is not None:
+            part.entry.dataset = part.dataset  # the same row, which need not be read again
+            entries.append(part.entry)
+    found = standings(entries)
     return [
         replace(
             status,
@@ -35,16 +40,8 @@ def describe_with_standing(
     return with_standings([describe(submission, complete=complete, compare=compare)])[0]
 
 
-def _entries(statuses: Iterable[SubmissionStatus]) -> Iterable[Entry]:
-    for status in statuses:
-        for part in status.parts:
-            if part.entry is not None:
-                part.entry.dataset = part.dataset  # the same row, which is not to be read again
-                yield part.entry
-
-
 def outcome_text(status: SubmissionStatus, dataset: Dataset | None = None) -> str:
-    """How a submission ended, for mails and webhooks: plain text, a line for each dataset, or for one alone.
+    """Return how a submission ended, for mails and webhooks: plain text, a line for each dataset, or for one alone.
 
     The status is one with standings, and its jobs have all ended.
     """

@@ -46,7 +46,7 @@ from submissions.intake.checkpoints.readiness import is_local_request, quota_of,
 from submissions.intake.checkpoints.runs import sources_for
 from submissions.intake.files import incoming_file, incoming_files
 from submissions.models import Checkpoint, Job, Submission, Upload
-from submissions.queue.capability import workers_alive
+from submissions.queue.workers import workers_alive
 from submissions.status.estimates import ENOUGH, ModelLoad, TimeEstimate, estimate_time, similar_finished_jobs
 from submissions.uploads.handler import CHECKPOINT_FIELD
 from submissions.views.submit_page import UPLOADED, SubmissionPage

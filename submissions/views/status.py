@@ -6,10 +6,9 @@ import hmac
 from collections.abc import Iterator
 
 from django.conf import settings
-from django.db.models import Count, Min
+from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
@@ -99,15 +98,9 @@ def _queues() -> Iterator[Metric]:
     age = GaugeMetricFamily(
         "runboard_queue_oldest_seconds", "How long the oldest of them has waited.", labels=["queue"]
     )
-    waiting = (
-        Job.objects.waiting().order_by().values("queue").annotate(jobs=Count("pk"), oldest=Min("created_at"))
-    )
-    found = {row["queue"]: row for row in waiting}
-    now = timezone.now()
-    for queue in Job.Queue.values:
-        row = found.get(queue)
-        depth.add_metric([queue], row["jobs"] if row else 0)
-        age.add_metric([queue], max(0.0, (now - row["oldest"]).total_seconds()) if row else 0.0)
+    for row in job_queues():
+        depth.add_metric([row.name], row.waiting)
+        age.add_metric([row.name], row.oldest.total_seconds() if row.oldest else 0.0)
     yield depth
     yield age
 

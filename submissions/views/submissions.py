@@ -36,7 +36,7 @@ from submissions.intake.checkpoints.runs import source_runs
 from submissions.intake.forms import WithdrawalForm
 from submissions.intake.rounds import may_reorder, set_priority
 from submissions.intake.system_form import SystemForm
-from submissions.jobs import retrying, withdrawal
+from submissions.jobs import changes
 from submissions.models import Submission
 from submissions.status.description import SubmissionStatus, describe, with_jobs
 from submissions.status.standings import describe_with_standing, with_standings
@@ -114,7 +114,7 @@ def run(request: HttpRequest, identifier: str, dataset: str) -> HttpResponseBase
 def cancel(request: HttpRequest, identifier: str) -> HttpResponse:
     """Stop what has not ended."""
     found = _find(request, identifier, manage=True)
-    if withdrawal.cancel(found, permissions.signed_in(request)):
+    if changes.cancel(found, permissions.signed_in(request)):
         messages.success(request, _("Cancelled. What is running stops within seconds."))
     else:
         messages.info(request, _("There was nothing left to cancel."))
@@ -131,7 +131,7 @@ def withdraw(request: HttpRequest, identifier: str) -> HttpResponse:
     if not form.is_valid():
         context = _context(request, found, withdrawal_form=form)
         return render(request, "submissions/submission.html", context, status=400)
-    withdrawal.withdraw(found, form.cleaned_data["reason"], permissions.signed_in(request))
+    changes.withdraw(found, form.cleaned_data["reason"], permissions.signed_in(request))
     messages.success(request, _("Withdrawn. A line with your reason stays where the results were."))
     return redirect(found)
 
@@ -155,7 +155,7 @@ def _changes(change: Callable[[HttpRequest, Submission], None]) -> Callable[...,
 def visibility(request: HttpRequest, managed: Submission) -> None:
     """Show the results to everyone, or keep them with the team."""
     public = request.POST.get("public") == "yes"
-    withdrawal.set_public(managed, public, permissions.signed_in(request))
+    changes.set_public(managed, public, permissions.signed_in(request))
     messages.success(request, _("Everyone sees it now.") if public else _("Only your team sees it now."))
 
 
@@ -163,7 +163,7 @@ def visibility(request: HttpRequest, managed: Submission) -> None:
 def reusable(request: HttpRequest, managed: Submission) -> None:
     """Let others build on the runs, or no longer."""
     allowed = request.POST.get("reusable") == "yes"
-    withdrawal.set_reusable(managed, allowed, permissions.signed_in(request))
+    changes.set_reusable(managed, allowed, permissions.signed_in(request))
     messages.success(
         request,
         _("Others may build on its runs now.") if allowed else _("Nobody else can build on its runs now."),
@@ -174,7 +174,7 @@ def reusable(request: HttpRequest, managed: Submission) -> None:
 def retry(request: HttpRequest, managed: Submission) -> None:
     """Queue again what was lost through our fault."""
     try:
-        queued = retrying.retry(managed, permissions.signed_in(request))
+        queued = changes.retry(managed, permissions.signed_in(request))
     except Refused as refusal:
         messages.error(request, f"{refusal.detail} {refusal.problems[0].hint}")
     else:
@@ -251,7 +251,7 @@ def _find(request: HttpRequest, identifier: str, *, manage: bool = False) -> Sub
     return permissions.visible_submission(request.user, submissions, identifier, manage=manage)
 
 
-def _context(request: HttpRequest, found: Submission, **changes: Any) -> dict[str, Any]:
+def _context(request: HttpRequest, found: Submission, **values: Any) -> dict[str, Any]:
     status = describe_with_standing(found, complete=permissions.may_manage(request.user, found))
     model, remarks = found.checkpoint, []
     own_prompts = found.parameters.get("query_prompt") == AUTO  # no parameter and no dataset has others
@@ -264,10 +264,10 @@ def _context(request: HttpRequest, found: Submission, **changes: Any) -> dict[st
         "runs": {job.pk for job in permissions.downloadable_runs(request.user, found)},
         "withdrawal_form": WithdrawalForm(),
         "may_reorder": may_reorder(found),
-        "may_retry": status.complete and bool(retrying.retriable_jobs(found)),
+        "may_retry": status.complete and bool(changes.retriable_jobs(found)),
         "site_address": site_address(request),
         "engine_label": ENGINES[found.engine].label if found.engine in ENGINES else found.engine,
         "credits": source_runs(found, complete=status.complete) if found.engine else [],
         "prompt_remarks": remarks,
-        **changes,
+        **values,
     }

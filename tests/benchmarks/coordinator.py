@@ -91,7 +91,7 @@ class Pause:
 
     def encode(self, number: int, target: Path, on_progress: Any) -> Any:
         """Wait, and tell how far it is as often as a child does."""
-        from submissions.queue.process import STOPPING
+        from submissions.queue.workers import STOPPING
         from submissions.sandbox.running import SandboxOutcome
 
         began = time.monotonic()
@@ -123,8 +123,8 @@ def device(delay: float, seconds: float, rounds: int, report: Path) -> None:
     from submissions.jobs.runner import drain_queue
     from submissions.jobs.worker import HungProcessMonitor
     from submissions.models import Job
-    from submissions.queue import process
-    from submissions.queue.heartbeat import Heartbeat
+    from submissions.queue import workers as process
+    from submissions.queue.workers import Heartbeat
 
     connections.close_all()
     process.set_identity(("cpu",))

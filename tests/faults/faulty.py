@@ -88,7 +88,7 @@ def _follow_scoring(score: Any) -> None:
 
     _replace(real, scored)
     _wrap(score, "publish_on_current_qrels", before="stored")
-    _wrap(score, "_record_entries", after="publishing")  # before the commit, when all else is written
+    _wrap(score, "_publish_entries", after="publishing")  # before the commit, when all else is written
     _wrap(score, "delete_upload", before="published")
 
 
@@ -116,15 +116,15 @@ def _follow_warm_children(watch: Any) -> None:
     watch.encode_shard = encode_shard
 
 
-def _leave_out(queue: Any, lifecycle: Any) -> None:
+def _leave_out(queue: Any) -> None:
     """Let protections be taken out while the worker runs."""
-    advance, reap, attempts = lifecycle.advance, queue.reap, queue.ATTEMPTS
+    advance, reap, attempts = queue.advance, queue.reap, queue.ATTEMPTS
 
     def unfenced(job_id: int, to: Any, *, fence: int | None = None, **changes: Any) -> bool:
         if not _orders.lacks("fence"):
             return bool(advance(job_id, to, fence=fence, **changes))
         if _orders.lacks("states"):
-            for option in ("unless_cancelled", "charged"):
+            for option in ("unless_cancelled", "charged", "line"):
                 changes.pop(option, None)
             from submissions.models import TERMINAL, Job
 
@@ -213,13 +213,13 @@ def follow_all(orders: Orders, name: str) -> None:
     from submissions.jobs import runner, worker
     from submissions.jobs.checkpoints import encodings
     from submissions.jobs.kinds import datasets, handover, score
-    from submissions.queue import lifecycle, queue
+    from submissions.queue import queue
     from submissions.sandbox import supervision
 
     _set_clock()
     _let_clocks_decide()
     _let_transactions_stand_still()
-    _leave_out(queue, lifecycle)
+    _leave_out(queue)
     _leave_out_polling(queue, worker)
     _allow_duplicates()
     _follow_scoring(score)

@@ -11,8 +11,7 @@ from django.conf import LazySettings
 from leaderboard.models import Dataset
 from submissions.jobs.checkpoints.encodings import EncodedShard, EncodingSetting, finish_shard
 from submissions.models import Checkpoint, Job, State
-from submissions.queue.lifecycle import advance
-from submissions.queue.queue import claim
+from submissions.queue.queue import advance, claim
 from tests.factories import make_dataset, make_job, make_version
 
 SHARDS = 3

@@ -18,7 +18,7 @@ from leaderboard.celery import app  # noqa: E402
 from submissions.jobs import runner  # noqa: E402
 from submissions.models import Job, State  # noqa: E402
 from submissions.queue.lease import Lease  # noqa: E402
-from submissions.queue.lifecycle import advance  # noqa: E402
+from submissions.queue.queue import advance  # noqa: E402
 
 __all__ = ["app"]
 

@@ -39,8 +39,8 @@ from submissions.intake.submission import (
     system_row,
 )
 from submissions.models import Checkpoint, Job, State, Submission
-from submissions.queue.capability import UNPROTECTED, reported_capabilities
-from submissions.queue.lifecycle import log_line
+from submissions.queue.queue import log_line
+from submissions.queue.workers import UNPROTECTED, reported_capabilities
 from submissions.quotas.ledger import lock_quota, recording_refusals
 from submissions.uploads.service import lock_for_reading
 
@@ -156,7 +156,7 @@ def accept_model(
                 system=system_row(_completed(system, kept, plan.parameters), team, options),
                 engine=plan.engine.name,
                 parameters=plan.parameters,
-                checkpoint=checkpoints.record(kept, team=team, person=submitter)
+                checkpoint=checkpoints.record(kept, team, submitter)
                 if isinstance(kept, StoredFiles)
                 else kept,
                 **options.columns(),

@@ -17,8 +17,7 @@ from leaderboard.models import Team, User
 from submissions.accounts.permissions import may_go_unprotected
 from submissions.core.errors import CHECKPOINT_REFUSED, Refused
 from submissions.models import Job, State
-from submissions.queue.capability import common_obstacle, reported_capabilities
-from submissions.queue.heartbeat import MEMORY
+from submissions.queue.workers import MEMORY, common_obstacle, reported_capabilities
 from submissions.quotas.counting import DailyCount, start_of_day
 from submissions.quotas.ledger import QUOTA
 

@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import TypeVar
 
 from django.conf import settings
 from django.core.cache import cache
@@ -39,10 +39,9 @@ from leaderboard.core.storage.bundles import MANIFEST, Bundle, BundleDamaged, In
 from leaderboard.core.storage.store import Area, sync
 from submissions.models import TERMINAL, Encoding, Job
 from submissions.queue.lease import WorkEnded
-from submissions.queue.lifecycle import write_log
 from submissions.queue.queue import BACKOFF, requeue, wake_worker
-from submissions.sandbox.machine_lock import PAUSE, WAITING
-from submissions.sandbox.processes import free_bytes, remove, size_of
+from submissions.sandbox.machine_lock import PAUSE, WAITING, try_flock
+from submissions.sandbox.processes import free_bytes, remove, remove_old, size_of
 
 logger = logging.getLogger(__name__)
 
@@ -74,11 +73,10 @@ class DiskTooSmall(WorkEnded):
 
     def settle(self, job: Job) -> None:
         """Put the job back for a while: an operator, or the sweep, makes room."""
-        if requeue(job, counted=False, delay=BACKOFF[-1]) and _WAITS_FOR_ROOM not in job.log:
-            needed, free = (f"{size / 2**30:,.1f} GiB" for size in (self.needed, self.free))
-            write_log(
-                job.pk, f"The embeddings take {needed} or more; {free} of disk are free. {_WAITS_FOR_ROOM}"
-            )
+        needed, free = (f"{size / 2**30:,.1f} GiB" for size in (self.needed, self.free))
+        line = f"The embeddings take {needed} or more; {free} of disk are free. {_WAITS_FOR_ROOM}"
+        is_new = _WAITS_FOR_ROOM not in job.log
+        if requeue(job, counted=False, delay=BACKOFF[-1], line=line if is_new else "") and is_new:
             logger.error("job %s waits for room on the disk: %s", job.pk, self)
 
 
@@ -291,7 +289,8 @@ def _fetch_lock(key: str, report: Report) -> Iterator[None]:
     path = embeddings_root() / f".lock-{key}"
     while True:
         with path.open("w") as file:
-            if _try_lock(file):
+            # Another process may have had the lock, and removed the file between our opening and our locking it.
+            if try_flock(file.fileno(), fcntl.LOCK_EX) and os.fstat(file.fileno()).st_nlink:
                 try:
                     yield
                 finally:
@@ -299,15 +298,6 @@ def _fetch_lock(key: str, report: Report) -> Iterator[None]:
                 return
         report(WAITING, 0.0, "while another job on this machine downloads the embeddings")
         time.sleep(PAUSE)
-
-
-def _try_lock(file: IO[str]) -> bool:
-    """Lock the file, unless another process has, or had and removed it between our opening and our locking it."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return os.fstat(file.fileno()).st_nlink > 0
 
 
 def _bundle(key: str, number: int) -> Bundle:
@@ -370,12 +360,16 @@ def trim_cache() -> None:
 
 
 def _sweep() -> int:
-    count = _sweep_unnamed_stored() if is_remote() else _sweep_unnamed_folders()
     rows = Encoding.objects.annotate(size=Sum("shards__size", default=0))
     sizes = dict(rows.values_list("key", "size"))
-    bound = settings.EMBEDDINGS_CACHE_BYTES
     if is_remote():
-        bound = settings.EMBEDDINGS_STORAGE_BYTES or sum(sizes.values())
+        limit = time.time() - GRACE
+        unnamed = [key for key in stored_keys() if key not in sizes and _last_used(key) < limit]
+        for key in unnamed:
+            _remove_stored(key)
+        count, bound = len(unnamed), settings.EMBEDDINGS_STORAGE_BYTES or sum(sizes.values())
+    else:
+        count, bound = _sweep_unnamed_folders(), settings.EMBEDDINGS_CACHE_BYTES
     if sum(sizes.values()) > bound:
         count += remove_least_used(sizes, sorted(sizes, key=_last_used), bound, _delete_encoding)
     if count:
@@ -385,22 +379,7 @@ def _sweep() -> int:
 
 def _sweep_unnamed_folders() -> int:
     named = set(Encoding.objects.values_list("key", flat=True))
-    unnamed = []
-    for folder in _list_folders():
-        with suppress(FileNotFoundError):  # another worker of this host was quicker
-            if folder.name not in named and folder.stat().st_mtime < time.time() - GRACE:
-                unnamed.append(folder)
-    for folder in unnamed:
-        shutil.rmtree(folder, ignore_errors=True)
-    return len(unnamed)
-
-
-def _sweep_unnamed_stored() -> int:
-    named, limit = set(Encoding.objects.values_list("key", flat=True)), time.time() - GRACE
-    unnamed = [key for key in stored_keys() if key not in named and _last_used(key) < limit]
-    for key in unnamed:
-        _remove_stored(key)
-    return len(unnamed)
+    return remove_old([folder for folder in _list_folders() if folder.name not in named], GRACE)
 
 
 def _trim_local_copies() -> None:

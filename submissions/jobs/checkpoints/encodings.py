@@ -29,25 +29,12 @@ from evaluation.engines.index.vector_index import bytes_of_vector
 from evaluation.execution.failures import MODEL_FAILURES
 from leaderboard.core.storage.store import sync
 from leaderboard.models import DatasetVersion
-from submissions.jobs.checkpoints.embeddings import (
-    Report,
-    arriving,
-    checked_size,
-    embeddings_folder,
-    embeddings_root,
-    fetch_shards,
-    is_remote,
-    mark_used,
-    require_free,
-    send_shard,
-    shard_folder,
-    take_name,
-)
+from submissions.jobs.checkpoints import embeddings
+from submissions.jobs.checkpoints.embeddings import Report
 from submissions.models import TERMINAL, Checkpoint, Encoding, Job, Shard, State
-from submissions.queue.capability import UNPROTECTED
-from submissions.queue.lease import WorkEnded, advance_claimed
-from submissions.queue.lifecycle import advance, append_log_line, write_log
-from submissions.queue.queue import end_cancelled, next_turn, request_cancel, wake_worker
+from submissions.queue.lease import WorkEnded, finish
+from submissions.queue.queue import advance, end_cancelled, next_turn, request_cancel, wake_worker, write_log
+from submissions.queue.workers import UNPROTECTED
 
 logger = logging.getLogger(__name__)
 
@@ -140,11 +127,11 @@ def require_room(setting: EncodingSetting, parameters: Mapping[str, Any]) -> Non
     found = made.aggregate(size=Sum("size", default=0), documents=Sum("documents", default=0))
     # Of several vectors a document the first shards say more than its one.
     expected = max(setting.least_bytes, setting.documents * found["size"] // max(found["documents"], 1))
-    embeddings_root().mkdir(parents=True, exist_ok=True, mode=0o700)
-    if embeddings_root().stat().st_dev == Path(settings.VAR).stat().st_dev:
+    embeddings.embeddings_root().mkdir(parents=True, exist_ok=True, mode=0o700)
+    if embeddings.embeddings_root().stat().st_dev == Path(settings.VAR).stat().st_dev:
         expected += index
     # What lies in a bucket has to be brought here, as all that is still to be made.
-    require_free(expected - (0 if is_remote() else found["size"]))
+    embeddings.require_free(expected - (0 if embeddings.is_remote() else found["size"]))
 
 
 class WaitsForShards(WorkEnded):
@@ -173,7 +160,7 @@ class EncodedCorpus:
     @property
     def folder(self) -> Path:
         """Folder of the shards."""
-        return embeddings_folder(self.key)
+        return embeddings.embeddings_folder(self.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,15 +184,17 @@ def use_encoding(job: Job, setting: EncodingSetting, report: Report) -> EncodedC
         encoding = _lock(Encoding.objects.filter(wanted, format=SHARD_FORMAT))
         if encoding is None:
             return None
-        if not is_remote():
+        if not embeddings.is_remote():
             _reset_lost_shards(encoding)
         shards = list(encoding.shards.exclude(done_at=None))
         if len(shards) < encoding.shards_expected:
             return None
         Job.objects.filter(pk=job.pk, fence=job.fence).update(waits_for=encoding)
-    mark_used(encoding.key)
-    if is_remote():
-        lost = fetch_shards(encoding.key, {shard.number: shard.manifest for shard in shards}, report)
+    embeddings.mark_used(encoding.key)
+    if embeddings.is_remote():
+        lost = embeddings.fetch_shards(
+            encoding.key, {shard.number: shard.manifest for shard in shards}, report
+        )
         if lost:
             _forget_shards(job, encoding, lost)
             return None
@@ -222,8 +211,8 @@ def use_encoding(job: Job, setting: EncodingSetting, report: Report) -> EncodedC
 def _reset_lost_shards(encoding: Encoding) -> None:
     """Have shards made again whose files somebody removed, or cut."""
     for shard in encoding.shards.exclude(done_at=None):
-        folder = shard_folder(encoding.key, shard.number)
-        if not folder.is_dir() or checked_size(folder) != shard.size:
+        folder = embeddings.shard_folder(encoding.key, shard.number)
+        if not folder.is_dir() or embeddings.checked_size(folder) != shard.size:
             Shard.objects.filter(pk=shard.pk).update(done_at=None)
 
 
@@ -254,14 +243,12 @@ def wait_for_shards(job: Job, setting: EncodingSetting) -> bool:
             lease_expires_at=None,
             attempts=max(job.attempts - 1, 0),
             stage="encoding",
+            line=f"The corpus is encoded in {encoding.shards_expected} shards, by any worker that is free.",
         )
         if not moved:
             return end_cancelled(job)
         # Shards that failed earlier jobs are tried anew, also those that get no job of theirs yet.
         encoding.shards.filter(done_at=None, job__state__in=_ENDED_BADLY).update(job=None)
-        write_log(
-            job.pk, f"The corpus is encoded in {encoding.shards_expected} shards, by any worker that is free."
-        )
     settle_encoding(encoding.pk)  # in another transaction: this one holds the row of a job
     return True
 
@@ -274,8 +261,7 @@ def finish_shard(job: Job, shard: Shard, encoded: EncodedShard, report: Report) 
     """
     with _arriving(encoded, shard.encoding.key, shard.number, report) as store, transaction.atomic():
         encoding = Encoding.objects.select_for_update().get(pk=shard.encoding_id)
-        line = append_log_line(f"{encoded.documents:,} documents encoded in {encoded.seconds:.1f} s.")
-        advance_claimed(job, State.DONE, progress=1.0, log=line)
+        finish(job, f"{encoded.documents:,} documents encoded in {encoded.seconds:.1f} s.")
         store(shard)
         # The dispatcher reports the overall progress: each shard makes as few queries as it can.
         if not encoding.shards.filter(done_at=None).exists():
@@ -315,15 +301,19 @@ def _arriving(
     encoded: EncodedShard, key: str, number: int, report: Report
 ) -> Iterator[Callable[[Shard], None]]:
     """Transfer the shard's bytes; the yielded function stores it in the caller's transaction. Raises UnusableOutput."""
-    manifest = send_shard(encoded.folder, key, number, report)
-    size = manifest.size if manifest else checked_size(encoded.folder)
+    manifest = embeddings.send_shard(encoded.folder, key, number, report)
+    size = manifest.size if manifest else embeddings.checked_size(encoded.folder)
     columns = {"size": size, "manifest": manifest.sha256 if manifest else ""}
-    with nullcontext() if manifest else arriving(encoded.folder, embeddings_root()) as folder:
+    with (
+        nullcontext()
+        if manifest
+        else embeddings.arriving(encoded.folder, embeddings.embeddings_root()) as folder
+    ):
         yield partial(_store_shard, encoded, folder, columns)
     if manifest is None:
         # Not while others wait for the row: a shard whose name a loss of power takes is made again.
         with suppress(FileNotFoundError):  # no job needed it, and it was swept
-            sync(embeddings_folder(key))
+            sync(embeddings.embeddings_folder(key))
 
 
 def _store_shard(
@@ -331,7 +321,7 @@ def _store_shard(
 ) -> None:
     """Give the shard's folder, if it has any here, its name, and complete its row."""
     if folder is not None:
-        take_name(folder, shard_folder(shard.encoding.key, shard.number))
+        embeddings.take_name(folder, embeddings.shard_folder(shard.encoding.key, shard.number))
     Shard.objects.filter(pk=shard.pk).update(
         done_at=timezone.now(),
         documents=encoded.documents,
@@ -453,8 +443,7 @@ def _report_progress(encoding: Encoding, counts: Mapping[str, float]) -> None:
 def requeue_waiting(encoding: Encoding, line: str) -> None:
     """Put all waiting jobs back into the queue."""
     for job in _waiting_jobs().filter(waits_for=encoding):
-        if advance(job.pk, State.QUEUED, stage="", progress=0.0, progress_note="", not_before=None):
-            write_log(job.pk, line)
+        if advance(job.pk, State.QUEUED, line=line, not_before=None):
             wake_worker(job.queue)
 
 
@@ -465,7 +454,7 @@ def _fail_waiting(waiting: list[Job], encoding: Encoding) -> None:
     cause = shard.job
     assert cause is not None
     for job in waiting:
-        write_log(job.pk, f"Shard {shard.number + 1} of the corpus could not be encoded.")
+        line = f"Shard {shard.number + 1} of the corpus could not be encoded."
         outcome = {"report": cause.report, "error_code": cause.error_code, "fault": cause.fault}
-        advance(job.pk, State(cause.state), **outcome)
+        advance(job.pk, State(cause.state), line=line, **outcome)
     logger.warning("shard %s failed %s", shard.pk, cause.error_code)

@@ -32,36 +32,21 @@ from leaderboard.importing.examples import offer_example_runs, store_example_mod
 from leaderboard.models import Architecture, Dataset, DatasetFile, DatasetVersion, Run, System, User
 from leaderboard.systems.provenance import DEPTH
 from leaderboard.systems.records import house_system
-from submissions.checkpoints.hub import fetch
+from submissions.checkpoints.hub import HubModel, fetch
+from submissions.checkpoints.service import CheckpointArchive, folder_of, store_checkpoint
 from submissions.checkpoints.service import describe as describe_checkpoint
-from submissions.checkpoints.service import folder_of, store_checkpoint
 from submissions.core.errors import Refused
 from submissions.intake.checkpoints.intake import kinds_of
 from submissions.intake.run_records import MADE_BY, made_by
-from submissions.jobs.checkpoints.baseline import measure_bm25
+from submissions.jobs.checkpoints import encodings
 from submissions.jobs.checkpoints.embeddings import remove_other_files
-from submissions.jobs.checkpoints.encodings import (
-    EncodedCorpus,
-    EncodedShard,
-    EncodingSetting,
-    WaitsForShards,
-    require_room,
-    store_single_shard,
-    use_encoding,
-)
-from submissions.jobs.checkpoints.kept_indexes import with_kept_index
+from submissions.jobs.checkpoints.own_engines import measure_bm25, with_kept_index
 from submissions.jobs.checkpoints.running import check_with_library, device_of, job_folder, run_child
-from submissions.jobs.kinds.handover import (
-    MEASURES,
-    RetrievalResult,
-    finish_retrieval,
-    score_handed_over,
-    store_checked_run,
-)
+from submissions.jobs.kinds import handover
 from submissions.jobs.kinds.score import begin, judged_version
 from submissions.models import Checkpoint, Job, State, Submission
 from submissions.queue.lease import Lease
-from submissions.queue.lifecycle import write_log
+from submissions.queue.queue import write_log
 from submissions.sandbox.processes import remove, remove_unexpected_files
 
 #: Kinds that put marks or instructions before texts by default.
@@ -102,8 +87,8 @@ class _Plan:
     job: Job
     task: ModelTask
     version: DatasetVersion
-    setting: EncodingSetting | None
-    encoded: EncodedCorpus | None
+    setting: encodings.EncodingSetting | None
+    encoded: encodings.EncodedCorpus | None
 
     @property
     def rankings(self) -> Path:
@@ -116,9 +101,11 @@ def model_job(job: Job, lease: Lease) -> None:
 
     Raises ModelFailure, ModelTimedOut, WaitsForShards, InvalidRun, LeaseLost or Cancelled.
     """
-    if score_handed_over(job, lease):
+    if handover.score_handed_over(job, lease):
         return
-    run_model(job, lease, _task_measured_again(job) if MEASURES in job.payload else _submitted_task(job))
+    run_model(
+        job, lease, _task_measured_again(job) if handover.MEASURES in job.payload else _submitted_task(job)
+    )
 
 
 def sample_model_job(job: Job, lease: Lease) -> None:
@@ -126,7 +113,7 @@ def sample_model_job(job: Job, lease: Lease) -> None:
 
     Raises as `run_model`.
     """
-    if score_handed_over(job, lease):
+    if handover.score_handed_over(job, lease):
         return
     begin(job, State.RETRIEVING, "loading")
     write_log(job.pk, "Making the sample checkpoint.")
@@ -157,9 +144,8 @@ def _make_sample_checkpoint(job: Job) -> Checkpoint:
         model.mkdir()
         sample_checkpoint.make_sample_checkpoint(model, local_path(Area.FILES, version.corpus_sha256))
         archive = sample_checkpoint.archive_checkpoint(model, folder / "kept.zip")
-        checkpoint = store_checkpoint(
-            team=None, archive=archive, file_name=sample_checkpoint.ARCHIVE_NAME, person=None
-        )
+        source = CheckpointArchive(sample_checkpoint.ARCHIVE_NAME, archive)
+        checkpoint = store_checkpoint(None, source, None)
         offer_example_runs(version, store_example_models(model, folder))
     return checkpoint
 
@@ -198,11 +184,11 @@ def run_model(job: Job, lease: Lease, task: ModelTask) -> None:
     if task.checkpoint is not None:
         check_with_library(job, lease, task.checkpoint)
     setting = _encoding_setting(job, task, version)
-    encoded = use_encoding(job, setting, lease.report_stage) if setting else None
+    encoded = encodings.use_encoding(job, setting, lease.report_stage) if setting else None
     if setting and not encoded:
-        require_room(setting, task.parameters)
+        encodings.require_room(setting, task.parameters)
         if setting.shards > 1:
-            raise WaitsForShards(setting)
+            raise encodings.WaitsForShards(setting)
     write_log(job.pk, f"{task.engine.label} over {version}")
     if task.parameters_on(job.dataset) != task.parameters:
         write_log(job.pk, "Its judgements are hidden: the main result alone is made and scored.")
@@ -210,16 +196,16 @@ def run_model(job: Job, lease: Lease, task: ModelTask) -> None:
     with job_folder() as folder:
         found = _retrieve(plan, lease, folder)
     remove(plan.rankings)
-    finish_retrieval(job, lease, found)
+    handover.finish_retrieval(job, lease, found)
 
 
-def _encoding_setting(job: Job, task: ModelTask, version: DatasetVersion) -> EncodingSetting | None:
+def _encoding_setting(job: Job, task: ModelTask, version: DatasetVersion) -> encodings.EncodingSetting | None:
     """Return the inputs that name the encoded corpus; None for an engine that encodes no documents."""
     names = task.engine.encoding_parameters
     if names is None or task.checkpoint is None:
         return None
     device, threads = device_of(job), settings.MODEL_THREADS
-    return EncodingSetting(
+    return encodings.EncodingSetting(
         checkpoint=task.checkpoint,
         version=version,
         engine=task.engine.name,
@@ -230,7 +216,7 @@ def _encoding_setting(job: Job, task: ModelTask, version: DatasetVersion) -> Enc
     )
 
 
-def _retrieve(plan: _Plan, lease: Lease, folder: Path) -> RetrievalResult:
+def _retrieve(plan: _Plan, lease: Lease, folder: Path) -> handover.RetrievalResult:
     """Run the model, keep what it encoded, measure BM25 beside it, and store its runs."""
     work = with_kept_index(lease, _execution_job(plan, folder), plan.version)
     # For notes such as "12,000 of 50,000 documents": the number and the unit by stage.
@@ -322,8 +308,8 @@ def _keep_own_shard(plan: _Plan, lease: Lease, work: ExecutionJob, result: Mappi
     if folder.is_dir():
         retrieval = result["retrieval"]
         seconds = float(retrieval.get("encoding_seconds", 0.0))
-        shard = EncodedShard(folder, retrieval["documents"], seconds, result["hardware"]["slug"])
-        store_single_shard(plan.setting, shard, lease.report_stage)
+        shard = encodings.EncodedShard(folder, retrieval["documents"], seconds, result["hardware"]["slug"])
+        encodings.store_single_shard(plan.setting, shard, lease.report_stage)
 
 
 def _figures(plan: _Plan, work: ExecutionJob, result: Mapping[str, Any]) -> dict[str, Any]:
@@ -347,13 +333,13 @@ def _figures(plan: _Plan, work: ExecutionJob, result: Mapping[str, Any]) -> dict
 
 def _store_runs(
     plan: _Plan, out: Path, result: Mapping[str, Any], costs: Mapping[str, Any]
-) -> RetrievalResult:
+) -> handover.RetrievalResult:
     """Check like an upload, and store, the run, or one run for each variant with the main one last.
 
     A job that measures an earlier result stores none.
     """
     retrieval = result["retrieval"]
-    files = {} if MEASURES in plan.job.payload else retrieval["variants"] or {"": RUN_NAME}
+    files = {} if handover.MEASURES in plan.job.payload else retrieval["variants"] or {"": RUN_NAME}
     known = _prompts_used(plan.task)
     classes = (plan.encoded.hardware if plan.encoded else frozenset()) | {result["hardware"]["slug"]}
     if len(classes) > 1:
@@ -363,8 +349,8 @@ def _store_runs(
     runs = []
     for label, name in files.items():
         facts = retrieval["variant_facts"].get(label, retrieval["facts"])
-        runs.append(store_checked_run(out / name, plan.version, label, {**facts, **known}))
-    return RetrievalResult(plan.task.system.slug, plan.version.pk, plan.job.queue, runs, **costs)
+        runs.append(handover.store_checked_run(out / name, plan.version, label, {**facts, **known}))
+    return handover.RetrievalResult(plan.task.system.slug, plan.version.pk, plan.job.queue, runs, **costs)
 
 
 def _prompts_used(task: ModelTask) -> dict[str, str]:
@@ -388,41 +374,35 @@ def fetched_checkpoint(job: Job) -> Checkpoint | None:
     submission, name = job.submission, job.payload.get("hub_name", "")
     if submission is None or not name:
         return None
-    commit, kinds = job.payload["hub_commit"], kinds_of(describe_engine(submission.engine))
-    known = Checkpoint.objects.filter(team=submission.team, hub_name=name, hub_commit=commit)
-    found = next((row for row in known if describe_checkpoint(row).kinds.intersection(kinds)), None)
-    if found is None:
+    hub, kinds = HubModel(name, job.payload["hub_commit"]), kinds_of(describe_engine(submission.engine))
+    rows = Checkpoint.objects.filter(team=submission.team, hub_name=hub.name, hub_commit=hub.commit)
+    checkpoint = next((row for row in rows if describe_checkpoint(row).kinds.intersection(kinds)), None)
+    if checkpoint is None:
         begin(job, State.RETRIEVING, "fetching")
-        write_log(job.pk, f"Fetching {name} at {commit[:12]} from the hub.")
-        found = _fetch_and_store(job, submission, name, commit, kinds)
-    Submission.objects.filter(pk=submission.pk).update(checkpoint=found)
-    return found
+        write_log(job.pk, f"Fetching {hub.name} at {hub.commit[:12]} from the hub.")
+        checkpoint = _fetch_and_store(job, submission, hub, kinds)
+    Submission.objects.filter(pk=submission.pk).update(checkpoint=checkpoint)
+    return checkpoint
 
 
 def _fetch_and_store(
-    job: Job, submission: Submission, name: str, commit: str, kinds: tuple[CheckpointKind, ...]
+    job: Job, submission: Submission, hub: HubModel, kinds: tuple[CheckpointKind, ...]
 ) -> Checkpoint:
     """Fetch and store a model. Raises InvalidRun if the hub does not have it, or if it cannot be run."""
     with job_folder() as folder:
         files = folder / "files"
         files.mkdir()
         try:
-            _, heads = fetch(name, commit, files)
-            if heads:
+            if heads := fetch(hub, files):
                 write_log(
                     job.pk,
                     f"Heads in {' and '.join(heads)} are pickles, and were not fetched: this is the dense model alone. "
                     "`pack` converts them, and makes an archive of all that the model is.",
                 )
-            return store_checkpoint(
-                team=submission.team,
-                archive=_pack(files, folder / "fetched.zip"),
-                file_name=f"{name.replace('/', '_')}@{commit[:12]}.zip",
-                person=User.objects.only("pk").get(pk=submission.submitter_id),
-                wanted=kinds,
-                hub_name=name,
-                hub_commit=commit,
-            )
+            name = f"{hub.name.replace('/', '_')}@{hub.commit[:12]}.zip"
+            source = CheckpointArchive(name, _pack(files, folder / "fetched.zip"))
+            person = User.objects.only("pk").get(pk=submission.submitter_id)
+            return store_checkpoint(submission.team, source, person, kinds, hub)
         except InvalidContent as error:
             raise InvalidRun.of(*error.report.problems) from error
         except Refused as refusal:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -28,12 +27,11 @@ from submissions.checkpoints.service import folder_of
 from submissions.core.errors import CHECKPOINT_REFUSED
 from submissions.jobs.checkpoints.embeddings import GRACE
 from submissions.models import Checkpoint, Job, State
-from submissions.queue.capability import own_capability, reset_own_capability
 from submissions.queue.lease import Lease, WorkEnded
-from submissions.queue.lifecycle import advance, write_log
-from submissions.queue.queue import ATTEMPTS, requeue
+from submissions.queue.queue import ATTEMPTS, advance, requeue, write_log
+from submissions.queue.workers import own_capability, reset_own_capability
 from submissions.sandbox.backends import Backend, SandboxLimits, UnprotectedBackend
-from submissions.sandbox.processes import remove
+from submissions.sandbox.processes import remove, remove_old
 from submissions.sandbox.running import SandboxOutcome, run_job
 from submissions.sandbox.supervision import OnProgress
 
@@ -50,8 +48,8 @@ class ModelTimedOut(WorkEnded):
     def settle(self, job: Job) -> None:
         """End the job."""
         report = failure_report("timed_out", MODEL_FAILURES["timed_out"].meaning).as_dict()
-        if advance(job.pk, State.TIMED_OUT, fence=job.fence, error_code="timed_out", report=report):
-            write_log(job.pk, "The job ran longer than it may and was stopped.")
+        line = "The job ran longer than it may and was stopped."
+        advance(job.pk, State.TIMED_OUT, fence=job.fence, line=line, error_code="timed_out", report=report)
 
 
 class ModelCrashed(WorkEnded):
@@ -69,8 +67,7 @@ class ModelCrashed(WorkEnded):
             return
         with transaction.atomic():
             Job.objects.filter(pk=job.pk, fence=job.fence).update(payload={**job.payload, "crashed": True})
-            if requeue(job, counted=True):
-                write_log(job.pk, f"{meaning} It is tried once more.")
+            requeue(job, counted=True, line=f"{meaning} It is tried once more.")
 
 
 class DamagedInput(RuntimeError):
@@ -90,19 +87,12 @@ def job_folder() -> Iterator[Path]:
 
 
 def sweep_work(grace: float = GRACE) -> int:
-    """Remove the folders of jobs that processes which were killed have left on this host; returns how many.
+    """Remove the folders of jobs that killed processes have left on this host; return how many.
 
-    A job takes no longer than its wall clock. Into the folder of a child that encodes shard after shard each one comes.
+    A job takes no longer than its wall clock. Every shard of a child that encodes several is written into its folder.
     """
-    limit = time.time() - max(grace, settings.JOB_WALL_CLOCK_SECONDS)
     folders = (Path(settings.VAR) / "work").glob("*")
-    count = 0
-    for folder in folders:
-        with suppress(FileNotFoundError):  # its job, or another worker of this host, was quicker
-            if folder.stat().st_mtime < limit:
-                remove(folder)
-                count += 1
-    return count
+    return remove_old(folders, max(grace, settings.JOB_WALL_CLOCK_SECONDS))
 
 
 def device_of(job: Job) -> str:
@@ -135,7 +125,7 @@ def run_child(
 
 
 def backend_for(*, trusted: bool) -> Backend:
-    """The sandbox; where none works, and the model is the site's own, none."""
+    """Return the sandbox; where none works, and the model is the site's own, none."""
     backend = sandbox.backend()
     return UnprotectedBackend() if trusted and not backend.available else backend
 
@@ -151,7 +141,7 @@ def reporter(lease: Lease, counted: Mapping[str, tuple[int, str]]) -> OnProgress
 
 
 def result_of(outcome: SandboxOutcome, work: ExecutionJob, *, trusted: bool) -> dict[str, Any]:
-    """The result of an outcome of the work that is "done". Raises as `run_child` for any other."""
+    """Return the result of an outcome of the work that is "done". Raises as `run_child` for any other."""
     if outcome.kind == "done":
         return outcome.result
     if outcome.kind == "timed_out":
@@ -199,18 +189,18 @@ def _require_gpu() -> None:
 
 def reject_model(job: Job, failure: ModelFailure) -> None:
     """End the job: what the model did is its owner's affair. The report says what was found and what would be right."""
-    if advance(
+    advance(
         job.pk,
         State.REJECTED,
         fence=job.fence,
+        line=f"The model cannot be used: {failure.message}",
         error_code=failure.code,
         report=failure_report(failure.code, failure.message).as_dict(),
-    ):
-        write_log(job.pk, f"The model cannot be used: {failure.message}")
+    )
 
 
 def failure_report(code: str, message: str) -> Report:
-    """The report for a model that failed with this code."""
+    """Return the report for a model that failed with this code."""
     text = MODEL_FAILURES[code]
     found = message if message == text.meaning else f"{text.meaning} Found: {message}"
     return Report((Problem("error", code, 1, found, text.remedy),))
@@ -231,8 +221,8 @@ class CheckpointRefused(WorkEnded):
         waiting = Job.objects.filter(submission__jobs=job, kind=job.kind, state=State.QUEUED)
         report = self.report.as_dict()
         for pk, fence in [(job.pk, job.fence), *waiting.values_list("pk", "fence")]:
-            if advance(pk, State.REJECTED, fence=fence, error_code=CHECKPOINT_REFUSED, report=report):
-                write_log(pk, "The library does not take the checkpoint; nothing was run.")
+            line = "The library does not take the checkpoint; nothing was run."
+            advance(pk, State.REJECTED, fence=fence, line=line, error_code=CHECKPOINT_REFUSED, report=report)
 
 
 def check_with_library(job: Job, lease: Lease, checkpoint: Checkpoint) -> None:

@@ -47,7 +47,7 @@ class WarmEncoder:
         self._encoder: ShardEncoder | None = None
 
     def get(self, encoding: Encoding, device: str) -> ShardEncoder:
-        """The child for this encoding; one for another encoding ends."""
+        """Return the child for this encoding; one for another encoding ends."""
         if self.encoding != encoding.pk:
             self.end_child()
             self.encoding, self._since = encoding.pk, time.monotonic()
@@ -58,7 +58,7 @@ class WarmEncoder:
         return self._encoder
 
     def claim_next(self, queue: str, worker: str, permitted: Q) -> Job | None:
-        """The next job of this process: a shard for the child that it has, else the one whose turn it is."""
+        """Return the next job of this process: a shard for the child that it has, else the one whose turn it is."""
         own = None
         if self._encoder is not None and time.monotonic() - self._since < STAYS:
             own = claim([queue], worker, permitted & Q(shard__encoding=self.encoding))

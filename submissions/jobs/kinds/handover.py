@@ -29,8 +29,7 @@ from leaderboard.systems.baselines import BM25
 from submissions.jobs.kinds import score
 from submissions.models import Job, State
 from submissions.queue.lease import Lease, advance_claimed, finish
-from submissions.queue.lifecycle import advance, write_log
-from submissions.queue.queue import ATTEMPTS, WORKED, seconds_worked_before, wake_worker
+from submissions.queue.queue import ATTEMPTS, WORKED, advance, seconds_worked_before, wake_worker
 
 logger = logging.getLogger(__name__)
 
@@ -119,8 +118,7 @@ def score_handed_over(job: Job, lease: Lease) -> bool:
     if found is None:
         return False
     if found.version != score.current_qrels(job.dataset).version_id:
-        write_log(job.pk, "The dataset has other content now: it is retrieved again.")
-        _return_to_retrievers(job, found)
+        _return_to_retrievers(job, found, "The dataset has other content now: it is retrieved again.")
     elif missing := [sha256 for sha256 in found.sha256s if not run_path(sha256).exists()]:
         _retrieve_again_or_fail(job, found, missing)
     else:
@@ -136,20 +134,18 @@ def _retrieve_again_or_fail(job: Job, found: RetrievalResult, missing: Sequence[
         "fault %s in job %s (%s): %s is not in the store (time %d of %d); do retriever and scorer share one?",
         fault, job.pk, job.kind, run_path(missing[0]), missed, ATTEMPTS,
     )  # fmt: skip
+    line = f"What was retrieved is not here: a fault of ours ({fault})"
     if missed < ATTEMPTS:
-        write_log(
-            job.pk, f"What was retrieved is not here: a fault of ours ({fault}); it is retrieved again."
-        )
-        _return_to_retrievers(job, found, **{MISSED: missed})
-    elif advance(job.pk, State.FAILED, fence=job.fence, error_code="run_missing", fault=fault):
-        write_log(
-            job.pk, f"What was retrieved is not here: a fault of ours ({fault}), three times. We are sorry."
-        )
+        job.payload = {**job.payload, MISSED: missed}
+        _return_to_retrievers(job, found, f"{line}; it is retrieved again.")
+    else:
+        line = f"{line}, three times. We are sorry."
+        advance(job.pk, State.FAILED, fence=job.fence, line=line, error_code="run_missing", fault=fault)
 
 
-def _return_to_retrievers(job: Job, found: RetrievalResult, **noted: int) -> None:
+def _return_to_retrievers(job: Job, found: RetrievalResult, line: str) -> None:
     payload = {name: value for name, value in job.payload.items() if name != KEY}
-    _move_to_queue(job, found.queue, {**payload, **noted})
+    _move_to_queue(job, found.queue, payload, line)
 
 
 def score_retrieved(job: Job, lease: Lease, found: RetrievalResult) -> None:
@@ -192,22 +188,16 @@ def _store_examples(job: Job, found: RetrievalResult) -> list[Any]:
 
 def _hand_over(job: Job, found: RetrievalResult) -> None:
     """Put the job into the scorers' queue, with what was found. Its attempts begin anew: the work is another."""
-    _move_to_queue(job, Job.Queue.SCORE, {**job.payload, KEY: asdict(found)})
-    write_log(job.pk, "Retrieved; a scorer goes on.")
+    payload = {**job.payload, KEY: asdict(found)}
+    _move_to_queue(job, Job.Queue.SCORE, payload, "Retrieved; a scorer goes on.")
 
 
-def _move_to_queue(job: Job, queue: str, payload: Mapping[str, Any]) -> None:
+def _move_to_queue(job: Job, queue: str, payload: Mapping[str, Any], line: str) -> None:
     now = timezone.now()
     worked = seconds_worked_before(payload) + (now - (job.started_at or now)).total_seconds()
-    anew = {"lease_expires_at": None, "attempts": 0, "progress": 0.0, "stage": "", "progress_note": ""}
-    advance_claimed(
-        job,
-        State.QUEUED,
-        queue=queue,
-        turn=0,  # it has had its turn
-        payload={**payload, WORKED: round(worked, 3)},
-        **anew,
-    )
+    payload = {**payload, WORKED: round(worked, 3)}
+    # It has had its turn.
+    advance_claimed(job, State.QUEUED, line=line, queue=queue, turn=0, payload=payload, attempts=0)
     wake_worker(queue)
 
 

@@ -39,8 +39,7 @@ from submissions.intake.run_records import record_job_run, record_waiting_run, w
 from submissions.intake.runs import SAME_RUN_TWICE
 from submissions.models import Job, State, Submission
 from submissions.queue.lease import Lease, LeaseLost, WorkEnded, advance_claimed
-from submissions.queue.lifecycle import advance, append_log_line, write_log
-from submissions.queue.queue import requeue
+from submissions.queue.queue import advance, append_log_line, requeue, write_log
 from submissions.quotas import probes
 
 #: What the log says of a result, by who sees it.
@@ -94,8 +93,10 @@ def score_job(job: Job, lease: Lease) -> None:
         begin(job, State.SCORING)
         stored = store_run(upload)
         verify_scored(stored.sha256, qrels, scored, lease.check)
-    which = {"pk": job.submission.system_id} if job.submission else {"slug": job.payload["system_slug"]}
-    system = System.objects.select_related("team").get(**which)
+    if job.submission is not None:
+        system = job.submission.system
+    else:
+        system = System.objects.select_related("team").get(slug=job.payload["system_slug"])
     publish_on_current_qrels(job, lease, system, [ScoredResult(stored, scored)], qrels)
     delete_upload(job)
 
@@ -115,11 +116,10 @@ def _check_and_store(job: Job, lease: Lease) -> None:
     with transaction.atomic():
         lock_boards([job.dataset_id])
         submission = Submission.objects.select_for_update(no_key=True).get(pk=submission.pk)
-        waits = {"validated": True, "lease_expires_at": None, "attempts": 0, "progress": 0.0, "stage": ""}
-        kept = {"payload": payload, "report": report.as_dict(), "progress_note": ""}
-        advance_claimed(job, State.QUEUED, **waits, **kept)
+        line = f"Validated: {statistics.lines:,} lines. It waits for the first judgements."
+        columns = {"validated": True, "attempts": 0, "payload": payload, "report": report.as_dict()}
+        advance_claimed(job, State.QUEUED, line=line, **columns)
         record_waiting_run(job, submission, stored, statistics, version)
-        write_log(job.pk, f"Validated: {statistics.lines:,} lines. It waits for the first judgements.")
     delete_upload(job)
 
 
@@ -128,8 +128,7 @@ class JudgementsChanged(WorkEnded):
 
     def settle(self, job: Job) -> None:
         """Do the job again."""
-        if requeue(job, counted=False):
-            write_log(job.pk, "The dataset has a new version: the job is done again.")
+        requeue(job, counted=False, line="The dataset has a new version: the job is done again.")
 
 
 def evaluate_run(
@@ -280,8 +279,8 @@ def publish_results(
                 "submitter"
             )
             job.submission = locked.filter(pk=job.submission_id).first()
-        finished = {"progress": 1.0, "report": results[-1].scored.report.as_dict()}
-        advance_claimed(job, State.DONE, **finished)
+        report = results[-1].scored.report.as_dict()
+        advance_claimed(job, State.DONE, progress=1.0, report=report)
         if dataset.current_qrels_id != qrels.pk:  # no number is stale from the start
             raise JudgementsChanged
         dataset.current_qrels = qrels

@@ -9,7 +9,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from leaderboard.core.audit import actor
 from leaderboard.management.curating import CurationCommand
-from submissions.jobs.withdrawal import withdraw
+from submissions.jobs.changes import withdraw
 from submissions.models import Submission
 
 

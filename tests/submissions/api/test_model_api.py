@@ -14,7 +14,7 @@ import pytest
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, System, User
 from submissions.checkpoints import service as checkpoints
 from submissions.intake.forms import ParametersField
-from submissions.jobs.withdrawal import set_reusable
+from submissions.jobs.changes import set_reusable
 from submissions.models import Checkpoint, Job, Submission
 from tests.submissions.clients import Api, upload
 from tests.submissions.collections import QUERIES, make_collection, run_text

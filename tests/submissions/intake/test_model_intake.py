@@ -28,9 +28,9 @@ from submissions.checkpoints.service import (
     sweep_checkpoints,
 )
 from submissions.intake.checkpoints import intake
+from submissions.jobs.changes import set_public
 from submissions.jobs.checkpoints.run_model import fetched_checkpoint
 from submissions.jobs.kinds.score import ScoredResult, current_qrels, evaluate_run, publish_results
-from submissions.jobs.withdrawal import set_public
 from submissions.models import Checkpoint, Job, State, Submission
 from submissions.queue.lease import Lease
 from submissions.queue.queue import claim
@@ -182,7 +182,7 @@ def test_what_a_model_found_can_be_had_where_all_that_it_saw_is_open(
 def test_folders_that_no_row_names_are_swept(alice: User, tmp_path: Path) -> None:
     path = tmp_path / "static.zip"
     path.write_bytes(static_archive(seed=1))
-    named = store_checkpoint(team=personal_team(alice), archive=path, file_name="static.zip", person=alice)
+    named = store_checkpoint(personal_team(alice), CheckpointArchive("static.zip", path), alice)
     path.write_bytes(static_archive(seed=2))
     unnamed = store_files(personal_team(alice), CheckpointArchive("static.zip", path))
     folder = folder_of(named).with_name(unnamed.description.sha256)

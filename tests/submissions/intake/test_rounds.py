@@ -16,8 +16,13 @@ from leaderboard.models import AuditRecord, Benchmark, Dataset, Entry, Membershi
 from leaderboard.rounds.lifecycle import RunCounts, count_runs, current_round, reveal, save_round
 from submissions.accounts.teams import create_team
 from submissions.core.errors import Refused
-from submissions.intake.rounds import RoundEntry, check_admission, counted_submissions, set_priority
-from submissions.jobs.withdrawal import withdraw
+from submissions.intake.rounds import (
+    RoundEntry,
+    check_admission,
+    counted_submissions,
+    set_priority,
+)
+from submissions.jobs.changes import withdraw
 from submissions.models import Submission
 from tests.factories import make_a_curator, team_of
 from tests.submissions.clients import Api, upload

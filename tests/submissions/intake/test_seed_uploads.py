@@ -12,9 +12,9 @@ import pytest
 from django.test import Client
 
 from leaderboard.models import Dataset, Entry
-from submissions.jobs.withdrawal import cancel
+from submissions.jobs.changes import cancel
 from submissions.models import Job, State, Submission
-from submissions.queue.lifecycle import advance
+from submissions.queue.queue import advance
 from tests.submissions.clients import Api, upload
 from tests.submissions.collections import make_collection, run_text
 from tests.submissions.outcomes import outcome_of

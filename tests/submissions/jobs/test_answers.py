@@ -18,7 +18,7 @@ from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import Entry, Rescore
 from leaderboard.results.measures import RefusedMeasures, set_measures
-from submissions.jobs.kinds.rescore import fail_lost_rescores
+from submissions.jobs.kinds.datasets import fail_lost_rescores
 from submissions.jobs.runner import drain_queue
 from submissions.models import Job, State
 from submissions.queue.queue import create_requested_jobs

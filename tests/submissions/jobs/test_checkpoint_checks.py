@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from leaderboard.models import Dataset
-from submissions.checkpoints.service import folder_of, store_checkpoint
+from submissions.checkpoints.service import CheckpointArchive, folder_of, store_checkpoint
 from submissions.core.errors import Refused
 from submissions.intake.checkpoints import readiness
 from submissions.intake.checkpoints.readiness import quota_of, refuse_beyond_quota
@@ -33,9 +33,7 @@ def sent(submission: Submission, tmp_path: Path, **configuration: Any) -> Checkp
     content = files()
     content["config.json"] = json.dumps({**json.loads(content["config.json"]), **configuration}).encode()
     archive = zipped(content, tmp_path / f"{submission.pk}.zip")
-    row = store_checkpoint(
-        team=submission.team, archive=archive, file_name="m.zip", person=submission.submitter
-    )
+    row = store_checkpoint(submission.team, CheckpointArchive("m.zip", archive), submission.submitter)
     Submission.objects.filter(pk=submission.pk).update(checkpoint=row)
     submission.refresh_from_db()
     return row

@@ -17,7 +17,7 @@ from leaderboard.core.storage.store import Area, path_of
 from leaderboard.models import Dataset
 from submissions.checkpoints.service import folder_of
 from submissions.jobs import runner
-from submissions.jobs.checkpoints import kept_indexes
+from submissions.jobs.checkpoints import own_engines
 from submissions.jobs.checkpoints.encodings import settle_waiting_jobs
 from submissions.models import Checkpoint, Job, Shard, State
 from tests.submissions.model_jobs import make_published, make_submission, queue_model, run_waiting
@@ -76,14 +76,14 @@ def test_a_damaged_corpus_is_a_fault_of_ours(dataset: Dataset, damage: Callable[
 
 def test_a_baseline_of_a_damaged_corpus_is_none(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is an index kept of it."""
-    monkeypatch.setattr(kept_indexes, "LEAST_DOCUMENTS", 1)
+    monkeypatch.setattr(own_engines, "LEAST_DOCUMENTS", 1)
     cut_between_blocks(corpus_of(dataset))
     job = Job.objects.create(kind=Job.Kind.BASELINE, queue="cpu", dataset=dataset, state=State.QUEUED)
     run_waiting()
     job.refresh_from_db()
     assert (job.state, job.error_code) == (State.FAILED, "fault"), job.log
     assert "BM25's index could not be kept (DamagedInput)." in job.log
-    assert not list((Path(kept_indexes.settings.VAR) / Area.WORD_INDEXES.value).glob("*/*"))
+    assert not list((Path(own_engines.settings.VAR) / Area.WORD_INDEXES.value).glob("*/*"))
 
 
 def test_a_checkpoint_that_lacks_a_file_here_is_a_fault_of_ours(

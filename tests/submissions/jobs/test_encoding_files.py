@@ -29,8 +29,7 @@ from submissions.jobs.checkpoints.encodings import (
     wait_for_shards,
 )
 from submissions.models import Encoding, State
-from submissions.queue.lifecycle import advance
-from submissions.queue.queue import claim
+from submissions.queue.queue import advance, claim
 from tests.factories import make_job
 from tests.submissions.encodings import SHARDS, ignore_progress, model_job, next_shard, state_of
 from tests.submissions.encodings import dataset as dataset

@@ -24,10 +24,9 @@ from submissions.jobs.checkpoints.encodings import (
 )
 from submissions.jobs.checkpoints.shards import shard_job
 from submissions.models import Encoding, Job, Shard, State
-from submissions.queue import capability
+from submissions.queue import workers as capability
 from submissions.queue.lease import Cancelled, Lease
-from submissions.queue.lifecycle import advance
-from submissions.queue.queue import claim, reap, request_cancel
+from submissions.queue.queue import advance, claim, reap, request_cancel
 from submissions.sandbox import SandboxUnavailable
 from tests.submissions.encodings import SHARDS, ignore_progress, model_job, next_shard, state_of
 from tests.submissions.encodings import dataset as dataset

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from leaderboard.core.storage.store import sync
 from leaderboard.models import Dataset
-from submissions.jobs import withdrawal
+from submissions.jobs import changes
 from submissions.jobs.checkpoints import embeddings, encodings
 from submissions.jobs.checkpoints.embeddings import arriving, embeddings_folder, embeddings_root
 from submissions.jobs.checkpoints.encodings import EncodingSetting, wait_for_shards
@@ -69,7 +69,7 @@ def test_of_two_that_store_the_same_shard_one_wins(
                 assert len(list(embeddings_root().glob(".arriving-*"))) == 1
             yield folder
 
-    monkeypatch.setattr(encodings, "arriving", overtaken)
+    monkeypatch.setattr(embeddings, "arriving", overtaken)
     with pytest.raises(LeaseLost):
         encode(zombie)
     assert [path.name for path in embeddings_root().iterdir()] == [setting.key]
@@ -109,20 +109,20 @@ def test_withdrawing_while_the_last_shard_is_stored_makes_no_circle(
         encode(next_shard())
     last = next_shard()
     stored, withdrawn, errors = Event(), Event(), []
-    real_requeue, real_cancel = encodings.requeue_waiting, withdrawal.cancel_unneeded_shards
+    real_requeue, real_cancel = encodings.requeue_waiting, changes.cancel_unneeded_shards
 
-    def put_back(encoding: Encoding) -> None:
+    def put_back(encoding: Encoding, line: str) -> None:
         stored.set()
         withdrawn.wait(10)
         time.sleep(0.3)  # the other one waits for our row by now
-        real_requeue(encoding)
+        real_requeue(encoding, line)
 
     def cancel() -> None:
         withdrawn.set()
         real_cancel()
 
     monkeypatch.setattr(encodings, "requeue_waiting", put_back)
-    monkeypatch.setattr(withdrawal, "cancel_unneeded_shards", cancel)
+    monkeypatch.setattr(changes, "cancel_unneeded_shards", cancel)
 
     def beside(verb: Callable[[], object]) -> None:
         try:
@@ -134,7 +134,7 @@ def test_withdrawing_while_the_last_shard_is_stored_makes_no_circle(
 
     threads = [
         Thread(target=beside, args=[lambda: encode(last)]),
-        Thread(target=beside, args=[lambda: stored.wait(10) and withdrawal.withdraw(submission, "x", user)]),
+        Thread(target=beside, args=[lambda: stored.wait(10) and changes.withdraw(submission, "x", user)]),
     ]
     for thread in threads:
         thread.start()

@@ -16,8 +16,8 @@ from leaderboard.core.storage.runs import open_run
 from leaderboard.core.storage.store import Area
 from leaderboard.models import Dataset, Measurement, Run
 from leaderboard.systems.baselines import BM25
-from submissions.jobs.checkpoints import kept_indexes, running
-from submissions.jobs.checkpoints.kept_indexes import GRACE, sweep_indexes
+from submissions.jobs.checkpoints import own_engines, running
+from submissions.jobs.checkpoints.own_engines import GRACE, sweep_indexes
 from submissions.jobs.cleanup import remove_unreferenced
 from submissions.models import Job, State
 from submissions.sandbox.running import SandboxOutcome
@@ -53,14 +53,14 @@ def small(
 ) -> Dataset:
     """A small published collection whose index is kept all the same, in a store of the test's own."""
     settings.VAR = tmp_path / "var"
-    monkeypatch.setattr(kept_indexes, "LEAST_DOCUMENTS", 1)
+    monkeypatch.setattr(own_engines, "LEAST_DOCUMENTS", 1)
     use_backend(settings, "none")
     return make_published(tmp_path / "collection")
 
 
 def places() -> list[Path]:
     """The folders of kept indexes."""
-    return list((Path(kept_indexes.settings.VAR) / Area.WORD_INDEXES.value).glob("??/*"))
+    return list((Path(own_engines.settings.VAR) / Area.WORD_INDEXES.value).glob("??/*"))
 
 
 def contents(place: Path) -> dict[str, bytes]:
@@ -99,7 +99,7 @@ def test_the_first_job_builds_it_and_all_others_open_it(
     assert figures["peak_memory_bytes"] >= children[-1].index_memory > 0
     assert figures["index_bytes"] == sum(map(len, before.values()))
     shutil.rmtree(place)
-    monkeypatch.setattr(kept_indexes, "LEAST_DOCUMENTS", 1_000)
+    monkeypatch.setattr(own_engines, "LEAST_DOCUMENTS", 1_000)
     assert run_baseline(small) == again  # from an index of its own
     assert places() == []
 
@@ -172,7 +172,7 @@ def test_where_none_can_be_kept_the_job_builds_its_own(
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(kept_indexes, "move_into_place", full)
+    monkeypatch.setattr(own_engines, "move_into_place", full)
     assert run_baseline(small) == run
     assert "BM25's index could not be kept (OSError)." in Job.objects.latest("pk").log
     assert places() == []

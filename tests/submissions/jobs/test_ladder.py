@@ -32,7 +32,7 @@ from leaderboard.models import (
 from leaderboard.results.publishing.protection import request_change
 from leaderboard.rounds.lifecycle import save_round
 from submissions.accounts.teams import create_team
-from submissions.jobs.withdrawal import set_public, withdraw
+from submissions.jobs.changes import set_public, withdraw
 from submissions.models import Submission
 from submissions.queue.queue import create_requested_jobs
 from tests.curating import filled

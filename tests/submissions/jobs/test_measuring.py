@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from leaderboard.models import AuditRecord, BoardChange, Dataset, Entry, Evaluation, Measurement, Run, User
-from submissions.jobs.measuring import CannotMeasure, request_measurement
+from submissions.jobs.changes import CannotMeasure, request_measurement
 from submissions.jobs.runner import drain_queue
 from submissions.models import Job, State
 from tests.factories import make_user

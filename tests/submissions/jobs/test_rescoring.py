@@ -30,8 +30,8 @@ from leaderboard.judgements.rescoring.campaigns import (
     start_rescore,
 )
 from leaderboard.models import AuditRecord, Dataset, Entry, Evaluation, Qrels, Rescore, Run, User, WorkRequest
-from submissions.jobs.kinds import rescore as job_module
-from submissions.jobs.kinds.rescore import fail_lost_rescores, rescore_job
+from submissions.jobs.kinds import datasets as job_module
+from submissions.jobs.kinds.datasets import fail_lost_rescores, rescore_job
 from submissions.models import Job, State
 from submissions.queue.lease import hold_lease
 from submissions.queue.queue import claim, create_requested_jobs, reap
@@ -285,7 +285,7 @@ def test_a_worker_that_is_killed_half_way_is_made_good_by_the_next(campaign: Res
     Job.objects.update(not_before=None)
     kill = (
         "import os, signal, django; django.setup()\n"
-        "from submissions.jobs import runner\nfrom submissions.jobs.kinds import rescore\n"
+        "from submissions.jobs import runner\nfrom submissions.jobs.kinds import datasets as rescore\n"
         "evaluate, count = rescore.evaluate_run, []\n"
         "def third(*arguments):\n"
         "    count.append(1)\n"

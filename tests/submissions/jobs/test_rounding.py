@@ -13,7 +13,7 @@ from django.test import Client
 from leaderboard.models import Dataset, Entry, Evaluation, EvaluationPart, User
 from leaderboard.results.publishing.visibility import name_baseline
 from leaderboard.systems.baselines import BM25, system_of
-from submissions.jobs.withdrawal import withdraw
+from submissions.jobs.changes import withdraw
 from submissions.models import Submission
 from tests.factories import make_user
 from tests.leaks.routes import routes

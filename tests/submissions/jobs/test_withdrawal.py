@@ -9,8 +9,8 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from leaderboard.models import AuditRecord, Dataset, Entry, Membership, User
+from submissions.jobs.changes import cancel
 from submissions.jobs.kinds import score as score_kind
-from submissions.jobs.withdrawal import cancel
 from submissions.models import Job, State, Submission
 from submissions.queue.queue import claim, request_cancel
 from tests.factories import make_a_curator, make_user, team_of
@@ -123,7 +123,7 @@ def test_what_a_curator_began_to_cancel_is_recorded_whatever_comes(
         request_cancel(job)
         raise OSError("the database went away")
 
-    monkeypatch.setattr("submissions.jobs.withdrawal.request_cancel", ends_and_breaks)
+    monkeypatch.setattr("submissions.jobs.changes.request_cancel", ends_and_breaks)
     with pytest.raises(OSError, match="went away"):
         cancel(submission, cora)
     assert submission.jobs.get().state == State.CANCELLED

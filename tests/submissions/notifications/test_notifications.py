@@ -31,7 +31,7 @@ from submissions.notifications import events
 from submissions.notifications.events import notify_finished
 from submissions.notifications.outbox import Message, notify
 from submissions.notifications.sending import send_notifications, wake_notifier
-from submissions.queue.lifecycle import advance
+from submissions.queue.queue import advance
 from tests.factories import make_user
 from tests.pages import one_line
 from tests.submissions.clients import Api

@@ -22,10 +22,9 @@ from submissions.intake.checkpoints.readiness import readiness
 from submissions.jobs.checkpoints.running import result_of
 from submissions.jobs.runner import drain_queue
 from submissions.models import Job, State, Worker
-from submissions.queue import capability
-from submissions.queue.capability import workers_alive
-from submissions.queue.heartbeat import Heartbeat, delete_silent_workers
+from submissions.queue import workers as capability
 from submissions.queue.queue import claim
+from submissions.queue.workers import Heartbeat, delete_silent_workers, workers_alive
 from submissions.sandbox import SandboxOutcome, SandboxUnavailable
 from submissions.sandbox.backends import Backend, Program, SandboxedProcess, UnprotectedBackend
 from tests.factories import make_dataset, make_user

@@ -13,8 +13,7 @@ import pytest
 from submissions.models import Job, State
 from submissions.queue import lease as leases
 from submissions.queue.lease import Cancelled, LeaseLost, hold_lease, keep_leases
-from submissions.queue.lifecycle import advance
-from submissions.queue.queue import claim, request_cancel, requeue
+from submissions.queue.queue import advance, claim, request_cancel, requeue
 from tests.factories import make_dataset, make_job
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]

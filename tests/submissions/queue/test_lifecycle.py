@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from submissions.models import TERMINAL, Job, State
-from submissions.queue.lifecycle import TRANSITIONS, advance, submission_state, write_log
+from submissions.queue.queue import TRANSITIONS, advance, submission_state, write_log
 from tests.factories import make_dataset, make_job
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]

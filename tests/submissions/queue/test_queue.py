@@ -21,10 +21,9 @@ from submissions import tasks
 from submissions.models import Job, State, Worker
 from submissions.notifications import sending
 from submissions.queue import queue
-from submissions.queue.capability import workers_alive
-from submissions.queue.lifecycle import advance
 from submissions.queue.queue import (
     ATTEMPTS,
+    advance,
     claim,
     create_requested_jobs,
     extend_lease,
@@ -33,6 +32,7 @@ from submissions.queue.queue import (
     request_cancel,
     requeue,
 )
+from submissions.queue.workers import workers_alive
 from tests.factories import make_dataset, make_job
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]

@@ -28,13 +28,10 @@ from submissions.jobs.runner import drain_queue, run_job
 from submissions.jobs.worker import HungProcessMonitor, dispatcher_is_late, poll_queues
 from submissions.models import TERMINAL, Job, State, Worker
 from submissions.queue import lease as leases
-from submissions.queue import process as worker_process
-from submissions.queue.capability import count_workers, workers_alive
-from submissions.queue.heartbeat import Heartbeat
+from submissions.queue import workers as worker_process
 from submissions.queue.lease import Lease
-from submissions.queue.lifecycle import advance
-from submissions.queue.process import STOPPING, refusal
-from submissions.queue.queue import claim, extend_lease, reap, request_cancel, requeue, time_out
+from submissions.queue.queue import advance, claim, extend_lease, reap, request_cancel, requeue, time_out
+from submissions.queue.workers import STOPPING, Heartbeat, count_workers, refusal, workers_alive
 from tests.factories import make_dataset, make_job
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]

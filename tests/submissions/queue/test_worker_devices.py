@@ -13,7 +13,7 @@ from django.core.management import CommandError
 from evaluation.efficiency import hardware
 from leaderboard.management.commands.worker import _device_environment
 from leaderboard.management.supervisor import services
-from submissions.queue.heartbeat import own_device
+from submissions.queue.workers import own_device
 from submissions.sandbox.machine_lock import MachineLock
 
 #: Two GPUs as the driver of NVIDIA tells them.

@@ -14,9 +14,9 @@ from leaderboard import VERSION
 from submissions import tasks
 from submissions.jobs.worker import dispatcher_is_late
 from submissions.models import Job, State, Worker
-from submissions.queue import process, queue
-from submissions.queue.capability import reported_capabilities, workers_alive
-from submissions.queue.heartbeat import Heartbeat, delete_silent_workers
+from submissions.queue import queue
+from submissions.queue import workers as process
+from submissions.queue.workers import Heartbeat, delete_silent_workers, reported_capabilities, workers_alive
 from submissions.status.overview import overview
 from submissions.views.status import Rows
 from tests.factories import make_dataset, make_job

@@ -13,8 +13,7 @@ from django.utils import timezone
 from leaderboard.models import Dataset, HardwareClass, Price
 from submissions.jobs.checkpoints.encodings import EncodingSetting, wait_for_shards
 from submissions.models import Checkpoint, Job, Shard, State, Submission
-from submissions.queue.lifecycle import advance
-from submissions.queue.queue import claim
+from submissions.queue.queue import advance, claim
 from tests.factories import make_dataset, make_job, make_model_submission, make_user, make_version, team_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]

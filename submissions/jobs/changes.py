@@ -1,0 +1,257 @@
+"""Changes that submitters and curators request: withdraw, cancel, show, lend, try again, measure again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from evaluation.checkpoints.description import FILE_NAME
+from leaderboard.core.audit import acting, record
+from leaderboard.core.storage.runs import run_path
+from leaderboard.core.storage.store import Area, path_of
+from leaderboard.models import Entry, User
+from leaderboard.results import records
+from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_boards
+from leaderboard.results.publishing.visibility import set_visibility, withdraw_entries
+from submissions.checkpoints.service import folder_of
+from submissions.intake.actors import actor_label, is_team_member, record_curator_action
+from submissions.intake.rounds import readmit
+from submissions.intake.run_records import MADE_BY
+from submissions.jobs.checkpoints.encodings import cancel_unneeded_shards
+from submissions.jobs.kinds.handover import KEY, MEASURES, MISSED, RetrievalResult
+from submissions.jobs.kinds.score import delete_upload
+from submissions.models import TERMINAL, Checkpoint, Job, State, Submission
+from submissions.queue.queue import (
+    advance,
+    append_log_line,
+    log_line,
+    next_turn,
+    request_cancel,
+    revive,
+    waiting_state,
+    wake_worker,
+    write_log,
+)
+from submissions.queue.workers import UNPROTECTED
+from submissions.quotas.ledger import charge_again, lock_quota
+
+#: Payload key: how often its people had the job tried again.
+RETRIES = "retries"
+_RUN_MODELS = (Job.Kind.MODEL, Job.Kind.SAMPLE_MODEL)
+
+
+@transaction.atomic
+def withdraw(submission: Submission, reason: str, by: User) -> bool:
+    """Take the submission off every board; a tombstone with the reason remains. False if it was before.
+
+    Jobs under way are ended: their workers lose their claims and write nothing more.
+    """
+    _lock_boards_and_jobs(submission)
+    moved = Submission.objects.filter(pk=submission.pk, withdrawn_at=None).update(
+        withdrawn_at=timezone.now(), withdrawal_reason=reason[:300]
+    )
+    if not moved:
+        return False
+    who = "its team" if is_team_member(submission, by) else "a curator"
+    for job in submission.jobs.order_by("pk"):
+        if advance(job.pk, State.WITHDRAWN, line=f"Withdrawn by {who}: {reason}"):
+            transaction.on_commit(partial(delete_upload, job))
+    # After the commit: a worker that stores a shard holds its job's row, and wants those of the waiting jobs.
+    transaction.on_commit(cancel_unneeded_shards)
+    with acting(by, reason):
+        record_curator_action(
+            "submission withdrawn", submission, by, before={}, after={"reason": reason[:300]}
+        )
+        withdraw_entries(submission.pk, reason)
+        _delete_waiting_runs(submission)
+    submission.refresh_from_db()
+    return True
+
+
+def cancel(submission: Submission, by: User) -> int:
+    """Stop every job that has not ended, at once if it waits, soon if it runs. Return how many."""
+    count, who = 0, actor_label(submission, by)
+    jobs = list(submission.jobs.exclude(state__in=TERMINAL))
+    if jobs:
+        # First: each job ends with a commit of its own, and what cut this short would leave an act without a record.
+        record_curator_action("submission cancelled", submission, by, before={}, after={"jobs": len(jobs)})
+    for job in jobs:
+        if request_cancel(job):
+            job.refresh_from_db()
+            waited = job.state == State.CANCELLED
+            asked = f"{who[:1].upper()}{who[1:]} asked to stop."
+            write_log(job.pk, f"Cancelled by {who}." if waited else asked)
+            if waited:
+                delete_upload(job)
+            count += 1
+    cancel_unneeded_shards()
+    if count:
+        with transaction.atomic():
+            _lock_boards_and_jobs(submission)
+            _delete_waiting_runs(submission)
+    return count
+
+
+def _lock_boards_and_jobs(submission: Submission) -> None:
+    """Lock the boards that the submission is on, or may be on, then its jobs, until the commit."""
+    lock_boards(submission.jobs.values_list("dataset_id", flat=True))
+    Submission.objects.select_for_update(no_key=True).get(pk=submission.pk)
+    list(submission.jobs.select_for_update(no_key=True).order_by("pk").values_list("pk"))
+
+
+@transaction.atomic
+def set_public(submission: Submission, public: bool, by: User | None = None) -> None:
+    """Show the submission's results to everyone, or keep them with the team; withdrawn ones remain as they are.
+
+    The record of what changes on boards names `by`.
+    """
+    _lock_boards_and_jobs(submission)
+    was = submission.public
+    if not Submission.objects.filter(pk=submission.pk, withdrawn_at=None).update(public=public):
+        return
+    submission.public = public
+    with acting(by, f"submission {submission.pk} {'shown' if public else 'kept back'}"):
+        if by is not None:
+            record_curator_action(
+                "visibility", submission, by, before={"public": was}, after={"public": public}
+            )
+        set_visibility(submission.pk, public=public)
+        records.set_waiting_visibility(submission.pk, public=public)
+        _waiting_changed(submission)
+
+
+@transaction.atomic
+def set_reusable(submission: Submission, reusable: bool, by: User) -> None:
+    """Let others re-rank and fuse the submission's runs from now on, or no longer."""
+    before, after = {"reusable": submission.reusable}, {"reusable": reusable}
+    record_curator_action(
+        "runs lent" if reusable else "runs no longer lent", submission, by, before=before, after=after
+    )
+    Submission.objects.filter(pk=submission.pk).update(reusable=reusable)
+    submission.reusable = reusable
+    entries = Entry.objects.filter(submission_reference=submission.pk)
+    for evaluation in ("evaluation", "seeds__evaluation"):
+        runs = entries.exclude(**{evaluation: None}).values_list(f"{evaluation}__run_id", flat=True)
+        records.set_reusable(runs, reusable=reusable)
+
+
+def _delete_waiting_runs(submission: Submission) -> None:
+    """Delete the submission's runs that wait for judgments: no pool is drawn from them, and no page names them."""
+    _waiting_changed(submission)
+    records.delete_waiting_runs(submission.pk)
+
+
+def _waiting_changed(submission: Submission) -> None:
+    for job in submission.jobs.select_related("dataset"):
+        if job.dataset.awaits_judgements and job.validated:
+            board_changed(job.dataset, Kind.VISIBILITY, touched=Entry.objects.none())
+
+
+# --- try again
+
+
+def retriable_jobs(submission: Submission) -> list[Job]:
+    """Return the jobs that may be tried again: lost through our fault, and whose file is still here."""
+    lost = submission.jobs.lost_by_us().select_related("submission__checkpoint__team")
+    return [job for job in lost if _has_its_file(job)]
+
+
+def retry(submission: Submission, by: User) -> int:
+    """Queue lost jobs again, and count them again if their units were refunded. Return how many.
+
+    Raises Refused if no quota, or no place in the round, is left for them.
+    """
+    with transaction.atomic():
+        lock_quota(submission.submitter, submission.team)
+        Submission.objects.select_for_update(no_key=True).get(pk=submission.pk)
+        jobs = retriable_jobs(submission)
+        if not jobs:
+            return 0
+        readmit(submission)
+        charge_again(submission, {job.dataset_id for job in jobs})
+        record_curator_action("tried again", submission, by, before={}, after={"jobs": len(jobs)})
+        for job in jobs:
+            _queue_again(job, f"Tried again: asked for by {actor_label(submission, by)}.")
+        Submission.objects.filter(pk=submission.pk).update(noticed_at=None)
+    return len(jobs)
+
+
+def _queue_again(job: Job, line: str) -> None:
+    payload, queue = {**job.payload, RETRIES: job.payload.get(RETRIES, 0) + 1}, job.queue
+    retrieval = RetrievalResult.from_payload(payload)
+    if retrieval is not None and payload.pop(MISSED, 0):  # its runs are lost
+        queue = retrieval.queue
+        del payload[KEY]
+    if revive(job.pk, waiting_state(job), payload=payload, queue=queue, log=append_log_line(line)):
+        wake_worker(queue)
+
+
+def _has_its_file(job: Job) -> bool:
+    if job.kind == Job.Kind.SCORE:
+        validated = job.validated
+        path = run_path(job.payload["run_sha256"]) if validated else path_of(Area.UPLOADS, job.upload_sha256)
+        return path.exists()
+    checkpoint = job.submission.checkpoint if job.submission else None
+    return checkpoint is None or (folder_of(checkpoint) / FILE_NAME).exists()
+
+
+# --- measure again
+
+
+class CannotMeasure(ValueError):
+    """The costs of a result cannot be measured again; the text says why."""
+
+
+@transaction.atomic
+def request_measurement(entry: Entry) -> Job:
+    """Queue a job that runs the entry's model again and measures it. The present costs remain until it ends.
+
+    Call it as the requesting curator (`leaderboard.core.audit.acting`). Raises CannotMeasure.
+    """
+    evaluation = entry.evaluation
+    made = evaluation.run.metadata.get(MADE_BY) if evaluation else None
+    origin = Job.objects.filter(Q(entry=entry) | Q(further_entries=entry), kind__in=_RUN_MODELS).last()
+    if evaluation is None or made is None or origin is None:
+        raise CannotMeasure(f"{entry} was not made by a model that ran here, so nothing was timed.")
+    if entry.visibility == Entry.Visibility.WITHDRAWN:
+        raise CannotMeasure(f"{entry} was withdrawn.")
+    if evaluation.run.version_id != entry.dataset.current_version_id:
+        raise CannotMeasure(f"{entry} was made from earlier content of the dataset: run the model again.")
+    if Job.objects.exclude(state__in=TERMINAL).filter(payload__measures=entry.pk).exists():
+        raise CannotMeasure(f"{entry} is being measured already.")
+    retrieval = RetrievalResult.from_payload(origin.payload)
+    queue = retrieval.queue if retrieval else origin.queue  # a scorer may have ended it
+    job = Job.objects.create(
+        kind=Job.Kind.MODEL,
+        queue=queue,
+        turn=next_turn(queue, None),
+        dataset=entry.dataset,
+        state=State.QUEUED,
+        validated=True,
+        payload={
+            MEASURES: entry.pk,
+            "system": entry.system.slug,
+            "engine": made["engine"],
+            "parameters": made["parameters"],
+            "checkpoint": _checkpoint(origin, made),
+            "run_ids": origin.payload.get("run_ids", []),
+            **({UNPROTECTED: True} if origin.payload.get(UNPROTECTED) else {}),
+        },
+        log=log_line(f"{entry} is measured again."),
+    )
+    record("measurement requested", entry, dataset=entry.dataset, entry=entry, after={"job": job.pk})
+    wake_worker(queue)
+    return job
+
+
+def _checkpoint(origin: Job, made: Mapping[str, Any]) -> int | None:
+    """Return the key of the checkpoint that the job ran, if any: the site's own one if it has no submission."""
+    if origin.submission is not None:
+        return origin.submission.checkpoint_id
+    own = Checkpoint.objects.filter(team=None, model_sha256=made.get("checkpoint", {}).get("sha256", ""))
+    return own.values_list("pk", flat=True).first()

@@ -1,0 +1,300 @@
+"""Retrieval with the site's own engines: baselines and the demo's other rows, BM25 beside a model, and BM25's indexes.
+
+An index of a corpus is built once by a child of the site's own, kept, and opened by every job that needs it.
+`<key>/index` is what engines open, read-only. `<key>/<hardware class>.json` has the costs of building it on machines of
+that class, which are published; one of another class measures these itself, once. A folder is renamed atomically: of
+two workers that build the same one keeps its own, and a missing one is built again.
+
+The baseline of a dataset that collects runs is retrieved at once, so that pools can be drawn from it too, and scored
+with all others when the first judgments arrive.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version as version_of
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+
+from evaluation.core.errors import ModelFailure
+from evaluation.core.problems import RunStatistics
+from evaluation.efficiency import describe as describe_hardware
+from evaluation.engines import Resources, describe, retrieve
+from evaluation.engines.index.inverted_index import FORMAT, InvertedIndex
+from evaluation.engines.index.term_search import resolve_language
+from evaluation.execution.job import INDEX_FOLDER, ExecutionJob
+from evaluation.runs.score import check_run
+from evaluation.text import analyser_for
+from leaderboard.core.storage.runs import run_path, store_run, write_text
+from leaderboard.core.storage.store import Area, atomic_write, local_path, path_of
+from leaderboard.datasets.qrels import excluded_path, scoring_target, topic_ids
+from leaderboard.models import Dataset, DatasetVersion, Run
+from leaderboard.systems.baselines import BM25, CONFIGURATIONS, EngineConfiguration, system_of
+from submissions.intake.run_records import record_job_run
+from submissions.jobs.checkpoints.embeddings import checked_size, move_into_place, remove_least_used
+from submissions.jobs.checkpoints.running import DamagedInput, ModelTimedOut, job_folder, run_child
+from submissions.jobs.kinds import handover
+from submissions.jobs.kinds.score import begin, judged_version
+from submissions.models import Job, State
+from submissions.queue.lease import Lease, advance_claimed, finish
+from submissions.queue.queue import write_log
+from submissions.sandbox.processes import remove_old
+
+logger = logging.getLogger(__name__)
+
+#: Fewer documents are indexed sooner than a child starts; their index is not kept.
+LEAST_DOCUMENTS = 2_000
+#: Seconds for which an index stays after it was used: a child may be about to open it.
+GRACE = 24 * 3600
+_ENGINE = "bm25"
+_DAMAGED = (OSError, ValueError, KeyError, TypeError, EOFError)
+
+
+@dataclass(frozen=True, slots=True)
+class _Building:
+    """What is noted of a building: wall seconds, the peak of memory, the index's size (bytes), and the corpus."""
+
+    seconds: float
+    memory: int
+    size: int
+    corpus: str
+
+
+def with_kept_index(lease: Lease, work: ExecutionJob, version: DatasetVersion) -> ExecutionJob:
+    """Return the work with the index of words that its engine searches, built where it is missing or damaged.
+
+    As it was for an engine that searches none or runs, and where none is kept: then the engine builds its own.
+    `work.parameters` are all parameters. Raises LeaseLost or Cancelled.
+    """
+    wanted = None if work.runs else describe(work.engine).word_index(work.parameters)
+    if wanted is None or version.statistics.get("documents", 0) < LEAST_DOCUMENTS:
+        return work
+    wanted = resolve_language(describe(_ENGINE).complete(wanted), Resources(language=work.language))
+    place = path_of(Area.WORD_INDEXES, _key(version, wanted))
+    note = place / f"{describe_hardware(settings.MODEL_THREADS, 'cpu').slug}.json"
+    building = _noted(note)
+    if building is None or not _is_whole(place, building.size, version):
+        try:
+            building = _build(lease, version, wanted, note)
+        except (ModelFailure, ModelTimedOut, RuntimeError, OSError) as error:
+            logger.warning("an index could not be kept: %s: %s", type(error).__name__, error)
+            write_log(lease.job.pk, f"BM25's index could not be kept ({type(error).__name__}).")
+            return work
+    os.utime(place)
+    return replace(
+        work, index=place / INDEX_FOLDER, index_seconds=building.seconds, index_memory=building.memory
+    )
+
+
+def _key(version: DatasetVersion, parameters: Mapping[str, Any]) -> str:
+    """Return a checksum of what decides an index's bytes."""
+    analyser = analyser_for(parameters["language"], parameters["stemming"]).description
+    packages = [version_of(name) for name in ("PyStemmer", "icu4py", "whoosh-reloaded")]
+    what = [version.corpus_sha256, _ENGINE, parameters, FORMAT, analyser, packages]
+    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
+
+
+def _noted(note: Path) -> _Building | None:
+    try:
+        return _Building(**json.loads(note.read_text("utf-8")))
+    except _DAMAGED:
+        return None
+
+
+def _is_whole(place: Path, size: int, version: DatasetVersion) -> bool:
+    """Return whether the index can be opened, and has all of its bytes and documents."""
+    try:
+        index = InvertedIndex(place / INDEX_FOLDER)
+        return (index.size(), index.document_count) == (size, version.statistics["documents"])
+    except _DAMAGED:
+        return False
+
+
+def _build(lease: Lease, version: DatasetVersion, parameters: Mapping[str, Any], note: Path) -> _Building:
+    """Build the index, and keep it unless there is one now. Raises as `run_child`, and OSError."""
+    place = note.parent
+    with job_folder() as folder:
+        work = ExecutionJob(
+            task="index",
+            engine=_ENGINE,
+            out=folder / "out",
+            corpus=local_path(Area.FILES, version.corpus_sha256),
+            parameters=parameters,
+            threads=settings.MODEL_THREADS,
+        )
+        told = run_child(work, lease, trusted=True)["index"]
+        size = checked_size(work.out / INDEX_FOLDER)
+        building = _Building(float(told["seconds"]), int(told["memory"]), size, version.corpus_sha256)
+        if not _is_whole(work.out, size, version):
+            raise DamagedInput(f"the index of {work.corpus} lacks documents")
+        if not _is_whole(place, size, version):
+            kept = folder / "kept"
+            kept.mkdir()
+            (work.out / INDEX_FOLDER).rename(kept / INDEX_FOLDER)
+            move_into_place(kept, place)
+        with atomic_write(note) as file:
+            file.write_text(json.dumps(asdict(building)), "utf-8")
+    write_log(lease.job.pk, f"BM25's index is kept: {size / 2**20:.1f} MiB.")
+    return building
+
+
+def sweep_indexes() -> int:
+    """Remove indexes of no version that is now current, and beyond `INDEX_CACHE_BYTES`; returns how many.
+
+    Those that were used longest ago go first, and none that was used within `GRACE`.
+    """
+    root = Path(settings.VAR) / Area.WORD_INDEXES.value
+    used, sizes = {}, {}
+    for place in (*root.glob("??/*"), *root.glob(".arriving-*")):  # the latter of processes that were killed
+        with suppress(FileNotFoundError):  # another worker of this host was quicker, here as below
+            used[place], sizes[place] = place.stat().st_mtime, checked_size(place)
+    versions = Dataset.objects.exclude(current_version=None)
+    current = set(versions.values_list("current_version__corpus_sha256", flat=True))
+
+    def delete_if_old(place: Path) -> bool:
+        return bool(remove_old([place], GRACE))
+
+    def is_current(place: Path) -> bool:
+        return any(noted.corpus in current for note in place.glob("*.json") if (noted := _noted(note)))
+
+    stale = [place for place in sizes if not is_current(place)]
+    removed = {place for place in stale if delete_if_old(place)}
+    left = {place: size for place, size in sizes.items() if place not in removed}
+    needed = sorted(left.keys() - set(stale), key=used.__getitem__)
+    return len(removed) + remove_least_used(left, needed, settings.INDEX_CACHE_BYTES, delete_if_old)
+
+
+# --- retrieval
+
+
+#: Where a run's metadata says which queries it was retrieved for.
+TOPICS = "topics_sha256"
+
+
+def retrieve_job(job: Job, lease: Lease) -> None:
+    """Run the job's configuration over its dataset and publish the result. Raises LeaseLost or Cancelled.
+
+    Without judgements yet the run is kept, and the job is done.
+    """
+    if handover.score_handed_over(job, lease):
+        return
+    configuration = CONFIGURATIONS[job.payload.get("configuration", BM25.slug)]
+    begin(job, State.RETRIEVING, "loading")
+    with job_folder() as folder:
+        if job.dataset.awaits_judgements:
+            _retrieve_and_store(job, lease, configuration, folder / "run.txt")
+        else:
+            _retrieve_and_score(job, lease, configuration, folder / "run.txt")
+
+
+def _retrieve_and_score(job: Job, lease: Lease, configuration: EngineConfiguration, out: Path) -> None:
+    version = judged_version(job.dataset)
+    if (kept := _find_waiting_run(configuration, version)) is not None:
+        write_log(job.pk, f"{configuration.name} over {version}, retrieved while runs were collected")
+        write_text(kept.sha256, out)
+    else:
+        _retrieve(job, lease, configuration, version, out)
+    run = handover.store_checked_run(out, version, may_be_empty=True)
+    handover.finish_retrieval(
+        job, lease, handover.RetrievalResult(system_of(configuration).slug, version.pk, job.queue, [run])
+    )
+
+
+def _retrieve_and_store(job: Job, lease: Lease, configuration: EngineConfiguration, out: Path) -> None:
+    version = job.dataset.current_version
+    if version is None:
+        raise RuntimeError(f"{job.dataset.slug} collects runs and has no version")
+    if _find_waiting_run(configuration, version) is not None:
+        advance_claimed(job, State.DONE, progress=1.0)
+        return
+    _retrieve(job, lease, configuration, version, out)
+    read = check_run(out, scoring_target(version)).statistics
+    statistics = RunStatistics(lines=read.lines, tags=read.tags, metadata={TOPICS: version.topics_sha256})
+    stored = store_run(out)
+    with transaction.atomic():
+        finish(job, "Kept. It is scored when the first judgements come.")
+        record_job_run(
+            job, None, system_of(configuration), stored, statistics, version, origin=Run.Origin.RETRIEVED
+        )
+
+
+def _retrieve(
+    job: Job, lease: Lease, configuration: EngineConfiguration, version: DatasetVersion, out: Path
+) -> None:
+    write_log(job.pk, f"{configuration.name} over {version}")
+    corpus = local_path(Area.FILES, version.corpus_sha256)
+    parameters = describe(configuration.engine).complete(configuration.parameters)
+    work = ExecutionJob(
+        "retrieve", configuration.engine, out, parameters=parameters, language=job.dataset.language
+    )
+    work = with_kept_index(lease, work, version)
+    retrieval = retrieve(
+        work.engine,
+        corpus,
+        local_path(Area.FILES, version.topics_sha256),
+        out,
+        parameters,
+        drop_self_matches=job.dataset.drop_self_matches,
+        excluded=excluded_path(version),
+        progress=lease.report_stage,
+        work_folder=out.parent,
+        resources=Resources(language=work.language, index=work.index),
+    )
+    if retrieval.documents != version.statistics.get("documents", retrieval.documents):
+        raise DamagedInput(f"{retrieval.documents} documents were read of the corpus {corpus.name}")
+    seconds = retrieval.build_seconds + work.index_seconds
+    write_log(
+        job.pk,
+        f"{retrieval.documents:,} documents indexed in {seconds:.1f} s, "
+        f"{retrieval.queries:,} queries searched in {retrieval.search_seconds:.1f} s "
+        f"({retrieval.index_bytes / 2**20:.1f} MiB, analyser {retrieval.analyser})",
+    )
+
+
+def _find_waiting_run(configuration: EngineConfiguration, version: DatasetVersion) -> Run | None:
+    """Return the configuration's run that was stored while the dataset collected runs, if it has all queries."""
+    runs = Run.objects.filter(
+        version=version,
+        system=system_of(configuration),
+        origin=Run.Origin.RETRIEVED,
+        metadata__has_key=TOPICS,
+    )
+    now = topic_ids(version.topics_sha256)
+    for run in runs.order_by("-pk"):
+        then = topic_ids(run.metadata[TOPICS])
+        if run_path(run.sha256).exists() and now <= then:
+            return run
+    return None
+
+
+def measure_bm25(
+    lease: Lease, work: ExecutionJob, version: DatasetVersion, folder: Path
+) -> Mapping[str, Any]:
+    """Measure BM25 on this machine, in this job; return its figures and hardware class, empty if that fails."""
+    bm25 = ExecutionJob(
+        task="measure",
+        engine=BM25.engine,
+        out=folder / "baseline",
+        corpus=work.corpus,
+        documents=work.documents,
+        queries=work.queries,
+        excluded=work.excluded,
+        parameters=describe(BM25.engine).complete(BM25.parameters),
+        language=work.language,
+        drop_self_matches=work.drop_self_matches,
+        threads=work.threads,
+    )
+    try:
+        return run_child(with_kept_index(lease, bm25, version), lease, trusted=True)
+    except (ModelFailure, ModelTimedOut, RuntimeError) as error:
+        write_log(lease.job.pk, f"BM25 could not be measured beside it ({type(error).__name__}).")
+        return {}
