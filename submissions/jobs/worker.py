@@ -4,7 +4,7 @@ At SIGTERM whoever can leaves by itself, at its next look whether it may go on, 
 `GRACE` seconds the worker ends those of its pool processes that could not, and puts their jobs back in their place.
 
 A working pool process reports every `QUEUE_TIMES.look` seconds. Its worker ends one that has not for half a lease in
-two looks: between one look and the next a database that was away is back, and so is whoever only waited for it. One whose
+two looks: between two looks a database that was away is back, and so is whoever only waited for it. One whose
 job somebody else has ended hears of it at its next look, and ends itself where its work goes on; its worker ends one
 that does neither.
 

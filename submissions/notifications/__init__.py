@@ -1,5 +1,5 @@
 """Notifications: rows are written first, in the transaction of the event; mail and webhooks are sent from the rows.
 
-`events` finds what there is to tell (the dispatcher asks every few seconds), `outbox` writes it down for each person,
-`mail` and `webhooks` send it. docs/decisions/0030 says why.
+`events` finds events (the dispatcher asks every few seconds), `inbox` stores notices for each person, `sending` and
+`webhooks` send them. See docs/decisions/0030-notices.md.
 """

@@ -18,14 +18,15 @@ import standardwebhooks
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Max
+from django.urls import reverse
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from leaderboard.models import Team, User
 from submissions.core.errors import ChangeRefused
-from submissions.models import Delivery, Webhook
+from submissions.models import Delivery, NoticeKind, Webhook
 from submissions.models.notifications import OutboxQuerySet
-from submissions.notifications.messages import webhook_off_message
-from submissions.notifications.outbox import notify, team_owners
+from submissions.notifications.inbox import Message, notify, team_owners
 from submissions.notifications.webhook_client import DeliveryOutcome, parse_target, post
 
 logger = logging.getLogger(__name__)
@@ -80,7 +81,7 @@ def _new_secret() -> str:
 
 
 def has_webhooks(team: Team) -> bool:
-    """Whether anything is to be sent for the team."""
+    """Return whether anything is to be sent for the team."""
     return bool(settings.WEBHOOKS_ENABLED) and Webhook.objects.filter(team=team, active=True).exists()
 
 
@@ -108,7 +109,7 @@ def _delivery(webhook: Webhook, event: str, key: str, body: Mapping[str, Any]) -
 
 
 def deliveries_are_due() -> bool:
-    """Whether any message is to be sent now."""
+    """Return whether any message is to be sent now."""
     return bool(settings.WEBHOOKS_ENABLED) and _waiting().due().exists()
 
 
@@ -146,23 +147,19 @@ def _claim() -> Delivery | None:
     return None
 
 
-def _signer(webhook: Webhook) -> standardwebhooks.Webhook:
-    """What signs for this webhook. Of an older secret, which does not begin with `whsec_`, the bytes are the key."""
-    secret = webhook.secret
-    return standardwebhooks.Webhook(secret if secret.startswith("whsec_") else secret.encode())
-
-
 def _attempt(delivery: Delivery) -> DeliveryOutcome:
     body = json.dumps(delivery.body, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-    identifier, now = delivery.body["id"], timezone.now()
+    identifier, now, secret = delivery.body["id"], timezone.now(), delivery.webhook.secret
     try:
+        # The bytes of an older secret, which does not begin with `whsec_`, are the key.
+        signer = standardwebhooks.Webhook(secret if secret.startswith("whsec_") else secret.encode())
         headers = {
             "Content-Type": "application/json",
             "User-Agent": "Runboard-Webhook/1",
             "X-Runboard-Event": delivery.event,
             "webhook-id": identifier,
             "webhook-timestamp": str(int(now.timestamp())),
-            "webhook-signature": _signer(delivery.webhook).sign(identifier, now, body),
+            "webhook-signature": signer.sign(identifier, now, body),
         }
         return post(delivery.webhook.url, body.encode(), headers)
     except Exception as error:
@@ -182,15 +179,25 @@ def _settle(delivery: Delivery, outcome: DeliveryOutcome) -> None:
     else:
         changes |= {"not_before": now + BACKOFF[delivery.attempts - 1]}
     if _waiting().held(delivery).update(**changes) and changes.get("state") == "failed":
-        _switch_off_where_nothing_arrives(delivery.webhook, now)
+        _switch_off_if_failing(delivery.webhook, now)
 
 
-def _switch_off_where_nothing_arrives(webhook: Webhook, now: datetime) -> None:
+def _switch_off_if_failing(webhook: Webhook, now: datetime) -> None:
+    """Switch off a webhook that nothing has arrived at for days, and notify its team's owners."""
     arrived = webhook.deliveries.aggregate(last=Max("sent_at"))["last"]
     since = max(filter(None, (arrived, webhook.active_since)))
     failed = webhook.deliveries.filter(state="failed", created_at__gt=since).order_by("created_at")
     first = failed.first()
     if first is None or failed.count() < FAILURES or first.created_at > now - timedelta(days=DAYS_OF_FAILURE):
         return
-    if Webhook.objects.filter(pk=webhook.pk, active=True).update(active=False):
-        notify(team_owners(webhook.team), webhook_off_message(webhook, DAYS_OF_FAILURE, now))
+    if not Webhook.objects.filter(pk=webhook.pk, active=True).update(active=False):
+        return
+    team = webhook.team
+    text = _(
+        "A webhook of {team} took nothing that was sent to it for {days} days, and was switched off. Its page "
+        "says what it answered; there it can be switched on again."
+    ).format(team=team.name, days=DAYS_OF_FAILURE)
+    key = f"webhook-{webhook.pk}-{now:%Y%m%dT%H%M%S}"
+    subject = _("A webhook of {team} was switched off").format(team=team.name)
+    message = Message(NoticeKind.WEBHOOK_OFF, key, subject, text, reverse("webhooks", args=[team.slug]))
+    notify(team_owners(team), message)

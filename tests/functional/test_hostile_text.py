@@ -23,7 +23,7 @@ from leaderboard.models import Dataset, System
 from submissions.accounts.outbox import queue_account_mail
 from submissions.models import Notice, Submission
 from submissions.notifications.events import notify_finished
-from submissions.notifications.mail import account_mailer, notice_mailer
+from submissions.notifications.sending import account_mailer, notice_mailer
 from submissions.notifications.webhooks import send_deliveries
 from tests.doors.content import Site, build
 from tests.doors.expected import ROWS

@@ -14,7 +14,7 @@ from leaderboard.models import (
 from submissions.models import (
     Notice,
 )
-from submissions.notifications.mail import account_mailer
+from submissions.notifications.sending import account_mailer
 from tests.submissions.clients import Api
 from tests.submissions.workers import work
 

@@ -15,8 +15,8 @@ from django.utils import timezone
 from leaderboard.models import User
 from submissions.accounts.teams import personal_team
 from submissions.models import Delivery, Notice, NoticeKind, Webhook
-from submissions.notifications.mail import notice_mailer
-from submissions.notifications.outbox import Message, notify
+from submissions.notifications.inbox import Message, notify
+from submissions.notifications.sending import notice_mailer
 from tests.factories import make_user
 from tests.pages import one_line
 from tests.submissions.clients import Api
@@ -82,7 +82,7 @@ def test_mail_is_tried_three_times_and_then_in_the_inbox(
     alice: User, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     make_notice(alice, in_inbox=False)
-    monkeypatch.setattr("submissions.notifications.mail.get_connection", BrokenServer)
+    monkeypatch.setattr("submissions.notifications.sending.get_connection", BrokenServer)
     for attempt in range(1, 5):
         notice_mailer.send(FOREVER)
         assert notice_mailer.send(FOREVER) == 0  # not before its time

@@ -29,7 +29,7 @@ from submissions.models import (
 )
 from submissions.notifications import events
 from submissions.notifications.events import notify_finished
-from submissions.notifications.outbox import Message, notify
+from submissions.notifications.inbox import Message, notify
 from submissions.notifications.sending import send_notifications, wake_notifier
 from submissions.queue.queue import advance
 from tests.factories import make_user
