@@ -113,7 +113,7 @@ def test_it_goes_on_where_it_was_interrupted(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(importer, "store_content", interrupted)
+        patched.setattr(importer.storing, "store_content", interrupted)
         with pytest.raises(KeyboardInterrupt):
             bring("toys")
     assert Dataset.objects.get().slug == "toy-one"
