@@ -14,7 +14,7 @@ from leaderboard.models import AuditRecord
 
 @admin.register(AuditRecord)
 class AuditRecordAdmin(ReadOnlyAdmin):
-    """Who, when, what, before, after, why."""
+    """Admin of audit records."""
 
     list_display = ("at", "who", "action", "subject", "of_dataset", "change", "reason")
     list_filter = (
@@ -32,17 +32,16 @@ class AuditRecordAdmin(ReadOnlyAdmin):
 
     @admin.display(description="dataset", ordering="dataset")
     def of_dataset(self, record: AuditRecord) -> str:
-        """The dataset, which may be gone by now."""
         return record.dataset.slug if record.dataset_id and record.dataset else ""
 
     @admin.display(description="who", ordering="actor_name")
     def who(self, record: AuditRecord) -> str:
-        """The person's name, also where they had none yet when they acted."""
+        """Return the person's present name, or the one at the time."""
         return (record.actor.name if record.actor else "") or record.actor_name
 
     @admin.display(description="change")
     def change(self, record: AuditRecord) -> str:
-        """The first of the changes as a sentence, and how many more there are."""
+        """Return the first change as a sentence, and the number of others."""
         rows = changes_of(record)
         if not rows:
             return ""
@@ -58,7 +57,6 @@ class AuditRecordAdmin(ReadOnlyAdmin):
 
     @admin.display(description="before → after")
     def changes(self, record: AuditRecord) -> SafeString:
-        """Every value that changed, as a small table."""
         rows = format_html_join(
             "", '<tr><th scope="row">{}</th><td>{}</td><td>{}</td></tr>', changes_of(record)
         )
@@ -70,7 +68,7 @@ class AuditRecordAdmin(ReadOnlyAdmin):
 
 
 def changes_of(record: AuditRecord) -> list[tuple[str, str, str]]:
-    """(what, before, after) of all that differs; scores by their measures."""
+    """Return (name, old value, new value) of everything that differs, each score by its measure."""
     before, after = _flatten(record.before), _flatten(record.after)
     return [
         (name, shown(before.get(name)), shown(after.get(name)))

@@ -76,21 +76,17 @@ class CurationAdmin(SimpleHistoryAdmin):
         return [*own, *super().get_urls()]
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Whether rows may be added by hand, and by this person."""
         return self.may_add and super().has_add_permission(request)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Whether rows may be changed by hand, and by this person."""
         return self.may_change and super().has_change_permission(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Whether rows may be deleted by hand, and by this person."""
         return self.may_delete and super().has_delete_permission(request, obj)
 
     # --- the form
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        """The form, which knows its page and its request."""
         form: Any = super().get_form(request, obj, change=change, **kwargs)
         form.curation, form.request = self, request
         return form
@@ -107,7 +103,7 @@ class CurationAdmin(SimpleHistoryAdmin):
         }
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """The page's own, and last the reason, for whoever may save."""
+        """Append the reason field for users who may save."""
         sets = [
             (title, {**options, "fields": [name for name in options["fields"] if name not in OWN_FIELDS]})
             for title, options in super().get_fieldsets(request, obj)
@@ -118,14 +114,14 @@ class CurationAdmin(SimpleHistoryAdmin):
         return sets
 
     def inline_rows(self, request: HttpRequest) -> list[tuple[type[models.Model], str]]:
-        """The models that are edited on the same page, each with the name of its foreign key to this one."""
+        """Return the models of the inlines, each with the name of its foreign key to this model."""
         return [
             (inline.model, _get_foreign_key(self.model, inline.model, fk_name=inline.fk_name).name)
             for inline in self.get_inline_instances(request)
         ]
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        """The object; while it is saved its row stays locked, so that of two who save at once the second sees it."""
+        """Return the object, locked while it is saved, so that the second of two simultaneous saves sees the first."""
         self.key_of(object_id)
         if request.method == "POST":
             self.lock(request, object_id, from_field)
@@ -140,7 +136,7 @@ class CurationAdmin(SimpleHistoryAdmin):
         return is_offered and super().lookup_allowed(lookup, value, request)
 
     def key_of(self, object_id: str) -> Any:
-        """The key that an address names. Raises Http404 for what can be none."""
+        """Return the key in an address. Raises Http404 if it cannot be one."""
         try:
             key = self.model._meta.pk.to_python(object_id)
         except ValidationError:
@@ -160,21 +156,21 @@ class CurationAdmin(SimpleHistoryAdmin):
         list(self.model._default_manager.select_for_update(no_key=True).filter(pk=key).values_list("pk"))
 
     def boards_of(self, key: Any) -> Iterable[int]:
-        """The ids of the datasets whose boards follow when the object of this key is saved: to be named by a page."""
+        """Return the ids of the datasets whose boards change when the object with this key is saved."""
         return ()
 
     def tools(self, request: HttpRequest, obj: Any) -> list[tuple[str, str]]:
-        """Further pages about the object, as words and address: links on top of its own page."""
+        """Return links to further pages about the object, as words and address."""
         return []
 
     def acts(self, obj: Any) -> Iterable[str]:
-        """The actions of the list, by name, that the object's own page offers in the state in which it is."""
+        """Return the names of the list's actions that the object's own page offers in its present state."""
         return ()
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> Any:
-        """The object's page, with the links to further ones and the acts that the person may do."""
+        """Show the object's page with links to further pages and the actions that the person may use."""
         obj = self.get_queryset(request).filter(pk=self.key_of(object_id)).first()
         context: dict[str, Any] = {"tools": [], "acts": []}
         if obj is not None and request.method == "GET":
@@ -192,17 +188,15 @@ class CurationAdmin(SimpleHistoryAdmin):
         form_url: str = "",
         extra_context: Any = None,
     ) -> Any:
-        """The form, and saving it."""
         with acting(curator(request), reason_of(request)):
             return super().changeform_view(request, object_id, form_url, extra_context)
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> Any:
-        """The list, and its actions."""
         with acting(curator(request), reason_of(request)):
             return super().changelist_view(request, extra_context)
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> Any:
-        """Deleting, which has its reason too."""
+        """Delete with a reason."""
         if not self.has_delete_permission(request):
             raise PermissionDenied
         why = reason_of(request)
@@ -251,19 +245,19 @@ class CurationAdmin(SimpleHistoryAdmin):
         record("deleted", subject, dataset=dataset, before=before)
 
     def lost(self, obj: Any) -> dict[str, Any]:
-        """What the record keeps of an object that is deleted: what nobody could look up any more."""
+        """Return what the audit record keeps of a deleted object."""
         return {}
 
     def _named(self, obj: Any) -> str:
-        """What records call the object."""
+        """Return the object's name in audit records."""
         return named(obj) if isinstance(obj, User) else f"{self.model._meta.verbose_name} {obj}"
 
     def recorded(self, name: str, value: Any) -> Any:
-        """How a field's value stands in records, as a short plain one. Replace it for what they are not to tell."""
+        """Return a field's value as audit records store it. Override it for values that they must not store."""
         return _short(value)
 
     def _changes(self, form: Any) -> Pair:
-        """What a form changes, by field, before and after. Of several rows, those that go and those that come."""
+        """Return the changed fields before and after; of a multiple choice only the removed and the added rows."""
         return self._pair(form, [name for name in form.changed_data if name in form.cleaned_data])
 
     def _pair(self, form: Any, names: Iterable[str]) -> Pair:
@@ -292,7 +286,7 @@ class CurationAdmin(SimpleHistoryAdmin):
     # --- history
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        """Who changed what, when and why; where no history is kept, the admin's own log."""
+        """Show the object's history, or the admin's own log if the model has none."""
         self.key_of(object_id)
         if not has_history(self.model):
             return admin.ModelAdmin.history_view(self, request, object_id, extra_context)
@@ -301,7 +295,7 @@ class CurationAdmin(SimpleHistoryAdmin):
     def history_form_view(
         self, request: HttpRequest, object_id: str, version_id: str, extra_context: Any = None
     ) -> HttpResponse:
-        """Old states are read in the list: nothing is set back behind the verbs that bring boards up to date."""
+        """Redirect to the list of changes. Old states are not restored, since boards would not be updated."""
         if not self.has_view_or_change_permission(request):
             raise PermissionDenied
         opts = self.model._meta
@@ -310,7 +304,7 @@ class CurationAdmin(SimpleHistoryAdmin):
         )
 
     def revert_disabled(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Always: see `history_form_view`."""
+        """Return True: see `history_form_view`."""
         return True
 
     def set_history_delta_changes(
@@ -328,12 +322,12 @@ class ReadOnlyAdmin(CurationAdmin):
 
 
 def curator(request: HttpRequest) -> User:
-    """Whoever is at the admin's pages, which nobody sees who is not signed in."""
+    """Return the signed-in curator."""
     return cast(User, request.user)
 
 
 def reason_of(request: HttpRequest) -> str:
-    """The reason that came with a form, or nothing."""
+    """Return the reason that was sent with a form, or an empty text."""
     return (
         request.POST.get("why", "").replace("\0", "").strip()[:LONGEST_REASON]
         if request.method == "POST"
@@ -342,14 +336,14 @@ def reason_of(request: HttpRequest) -> str:
 
 
 def _filtered(item: Any) -> Any:
-    """The column, or the part of an address, that an item of `list_filter` goes by."""
+    """Return the column or query parameter of an item of `list_filter`."""
     if isinstance(item, type):
         return getattr(item, "parameter_name", None)
     return item[0] if isinstance(item, (list, tuple)) else item
 
 
 def _chosen(field: Any, value: Any) -> Any:
-    """The row that a key stands for."""
+    """Return the row of a form's initial key, or the value itself."""
     queryset = getattr(field, "queryset", None)
     if queryset is None or value in (None, "") or isinstance(value, list):
         return value

@@ -28,7 +28,7 @@ SETTLES = "leaderboard.change_challenge"
 
 
 class DecisionForm(ReasonForm):
-    """What everyone reads of the decision."""
+    """The public decision."""
 
     decision = forms.CharField(
         max_length=LONGEST_TEXT,
@@ -53,7 +53,7 @@ class UpholdForm(DecisionForm):
 
 
 class RedactForm(ReasonForm):
-    """What stands in the place of what was said."""
+    """The text that replaces the challenge's."""
 
     text = optional_text(
         max_length=LONGEST_TEXT,
@@ -100,12 +100,10 @@ class ChallengeAdmin(ReadOnlyAdmin):
         return Challenge.objects.filter(state=Challenge.State.OPEN)
 
     def acts(self, obj: Challenge) -> Iterable[str]:
-        """An open one is settled; words are taken out of any."""
         settling = ("uphold", "reject") if obj.state == Challenge.State.OPEN else ()
         return (*settling, "take_words_out")
 
     def boards_of(self, key: Any) -> Iterable[int]:
-        """Those with results of the system."""
         return Entry.objects.filter(system__challenges=key).values_list("dataset_id", flat=True)
 
     uphold = Operation(

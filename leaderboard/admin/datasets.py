@@ -75,7 +75,7 @@ class ProtectForm(ReasonForm):
 
 
 class RevealForm(ReasonForm):
-    """Whose private part, and whether what was held is told."""
+    """The results whose private part is revealed."""
 
     round = forms.ModelChoiceField(
         queryset=Round.objects.all(), required=False, help_text="Empty: every result on the board"
@@ -117,7 +117,7 @@ _FRACTIONS = {round(number / of, 4): sign for sign, number, of in (
 
 
 def _yes_or_no(field: str, words: str) -> Callable[[Any, Dataset], str]:
-    """A field in a word: a plain “no” is nothing to warn of, which Django's red cross would."""
+    """Return a list column that says “yes” or “no”, without the red cross that Django shows for “no”."""
 
     @admin.display(description=words)
     def shown(page: Any, dataset: Dataset) -> str:
@@ -130,7 +130,7 @@ class DatasetForm(CurationForm):
     """Settings that go with the dataset's agreement, if it has one."""
 
     def clean(self) -> dict[str, Any]:
-        """What was entered, held against the agreement."""
+        """Check the settings against the dataset's agreement."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         for name, message in opened_despite_agreement(self.instance, cleaned).items():
             self.add_error(name, message)
@@ -139,7 +139,7 @@ class DatasetForm(CurationForm):
 
 @admin.register(Dataset)
 class DatasetAdmin(ExchangeAdmin):
-    """What may be said of a dataset. What decides its scores changes by importing only."""
+    """Descriptions and settings of datasets. Content and scoring change by importing only."""
 
     form = DatasetForm
     resource = DatasetResource
@@ -197,7 +197,7 @@ class DatasetAdmin(ExchangeAdmin):
     ]
 
     def tools(self, request: HttpRequest, obj: Dataset) -> list[tuple[str, str]]:
-        """The public page, and those pages of curation that the curator may use."""
+        """Link to the public page, and to the pages of curation that the curator may use."""
         update = f"{reverse('admin:leaderboard_dataset_import')}?dataset={obj.slug}"
         updating = (
             [("Update from a file", update)] if request.user.has_perm("leaderboard.add_dataset") else []
@@ -210,20 +210,18 @@ class DatasetAdmin(ExchangeAdmin):
 
     @admin.display(description="judgements", ordering="hidden")
     def judgements(self, dataset: Dataset) -> str:
-        """Whether everyone may see the judgements."""
         if dataset.current_qrels_id is None:
             return "none here"
         return "hidden" if dataset.hidden else "open"
 
     @admin.display(description="public share")
     def share(self, dataset: Dataset) -> str:
-        """Of the judged queries, in a competition: a fraction where it is a plain one."""
+        """Return the share of the judged queries that is public in a competition, as a simple fraction if it is one."""
         share = dataset.public_share
         return _FRACTIONS.get(round(share, 4), f"{share:.4g}") if share is not None else "–"
 
     @admin.display(description="measures")
     def shown_measures(self, dataset: Dataset) -> str:
-        """In their order."""
         chips = format_html_join("", "<li>{}</li>", ((name,) for name in dataset.measures))
         return format_html('<ul class="chips">{}</ul>', chips)
 
@@ -232,7 +230,6 @@ class DatasetAdmin(ExchangeAdmin):
 
     @admin.display(description="page")
     def page(self, dataset: Dataset) -> str:
-        """A link to the public page."""
         return format_html('<a href="/datasets/{}/">open</a>', dataset.slug)
 
     @admin.action(description="Make the BM25 baseline again", permissions=["change"])
@@ -242,14 +239,13 @@ class DatasetAdmin(ExchangeAdmin):
         self.message_user(request, f"{requested} baselines requested.")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Dataset | None = None) -> Any:
-        """Those of all; and hidden queries stay hidden to who may not read them."""
+        """Add the visibility of hidden queries for curators who may not read judgements."""
         fixed = super().get_readonly_fields(request, obj)
         if obj is not None and seals_queries(obj) and not may_read_judgements(curator(request)):
             return (*fixed, "queries_visibility")
         return fixed
 
     def boards_of(self, key: Any) -> Iterable[int]:
-        """Its own."""
         return [key]
 
     def lock(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> None:
@@ -269,7 +265,7 @@ class DatasetAdmin(ExchangeAdmin):
     def formfield_for_foreignkey(
         self, db_field: ForeignKey[Any, Any], request: HttpRequest, **options: Any
     ) -> ModelChoiceField[Any] | None:
-        """A dataset that has content of its own is the mean of no others."""
+        """Offer only datasets without content as the whole that a dataset is part of."""
         if db_field.name == "part_of":
             options["queryset"] = Dataset.objects.filter(current_version=None, part_of=None)
         return super().formfield_for_foreignkey(db_field, request, **options)
@@ -316,7 +312,7 @@ class DatasetAdmin(ExchangeAdmin):
         )  # fmt: skip
 
     def import_view(self, request: HttpRequest) -> HttpResponse:
-        """*Import dataset*: the form, or everything that is wrong with the zip."""
+        """Show the form of *Import dataset*, import the zip, or list its problems."""
         require(request, "leaderboard.add_dataset")
         known = Dataset.objects.filter(slug=request.GET.get("dataset", "")).first()
         form = ImportForm(request.POST or None, request.FILES or None, known=known)
@@ -391,7 +387,7 @@ def _may_do(request: HttpRequest, form: ImportForm) -> bool:
 
 
 def _kept_back(dataset: Dataset) -> str:
-    """What of the dataset opens with its judgements, some of which may be an older version's."""
+    """Describe what becomes public with the dataset's judgements, including those of older versions."""
     if Qrels.objects.filter(version__dataset=dataset).exists():
         return f"the hidden judgements of {dataset}, and every run over them"
     return f"every run over {dataset} once it is judged, and those judgements"
@@ -407,7 +403,7 @@ class DatasetVersionAdmin(ReadOnlyAdmin):
     search_fields = ("dataset__name", "dataset__slug", "label")
 
     def get_fields(self, request: HttpRequest, obj: DatasetVersion | None = None) -> Any:
-        """Checksums of hidden queries, by which guesses could be tried out, go with the right to read them."""
+        """Leave out checksums of hidden queries, which would confirm guesses, for curators who may not read them."""
         fields = super().get_fields(request, obj)
         if obj is None or not seals_queries(obj.dataset) or may_see_counts(obj.dataset, request.user):
             return fields
@@ -416,7 +412,7 @@ class DatasetVersionAdmin(ReadOnlyAdmin):
 
 @admin.register(Qrels)
 class QrelsAdmin(ReadOnlyAdmin):
-    """What is known of judgements. Reading them takes a right of its own, and each reading is recorded."""
+    """Metadata of judgements. Reading them needs its own permission, and each reading is recorded."""
 
     list_display = ("version", "split", "number", "note", "created_at")
     list_filter = ("version__dataset", "split")
@@ -435,13 +431,13 @@ class QrelsAdmin(ReadOnlyAdmin):
         return [name for name in fields if name not in ("statistics", "sha256")]
 
     def tools(self, request: HttpRequest, obj: Qrels) -> list[Crumb]:
-        """The way to the judgements, for whoever may go it."""
+        """Link to the judgements for curators who may read them."""
         if not request.user.has_perm(READS_JUDGEMENTS):
             return []
         return [("Read the judgements (recorded)", reverse("admin:leaderboard_qrels_read", args=[obj.pk]))]
 
     def read_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
-        """The judgements as a file, after the reading is recorded; 403 for whoever may not."""
+        """Send the judgements as a file after recording the reading."""
         require(request, READS_JUDGEMENTS)
         qrels = get_object_or_404(Qrels.objects.select_related("version__dataset"), pk=pk)
         if request.method != "GET":

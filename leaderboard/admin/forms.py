@@ -61,7 +61,6 @@ class StrictJSONField(forms.JSONField):
     """JSON that every database keeps. Left empty, it is what the model starts with."""
 
     def to_python(self, value: Any) -> Any:
-        """The value. Raises ValidationError with what is wrong."""
         if value in self.empty_values and callable(self.initial):
             return self.initial()
         if isinstance(value, str) and value not in self.empty_values:
@@ -72,7 +71,7 @@ class StrictJSONField(forms.JSONField):
         return super().to_python(value)
 
     def bound_data(self, data: Any, initial: Any) -> Any:
-        """What is shown again: as it was typed, where it cannot be read."""
+        """Return the value to show again: the typed text if it is not valid JSON."""
         try:
             return None if data is None else read_json(data)
         except ValueError:
@@ -127,7 +126,7 @@ _LONGEST = 120
 
 @dataclass(frozen=True, slots=True)
 class VersionToken:
-    """What a form was made from. `history` is 0 for models without one."""
+    """Version of an object that a form was made from. `history` is 0 for models without one."""
 
     history: int
     digest: str
@@ -137,7 +136,7 @@ class VersionToken:
 
 
 def read_token(text: str) -> VersionToken | None:
-    """The token that came with a form; None where there is none."""
+    """Return the token that was sent with a form, or None."""
     history, dot, digest = text.partition(".")
     return VersionToken(int(history), digest) if dot and history.isascii() and history.isdigit() else None
 
@@ -145,7 +144,7 @@ def read_token(text: str) -> VersionToken | None:
 def token_of(
     instance: models.Model, fields: Iterable[str], inlines: Iterable[tuple[type[models.Model], str]]
 ) -> VersionToken:
-    """The token of an object as it is now: the named fields, and the rows of inlines, by model and foreign key."""
+    """Return the token of an object's present fields and inline rows."""
     values: dict[str, Any] = {
         name: [getattr(each, "pk", each) for each in value] if isinstance(value, list) else value
         for name, value in model_to_dict(instance, fields=list(fields)).items()
@@ -161,7 +160,7 @@ def token_of(
 
 
 def has_history(model: type[models.Model]) -> bool:
-    """Whether django-simple-history keeps the model's past."""
+    """Return whether django-simple-history records the model."""
     return hasattr(model._meta, "simple_history_manager_attribute")
 
 
@@ -171,7 +170,7 @@ def _history(instance: models.Model) -> Any:
 
 
 def changes_since(instance: models.Model, token: VersionToken) -> list[str]:
-    """What others saved since the token was made, the oldest first: who, when, why, and each field from → to."""
+    """Describe what others saved since the token was made, oldest first: who, when, why, and each changed field."""
     if not has_history(type(instance)):
         return []
     sentences = []
@@ -187,7 +186,7 @@ def changes_since(instance: models.Model, token: VersionToken) -> list[str]:
 
 
 def describe_changes(record: Any) -> list[Mapping[str, str]]:
-    """What a row of history changed against the one before: field, old and new value as short text."""
+    """Return the fields that a row of history changed, with old and new values as short text."""
     before = record.prev_record
     if before is None:
         return []
@@ -207,7 +206,7 @@ NOTHING = "(empty)"
 
 
 def shown(value: Any) -> str:
-    """A value as short text; an absent one says so."""
+    """Return a value as short text, or `NOTHING` if it is absent."""
     absent_row = isinstance(value, DeletedObject) and value.pk is None
     if value is None or absent_row or value in ("", [], {}):
         return NOTHING
@@ -218,7 +217,7 @@ def shown(value: Any) -> str:
 
 
 class CurationForm(forms.ModelForm):
-    """What `CurationAdmin` makes its forms from. A form of your own inherits from it."""
+    """Base class of the forms of `CurationAdmin`."""
 
     why = WhyField()
     rendered_from = forms.CharField(widget=forms.HiddenInput, required=False, label="")
@@ -244,7 +243,7 @@ class CurationForm(forms.ModelForm):
 
     @cached_property
     def changed_data(self) -> list[str]:
-        """The model's fields that were changed."""
+        """Return the changed fields of the model."""
         return [name for name in super().changed_data if name not in OWN_FIELDS]
 
     def clean(self) -> dict[str, Any] | None:

@@ -133,7 +133,7 @@ class ImportForm(forms.Form):
             ].help_text = "Fields left empty stay as they are. New content makes a new version."
 
     def steps(self) -> list[tuple[str, str, list[forms.BoundField]]]:
-        """The fields by step."""
+        """Return the fields by step."""
         return [(title, words, [self[name] for name in names]) for title, words, names in _STEPS]
 
     def options(self) -> ImportOptions:

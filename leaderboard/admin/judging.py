@@ -44,15 +44,13 @@ class JudgingAdmin(ReadOnlyAdmin):
     """Pages for those who may judge datasets, and nobody else."""
 
     def has_module_permission(self, request: HttpRequest) -> bool:
-        """Whoever may judge."""
         return bool(request.user.has_perm(JUDGE))
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Whoever may judge."""
         return bool(request.user.has_perm(JUDGE))
 
     def get_row(self, request: HttpRequest, object_id: str | int) -> Any:
-        """The row that a page is about. Raises PermissionDenied, and Http404 where there is none."""
+        """Return the row of a page. Raises PermissionDenied, or Http404 if there is none."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         row = self.get_queryset(request).filter(pk=parse_number(str(object_id))).first()
@@ -72,12 +70,12 @@ class DatasetForm(ReasonForm):
 
     @staticmethod
     def datasets() -> QuerySet[Dataset]:
-        """Those that have queries here: others cannot be judged."""
+        """Return the datasets that have queries here; others cannot be judged."""
         return Dataset.objects.filter(current_version__isnull=False).order_by("name")
 
 
 def chosen_dataset(request: HttpRequest) -> Dataset | None:
-    """The dataset that an address or a form names."""
+    """Return the dataset that an address or a form names."""
     slug = request.POST.get("dataset") or request.GET.get("dataset")
     chosen = DatasetForm.datasets().filter(slug=slug) if slug else DatasetForm.datasets().none()
     return chosen.select_related("current_qrels", "current_version").first()
@@ -87,7 +85,6 @@ class RunChoice(forms.ModelMultipleChoiceField):
     """Runs by system, label and priority."""
 
     def label_from_instance(self, run: Run) -> str:
-        """What tells runs apart."""
         team = run.system.team.name if run.system.team else "the site"
         priority = f", priority {run.priority}" if run.priority else ""
         return " · ".join(filter(None, [run.system.name, run.configuration, team])) + priority
@@ -130,7 +127,7 @@ class PoolForm(DatasetForm):
 
 @admin.register(Pool)
 class PoolAdmin(JudgingAdmin):
-    """What was drawn, and when. A pool's own page has its files."""
+    """Pools. Each has a page with its files."""
 
     list_display = ("__str__", "dataset", "state", "pairs", "depth", "created_by", "created_at")
     list_filter = ("state", ("dataset", admin.RelatedOnlyFieldListFilter))
@@ -142,17 +139,16 @@ class PoolAdmin(JudgingAdmin):
 
     @admin.display(description="pairs")
     def pairs(self, pool: Pool) -> str:
-        """How many are to be judged."""
+        """Return the number of pairs to judge."""
         # As of imports, hidden judgements are told on a page of one row alone, which records who looks.
         pairs = None if disclosure.reveals_judged(pool) else pool.statistics.get("pairs")
         return "—" if pairs is None else f"{pairs:,}"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Pool]:
-        """With what pages name."""
         return super().get_queryset(request).select_related("dataset", "version", "qrels", "round")
 
     def draw_view(self, request: HttpRequest) -> HttpResponse:
-        """*Draw a pool*: first of which dataset, then from which runs."""
+        """Show the form of *Draw a pool*: first the dataset, then its runs."""
         require(request, JUDGE)
         dataset = chosen_dataset(request)
         form = PoolForm(
@@ -178,7 +174,7 @@ class PoolAdmin(JudgingAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
-        """One pool: how far it is, what it holds, its files."""
+        """Show a pool's progress, content, and files."""
         pool = self.get_row(request, object_id)
         if request.method == "POST":
             try:
@@ -199,7 +195,7 @@ class PoolAdmin(JudgingAdmin):
         )  # fmt: skip
 
     def file_view(self, request: HttpRequest, pool_id: int, form: str) -> HttpResponseBase:
-        """A file of a pool, for whoever may judge and may read what is in it; each download is recorded."""
+        """Send a file of a pool to curators who may read its content, and record the download."""
         require(request, JUDGE)
         pool = self.get_queryset(request).filter(pk=pool_id).first()
         if pool is None or form not in pool.files:
@@ -262,7 +258,7 @@ class JudgementUploadForm(DatasetForm):
 
 
 class SettleForm(ReasonForm):
-    """What is to become of the import."""
+    """The decision on an import."""
 
     policy = optional_choice(
         label="Where grades disagree",
@@ -274,7 +270,7 @@ class SettleForm(ReasonForm):
 
 @admin.register(JudgementImport)
 class JudgementImportAdmin(JudgingAdmin):
-    """What was brought, and what became of it."""
+    """Imports of judgements."""
 
     list_display = ("file_name", "dataset", "state", "new_pairs", "conflicts", "created_by", "created_at")
     list_filter = ("state", ("dataset", admin.RelatedOnlyFieldListFilter))
@@ -294,21 +290,19 @@ class JudgementImportAdmin(JudgingAdmin):
 
     @admin.display(description="new pairs")
     def new_pairs(self, brought: JudgementImport) -> str:
-        """How many pairs had no judgement."""
         return _count(brought, "new")
 
     @admin.display(description="conflicts")
     def conflicts(self, brought: JudgementImport) -> str:
-        """How many pairs have another grade already."""
+        """Return the number of pairs with another grade already."""
         return _count(brought, "conflicts")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[JudgementImport]:
-        """With what pages name."""
         related = ("dataset", "against", "qrels", "pool", "created_by")
         return super().get_queryset(request).select_related(*related)
 
     def bring_view(self, request: HttpRequest) -> HttpResponse:
-        """*Import judgements*: the form, or everything that is wrong with the file."""
+        """Show the form of *Import judgements*, store the file, or list its problems."""
         require(request, JUDGE)
         dataset = chosen_dataset(request)
         form = JudgementUploadForm(
@@ -342,7 +336,7 @@ class JudgementImportAdmin(JudgingAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
-        """One import: what was found, and what is to be done."""
+        """Show an import with its comparison, or settle it."""
         brought = self.get_row(request, object_id)
         form = SettleForm(request.POST or None)
         if request.method == "POST" and form.is_valid():

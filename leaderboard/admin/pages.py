@@ -31,20 +31,20 @@ class ActionRefused(Exception):
 
 
 def require(request: HttpRequest, *rights: str) -> None:
-    """Raises PermissionDenied for whoever lacks one of the rights, such as `leaderboard.judge_dataset`."""
+    """Raise PermissionDenied if the user lacks one of the permissions, such as `leaderboard.judge_dataset`."""
     if not request.user.has_perms(rights):
         raise PermissionDenied
 
 
 def list_crumb(page: admin.ModelAdmin) -> Crumb:
-    """The way back to the list of what the page is about."""
+    """Return the link to the model's list."""
     opts = page.model._meta
     named = str(opts.verbose_name_plural)
     return named[:1].upper() + named[1:], reverse(f"admin:{opts.app_label}_{opts.model_name}_changelist")
 
 
 def object_crumb(page: admin.ModelAdmin, obj: Any) -> Crumb:
-    """The way back to one row."""
+    """Return the link to a row's page."""
     opts = page.model._meta
     return str(obj), reverse(f"admin:{opts.app_label}_{opts.model_name}_change", args=[obj.pk])
 

@@ -63,14 +63,14 @@ class FigureForm(forms.Form):
     source: Source | None = None
 
     def clean_measure(self) -> str:
-        """By its name on boards."""
+        """Return the measure's name on boards."""
         try:
             return str(parse_measure(self.cleaned_data["measure"]))
         except UnknownMeasureError as error:
             raise ValidationError(str(error)) from error
 
     def clean(self) -> dict[str, Any]:
-        """What only several fields tell."""
+        """Check fields that depend on each other."""
         values: dict[str, Any] = super().clean() or self.cleaned_data
         values["scale"] = values.get("scale") or "share"
         dataset, measure, value = (values.get(name) for name in ("dataset", "measure", "value"))
@@ -125,7 +125,7 @@ class PublicationForm(forms.ModelForm):
             super()._post_clean()  # type: ignore[misc]  # a private hook of Django's model forms
 
     def clean(self) -> dict[str, Any]:
-        """One file at most, and an address where rows are to link to files."""
+        """Require at most one file, and an address if rows link to files."""
         values: dict[str, Any] = super().clean() or self.cleaned_data
         if values.get("mteb"):
             if values.get("csv"):
@@ -136,7 +136,7 @@ class PublicationForm(forms.ModelForm):
 
 
 def report_view(page: Any, request: HttpRequest) -> HttpResponse:
-    """The form; figures are published all together or not at all."""
+    """Show the form, and publish its figures all together or not at all."""
     require(request, *REPORTS)
     one = request.method == "POST" and not request.FILES
     single = FigureForm(request.POST if one else None)
@@ -166,7 +166,7 @@ def report_view(page: Any, request: HttpRequest) -> HttpResponse:
 
 
 def _read_zip(file: UploadedFile, source: Source) -> MtebResults:
-    """What a zip of MTEB's results says. Raises InvalidContent."""
+    """Read a zip of MTEB's results. Raises InvalidContent."""
     with work_folder("mteb") as work:
         path = work / "results.zip"
         with path.open("wb") as stored:
@@ -175,7 +175,7 @@ def _read_zip(file: UploadedFile, source: Source) -> MtebResults:
 
 
 def read_figures(text: str, source: Source | None) -> list[dict[str, Any]]:
-    """The fields of each figure of a CSV. Raises InvalidContent with everything that is wrong, by line."""
+    """Read the figures of a CSV. Raises InvalidContent with all problems by line."""
     reader = csv.DictReader(text.splitlines())
     figures, seen = [], set()
     wrong: defaultdict[str, list[int]] = defaultdict(list)

@@ -28,7 +28,7 @@ State = Rescore.State
 
 
 class StartForm(ReasonForm):
-    """Which judgements the runs are to be evaluated on."""
+    """The judgements that the runs are evaluated on."""
 
     qrels: forms.ModelChoiceField[Qrels] = forms.ModelChoiceField(
         queryset=Qrels.objects.none(), label="Judgements"
@@ -132,16 +132,13 @@ class RescoreAdmin(JudgingAdmin):
 
     @admin.display(description="judgements")
     def judgements(self, rescore: Rescore) -> str:
-        """From which to which."""
         return f"qrels v{rescore.from_qrels.number} → v{rescore.to_qrels.number}"
 
     @admin.display(description="runs")
     def progress(self, rescore: Rescore) -> str:
-        """How many are done."""
         return f"{rescore.done:,} of {rescore.total:,}"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Rescore]:
-        """With what pages name."""
         return (
             super()
             .get_queryset(request)
@@ -155,7 +152,6 @@ class RescoreAdmin(JudgingAdmin):
         )
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Whoever extends judgements."""
         return request.user.has_perm(JUDGE)
 
     def get_urls(self) -> list[URLPattern]:
@@ -184,7 +180,7 @@ class RescoreAdmin(JudgingAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
-        """The comparison."""
+        """Show the comparison."""
         rescore = self.get_row(request, object_id)
         dataset, evaluating = rescore.dataset, rescore.state == State.EVALUATING
         comparison = _shown(request, rescore)
@@ -203,7 +199,7 @@ class RescoreAdmin(JudgingAdmin):
         )  # fmt: skip
 
     def csv_view(self, request: HttpRequest, key: int) -> HttpResponse:
-        """All of it, for a spreadsheet."""
+        """Send the comparison as CSV."""
         rescore = self.get_row(request, key)
         text = as_csv(_shown(request, rescore), hidden=rescore.dataset.hidden)
         name = f"{rescore.dataset.slug}-rescore-{rescore.pk}.csv"

@@ -81,7 +81,6 @@ class EntryAdmin(ReadOnlyAdmin):
     actions: Sequence[str] = ("make_baseline", "quarantine", "restore", "unpublish", "withdraw")
 
     def acts(self, obj: Entry) -> Iterable[str]:
-        """What may be done in its state."""
         if obj.visibility == Entry.Visibility.PUBLIC and obj.provenance == Entry.Provenance.REPORTED:
             return ("withdraw", "quarantine")
         if obj.visibility == Entry.Visibility.PUBLIC:
@@ -89,7 +88,6 @@ class EntryAdmin(ReadOnlyAdmin):
         return ("restore",)
 
     def boards_of(self, key: Any) -> Iterable[int]:
-        """The one that it is on."""
         return Entry.objects.filter(pk=key).values_list("dataset_id", flat=True)
 
     make_baseline = Operation(

@@ -31,7 +31,7 @@ class RoundForm(CurationForm):
         )  # fmt: skip
 
     def clean(self) -> dict[str, Any]:
-        """What was entered, held against the domain's own rules, whose words say what would be right."""
+        """Check the round against the domain's rules."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         if not self.errors:
             try:
@@ -74,21 +74,18 @@ class RoundAdmin(CurationAdmin):
 
     @admin.display(description="phase")
     def phase(self, row: Round) -> str:
-        """Where it is now, and what comes next."""
         description = describe_round(row, timezone.now())
         return f"{description.label}: {description.next}"
 
     @admin.display(description="of")
     def of(self, row: Round) -> str:
-        """Its dataset or benchmark."""
         return str(row.dataset or row.benchmark)
 
     def boards_of(self, key: Any) -> Iterable[int]:
-        """Those of its datasets: a round says how many results of a team they show."""
+        """Return the datasets of the round, whose boards show a limited number of results per team."""
         return (dataset.pk for row in Round.objects.filter(pk=key) for dataset in lifecycle.datasets_of(row))
 
     def acts(self, obj: Round) -> Iterable[str]:
-        """One that was not revealed can be."""
         return () if obj.revealed_at else ("reveal_round",)
 
     def save_model(self, request: HttpRequest, obj: Round, form: Any, change: bool) -> None:
@@ -100,12 +97,12 @@ class RoundAdmin(CurationAdmin):
             messages.warning(request, warning)
 
     def has_change_permission(self, request: HttpRequest, obj: Round | None = None) -> bool:
-        """One that was revealed stays as it is."""
+        """Refuse changes to a revealed round."""
         revealed = obj is not None and obj.revealed_at is not None
         return not revealed and super().has_change_permission(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: Round | None = None) -> bool:
-        """Only one that no run has come to."""
+        """Refuse to delete a round that has runs."""
         used = obj is not None and (obj.runs.exists() or obj.entries.exists())
         return not used and super().has_delete_permission(request, obj)
 

@@ -53,7 +53,7 @@ _index, _lists = admin.site.index, admin.site.get_app_list
 
 
 def index(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
-    """The admin's first page, with what waits, and beside each list how much of it."""
+    """Show the admin's first page with everything that waits for a decision."""
     waiting, groups = pending_rows(request), task_groups(request)
     for each in (each for group in groups for each in group["models"]):
         each["waiting"] = [row for row in waiting if row["model"] is each["model"]]
@@ -61,7 +61,7 @@ def index(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> 
 
 
 def task_groups(request: HttpRequest, app_label: str | None = None) -> list[dict[str, Any]]:
-    """The lists that this person may see, by task and not by Django's applications, which only its own pages name."""
+    """Return the lists that this person may see, grouped by task instead of by application."""
     lists = _lists(request, app_label)
     if app_label is not None:
         return lists

@@ -51,14 +51,12 @@ class ListWidget(JSONWidget):
     """A JSON list; an empty cell is an empty one."""
 
     def clean(self, value: Any, row: Any = None, **options: Any) -> list[Any]:
-        """The list. Raises ValueError for anything else."""
         items = super().clean(value) or []
         if not isinstance(items, list):
             raise ValueError('This has to be a JSON list: ["msmarco", "nq"].')
         return items
 
     def render(self, value: Any, obj: Any = None, **options: Any) -> str:
-        """The list as JSON, an empty one too."""
         return json.dumps(value or [])
 
 
@@ -79,7 +77,7 @@ class CurationResource(ModelResource):
         self.changed: dict[str, tuple[Any, Any]] = {}
 
     def get_or_init_instance(self, instance_loader: Any, row: Any) -> tuple[Any, bool]:
-        """The row's object. Raises ValidationError for one that is not there and may not be new."""
+        """Return the row's object. Raises ValidationError if it does not exist and may not be new."""
         instance, new = super().get_or_init_instance(instance_loader, row)
         if new and not self.takes_new:
             named = ", ".join(f"{name} {row.get(name)}" for name in self._meta.import_id_fields)
@@ -118,7 +116,7 @@ class CurationResource(ModelResource):
         self.follow(instance)
 
     def follow(self, instance: Any) -> None:
-        """What the change of a row asks for."""
+        """Update what depends on a changed row."""
 
 
 def _plain(value: Any) -> Any:
@@ -126,7 +124,7 @@ def _plain(value: Any) -> Any:
 
 
 class DatasetResource(CurationResource):
-    """What is said of datasets."""
+    """Descriptions and quotas of datasets."""
 
     class Meta:
         model = Dataset
@@ -143,7 +141,7 @@ class DatasetResource(CurationResource):
 
 
 class SystemResource(CurationResource):
-    """What systems say of themselves."""
+    """Descriptions of systems."""
 
     training_datasets = Field("training_datasets", "training_datasets", ListWidget())
     adapted_to = Field("adapted_to", "adapted_to", ListWidget())
@@ -159,24 +157,22 @@ class SystemResource(CurationResource):
         )  # fmt: skip
 
     def follow(self, instance: System) -> None:
-        """Its entries and boards follow."""
         system_changed(instance)
 
 
 class HardwareResource(CurationResource):
-    """How machines are called."""
+    """Names of machines."""
 
     class Meta:
         model = HardwareClass
         fields = ("slug", "name")
 
     def follow(self, instance: HardwareClass) -> None:
-        """Boards name the machine."""
         price_changed(instance)
 
 
 class PriceResource(CurationResource):
-    """What an hour of a machine costs, from a day on; new rows are taken."""
+    """Prices of machines per hour from a day on, including new rows."""
 
     takes_new = True
     hardware = Field("hardware", "hardware", ForeignKeyWidget(HardwareClass, "slug"))
@@ -187,7 +183,6 @@ class PriceResource(CurationResource):
         fields = ("hardware", "valid_from", "per_hour", "currency", "note")
 
     def follow(self, instance: Price) -> None:
-        """Costs on boards follow."""
         price_changed(instance.hardware)
 
 
@@ -206,11 +201,10 @@ class BenchmarkResource(CurationResource):
         )  # fmt: skip
 
     def dehydrate_members(self, benchmark: Benchmark) -> str:
-        """The datasets in order, as JSON."""
         return _JSON.render(_members(benchmark))
 
     def skip_row(self, instance: Any, original: Any, row: Any, import_validation_errors: Any = None) -> bool:
-        """Members count as a column. Raises ValidationError for such as are no list of known datasets."""
+        """Treat members as a column. Raises ValidationError if they are not a list of known datasets."""
         same = super().skip_row(instance, original, row, import_validation_errors)
         if "members" not in row:
             return same
@@ -221,14 +215,13 @@ class BenchmarkResource(CurationResource):
         return same and before == after
 
     def after_save_instance(self, instance: Any, row: Any, **kwargs: Any) -> None:
-        """The members, before the boards follow."""
+        """Store the members before boards are updated."""
         self.touched = set(instance.members.values_list("dataset_id", flat=True))
         if "members" in self.changed:
             _set_members(instance, self.changed["members"][1])
         super().after_save_instance(instance, row, **kwargs)
 
     def follow(self, instance: Benchmark) -> None:
-        """The boards of those that were members, and of those that are."""
         benchmark_changed(instance)
         now = set(instance.members.values_list("dataset_id", flat=True))
         boards_changed(self.touched | now, Kind.DESCRIPTION)
@@ -315,7 +308,6 @@ class ExchangeAdmin(CurationAdmin):
     pages: ClassVar = {"export": "table.<str:ending>", "table": "table/"}
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> Any:
-        """The list, with the ways out and in."""
         named = f"admin:{self.opts.app_label}_{self.opts.model_name}"
         ways = {
             "exports": [(ending.upper(), reverse(f"{named}_export", args=[ending])) for ending in FORMATS],
@@ -324,7 +316,7 @@ class ExchangeAdmin(CurationAdmin):
         return super().changelist_view(request, {**(extra_context or {}), **ways})
 
     def export_view(self, request: HttpRequest, ending: str) -> HttpResponse:
-        """The whole table as a file."""
+        """Send the whole table as a file."""
         if not self.has_view_permission(request) or ending not in FORMATS:
             raise PermissionDenied
         text = table_text(self.resource, self.get_queryset(request).order_by("pk"), ending)
@@ -363,7 +355,7 @@ class ExchangeAdmin(CurationAdmin):
 
 
 def table_text(resource: type[CurationResource], rows: QuerySet[Any], ending: str) -> str:
-    """The rows as CSV or JSON; in CSV no cell is a formula."""
+    """Return the rows as CSV or JSON; in CSV no cell is a formula."""
     table = resource().export(rows)
     return str((_without_formulas(table) if ending == "csv" else table).export(ending))
 
@@ -371,7 +363,7 @@ def table_text(resource: type[CurationResource], rows: QuerySet[Any], ending: st
 def try_table(
     resource: type[CurationResource], table: tablib.Dataset
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """What each row would change (`name`, `changes`), and everything that is wrong; nothing is stored."""
+    """Return what each row would change (`name`, `changes`), and all problems; store nothing."""
     with transaction.atomic():
         result = resource().import_data(table, dry_run=True, raise_errors=False)
         transaction.set_rollback(True)
@@ -399,7 +391,7 @@ def store_table(resource: type[CurationResource], table: tablib.Dataset) -> str:
 
 
 def read_table(text: str) -> tablib.Dataset | None:
-    """The table that the text is; None for what is neither JSON nor CSV."""
+    """Parse a table, or return None for what is neither JSON nor CSV."""
     try:
         if text.lstrip().startswith(("[", "{")):
             return tablib.Dataset().load(text, format="json")
@@ -424,7 +416,7 @@ def _unquoted(cell: str) -> str:
 
 
 def _problems_of(result: Any) -> list[dict[str, Any]]:
-    """Everything that is wrong, by line of the file (the head is line 1)."""
+    """Return all problems by line of the file (the header is line 1)."""
     problems = [{"message": str(error.error), "lines": []} for error in result.base_errors]
     for number, errors in result.row_errors():
         for each in errors:
@@ -440,7 +432,7 @@ def _problems_of(result: Any) -> list[dict[str, Any]]:
 
 
 class SystemAdmin(ExchangeAdmin):
-    """What a system says of itself. `submissions.admin` registers it, with the way to merge duplicates."""
+    """Descriptions of systems. `submissions.admin` registers the class, with merging."""
 
     resource = SystemResource
     list_display = ("name", "architecture", "team", "source", "created_at")
@@ -453,7 +445,6 @@ class SystemAdmin(ExchangeAdmin):
     raw_id_fields = ("variant_of",)
 
     def boards_of(self, key: Any) -> Iterable[int]:
-        """Those with results of it."""
         return Entry.objects.filter(system=key).values_list("dataset_id", flat=True)
 
     def save_model(self, request: HttpRequest, obj: System, form: Any, change: bool) -> None:
@@ -470,7 +461,6 @@ class SourceAdmin(CurationAdmin):
     search_fields = ("key", "title", "authors")
 
     def boards_of(self, key: Any) -> Iterable[int]:
-        """Those that cite it."""
         return boards_of_source(key)
 
     def save_model(self, request: HttpRequest, obj: Source, form: Any, change: bool) -> None:
@@ -489,7 +479,7 @@ class MemberInline(admin.TabularInline):
 
 @admin.register(Benchmark)
 class BenchmarkAdmin(ExchangeAdmin):
-    """Which datasets a benchmark shows, and which of them count."""
+    """Benchmarks with their members."""
 
     resource = BenchmarkResource
     list_display = ("name", "slug", "measure", "source", "position")
@@ -498,7 +488,6 @@ class BenchmarkAdmin(ExchangeAdmin):
     inlines = (MemberInline,)
 
     def boards_of(self, key: Any) -> Iterable[int]:
-        """Its members', which name it."""
         return BenchmarkMember.objects.filter(benchmark=key).values_list("dataset_id", flat=True)
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
@@ -530,7 +519,6 @@ class HardwareClassAdmin(ExchangeAdmin):
     may_add = may_delete = False  # workers describe their machines, and measurements stand on them
 
     def boards_of(self, key: Any) -> Iterable[int]:
-        """Those that name the machine."""
         return datasets_with_costs([key])
 
     def save_model(self, request: HttpRequest, obj: HardwareClass, form: Any, change: bool) -> None:
@@ -541,7 +529,7 @@ class HardwareClassAdmin(ExchangeAdmin):
 
 @admin.register(Measurement)
 class MeasurementAdmin(ReadOnlyAdmin):
-    """What was measured. Never edited."""
+    """Measurements, which are never edited."""
 
     list_display = ("entry", "hardware", "protocol", "measured_at")
     list_filter = ("hardware", "protocol", "entry__dataset")
@@ -551,7 +539,7 @@ class MeasurementAdmin(ReadOnlyAdmin):
 
 @admin.register(Price)
 class PriceAdmin(ExchangeAdmin):
-    """What an hour of a machine costs, from a day on. The history of each price says who wrote it."""
+    """Prices of machines per hour, from a day on."""
 
     resource = PriceResource
     list_display = ("hardware", "valid_from", "per_hour", "currency", "note")
@@ -561,7 +549,6 @@ class PriceAdmin(ExchangeAdmin):
     search_fields = ("hardware__name", "note")
 
     def boards_of(self, key: Any) -> Iterable[int]:
-        """Those with costs on its machine."""
         return datasets_with_costs(Price.objects.filter(pk=key).values_list("hardware_id", flat=True))
 
     def save_model(self, request: HttpRequest, obj: Price, form: Any, change: bool) -> None:

@@ -45,10 +45,6 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 
 
-class BackupProblem(CommandError):
-    """A backup cannot be made or restored. The message says why, and what to do."""
-
-
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """Description of a backup: row counts by table, files with size and sha256, and migrations by app."""
@@ -63,20 +59,20 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """Read the manifest of a backup's folder. Raises BackupProblem."""
+        """Read the manifest of a backup's folder. Raises CommandError."""
         try:
             content = json.loads((folder / MANIFEST).read_text())
         except (OSError, ValueError) as error:
-            raise BackupProblem(
+            raise CommandError(
                 f"{folder} is no backup, or an unfinished one: it has no {MANIFEST}."
             ) from error
         if (number := content.get("format")) != FORMAT:
-            raise BackupProblem(f"This backup has format {number}; this version of the site reads {FORMAT}.")
+            raise CommandError(f"This backup has format {number}; this version of the site reads {FORMAT}.")
         return cls(**content)
 
 
 def make_backup(destination: Path, recipients: Sequence[str], judgements_recipients: Sequence[str]) -> Path:
-    """Write a backup into a new folder in `destination`, and return the folder. Raises BackupProblem.
+    """Write a backup into a new folder in `destination`, and return the folder. Raises CommandError.
 
     Everything is encrypted for the `recipients`, judgements for `judgements_recipients` instead if there are any.
     Without recipients nothing is encrypted, and the folder has to be protected like the site's own.
@@ -88,13 +84,13 @@ def make_backup(destination: Path, recipients: Sequence[str], judgements_recipie
             for texts in (recipients, judgements_recipients)
         )
     except pyrage.RecipientError as error:
-        raise BackupProblem("A recipient is an age public key: age1 and 58 more characters.") from error
+        raise CommandError("A recipient is an age public key: age1 and 58 more characters.") from error
     folder = destination / f"runboard-{moment:%Y%m%dT%H%M%SZ}"
     try:
         destination.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder.mkdir(mode=0o700)
     except OSError as error:
-        raise BackupProblem(f"{folder} cannot be made: {error.strerror}.") from error
+        raise CommandError(f"{folder} cannot be made: {error.strerror}.") from error
     try:
         migrations: dict[str, list[str]] = {}
         for app, name in sorted(recorded_migrations()):
@@ -192,7 +188,7 @@ def _run_postgresql(program: str, *arguments: str, output: BinaryIO | None = Non
     """Run one of PostgreSQL's programs on the site's database; its password is not on the command line."""
     path = shutil.which(program, path=settings.POSTGRESQL_BIN or None)
     if path is None:
-        raise BackupProblem(
+        raise CommandError(
             f"{program} is not here. Install PostgreSQL's client programs, not older than the server, or name their "
             "folder in POSTGRESQL_BIN."
         )
@@ -209,7 +205,7 @@ def _run_postgresql(program: str, *arguments: str, output: BinaryIO | None = Non
     environment = {**os.environ, **variables}
     done = subprocess.run(command, env=environment, stdout=output, stderr=subprocess.PIPE, check=False)
     if done.returncode:
-        raise BackupProblem(f"{program} failed: {done.stderr.decode(errors='replace').strip()[-500:]}")
+        raise CommandError(f"{program} failed: {done.stderr.decode(errors='replace').strip()[-500:]}")
 
 
 class _HashingReader:
@@ -253,14 +249,14 @@ def write_archive(stream: BinaryIO, root: Path, names: Iterable[str]) -> dict[st
                     hashes[name] = reader.digest.hexdigest()
                 elif path.is_dir():
                     if (place := path.resolve()) in folders:
-                        raise BackupProblem(f"{path} leads to a folder that is in the backup already.")
+                        raise CommandError(f"{path} leads to a folder that is in the backup already.")
                     folders.add(place)
                     folder = tarfile.TarInfo(name)
                     folder.type, folder.mode = tarfile.DIRTYPE, 0o700
                     archive.addfile(folder)
                     pending += sorted(path.iterdir(), reverse=True)
                 elif os.path.lexists(path):
-                    raise BackupProblem(
+                    raise CommandError(
                         f"{path} is neither a file nor a folder: a link that leads nowhere, or a device."
                     )
     return hashes
@@ -271,7 +267,7 @@ def restore_backup(
 ) -> tuple[dict[str, int], list[str]]:
     """Fill the empty database and the empty folder of the site, and compare rows and hashes with the backup.
 
-    Without a key for them judgements are left out. Raises BackupProblem, before anything is written if the backup is
+    Without a key for them judgements are left out. Raises CommandError, before anything is written if the backup is
     damaged, of another kind of database or too old, or if the site is not empty.
 
     Returns:
@@ -291,7 +287,7 @@ def restore_backup(
             for name in ("database", "store.tar", "store-hashes.json", "private.tar", "private-hashes.json")
         }
         if parts["database"] is None:
-            raise BackupProblem("The backup is encrypted: name the file with the key (--identity).")
+            raise CommandError("The backup is encrypted: name the file with the key (--identity).")
         _fill_database(parts["database"])
         counts, files = count_rows(), {}
         differences = [
@@ -319,30 +315,30 @@ def restore_backup(
 
 
 def _check_restorable(folder: Path, manifest: Manifest) -> None:
-    """Raise BackupProblem if the backup is damaged or does not fit this site, or if the site is not empty."""
+    """Raise CommandError if the backup is damaged or does not fit this site, or if the site is not empty."""
     for name, expected in manifest.files.items():
         if not (folder / name).is_file():
-            raise BackupProblem(f"The backup is damaged: {name} is missing.")
+            raise CommandError(f"The backup is damaged: {name} is missing.")
         if sha256_of(folder / name) != expected["sha256"]:
-            raise BackupProblem(f"The backup is damaged: {name} is not what was written.")
+            raise CommandError(f"The backup is damaged: {name} is not what was written.")
     recorded = {(app, name) for app, names in manifest.migrations.items() for name in names}
     problem = describe_earlier_history(recorded, manifest.rows)
     if problem and not recorded >= EARLIER_LAST:
-        raise BackupProblem(f"This version cannot restore the backup. {problem}")
+        raise CommandError(f"This version cannot restore the backup. {problem}")
     if manifest.vendor != connection.vendor:
-        raise BackupProblem(
+        raise CommandError(
             f"The backup is of {manifest.vendor}, and this site is set up on {connection.vendor}: set DATABASE_URL to "
             "match."
         )
     if connection.introspection.table_names():
-        raise BackupProblem("The database is not empty. Restore into a new one, then let the site use that.")
+        raise CommandError("The database is not empty. Restore into a new one, then let the site use that.")
     root = Path(settings.VAR)
     if taken := [name for name in ("store", "private", "media") if any((root / name).rglob("*"))]:
-        raise BackupProblem(f"{root} is not empty ({', '.join(taken)}). Set RUNBOARD_VAR to a new folder.")
+        raise CommandError(f"{root} is not empty ({', '.join(taken)}). Set RUNBOARD_VAR to a new folder.")
 
 
 def _read_identities(path: Path | None) -> list[Any]:
-    """Return the secret keys in a file of `age-keygen`. Raises BackupProblem, which repeats none of the file."""
+    """Return the secret keys in a file of `age-keygen`. Raises CommandError, which repeats none of the file."""
     if path is None:
         return []
     try:
@@ -351,7 +347,7 @@ def _read_identities(path: Path | None) -> list[Any]:
         if not keys:
             raise ValueError
     except (OSError, ValueError, pyrage.IdentityError) as error:
-        raise BackupProblem(f"{path} has no age identity (a line AGE-SECRET-KEY-1…).") from error
+        raise CommandError(f"{path} has no age identity (a line AGE-SECRET-KEY-1…).") from error
     return keys
 
 
@@ -365,7 +361,7 @@ def _decrypted(folder: Path, name: str, scratch: Path, keys: Sequence[Any]) -> P
         with (folder / f"{name}.age").open("rb") as source, _new_file(scratch / name, ()) as target:
             pyrage.decrypt_io(source, target, keys)
     except (pyrage.DecryptError, OSError) as error:
-        raise BackupProblem(
+        raise CommandError(
             f"{name}.age cannot be decrypted: it was made for other keys, or is damaged."
         ) from error
     return scratch / name

@@ -146,7 +146,9 @@ def read_form(
         return bound
     raise CommandError(
         "\n".join(
-            f"{names.get(name) or name}: {text}" for name, texts in bound.errors.items() for text in texts
+            f"{names.get(name) or '--' + name.replace('_', '-')}: {text}"
+            for name, texts in bound.errors.items()
+            for text in texts
         )
     )
 

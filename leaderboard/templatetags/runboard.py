@@ -23,7 +23,6 @@ register.filter("binary_size", describe_bytes)
 
 @register.filter
 def markdown(text: str) -> SafeString:
-    """Markdown as safe HTML."""
     return to_html(text)
 
 
@@ -57,7 +56,7 @@ def formula(definition: str) -> SafeString:
 
 @register.filter
 def size(number: int) -> str:
-    """Bytes for people: 1.4 MB."""
+    """Return a number of bytes as text: 1.4 MB."""
     value = float(number)
     for unit in ("B", "kB", "MB", "GB"):
         if value < 1000 or unit == "GB":
@@ -68,7 +67,6 @@ def size(number: int) -> str:
 
 @register.filter
 def short(digest: str) -> str:
-    """The start of a checksum."""
     return digest[:12]
 
 

@@ -89,7 +89,7 @@ class NewPersonForm(CurationForm, AdminUserCreationForm):
 
     @property
     def changed_data(self) -> list[str]:
-        """What was said of the person; not of the password."""
+        """Return the changed fields without passwords."""
         return [name for name in super().changed_data if name not in _SECRET]
 
 
@@ -97,7 +97,7 @@ class PersonForm(CurationForm, UserChangeForm):
     """An account; its password has a page of its own."""
 
     def clean(self) -> dict[str, Any] | None:
-        """Nobody takes from themselves what lets them in here: so the last who has every right keeps it."""
+        """Refuse to remove one's own access, so that the last superuser keeps it."""
         cleaned = super().clean()
         if self.instance.pk == self.request.user.pk:
             for name in _OWN_WAY_IN:
@@ -109,10 +109,9 @@ class PersonForm(CurationForm, UserChangeForm):
 
 
 class AccountAdmin(CurationAdmin):
-    """What is recorded of accounts tells them by number, and of addresses only the ends: a record is never deleted."""
+    """Base class of pages about accounts. Records, which are never deleted, abbreviate addresses."""
 
     def recorded(self, name: str, value: Any) -> Any:
-        """The value; an address by its ends."""
         return _ends(str(value or "")) if name == "email" else super().recorded(name, value)
 
 
@@ -152,11 +151,10 @@ class PersonAdmin(AccountAdmin, UserAdmin):
         return waiting_accounts()
 
     def acts(self, obj: User) -> Iterable[str]:
-        """One that waits is approved."""
         return ("approve",) if obj.approval_awaited else ()
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nobody: an account is closed by taking “active” away, so that teams and records keep their names."""
+        """Refuse to delete accounts: clearing “active” closes one, and teams and records keep their names."""
         return False
 
     def save_model(self, request: HttpRequest, obj: User, form: Any, change: bool) -> None:
@@ -180,7 +178,7 @@ class PersonAdmin(AccountAdmin, UserAdmin):
 
 
 def _password_of(key: Any) -> str | None:
-    """As it is stored: another one whenever it is set, even to what it was."""
+    """Return the stored password hash, which differs each time it is set."""
     return User.objects.filter(pk=key).values_list("password", flat=True).first()
 
 
@@ -210,7 +208,7 @@ class AddressAdmin(AccountAdmin, EmailAddressAdmin):
 
 
 def _ends(address: str) -> str:
-    """An address by its first letter and its host."""
+    """Return the first letter and the host of an address."""
     name, _, host = address.rpartition("@")
     return f"{name[:1]}…@{host}" if host else ""
 
@@ -228,7 +226,7 @@ class MembershipFormSet(BaseInlineFormSet):
     """The members of a team, one of whom at least decides for it."""
 
     def clean(self) -> None:
-        """Raises ValidationError where nobody would own the team, or somebody cannot join."""
+        """Raise ValidationError if the team would have no owner, or a person cannot join."""
         super().clean()
         if any(form.errors for form in self.forms) or not (self.has_changed() or self.instance._state.adding):
             return
@@ -250,7 +248,7 @@ class MembershipFormSet(BaseInlineFormSet):
 
 
 class MembershipInline(admin.TabularInline):
-    """Who is in a team: to look at, and to change for whoever may change accounts."""
+    """Members of a team, which curators who may change accounts can edit."""
 
     model = Membership
     form = MembershipForm
@@ -259,15 +257,12 @@ class MembershipInline(admin.TabularInline):
     raw_id_fields = ("user",)
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Whether the person may let anybody in."""
         return request.user.has_perm(RIGHT) and super().has_add_permission(request, obj)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Whether the person may give roles."""
         return request.user.has_perm(RIGHT) and super().has_change_permission(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Whether the person may take anybody out."""
         return request.user.has_perm(RIGHT) and super().has_delete_permission(request, obj)
 
 
@@ -314,24 +309,22 @@ class TeamAdmin(CurationAdmin):
         return waiting_teams()
 
     def acts(self, obj: Team) -> Iterable[str]:
-        """Its approval, or taking it back."""
         return ("withdraw_approval",) if obj.approved_at else ("approve",)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Whoever may say who owns it: a team is never without an owner."""
+        """Require the permission to name an owner, since a team always has one."""
         return request.user.has_perm(RIGHT) and super().has_add_permission(request)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Whoever may take everybody out of it: nobody is in a team that is gone."""
+        """Require the permission to remove members, since a deleted team has none."""
         return request.user.has_perm(RIGHT) and super().has_delete_permission(request, obj)
 
     def lost(self, obj: Team) -> dict[str, Any]:
-        """Who was in it, by account number, and whether they owned it."""
+        """Return the members by account number, and whether they were owners."""
         members = obj.memberships.order_by("pk").values_list("user_id", "owner")
         return {"members": [{"person": person, "owner": owner} for person, owner in members]}
 
     def boards_of(self, key: Any) -> Iterable[int]:
-        """Those that name it."""
         return boards_of_team(key)
 
     def lock(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> None:
@@ -345,7 +338,7 @@ class TeamAdmin(CurationAdmin):
         self.lock_row(key)
 
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        """The form, and saving it; all or nothing where the team changed meanwhile."""
+        """Show or save the form; save nothing if the team has changed meanwhile."""
         try:
             return super().changeform_view(request, *args, **kwargs)
         except TeamRefused as error:
@@ -381,7 +374,7 @@ MOST_ADDRESSES = 20_000
 
 
 def read_addresses(text: str) -> list[str]:
-    """The e-mail addresses of a list, one a line or between commas, in small letters, each once.
+    """Return the distinct lower-case e-mail addresses of a list, separated by lines or commas.
 
     Raises ValidationError with every line that has something else.
     """
@@ -409,15 +402,12 @@ class AddressListField(forms.CharField):
     widget = forms.Textarea(attrs={"rows": 8, "class": "vLargeTextField"})
 
     def prepare_value(self, value: Any) -> Any:
-        """As it is edited."""
         return "\n".join(value) if isinstance(value, list) else value
 
     def clean(self, value: Any) -> list[str]:
-        """The addresses. Raises ValidationError."""
         return read_addresses(super().clean(value))
 
     def has_changed(self, initial: Any, data: Any) -> bool:
-        """Whether other addresses are named."""
         return sorted(initial or []) != sorted((data or "").split())
 
 
@@ -437,7 +427,7 @@ class AgreementForm(CurationForm):
         fields = ("dataset", "round", "text", "in_force", "needs_approval", "listed")
 
     def clean(self) -> dict[str, Any]:
-        """What was entered, with one subject."""
+        """Require either a dataset or a round."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         if self.instance.pk is None and bool(cleaned.get("dataset")) == bool(cleaned.get("round")):
             self.add_error("dataset", "Name either a dataset or a round.")
@@ -463,20 +453,17 @@ class AgreementAdmin(CurationAdmin):
 
     @admin.display(description="accepted by")
     def accepted_by(self, agreement: Agreement) -> int:
-        """How many people accepted the present version."""
+        """Return the number of people who accepted the present version."""
         return agreement.acceptances.filter(version=agreement.version).count()
 
     def get_readonly_fields(self, request: HttpRequest, obj: Agreement | None = None) -> Any:
-        """What an agreement is of stays."""
         fixed = super().get_readonly_fields(request, obj)
         return (*fixed, "dataset", "round") if obj is not None else fixed
 
     def boards_of(self, key: Any) -> Iterable[int]:
-        """That of its dataset."""
         return Dataset.objects.filter(agreement=key).values_list("pk", flat=True)
 
     def tools(self, request: HttpRequest, obj: Agreement) -> list[tuple[str, str]]:
-        """The page that people see."""
         return [("On the site", obj.get_absolute_url())] if obj.in_force else []
 
     def save_model(self, request: HttpRequest, obj: Agreement, form: Any, change: bool) -> None:
@@ -494,7 +481,7 @@ class AgreementAdmin(CurationAdmin):
             )
 
     def recorded(self, name: str, value: Any) -> Any:
-        """Of the addresses only how many there are: records are never deleted."""
+        """Record only the number of addresses, since records are never deleted."""
         if name == "listed":
             return len(value or [])
         return super().recorded(name, value)
@@ -513,22 +500,20 @@ def _withdraw(acceptance: Any, _: object) -> str:
 
 
 class WaitingFilter(admin.SimpleListFilter):
-    """Those that wait for a curator."""
+    """Filter of registrations that wait for a curator."""
 
     title, parameter_name = "approval", "approval"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """The one choice beside all."""
         return [("waiting", "waiting")]
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
-        """Those that wait, or all."""
         return queryset.filter(pk__in=waiting_acceptances().values("pk")) if self.value() else queryset
 
 
 @admin.register(Acceptance)
 class AcceptanceAdmin(ReadOnlyAdmin):
-    """Who accepted which version, and when."""
+    """Acceptances of agreements."""
 
     list_display = ("accepted_at", "person", "agreement", "version", "approved")
     list_filter = (WaitingFilter, "agreement")
@@ -543,7 +528,7 @@ class AcceptanceAdmin(ReadOnlyAdmin):
 
     @admin.display(description="approved")
     def approved(self, acceptance: Acceptance) -> str:
-        """Whether a curator or the list approved the person, where the agreement asks for it."""
+        """Return whether the person is approved, if the agreement needs approval."""
         if not acceptance.agreement.needs_approval:
             return "not needed"
         return "yes" if acceptance.agreement.approved.filter(pk=acceptance.person_id).exists() else "no"

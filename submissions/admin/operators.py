@@ -25,20 +25,17 @@ class WorkerAdmin(ReadOnlyAdmin):
     """Not a list of rows to open, but what they and the jobs' rows tell together."""
 
     def get_urls(self) -> list[URLPattern]:
-        """This page alone."""
         view = self.admin_site.admin_view(never_cache(self.changelist_view))
         return [path("", view, name="submissions_worker_changelist")]
 
     def has_module_permission(self, request: HttpRequest) -> bool:
-        """Whoever may enter the admin."""
         return self.has_view_permission(request)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Whoever may enter the admin: it tells nothing of judgements or scores."""
+        """Allow everyone who may enter the admin: the page has no judgements or scores."""
         return request.user.is_active and may_operate(request.user)
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> TemplateResponse:
-        """The page."""
         values = {
             **self.admin_site.each_context(request),
             "opts": self.model._meta,
@@ -50,7 +47,7 @@ class WorkerAdmin(ReadOnlyAdmin):
 
 @admin.register(Switch)
 class SwitchAdmin(CurationAdmin):
-    """What is on or off; no row is off. Variables of the environment may turn the same thing on."""
+    """Switches; a missing row is off. Environment variables can switch the same things on."""
 
     list_display = ("__str__", "is_on", "environment", "changed_at")
     readonly_fields = ("environment",)
@@ -58,13 +55,13 @@ class SwitchAdmin(CurationAdmin):
 
     @admin.display(description="Turned on by the environment")
     def environment(self, switch: Switch) -> str:
-        """The variable that has it on whatever the switch says."""
+        """Return the environment variable that overrides the switch."""
         return "HUB_DOWNLOADS" if settings.HUB_DOWNLOADS else "no"
 
 
 @admin.register(Notice)
 class NoticeAdmin(ReadOnlyAdmin):
-    """What was told, by subject."""
+    """Notices by subject."""
 
     list_display = ("subject", "kind", "mail_state", "mail_attempts", "created_at")
     list_filter = ("kind", "mail_state", "created_at")
@@ -74,7 +71,7 @@ class NoticeAdmin(ReadOnlyAdmin):
 
 @admin.register(Webhook)
 class WebhookAdmin(ReadOnlyAdmin):
-    """Where results are sent to, by host: the rest of an address may be a key."""
+    """Webhooks by host, since the rest of an address may be a key."""
 
     list_display = ("team", "host", "active", "created_at")
     list_filter = ("active",)
@@ -86,7 +83,7 @@ class WebhookAdmin(ReadOnlyAdmin):
 
 @admin.register(Delivery)
 class DeliveryAdmin(ReadOnlyAdmin):
-    """What was sent, and what came of it."""
+    """Deliveries to webhooks."""
 
     list_display = ("event", "team", "host", "state", "attempts", "answer", "created_at", "sent_at")
     list_filter = ("state", "event", "created_at")
@@ -99,10 +96,8 @@ class DeliveryAdmin(ReadOnlyAdmin):
 
     @admin.display(ordering="webhook__team__name")
     def team(self, delivery: Delivery) -> str:
-        """Whose it is."""
         return str(delivery.webhook.team)
 
     @admin.display
     def host(self, delivery: Delivery) -> str:
-        """Where it goes."""
         return delivery.webhook.host

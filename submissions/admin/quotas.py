@@ -36,7 +36,6 @@ class QuotaExceptionAdmin(CurationAdmin):
 
     @admin.display(description="dataset", ordering="dataset")
     def for_dataset(self, row: QuotaException) -> str:
-        """Where it holds."""
         return str(row.dataset or "every hidden dataset")
 
 
@@ -83,7 +82,7 @@ _settlement = partial(
 
 @admin.register(Flag)
 class FlagAdmin(ReadOnlyAdmin):
-    """What was noticed. Nothing was refused because of it."""
+    """Flags of submissions. A flag refuses nothing."""
 
     list_display = ("created_at", "kind", "figures", "dataset", "its_team", "its_submission", "state", "note")
     list_filter = ("state", "kind", ("dataset", admin.RelatedOnlyFieldListFilter), "created_at")
@@ -103,31 +102,25 @@ class FlagAdmin(ReadOnlyAdmin):
 
     @admin.display
     def figures(self, flag: Flag) -> str:
-        """What gave rise to it."""
         return flag_details(flag)
 
     @admin.display(description="team", ordering="team__name")
     def its_team(self, flag: Flag) -> str:
-        """With a link to its page."""
         return format_html('<a href="{}">{}</a>', flag.team.get_absolute_url(), flag.team)
 
     @admin.display(description="submission", ordering="submission")
     def its_submission(self, flag: Flag) -> str:
-        """With a link to its status."""
         return format_html('<a href="{}">{}</a>', flag.submission.get_absolute_url(), flag.submission)
 
     @admin.display
     def submitter(self, flag: Flag) -> str:
-        """Who sent it."""
         return str(flag.submission.submitter)
 
     @admin.display(description="earlier submissions of the chain")
     def earlier(self, flag: Flag) -> str:
-        """Their ids."""
         return ", ".join(flag.details.get("chain", [])) or flag.details.get("submission", "") or "none"
 
     def acts(self, obj: Flag) -> Iterable[str]:
-        """An open one is settled."""
         return ("clear", "confirm") if obj.state == Flag.State.OPEN else ()
 
     clear = _settlement(

@@ -18,7 +18,6 @@ register = template.Library()
 
 @register.filter
 def of_dataset(quotas: Mapping[int, Sequence[Quota]], dataset: Dataset) -> Sequence[Quota]:
-    """Those of one dataset."""
     return quotas.get(dataset.pk, ()) if quotas else ()
 
 
@@ -35,5 +34,4 @@ def own_quota(context: Context, slug: str) -> dict[str, Any]:
 
 @register.inclusion_tag("submissions/_charged.html")
 def quota_charged(submission: Submission) -> dict[str, Any]:
-    """What the submission cost, by dataset."""
     return {"charges": charges_of(submission)}

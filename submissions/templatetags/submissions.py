@@ -24,42 +24,37 @@ register.filter("rounded_binary_size", describe_bytes)
 
 @register.filter
 def score(value: float) -> str:
-    """A score as boards write it."""
     return f"{value:.{numbers.DECIMALS}f}"
 
 
 @register.filter
 def signed(value: float) -> str:
-    """A difference with its sign."""
     return _with_sign(f"{value:+.{numbers.DECIMALS}f}")
 
 
 @register.filter
 def signed_percent(value: float) -> str:
-    """A relative difference with its sign."""
     return _with_sign(f"{value:+.1f}%")
 
 
 def _with_sign(text: str) -> str:
-    """The difference with a true minus sign; without any where it is zero as written."""
+    """Return the text with a true minus sign, or without a sign if it is zero."""
     return text.replace("-", numbers.MINUS) if re.search("[1-9]", text) else text[1:]
 
 
 @register.filter
 def percent(value: float) -> str:
-    """A share in words."""
     return f"{100 * value:.0f}%"
 
 
 @register.filter
 def unlocalised(value: float) -> str:
-    """A number as an attribute needs it."""
     return f"{value:.4f}"
 
 
 @register.filter
 def duration(value: timedelta) -> str:
-    """A time span in its two largest units: `4 s`, `2 min 5 s`, `3 h 20 min`, `2 d 4 h`."""
+    """Return a time span in its two largest units: `4 s`, `2 min 5 s`, `3 h 20 min`, `2 d 4 h`."""
     seconds = int(value.total_seconds())
     units = [("d", 86400), ("h", 3600), ("min", 60), ("s", 1)]
     parts: list[str] = []
@@ -72,13 +67,12 @@ def duration(value: timedelta) -> str:
 
 @register.filter
 def seconds_as_duration(value: int) -> str:
-    """A number of seconds as a time span."""
     return duration(timedelta(seconds=value))
 
 
 @register.filter
 def primary(part: DatasetPart) -> Score | None:
-    """The score on the dataset's primary measure, of a seed set the mean, where there is one."""
+    """Return the score, or the mean of seeds, on the dataset's primary measure if there is one."""
     scores = part.jobs[0].scores if part.seeds is None else part.seeds.scores
     wanted = part.jobs[0].job.dataset.primary_measure
     return next((each for each in scores if each.measure == wanted), None) or next(iter(scores), None)
@@ -86,18 +80,16 @@ def primary(part: DatasetPart) -> Score | None:
 
 @register.filter
 def milliseconds(value: float) -> str:
-    """A latency to three significant digits."""
+    """Return a latency with three significant digits."""
     return f"{value:,.0f} ms" if value >= 100 else f"{value:.3g} ms"
 
 
 @register.filter
 def kind_of_model(name: str) -> str:
-    """What a checkpoint of this kind is, in words."""
     return {kind.value: words for kind, words in KIND_NAMES.items()}.get(name, name)
 
 
 @register.filter
 def score_on(variant: ResultVariant, dataset: Dataset) -> str:
-    """A variant's published value on the dataset's primary measure."""
     value = variant.score(dataset.primary_measure)
     return "–" if value is None else score(value)

@@ -72,7 +72,7 @@ class Command(BaseCommand):
 
 
 def compare(expected: set[str], present: set[str]) -> list[str]:
-    """What is missing and what is superfluous, a line each."""
+    """Return missing and unexpected definitions, a line each."""
     missing = [f"missing: {line}" for line in sorted(expected - present)]
     return missing + [f"not expected: {line}" for line in sorted(present - expected)]
 
@@ -116,7 +116,7 @@ def describe_tables(database: BaseDatabaseWrapper) -> set[str]:
 
 
 def split_definitions(sql: str) -> list[str]:
-    """The columns and constraints of a CREATE TABLE."""
+    """Return the columns and constraints of a CREATE TABLE."""
     parts, depth = [""], 0
     for character in sql[sql.index("(") + 1 : sql.rindex(")")]:
         depth += {"(": 1, ")": -1}.get(character, 0)

@@ -18,7 +18,6 @@ class Command(BaseCommand):
     help = "List who changed what, when and why: acts of curation, and every change of a public number."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Which records."""
         parser.add_argument("--action", help="such as quarantined, published, measures, price")
         parser.add_argument("--dataset", metavar="SLUG")
         parser.add_argument("--actor", metavar="EMAIL")
@@ -49,7 +48,7 @@ def _said(value: Any) -> str:
 
 
 def line_of(row: AuditRecord) -> str:
-    """Time, who, what, of what, from what to what, and why, separated by tabs."""
+    """Return time, actor, action, subject, changes, and reason, separated by tabs."""
     changed = "; ".join(
         f"{name.replace('_', ' ')}: {_said(row.before.get(name))} → {_said(row.after.get(name))}"
         for name in dict.fromkeys([*row.before, *row.after])

@@ -17,7 +17,6 @@ class Command(BaseCommand):
     help = "Write a table of curation as CSV or JSON, to be changed and brought back with import_table."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Which table, and where to."""
         parser.add_argument("table", choices=list(TABLES))
         parser.add_argument("--format", choices=list(FORMATS), default="csv")
         parser.add_argument("--to", type=Path, metavar="FILE", help="a file; the terminal otherwise")

@@ -24,7 +24,6 @@ class Command(BaseCommand):
     help = "Fetch and import the datasets of a benchmark, open, from the sources that the catalogue names."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Which benchmark, and which of its datasets."""
         parser.add_argument("benchmark", help=f"one of {', '.join(benchmarks())}")
         parser.add_argument("--only", nargs="+", default=[], metavar="SLUG", help="these datasets alone")
         parser.add_argument("--by", metavar="EMAIL", help="whose act it is: an account here")
@@ -55,7 +54,7 @@ class Command(BaseCommand):
 
 
 def _table(found: list[MemberOutcome]) -> list[str]:
-    """What became of each dataset, with the published BM25 to hold this site's against."""
+    """Return a table of the datasets with their outcomes and published BM25 scores."""
     rows = [("dataset", "outcome", "published BM25", "")]
     for each in found:
         row = each.dataset

@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
+from evaluation.text.languages import UnknownLanguage, language_code
 from leaderboard.admin.import_form import ImportForm
 from leaderboard.core.audit import acting
 from leaderboard.datasets.terms import near_duplicates
@@ -69,6 +70,10 @@ class Command(BaseCommand):
         path = options["path"]
         if (path is None) == (not chosen.source):
             raise CommandError("Say either the folder or zip, or --from SOURCE.")
+        try:  # before the files are read, which may take long
+            language_code(chosen.language or "en")
+        except UnknownLanguage as error:
+            raise CommandError(f"--language: {error}") from error
         person = find_person(options["by"]) if options["by"] else None
         progress = ProgressLine(self.stdout)
         try:

@@ -16,7 +16,6 @@ class Command(BaseCommand):
     help = "Find the first documents of the runs of open datasets, and the beginnings of their documents."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """The datasets."""
         parser.add_argument("datasets", nargs="*", help="Slugs; none for all open datasets.")
 
     def handle(self, *args: Any, **options: Any) -> None:

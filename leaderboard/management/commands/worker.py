@@ -47,7 +47,7 @@ class Command(BaseCommand):
 
 
 def _device_environment(device: str, queue: str) -> dict[str, str]:
-    """The variables with which a worker and its children see one GPU alone, which is then the one that they lock."""
+    """Return the variables with which a worker and its children see one GPU only."""
     found = _DEVICE.fullmatch(device)
     if found is None or (found[1] == "cuda") != (queue == "gpu"):
         right = "cuda:N for --queue gpu, cpu:N for the others"

@@ -37,7 +37,7 @@ class ConsoleFilter:
         self._mail = False
 
     def admits(self, line: str) -> bool:
-        """Whether to show this line. Lines must be given in order: a traceback is several of them."""
+        """Return whether to show a line. Lines are passed in order, since a traceback has several."""
         if self._shown != "warnings":
             return self._shown == "everything"
         if _MAIL_BEGINS.match(line):
@@ -77,11 +77,11 @@ class ProcessLog:
             self._partial = b""
 
     def note(self, message: str) -> None:
-        """A line of the supervisor's own, for the file alone."""
+        """Write a line of the supervisor's own to the file."""
         self._write(f"--- {message}".encode())
 
     def last_lines(self) -> list[str]:
-        """The last lines of the child, the oldest first: what it said before it died."""
+        """Return the last lines of the child, oldest first."""
         return list(self._last)
 
     def close(self) -> None:
@@ -98,7 +98,7 @@ class ProcessLog:
             echo(line, self.name)
 
     def _write(self, raw: bytes) -> None:
-        """A full disk loses lines; it must not end the site."""
+        """Write a line. A full disk loses lines, but must not end the site."""
         with contextlib.suppress(OSError):
             if self._file.closed:
                 self._file = self._open()

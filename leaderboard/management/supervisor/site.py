@@ -124,7 +124,7 @@ class Site:
         group.run_until(ready, every=0.1)
 
     def _is_complete(self) -> bool:
-        """Whether the first start is complete; a database that is busy or away for a moment says: not yet."""
+        """Return whether the first start is complete; a database that is briefly away counts as no."""
         try:
             return bootstrap.ready()
         except DatabaseError:
@@ -133,7 +133,7 @@ class Site:
 
 
 def _static_fingerprint() -> str:
-    """A hash over every file to collect, by path, size and time of change, and how it is to be stored."""
+    """Return a hash of the static files to collect (path, size, and time of change) and of their storage."""
     digest = hashlib.sha256(repr(settings.STORAGES["staticfiles"]).encode())
     for finder in get_finders():
         for path, storage in sorted(finder.list([]), key=lambda item: str(item[0])):
@@ -188,7 +188,7 @@ def _is_ok(url: str) -> bool:
 
 
 def port_from_environment() -> int:
-    """`PORT`, 8000 without it. CommandError when it is no port."""
+    """Return `PORT`, or 8000 without it. Raises CommandError if it is not a port."""
     text = os.environ.get("PORT", "") or "8000"
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 65535:
         raise CommandError(f"PORT must be a number from 1 to 65535, not {text!r}.")

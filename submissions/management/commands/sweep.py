@@ -26,7 +26,6 @@ class Command(BaseCommand):
     help = "Remove stored files that no row names, and unfinished ones."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """How old a file has to be."""
         parser.add_argument(
             "--older-than",
             type=_hours,
