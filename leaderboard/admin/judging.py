@@ -21,7 +21,6 @@ from leaderboard.admin.pages import ReasonForm, curation_page, require, submit
 from leaderboard.core.audit import acting
 from leaderboard.core.http.downloads import send_private
 from leaderboard.core.permissions import READS_JUDGEMENTS
-from leaderboard.core.text.numbers import parse_number
 from leaderboard.judgements import disclosure, imports
 from leaderboard.judgements.comparing import list_conflicts
 from leaderboard.judgements.pools import (
@@ -53,7 +52,7 @@ class JudgingAdmin(ReadOnlyAdmin):
         """Return the row of a page. Raises PermissionDenied, or Http404 if there is none."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        row = self.get_queryset(request).filter(pk=parse_number(str(object_id))).first()
+        row = self.get_queryset(request).filter(pk=self.key_of(str(object_id))).first()
         if row is None:
             raise Http404
         return row

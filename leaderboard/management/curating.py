@@ -15,6 +15,7 @@ from django import forms
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import models, transaction
 
+from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem, at_lines
 from leaderboard.admin.pages import ActionRefused, Operation
 from leaderboard.core.audit import acting, actor
@@ -273,6 +274,13 @@ def list_problems(title: str, problems: Iterable[Problem], *, hints: bool = True
         if hints:
             lines.append(f"  {each.hint}")
     return "\n".join(lines)
+
+
+def describe_refusal(error: InvalidContent) -> str:
+    """Return all problems of a refused import."""
+    problems = error.report.problems
+    plural = "" if len(problems) == 1 else "s"
+    return list_problems(f"Nothing was imported: {len(problems)} problem{plural}.", problems)
 
 
 class ProgressLine:

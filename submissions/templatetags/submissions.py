@@ -7,7 +7,6 @@ from datetime import timedelta
 
 from django import template
 
-from evaluation.archives.compression import describe_bytes
 from leaderboard.core.text import numbers
 from leaderboard.models import Dataset
 from leaderboard.systems.provenance import parameter_text
@@ -19,7 +18,6 @@ from submissions.status.scores import Score
 register = template.Library()
 register.filter("parameter", parameter_text)
 register.filter("direction", numbers.direction)
-register.filter("rounded_binary_size", describe_bytes)
 
 
 @register.filter

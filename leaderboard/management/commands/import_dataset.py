@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import fields, replace
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import Problem
 from evaluation.text.languages import UnknownLanguage, language_code
 from leaderboard.admin.import_form import ImportForm
 from leaderboard.core.audit import acting
@@ -23,8 +21,8 @@ from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.management.curating import (
     ProgressLine,
     add_form_arguments,
+    describe_refusal,
     find_person,
-    list_problems,
     read_form,
 )
 
@@ -83,7 +81,7 @@ class Command(BaseCommand):
                 stack.enter_context(acting(person, options["why"].strip()))
                 imported = form.import_from(path, chosen, progress.show)
         except InvalidContent as error:
-            raise CommandError(describe(error.report.problems)) from error
+            raise CommandError(describe_refusal(error)) from error
         except DiskSpaceError as error:
             raise CommandError(str(error)) from error
         finally:
@@ -91,12 +89,6 @@ class Command(BaseCommand):
         self.stdout.write("\n".join(map(summary, imported)))
         for warning in dict.fromkeys(each for result in imported for each in near_duplicates(result.dataset)):
             self.stderr.write(self.style.WARNING(warning))
-
-
-def describe(problems: Sequence[Problem]) -> str:
-    """Return all problems, one paragraph each."""
-    plural = "" if len(problems) == 1 else "s"
-    return list_problems(f"Nothing was imported: {len(problems)} problem{plural}.", problems)
 
 
 def summary(imported: ImportResult) -> str:

@@ -17,8 +17,7 @@ from leaderboard.judgements import imports
 from leaderboard.judgements.comparing import compare_now, merge_now, preview_judgements
 from leaderboard.judgements.disclosure import is_secret, may_see_counts, record_comparison_read
 from leaderboard.judgements.pools import JudgingRefused
-from leaderboard.management.commands.import_dataset import describe
-from leaderboard.management.curating import CurationCommand, add_form_arguments
+from leaderboard.management.curating import CurationCommand, add_form_arguments, describe_refusal
 from leaderboard.models import Dataset, JudgementImport, Pool
 
 #: Why somebody is not told.
@@ -57,7 +56,7 @@ class Command(CurationCommand):
         try:
             return self._import(dataset, file, options)
         except InvalidContent as error:
-            raise CommandError(describe(error.report.problems)) from error
+            raise CommandError(describe_refusal(error)) from error
 
     def _import(self, dataset: Dataset, file: Path, options: dict[str, Any]) -> str:
         blind = dataset.current_qrels is not None and not may_see_counts(dataset, actor().person)

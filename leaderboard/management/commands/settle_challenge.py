@@ -6,10 +6,9 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from leaderboard.admin.challenges import read_correction
+from leaderboard.admin.challenges import ChallengeAdmin
 from leaderboard.management.curating import CurationCommand
 from leaderboard.models import Challenge
-from leaderboard.systems.challenges import settle_challenge
 
 
 class Command(CurationCommand):
@@ -31,8 +30,6 @@ class Command(CurationCommand):
             "" if names is not None and names.strip().casefold() == "none" else names
             for names in (options["trained_on"], options["adapted_to"])
         )
-        settled = settle_challenge(
-            challenge, upheld=options["uphold"], decision=options["decision"],
-            correction=read_correction(challenge, trained, adapted),
-        )  # fmt: skip
-        return f"{settled}: {settled.get_state_display()}."
+        operation = ChallengeAdmin.uphold if options["uphold"] else ChallengeAdmin.reject
+        values = {"decision": options["decision"], "training_datasets": trained, "adapted_to": adapted}
+        return operation.run(challenge, {**values, "correct": True})
