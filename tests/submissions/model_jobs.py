@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
-from evaluation.engines import ENGINES, Resources, retrieve
+from evaluation.engines import ENGINES, Resources, RetrievalTask, retrieve
 from evaluation.execution.job import ExecutionJob
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.importing.collections.importer import import_dataset
@@ -153,14 +153,15 @@ def by_one_process(dataset: Dataset, submission: Submission, out: Path, shard_si
     version = dataset.current_version
     assert version is not None
     assert submission.checkpoint is not None
-    retrieve(
+    task = RetrievalTask(
         submission.engine,
-        corpus=path_of(Area.FILES, version.corpus_sha256),
-        queries=path_of(Area.FILES, version.topics_sha256),
-        out=out,
+        path_of(Area.FILES, version.corpus_sha256),
+        path_of(Area.FILES, version.topics_sha256),
+        out,
         parameters={**submission.parameters, "pause": 0.0},
         tag=submission.system.slug,
         resources=Resources(checkpoint=folder_of(submission.checkpoint)),
         shard_size=shard_size,
     )
+    retrieve(task)
     return out.read_text()
