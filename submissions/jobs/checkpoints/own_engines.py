@@ -28,7 +28,8 @@ from django.db import transaction
 from evaluation.core.errors import ModelFailure
 from evaluation.core.problems import RunStatistics
 from evaluation.efficiency import describe as describe_hardware
-from evaluation.engines import Resources, describe, retrieve
+from evaluation.engines import Resources, RetrievalTask, describe, retrieve
+from evaluation.engines.base import size_of
 from evaluation.engines.index.inverted_index import FORMAT, InvertedIndex
 from evaluation.engines.index.term_search import resolve_language
 from evaluation.execution.job import INDEX_FOLDER, ExecutionJob
@@ -114,7 +115,7 @@ def _is_whole(place: Path, size: int, version: DatasetVersion) -> bool:
     """Return whether the index can be opened, and has all of its bytes and documents."""
     try:
         index = InvertedIndex(place / INDEX_FOLDER)
-        return (index.size(), index.document_count) == (size, version.statistics["documents"])
+        return (size_of(index.folder), index.document_count) == (size, version.statistics["documents"])
     except _DAMAGED:
         return False
 
@@ -148,7 +149,7 @@ def _build(lease: Lease, version: DatasetVersion, parameters: Mapping[str, Any],
 
 
 def sweep_indexes() -> int:
-    """Remove indexes of no version that is now current, and beyond `INDEX_CACHE_BYTES`; returns how many.
+    """Remove indexes of no version that is now current, and beyond `EMBEDDINGS_CACHE_BYTES`; returns how many.
 
     Those that were used longest ago go first, and none that was used within `GRACE`.
     """
@@ -170,7 +171,7 @@ def sweep_indexes() -> int:
     removed = {place for place in stale if delete_if_old(place)}
     left = {place: size for place, size in sizes.items() if place not in removed}
     needed = sorted(left.keys() - set(stale), key=used.__getitem__)
-    return len(removed) + remove_least_used(left, needed, settings.INDEX_CACHE_BYTES, delete_if_old)
+    return len(removed) + remove_least_used(left, needed, settings.EMBEDDINGS_CACHE_BYTES, delete_if_old)
 
 
 # --- retrieval
@@ -238,16 +239,18 @@ def _retrieve(
     )
     work = with_kept_index(lease, work, version)
     retrieval = retrieve(
-        work.engine,
-        corpus,
-        local_path(Area.FILES, version.topics_sha256),
-        out,
-        parameters,
-        drop_self_matches=job.dataset.drop_self_matches,
-        excluded=excluded_path(version),
+        RetrievalTask(
+            work.engine,
+            corpus,
+            local_path(Area.FILES, version.topics_sha256),
+            out,
+            parameters=parameters,
+            drop_self_matches=job.dataset.drop_self_matches,
+            excluded=excluded_path(version),
+            work_folder=out.parent,
+            resources=Resources(language=work.language, index=work.index),
+        ),
         progress=lease.report_stage,
-        work_folder=out.parent,
-        resources=Resources(language=work.language, index=work.index),
     )
     if retrieval.documents != version.statistics.get("documents", retrieval.documents):
         raise DamagedInput(f"{retrieval.documents} documents were read of the corpus {corpus.name}")
