@@ -36,8 +36,7 @@ from leaderboard.datasets.terms import near_duplicates
 from leaderboard.importing.collections.importer import DiskSpaceError, ImportResult
 from leaderboard.importing.collections.source import Progress
 from leaderboard.judgements.disclosure import may_see_counts
-from leaderboard.models import Dataset, DatasetVersion, Qrels, Round
-from leaderboard.models.datasets import Protection, Visibility
+from leaderboard.models import Dataset, DatasetVersion, Protection, Qrels, Round, Visibility
 from leaderboard.results.board_rows.revisions import Kind, boards_changed, lock_boards
 from leaderboard.results.measures import RefusedMeasures, describe_shown, set_measures
 from leaderboard.results.publishing.protection import (

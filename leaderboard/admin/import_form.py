@@ -21,8 +21,7 @@ from leaderboard.importing.collections.halves import import_twin
 from leaderboard.importing.collections.importer import ImportResult, import_dataset
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.importing.collections.source import Progress
-from leaderboard.models import Dataset
-from leaderboard.models.datasets import Protection, Visibility
+from leaderboard.models import Dataset, Protection, Visibility
 
 #: What the form asks, step by step: title, what it is about, and the fields.
 _STEPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (

@@ -15,9 +15,16 @@ from leaderboard.core.anonymity import public_columns
 from leaderboard.datasets.files import EXCLUDED_NAME
 from leaderboard.datasets.problems import missing_documents
 from leaderboard.judgements.rescoring.switched import pages_of, unpublished_judgements
-from leaderboard.models import CollectionProfile, Dataset, DatasetFile, Entry, Qrels, Run
-from leaderboard.models.datasets import Visibility
-from leaderboard.models.results import EntryQuerySet
+from leaderboard.models import (
+    CollectionProfile,
+    Dataset,
+    DatasetFile,
+    Entry,
+    EntryQuerySet,
+    Qrels,
+    Run,
+    Visibility,
+)
 from leaderboard.results.profiles.public import Neighbour, neighbours
 from leaderboard.systems.baselines import BM25
 

@@ -21,8 +21,7 @@ from leaderboard.core.measures import better
 from leaderboard.core.text import deltas, numbers
 from leaderboard.core.text.baselines import baseline_label
 from leaderboard.judgements.rescoring.switched import news_of
-from leaderboard.models import BoardChange, Dataset, Entry, EntryVersion
-from leaderboard.models.datasets import Protection
+from leaderboard.models import BoardChange, Dataset, Entry, EntryVersion, Protection
 from leaderboard.results.board_rows.entry_rows import short_citation
 from leaderboard.results.board_rows.past import is_public
 from leaderboard.results.significance.statements import BoardStatements, statements

@@ -27,8 +27,17 @@ from leaderboard.boards.state import BoardState
 from leaderboard.core.cache.memory import LONG_LIFETIME
 from leaderboard.datasets.files import are_sealed, without_checksums
 from leaderboard.importing.reported.tables import published_averages
-from leaderboard.models import Benchmark, BenchmarkMember, BenchmarkVersion, BoardChange, Entry, Qrels
-from leaderboard.models.datasets import Dataset, DatasetQuerySet, Protection
+from leaderboard.models import (
+    Benchmark,
+    BenchmarkMember,
+    BenchmarkVersion,
+    BoardChange,
+    Dataset,
+    DatasetQuerySet,
+    Entry,
+    Protection,
+    Qrels,
+)
 from leaderboard.results.board_rows import past
 from leaderboard.results.board_rows.entry_rows import EntryRow
 from leaderboard.results.board_rows.rows import (

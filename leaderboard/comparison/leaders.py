@@ -13,8 +13,7 @@ from leaderboard.boards.model import Board
 from leaderboard.boards.state import BoardState
 from leaderboard.core.text.numbers import direction, format_value, signed_percent
 from leaderboard.datasets import lists
-from leaderboard.models import Benchmark, BenchmarkMember, Dataset
-from leaderboard.models.datasets import DatasetQuerySet
+from leaderboard.models import Benchmark, BenchmarkMember, Dataset, DatasetQuerySet
 from leaderboard.results.board_rows.rows import CHANGED_AT, BoardRows
 from leaderboard.results.significance.statements import statements
 from leaderboard.results.significance.types import BoardCertainty

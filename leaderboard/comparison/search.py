@@ -14,8 +14,7 @@ from django.urls import reverse
 from leaderboard.boards.columns.about import ARCHITECTURES
 from leaderboard.boards.system.team import authors_in
 from leaderboard.core import anonymity
-from leaderboard.models import Benchmark, Dataset, Entry, Source, System, Team
-from leaderboard.models.results import EntryQuerySet
+from leaderboard.models import Benchmark, Dataset, Entry, EntryQuerySet, Source, System, Team
 from leaderboard.results.board_rows.entry_rows import short_citation
 
 #: What is read of a question, what is answered of each kind and of one asked for alone, and how many texts of authors

@@ -14,8 +14,7 @@ from leaderboard.boards.state import Parameters, last_value, query_of
 from leaderboard.core import anonymity
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import canonical_name
-from leaderboard.models import Dataset, Entry, System
-from leaderboard.models.results import EntryQuerySet
+from leaderboard.models import Dataset, Entry, EntryQuerySet, System
 from leaderboard.results.board_rows.entry_rows import short_citation
 
 

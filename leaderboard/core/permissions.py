@@ -17,8 +17,15 @@ from django.db.models import BooleanField, Exists, OuterRef, Q, Value
 from evaluation.core.problems import Problem, ProblemCode
 from leaderboard.core.audit import record
 from leaderboard.core.http.site_url import own_address
-from leaderboard.models import Acceptance, Agreement, Dataset, User
-from leaderboard.models.datasets import VISIBILITIES, WITHOUT_AGREEMENT, Visibility
+from leaderboard.models import (
+    VISIBILITIES,
+    WITHOUT_AGREEMENT,
+    Acceptance,
+    Agreement,
+    Dataset,
+    User,
+    Visibility,
+)
 
 #: The right to read hidden judgements, and the texts that are kept as they are.
 READ_QRELS = "read_qrels"

@@ -19,8 +19,7 @@ from evaluation.judgements.excluded import read_excluded
 from evaluation.runs.top_documents import TopDocuments, by_query, write_top_documents
 from leaderboard.core.storage.runs import run_path
 from leaderboard.core.storage.store import Area, atomic_write, local_path, path_of
-from leaderboard.models import Dataset, Run
-from leaderboard.models.datasets import Visibility
+from leaderboard.models import Dataset, Run, Visibility
 
 logger = logging.getLogger(__name__)
 

@@ -27,8 +27,7 @@ from leaderboard.core.permissions import (
     sees,
 )
 from leaderboard.core.storage.store import Area, local_path, put
-from leaderboard.models import Dataset, DatasetFile, DatasetVersion, User
-from leaderboard.models.datasets import Visibility
+from leaderboard.models import Dataset, DatasetFile, DatasetVersion, User, Visibility
 
 Kind = DatasetFile.Kind
 

@@ -11,8 +11,7 @@ from django.db.models.functions import Cast
 
 from leaderboard.core.text import deltas, numbers
 from leaderboard.core.text.baselines import baseline_label
-from leaderboard.models import Benchmark, Dataset, Entry
-from leaderboard.models.datasets import DatasetQuerySet
+from leaderboard.models import Benchmark, Dataset, DatasetQuerySet, Entry
 
 
 class DatasetStatistics(NamedTuple):

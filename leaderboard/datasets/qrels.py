@@ -39,8 +39,7 @@ from leaderboard.core.permissions import has_agreement
 from leaderboard.core.storage import shared
 from leaderboard.core.storage.store import Area, local_path, path_of, put
 from leaderboard.datasets.problems import MISSING_DOCUMENTS, MISSING_RELEVANT
-from leaderboard.models import Dataset, DatasetVersion, Qrels
-from leaderboard.models.datasets import Visibility
+from leaderboard.models import Dataset, DatasetVersion, Qrels, Visibility
 
 T = TypeVar("T")
 

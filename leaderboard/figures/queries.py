@@ -20,8 +20,7 @@ from leaderboard.core.measures import better
 from leaderboard.figures.chart_rows import area_trace, line_trace
 from leaderboard.figures.drawing import BETTER, BLUE, INK, ORANGE, WORSE, go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, SubjectNotFound, Table
-from leaderboard.models import Dataset, Entry
-from leaderboard.models.datasets import Visibility
+from leaderboard.models import Dataset, Entry, Visibility
 from leaderboard.results.records import entries_with_values
 from leaderboard.rounds.topics import LEAST_OTHERS, Topic
 

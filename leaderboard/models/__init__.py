@@ -5,21 +5,27 @@ from leaderboard.models.accounts import Invitation, Membership, Team, TeamRedire
 from leaderboard.models.agreements import Acceptance, Agreement
 from leaderboard.models.curation import AuditRecord, Challenge, JudgementImport, Pool, Rescore
 from leaderboard.models.datasets import (
+    VISIBILITIES,
+    WITHOUT_AGREEMENT,
     Benchmark,
     BenchmarkMember,
     Dataset,
     DatasetFile,
+    DatasetQuerySet,
     DatasetVersion,
+    Protection,
     Qrels,
+    Visibility,
 )
 from leaderboard.models.efficiency import HardwareClass, Measurement, Price
 from leaderboard.models.history import BenchmarkVersion, BoardChange, Certainty, EntryVersion
 from leaderboard.models.profiles import CollectionProfile, Overlap, RunProfile
-from leaderboard.models.results import Entry, Evaluation, EvaluationPart, Run, RunType, Seed
+from leaderboard.models.results import Entry, EntryQuerySet, Evaluation, EvaluationPart, Run, RunType, Seed
 from leaderboard.models.rounds import Round, RoundSummary
 from leaderboard.models.systems import (
     DECLARED_NUMBERS,
     Architecture,
+    DeclaredNumbers,
     Source,
     System,
     SystemRedirect,

@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 from evaluation.judgements import splits as judged_parts
 from evaluation.statistics.ladder import PUBLIC_STEP, STEP, YOUNG_STEP
 from leaderboard.datasets.qrels import load_parts, load_qrels, store_parts
-from leaderboard.models import Dataset, Entry, Evaluation, EvaluationPart, Qrels, Team
-from leaderboard.models.datasets import Protection, Visibility
+from leaderboard.models import Dataset, Entry, Evaluation, EvaluationPart, Protection, Qrels, Team, Visibility
 from leaderboard.results.records import per_query_values
 
 Part = EvaluationPart.Part

@@ -14,8 +14,7 @@ from django.utils import timezone
 
 from leaderboard.core import audit
 from leaderboard.core.work_requests import request_notice
-from leaderboard.models import Challenge, Dataset, Entry, Membership, System, User
-from leaderboard.models.results import EntryQuerySet
+from leaderboard.models import Challenge, Dataset, Entry, EntryQuerySet, Membership, System, User
 from leaderboard.results.publishing.descriptions import challenge_changed, lock_systems, system_changed
 
 State = Challenge.State

@@ -17,11 +17,11 @@ from leaderboard.models import (
     DECLARED_NUMBERS,
     BoardChange,
     Entry,
+    EntryQuerySet,
     EntryVersion,
     System,
     architecture_choices,
 )
-from leaderboard.models.results import EntryQuerySet
 
 #: Corrections that are shown, the newest.
 MOST = 20

@@ -14,8 +14,7 @@ from evaluation.engines import ENGINES
 from leaderboard import VERSION
 from leaderboard.core import anonymity
 from leaderboard.datasets.files import judgements_name, offered_files
-from leaderboard.models import DatasetFile, Entry, Run, System
-from leaderboard.models.results import EntryQuerySet
+from leaderboard.models import DatasetFile, Entry, EntryQuerySet, Run, System
 
 #: Runs of public entries, be they single ones or of a seed set.
 _PUBLIC = EntryQuerySet(Entry).public()

@@ -17,8 +17,7 @@ from django.db.models import Q
 from leaderboard.core.audit import record
 from leaderboard.core.http.redirects import follow_redirects
 from leaderboard.core.text.slugs import name_slug
-from leaderboard.models import Challenge, Dataset, Entry, Run, System, SystemRedirect, Team
-from leaderboard.models.systems import DeclaredNumbers
+from leaderboard.models import Challenge, Dataset, DeclaredNumbers, Entry, Run, System, SystemRedirect, Team
 from leaderboard.results.publishing.descriptions import lock_systems, system_changed
 from leaderboard.systems.challenges import CLAIMS, settlement_of
 

@@ -32,8 +32,7 @@ from leaderboard.datasets.files import find_file, is_sealed, keeping_out
 from leaderboard.judgements.rescoring.comparison import restrict_comparison
 from leaderboard.judgements.rescoring.switched import switched_rescores
 from leaderboard.judgements.rescoring.table import as_csv, comparison_table, unmoved_results
-from leaderboard.models import Dataset, Entry, Rescore, User
-from leaderboard.models.datasets import Visibility
+from leaderboard.models import Dataset, Entry, Rescore, User, Visibility
 from leaderboard.results.board_rows import entry_rows
 
 

@@ -25,8 +25,7 @@ from leaderboard.core.cache.pages import cache_page, vary_on_site_address
 from leaderboard.core.http.site_url import absolute
 from leaderboard.core.text.bibtex import parse_entries
 from leaderboard.datasets.files import offered_files
-from leaderboard.models import Dataset, Entry, System
-from leaderboard.models.results import EntryQuerySet
+from leaderboard.models import Dataset, Entry, EntryQuerySet, System
 from leaderboard.results import citations
 from leaderboard.views.board_views import site_revision
 

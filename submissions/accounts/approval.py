@@ -27,8 +27,17 @@ from django.utils import timezone
 from leaderboard.core.audit import acting, record
 from leaderboard.core.http.site_url import own_address
 from leaderboard.core.permissions import DueAgreement, due_agreements
-from leaderboard.models import Acceptance, Agreement, Dataset, Membership, Team, User
-from leaderboard.models.datasets import VISIBILITIES, WITHOUT_AGREEMENT, Visibility
+from leaderboard.models import (
+    VISIBILITIES,
+    WITHOUT_AGREEMENT,
+    Acceptance,
+    Agreement,
+    Dataset,
+    Membership,
+    Team,
+    User,
+    Visibility,
+)
 from leaderboard.results.board_rows.revisions import Kind, boards_changed, lock_boards
 from leaderboard.results.publishing.publication import reconsider_held
 from leaderboard.rounds.lifecycle import announced_rounds, governing_round, listed_datasets

@@ -14,8 +14,7 @@ from django.views.decorators.http import require_http_methods
 from rest_framework.request import Request
 
 from leaderboard.core.permissions import has_right, sees
-from leaderboard.models import Entry, System, Team, User
-from leaderboard.models.datasets import Visibility
+from leaderboard.models import Entry, System, Team, User, Visibility
 from submissions.models import Checkpoint, Job, Submission
 
 Person = User | AnonymousUser

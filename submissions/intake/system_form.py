@@ -15,8 +15,16 @@ from django.utils.translation import gettext_lazy as _
 
 from leaderboard.core.text.latex import find_forbidden_command
 from leaderboard.core.text.names import validate_name
-from leaderboard.models import DECLARED_NUMBERS, Challenge, Dataset, Entry, System, Team, architecture_choices
-from leaderboard.models.results import EntryQuerySet
+from leaderboard.models import (
+    DECLARED_NUMBERS,
+    Challenge,
+    Dataset,
+    Entry,
+    EntryQuerySet,
+    System,
+    Team,
+    architecture_choices,
+)
 from leaderboard.systems.challenges import CLAIMS, settlement_of
 from leaderboard.systems.records import SystemFields, canonical_datasets
 from submissions.core.names import NameField, TextField

@@ -24,8 +24,7 @@ from prometheus_client.registry import Collector
 from leaderboard.core.cache import metrics as cache_metrics
 from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.permissions import may_operate
-from leaderboard.models import Entry
-from leaderboard.models.results import EntryQuerySet
+from leaderboard.models import Entry, EntryQuerySet
 from leaderboard.views.health import broker_answers, disk_state
 from submissions.models import TERMINAL, Job, Worker
 from submissions.queue.lease import histograms

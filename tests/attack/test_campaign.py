@@ -17,8 +17,7 @@ from django.utils import timezone
 
 from evaluation.judgements import splits as judged_parts
 from leaderboard.core.audit import acting
-from leaderboard.models import Dataset, Entry, Team
-from leaderboard.models.datasets import Protection
+from leaderboard.models import Dataset, Entry, Protection, Team
 from leaderboard.results.measures import shown_measures
 from leaderboard.results.protection import MOST_MEASURES, policy_of
 from leaderboard.results.publishing.protection import request_change

@@ -43,8 +43,8 @@ from leaderboard.models import (
     System,
     Team,
     User,
+    Visibility,
 )
-from leaderboard.models.datasets import Visibility
 from leaderboard.rounds.topics import summarise_topics
 from submissions.accounts import teams as membership
 from submissions.accounts.access import make_token

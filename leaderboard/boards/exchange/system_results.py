@@ -26,8 +26,7 @@ from django.utils.text import slugify
 from evaluation.measures.registry import parse_measure
 from leaderboard import VERSION
 from leaderboard.core import anonymity
-from leaderboard.models import Entry, System
-from leaderboard.models.results import EntryQuerySet
+from leaderboard.models import Entry, EntryQuerySet, System
 from leaderboard.results.mteb import (
     LANGUAGES,
     MODEL_TYPES,

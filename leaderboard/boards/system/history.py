@@ -14,8 +14,7 @@ from django.urls import reverse
 from leaderboard.boards.system.page import Result
 from leaderboard.boards.system.team import Author, author_facts, authors_in
 from leaderboard.core import anonymity
-from leaderboard.models import BoardChange, Dataset, Entry, System
-from leaderboard.models.results import EntryQuerySet
+from leaderboard.models import BoardChange, Dataset, Entry, EntryQuerySet, System
 
 #: Events of the history that are shown, the newest.
 MOST_EVENTS = 40

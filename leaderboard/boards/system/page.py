@@ -23,8 +23,7 @@ from leaderboard.boards.wording import separation_text, significance_text
 from leaderboard.core import anonymity
 from leaderboard.core.text import deltas, numbers
 from leaderboard.core.text.baselines import baseline_label
-from leaderboard.models import DECLARED_NUMBERS, Entry, Seed, System
-from leaderboard.models.results import EntryQuerySet
+from leaderboard.models import DECLARED_NUMBERS, Entry, EntryQuerySet, Seed, System
 from leaderboard.results.board_rows.entry_rows import EntryRow, short_citation
 from leaderboard.results.board_rows.measurements import MeasuredEntry, measured_of
 from leaderboard.results.reported_facts import fact_texts, is_address

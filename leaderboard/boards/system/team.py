@@ -14,8 +14,7 @@ from leaderboard.core import anonymity
 from leaderboard.core.text.baselines import baselines_label
 from leaderboard.core.text.bibtex import parse_authors, to_latin
 from leaderboard.datasets.lists import recent_results
-from leaderboard.models import Entry, Source, System, Team
-from leaderboard.models.results import EntryQuerySet
+from leaderboard.models import Entry, EntryQuerySet, Source, System, Team
 
 #: Results shown, the newest.
 MOST_RESULTS = 200

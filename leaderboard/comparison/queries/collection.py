@@ -23,9 +23,7 @@ from leaderboard.core.storage.store import Area, local_path
 from leaderboard.core.text.baselines import baseline_label
 from leaderboard.core.text.numbers import format_value
 from leaderboard.datasets.qrels import JudgementsNotOpen, excluded_documents, open_judgements
-from leaderboard.models import Dataset, Entry
-from leaderboard.models.datasets import DatasetQuerySet, Visibility
-from leaderboard.models.results import EntryQuerySet
+from leaderboard.models import Dataset, DatasetQuerySet, Entry, EntryQuerySet, Visibility
 from leaderboard.results.board_rows.entry_rows import dataset_revision
 from leaderboard.results.records import entries_with_values, measure_values
 

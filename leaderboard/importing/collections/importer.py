@@ -42,8 +42,7 @@ from leaderboard.importing.collections.twins import (
 )
 from leaderboard.judgements.disclosure import may_see_counts, record_compared
 from leaderboard.judgements.rescoring.campaigns import is_needed, start_rescore, under_way
-from leaderboard.models import Dataset, DatasetVersion, Entry, Qrels, WorkRequest
-from leaderboard.models.datasets import Protection
+from leaderboard.models import Dataset, DatasetVersion, Entry, Protection, Qrels, WorkRequest
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_boards
 from leaderboard.results.measures import check_measures, check_reads_texts, shown_measures
 from leaderboard.results.publishing.publication import refresh_scores

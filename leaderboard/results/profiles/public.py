@@ -18,8 +18,7 @@ from django.db.models import F, Q
 from numpy.typing import NDArray
 
 from evaluation.collections.profiles import LengthDistribution, merge_distributions
-from leaderboard.models import CollectionProfile, Dataset, Entry, Overlap, RunProfile
-from leaderboard.models.datasets import Visibility
+from leaderboard.models import CollectionProfile, Dataset, Entry, Overlap, RunProfile, Visibility
 
 #: Datasets whose documents everyone may have, and that have a page.
 _PUBLIC = Q(

@@ -37,9 +37,9 @@ from leaderboard.models import (
     Qrels,
     Run,
     RunProfile,
+    Visibility,
     WorkRequest,
 )
-from leaderboard.models.datasets import Visibility
 from leaderboard.results.board_rows.revisions import lock_board
 
 #: So many of each query's first documents are looked at: what nDCG@10 sees, and Figure 4 of the BEIR paper.

@@ -16,8 +16,7 @@ from django.db.models import Count, Q, QuerySet
 
 from leaderboard.core.audit import actor, record
 from leaderboard.core.work_requests import request_work
-from leaderboard.models import Dataset, Entry, Evaluation, Qrels, Round, WorkRequest
-from leaderboard.models.datasets import Protection
+from leaderboard.models import Dataset, Entry, Evaluation, Protection, Qrels, Round, WorkRequest
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_board
 from leaderboard.results.protection import Part, draw_parts, evaluate_parts, policy_of
 from leaderboard.results.publishing.publication import fill_scores, update_shown

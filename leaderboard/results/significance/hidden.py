@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 from evaluation.statistics.ladder import PUBLIC_STEP
 from evaluation.statistics.least_difference import STEP, among, least_difference
 from leaderboard.core.measures import better
-from leaderboard.models import Dataset, Entry, Qrels
-from leaderboard.models.datasets import Protection
+from leaderboard.models import Dataset, Entry, Protection, Qrels
 from leaderboard.results import protection
 from leaderboard.results.board_rows.entry_rows import EntryRow
 from leaderboard.results.kinds import present_group

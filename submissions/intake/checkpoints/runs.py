@@ -12,8 +12,7 @@ from evaluation.runs.score import check_run
 from leaderboard.core import anonymity
 from leaderboard.core.storage.runs import run_path
 from leaderboard.datasets.qrels import scoring_target
-from leaderboard.models import Dataset, Entry, Run, Team
-from leaderboard.models.datasets import Visibility
+from leaderboard.models import Dataset, Entry, Run, Team, Visibility
 from submissions.core.errors import Refused
 from submissions.models import Job, Submission
 

@@ -37,13 +37,13 @@ from leaderboard.models import (
     Evaluation,
     JudgementImport,
     Pool,
+    Protection,
     Rescore,
     Round,
     Run,
     User,
     WorkRequest,
 )
-from leaderboard.models.datasets import Protection
 from leaderboard.results.profiles.store import (
     find_overlaps,
     profile_collection,

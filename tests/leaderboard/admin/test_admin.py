@@ -23,9 +23,9 @@ from leaderboard.models import (
     Entry,
     Qrels,
     Team,
+    Visibility,
     WorkRequest,
 )
-from leaderboard.models.datasets import Visibility
 from tests.curating import save
 from tests.factories import make_a_curator, make_user
 from tests.leaderboard.entries import make_source, make_system, report, score, scored_dataset

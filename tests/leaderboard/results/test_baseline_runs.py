@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leaderboard.models import Dataset, Entry, Team, User
-from leaderboard.models.datasets import Visibility
+from leaderboard.models import Dataset, Entry, Team, User, Visibility
 from leaderboard.results.publishing.scored import publish_entry
 from leaderboard.results.publishing.visibility import name_baseline, withdraw_entries
 from leaderboard.systems.records import house_system

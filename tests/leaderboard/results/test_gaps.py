@@ -11,8 +11,7 @@ from django.test import Client
 from leaderboard.comparison.selection import entries_of_systems
 from leaderboard.comparison.table import compare
 from leaderboard.core.cache.pages import clear_page_cache
-from leaderboard.models import Dataset, Entry, System
-from leaderboard.models.datasets import Protection
+from leaderboard.models import Dataset, Entry, Protection, System
 from leaderboard.results.significance.computing import compute_certainty
 from leaderboard.results.significance.hidden import known_difference
 from leaderboard.results.significance.statements import Gap, statements

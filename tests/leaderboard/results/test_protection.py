@@ -24,11 +24,11 @@ from leaderboard.models import (
     Dataset,
     Entry,
     Evaluation,
+    Protection,
     System,
     User,
     WorkRequest,
 )
-from leaderboard.models.datasets import Protection
 from leaderboard.results.protection import evaluate_parts, policy_of
 from leaderboard.results.publishing.protection import (
     CannotProtect,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
-from leaderboard.models import Dataset, Entry
-from leaderboard.models.datasets import Protection
+from leaderboard.models import Dataset, Entry, Protection
 from leaderboard.results.board_rows.revisions import Kind, board_changed
 from leaderboard.results.publishing.publication import refresh_scores
 from leaderboard.results.significance.computing import compute_certainty
