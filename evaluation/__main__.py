@@ -10,7 +10,7 @@ import os
 import sys
 
 from evaluation.cli import compare, pack, retrieve, score
-from evaluation.core.errors import KernelUnavailable
+from evaluation.core.problems import KernelUnavailable
 
 #: Modules of what the package's extra [neural] brings.
 _NEURAL = frozenset(

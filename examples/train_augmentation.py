@@ -34,8 +34,7 @@ from scipy.sparse import csr_array
 
 from evaluation.checkpoints import CheckpointKind, open_checkpoint
 from evaluation.collections.beir import Query, read_corpus, read_queries
-from evaluation.core.errors import InvalidContent, ModelFailure
-from evaluation.core.problems import Problem
+from evaluation.core.problems import InvalidContent, ModelFailure, Problem
 from evaluation.engines import Resources, describe
 from evaluation.engines.base import Engine
 from evaluation.engines.index.inverted_index import InvertedIndex

@@ -18,8 +18,7 @@ from typing import Any, BinaryIO, TypeAlias, cast
 import zstandard
 from isal import igzip_lib
 
-from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import ProblemCode
+from evaluation.core.problems import InvalidContent, ProblemCode
 
 SIZE = ProblemCode("size", "The file, or its number of queries, is over a limit.", "At most 1,000 documents a query "
     "are scored: leave out the rest, or split the run by dataset.", about="file")  # fmt: skip

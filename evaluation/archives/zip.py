@@ -22,8 +22,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from evaluation.archives.compression import COMPRESSION, EXPANSION, MIB, describe_bytes
-from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import ProblemCode
+from evaluation.core.problems import InvalidContent, ProblemCode
 
 MEMBER_NAME = ProblemCode("member_name", "A file in the zip is there twice, or its name is no plain relative path.",
     "Pack every file once, as <dataset>.txt.", "../nfcorpus.txt")  # fmt: skip

@@ -18,7 +18,7 @@ from evaluation.checkpoints.codes import CODES
 from evaluation.checkpoints.files import check_file_name
 from evaluation.checkpoints.findings import FileFindings, Findings, quote
 from evaluation.checkpoints.limits import MOST_EXPANDED, MOST_FILES_IN_ARCHIVE
-from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import InvalidContent
 
 _BLOCK = MIB
 _FREE_INTERVAL = 64 * MIB

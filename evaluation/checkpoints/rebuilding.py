@@ -20,8 +20,7 @@ from evaluation.checkpoints.findings import Findings, attempt
 from evaluation.checkpoints.kinds import Requirements, make_plan
 from evaluation.checkpoints.limits import CheckpointAllowance
 from evaluation.checkpoints.weights import NotSafetensors, Tensor, blocks, header_of
-from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import Problem, Report
+from evaluation.core.problems import InvalidContent, Problem, Report
 from evaluation.core.writing import appearing
 
 Kinds = CheckpointKind | Collection[CheckpointKind] | None

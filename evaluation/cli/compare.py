@@ -12,7 +12,7 @@ import numpy as np
 from evaluation.cli import Subparsers
 from evaluation.cli.retrieve import show_fault, show_problems
 from evaluation.cli.score import measures_option
-from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import InvalidContent
 from evaluation.engines import InvalidParameter, Resources, RetrievalTask, describe, merge, retrieve
 from evaluation.judgements.qrels import read_qrels
 from evaluation.runs.score import ScoringTarget, score_run

@@ -18,8 +18,7 @@ from evaluation.checkpoints.settings import NAME as SETTINGS
 from evaluation.checkpoints.settings import TEMPLATE
 from evaluation.checkpoints.templates import TEMPLATES
 from evaluation.cli import Subparsers
-from evaluation.core.errors import InvalidContent, ModelFailure
-from evaluation.core.problems import Report
+from evaluation.core.problems import InvalidContent, ModelFailure, Report
 
 #: What is copied; pickles beside them are converted, everything else is left.
 _TAKEN = (".json", ".safetensors", ".metadata", ".jinja")

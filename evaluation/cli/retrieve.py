@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from evaluation.checkpoints import CheckpointDescription, CheckpointKind, open_checkpoint
 from evaluation.cli import Subparsers
-from evaluation.core.errors import InvalidContent, ModelFailure
-from evaluation.core.problems import at_lines
+from evaluation.core.problems import InvalidContent, ModelFailure, at_lines
 from evaluation.core.writing import DISK_FULL
 from evaluation.engines import (
     ENGINES,

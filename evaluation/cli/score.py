@@ -13,8 +13,7 @@ from typing import TextIO
 
 from evaluation.cli import Subparsers
 from evaluation.collections.document_ids import DocumentIds
-from evaluation.core.errors import EndlessPattern, InvalidContent
-from evaluation.core.problems import Report, at_lines
+from evaluation.core.problems import EndlessPattern, InvalidContent, Report, at_lines
 from evaluation.judgements.answers import read_answers
 from evaluation.judgements.excluded import read_excluded
 from evaluation.judgements.qrels import Qrels, read_qrels

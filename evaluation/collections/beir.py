@@ -22,8 +22,7 @@ from isal import igzip
 from isal.igzip_lib import IsalError
 
 from evaluation.collections.blocks import Place, read_table
-from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import LINES_NAMED, LineProblems, Problem
+from evaluation.core.problems import LINES_NAMED, InvalidContent, LineProblems, Problem
 
 #: Longest line accepted, in bytes. A book of 1,000 pages has about 3 MB.
 MAX_LINE_BYTES = 64 * 2**20

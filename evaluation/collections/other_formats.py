@@ -14,8 +14,7 @@ from typing import NamedTuple
 import orjson
 
 from evaluation.archives.compression import FileLimits, describe_bytes, open_blocks
-from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import LINES_NAMED, Problem
+from evaluation.core.problems import LINES_NAMED, InvalidContent, Problem
 
 EXCLUDED_HEADER = "query-id\tcorpus-id"
 #: Topics and SMART collections are read whole: those that are handed out so have some megabytes.

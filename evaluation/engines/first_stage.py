@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from evaluation.collections.beir import Document, Query
-from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import Problem
+from evaluation.core.problems import InvalidContent, Problem
 from evaluation.core.strings import Strings, StringsWriter
 from evaluation.engines import bm25
 from evaluation.engines.base import Numbers, Resources, SearchResult

@@ -23,8 +23,7 @@ from typing import Any, Self
 import numpy as np
 
 from evaluation.archives.compression import open_lines
-from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import Problem
+from evaluation.core.problems import InvalidContent, Problem
 from evaluation.core.writing import damage_of, make_folder
 from evaluation.engines.base import (
     InvalidParameter,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.collections.beir import Document, Query, read_corpus
-from evaluation.core.errors import ModelFailure, is_out_of_memory
+from evaluation.core.problems import ModelFailure, is_out_of_memory
 from evaluation.engines.base import AUTO, Engine, SearchResult
 from evaluation.engines.corpus_encoding import EncodingTask
 from evaluation.engines.registry import describe

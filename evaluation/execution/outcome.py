@@ -17,8 +17,7 @@ from evaluation.checkpoints.codes import CODES
 from evaluation.checkpoints.findings import quote
 from evaluation.checkpoints.json_reading import NotJson, parse, read_file
 from evaluation.collections.beir import read_queries
-from evaluation.core.errors import ModelFailure
-from evaluation.core.problems import Problem
+from evaluation.core.problems import ModelFailure, Problem
 from evaluation.efficiency.effort import BATCH, LEAST_QUERIES, Effort, measuring_seconds, plan_efforts
 from evaluation.efficiency.hardware import describe as describe_hardware
 from evaluation.efficiency.measurements import EfficiencyFigures

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from evaluation.archives.compression import open_blocks
 from evaluation.collections.beir import Document, as_text
-from evaluation.core.errors import EndlessPattern, InvalidContent
-from evaluation.core.problems import LineProblems
+from evaluation.core.problems import EndlessPattern, InvalidContent, LineProblems
 from evaluation.judgements import pattern_check
 
 _TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
@@ -163,7 +162,7 @@ def find_answers(
 ) -> FoundAnswers:
     """Return the first answers in rankings (document ids, best first), from one pass over the corpus.
 
-    Raises evaluation.core.errors.EndlessPattern.
+    Raises evaluation.core.problems.EndlessPattern.
     """
     searching = PatternSearch()
     wanted: dict[str, list[str]] = {}

@@ -12,8 +12,7 @@ from pathlib import Path
 from evaluation.archives.compression import open_lines
 from evaluation.collections.beir import BYTE_ORDER_MARK, MAX_ID_BYTES
 from evaluation.collections.tables import column_places
-from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import LineProblems
+from evaluation.core.problems import InvalidContent, LineProblems
 from evaluation.judgements.forms import PROBLEMS
 from evaluation.judgements.qrels import Qrels
 

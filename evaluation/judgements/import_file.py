@@ -14,8 +14,7 @@ from pathlib import Path
 
 from evaluation.archives.compression import FileLimits, open_lines
 from evaluation.collections.document_ids import DocumentIds
-from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import LineProblems
+from evaluation.core.problems import InvalidContent, LineProblems
 from evaluation.judgements.forms import PROBLEMS, JudgementLine, judgement_lines, whole_grade
 
 LOWEST_GRADE, HIGHEST_GRADE = -2, 10

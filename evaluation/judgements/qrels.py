@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.archives.compression import FileLimits, open_lines
-from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import LineProblems
+from evaluation.core.problems import InvalidContent, LineProblems
 from evaluation.judgements.forms import PROBLEMS, judgement_lines, whole_grade
 from evaluation.kernel.library import JudgedTable
 

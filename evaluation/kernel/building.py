@@ -22,7 +22,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-from evaluation.core.errors import KernelUnavailable
+from evaluation.core.problems import KernelUnavailable
 from evaluation.kernel.layout import NOTED
 
 SOURCES = Path(__file__).parent

@@ -21,7 +21,7 @@ from typing import IO, Any, BinaryIO, Literal, cast
 from numpy.typing import NDArray
 
 from evaluation.archives.compression import BLOCK, MIB, ExpandedFile, FileLimits, open_expanded, open_lines
-from evaluation.core.errors import InvalidRun
+from evaluation.core.problems import InvalidRun
 from evaluation.runs.header import BYTE_ORDER_MARK, RunHeader, is_result, read_header
 from evaluation.runs.json_runs import DOCUMENT, QUERY, RANK, SCORE_NAMES, TAG, find_column, json_as_lines
 from evaluation.runs.problems import ENCODING

@@ -19,8 +19,7 @@ from typing import IO, Any
 import orjson
 
 from evaluation.archives.compression import MIB, SIZE, FileLimits, describe_bytes, open_blocks, open_lines
-from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import ProblemCode, number_of
+from evaluation.core.problems import InvalidContent, ProblemCode, number_of
 from evaluation.runs.header import BYTE_ORDER_MARK, select_metadata
 from evaluation.runs.problems import DUPLICATE, IDENTIFIER, SCORE
 from evaluation.runs.quoting import quote

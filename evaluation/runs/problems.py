@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.archives.compression import LINE_LENGTH, FileLimits
-from evaluation.core.errors import InvalidRun
-from evaluation.core.problems import Problem, ProblemCode, number_of
+from evaluation.core.problems import InvalidRun, Problem, ProblemCode, number_of
 from evaluation.kernel.layout import BLANK, MAX_TAGS, NOTED
 from evaluation.runs.header import select_metadata
 from evaluation.runs.quoting import is_header, quotation, recognize_other

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from evaluation.archives.compression import FileLimits
 from evaluation.collections.beir import read_corpus
 from evaluation.collections.document_ids import PROCESS_SEED, DocumentIds, ids_in_memory
-from evaluation.core.errors import InvalidContent, InvalidRun
 from evaluation.core.order import trec_order
-from evaluation.core.problems import LINES_NAMED, Report, RunStatistics
+from evaluation.core.problems import LINES_NAMED, InvalidContent, InvalidRun, Report, RunStatistics
 from evaluation.judgements.answers import Answers, FoundAnswers, find_answers
 from evaluation.judgements.qrels import Qrels
 from evaluation.kernel.layout import NO_IDS, Ids, padded
@@ -190,7 +189,7 @@ def score_run(
 
     With `may_be_empty`, a run without any line scores 0, as of a search without results.
 
-    Raises evaluation.core.errors.EndlessPattern where a measure reads texts for patterns, and one takes too long.
+    Raises evaluation.core.problems.EndlessPattern where a measure reads texts for patterns, and one takes too long.
 
     `progress` gets the share of the file read, from 0 to 1, between blocks; what it raises ends the scoring.
     `first_documents`: how many documents of each query are kept as its first ones.

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.core.errors import InvalidContent, InvalidRun
 from evaluation.core.order import trec_order
+from evaluation.core.problems import InvalidContent, InvalidRun
 from evaluation.runs.forms import trec_text
 from evaluation.runs.problems import FIELDS
 

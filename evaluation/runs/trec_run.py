@@ -20,7 +20,7 @@ from evaluation.archives.compression import (
     describe_bytes,
     open_expanded,
 )
-from evaluation.core.errors import InvalidRun
+from evaluation.core.problems import InvalidRun
 from evaluation.kernel.layout import BLANK, NAMED_LINES, NO_IDS, NOTED, PADDING, Ids
 from evaluation.kernel.library import (
     NO_JUDGEMENTS,

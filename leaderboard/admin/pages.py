@@ -16,7 +16,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
-from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import InvalidContent
 from leaderboard.admin.base import CurationAdmin, curator
 from leaderboard.admin.forms import WhyField
 from leaderboard.core.audit import acting

@@ -17,8 +17,7 @@ from django.core.validators import RegexValidator
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
-from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import Problem, number_of
+from evaluation.core.problems import InvalidContent, Problem, number_of
 from evaluation.measures.registry import UnknownMeasureError, parse_measure
 from leaderboard.admin.forms import TextFileField, WhyField, optional_choice, optional_text
 from leaderboard.admin.pages import curation_page, require, submit

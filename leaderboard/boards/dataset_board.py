@@ -44,7 +44,7 @@ from leaderboard.boards.state import BoardState
 from leaderboard.boards.summary import summarise
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better, canonical_name
-from leaderboard.core.text import deltas
+from leaderboard.core.text import numbers
 from leaderboard.results.board_rows.entry_rows import EntryRow
 from leaderboard.results.board_rows.measurements import MeasuredEntry
 from leaderboard.results.kinds import (
@@ -306,10 +306,10 @@ def _focus_columns(measure: str, tests: SignificanceColumns, difference: str) ->
     good = better(measure)
 
     def delta(line: EntryLine) -> Value:
-        return deltas.absolute(line.about.scores.get(measure), line.baseline)
+        return numbers.difference(line.about.scores.get(measure), line.baseline)
 
     def relative(line: EntryLine) -> Value:
-        return deltas.relative(line.about.scores.get(measure), line.baseline)
+        return numbers.relative_difference(line.about.scores.get(measure), line.baseline)
 
     return [
         Column(SYSTEM, _("System"), "", "text", cell=lambda line: line.about.system),

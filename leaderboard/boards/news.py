@@ -18,7 +18,7 @@ from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
 from leaderboard.core import anonymity
 from leaderboard.core.measures import better
-from leaderboard.core.text import deltas, numbers
+from leaderboard.core.text import numbers
 from leaderboard.core.text.baselines import baseline_label
 from leaderboard.judgements.rescoring.switched import news_of
 from leaderboard.models import BoardChange, Dataset, Entry, EntryVersion, Protection
@@ -262,7 +262,7 @@ def _result(result: Mapping[str, Any], *, hidden: bool) -> tuple[str, bool]:
     if value is None:
         return "", False
     note = f"{measure} {numbers.format_value(value, numbers.DECIMALS)}"
-    delta = deltas.absolute(value, baseline)
+    delta = numbers.difference(value, baseline)
     if delta is not None:
         note += f", {numbers.lead(delta, result.get('baseline_name') or 'the baseline')}"
     beaten = best is not None and (value < best if better(measure) == "lower" else value > best)

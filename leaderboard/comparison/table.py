@@ -29,7 +29,7 @@ from leaderboard.comparison.pairs import (
 from leaderboard.comparison.selection import ComparedEntry
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better
-from leaderboard.core.text import deltas, numbers
+from leaderboard.core.text import numbers
 from leaderboard.models import Benchmark, Dataset
 from leaderboard.results.kinds import REPORTED, STALE, UNRANKED
 from leaderboard.results.significance.statements import BoardStatements, Gap, statements
@@ -187,7 +187,7 @@ def _row(slugs: Sequence[str], entries: Sequence[ComparedEntry], chosen: str) ->
         comparable = bool(together)
         delta = None
         if cells and cells[0].comparable and comparable:
-            delta = deltas.absolute(value, cells[0].value)
+            delta = numbers.difference(value, cells[0].value)
         cells.append(ComparedCell(entry, value, comparable, delta, measure=measure))
         chosen_among = max(chosen_among, len(together or own))
     one = next((cell.entry for cell in cells if cell.comparable and cell.entry), entries[0])
@@ -313,7 +313,7 @@ def _mean_cells(means: Sequence[float], measure: str) -> list[ComparedCell]:
         ComparedCell(
             value=mean,
             comparable=True,
-            delta=deltas.absolute(mean, means[0]) if place else None,
+            delta=numbers.difference(mean, means[0]) if place else None,
             measure=measure,
         )
         for place, mean in enumerate(means)

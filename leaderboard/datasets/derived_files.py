@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from evaluation.collections.excerpts import DocumentTexts, write_document_texts
-from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import InvalidContent
 from evaluation.judgements.excluded import read_excluded
 from evaluation.runs.top_documents import TopDocuments, by_query, write_top_documents
 from leaderboard.core.storage.runs import run_path

@@ -9,7 +9,7 @@ import orjson
 from django.db.models import Count, Q, QuerySet, TextField
 from django.db.models.functions import Cast
 
-from leaderboard.core.text import deltas, numbers
+from leaderboard.core.text import numbers
 from leaderboard.core.text.baselines import baseline_label
 from leaderboard.models import Benchmark, Dataset, DatasetQuerySet, Entry
 
@@ -116,7 +116,7 @@ def _recent(row: Mapping[str, Any], baseline: Baseline) -> dict[str, Any]:
     measure = row["dataset__primary_measure"]
     value = row["scores"].get(measure)
     against = None if row["is_baseline"] else baseline.scores.get(measure)
-    delta = deltas.absolute(value, against)
+    delta = numbers.difference(value, against)
     return {
         "system": row["system__name"],
         "slug": row["system__slug"],
@@ -125,7 +125,7 @@ def _recent(row: Mapping[str, Any], baseline: Baseline) -> dict[str, Any]:
         "measure": measure,
         "value": numbers.format_value(value, numbers.DECIMALS),
         "delta": numbers.signed(delta, numbers.DECIMALS),
-        "relative": numbers.signed(deltas.relative(value, against), 1, percent=True),
+        "relative": numbers.signed(numbers.relative_difference(value, against), 1, percent=True),
         "direction": numbers.direction(delta, measure),
         "baseline": baseline.name,
         "published": row["published"][:10],

@@ -11,8 +11,7 @@ from leaderboard.boards.model import DELTA, Board, Row
 from leaderboard.boards.system.page import results_of, system_facts
 from leaderboard.core.measures import better
 from leaderboard.core.text.baselines import baselines_label
-from leaderboard.core.text.deltas import DIGITS
-from leaderboard.core.text.numbers import DECIMALS, signed
+from leaderboard.core.text.numbers import DECIMALS, DIGITS, signed
 from leaderboard.figures import chart_rows, drawing
 from leaderboard.figures.drawing import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table

@@ -9,8 +9,7 @@ from typing import Any
 
 from django.contrib.auth.models import AnonymousUser
 
-from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import Problem
+from evaluation.core.problems import InvalidContent, Problem
 from evaluation.judgements import qrels as judged
 from leaderboard.core.audit import actor, record
 from leaderboard.core.permissions import may_read_judgements

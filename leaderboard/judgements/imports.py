@@ -39,8 +39,7 @@ def check_judgements(
 
     `scale_grew` allows grades above those of the present judgments. `strict` refuses documents that the corpus
     lacks.
-    Raises evaluation.core.errors.InvalidContent with everything that is wrong, and JudgingRefused for a dataset without
-    content.
+    Raises InvalidContent with everything that is wrong, and JudgingRefused for a dataset without content.
     """
     return read_import(_version(dataset), path, dataset.current_qrels, scale_grew=scale_grew, strict=strict)
 
@@ -117,7 +116,7 @@ def import_judgements(
 ) -> JudgementImport:
     """Take the file in, to be held against the present judgements by the scorer. Within `audit.acting`.
 
-    Raises evaluation.core.errors.InvalidContent with everything that is wrong with it, or JudgingRefused; nothing is
+    Raises evaluation.core.problems.InvalidContent with everything that is wrong with it, or JudgingRefused; nothing is
     stored then.
     """
     check_judge(judge)

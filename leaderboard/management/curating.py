@@ -15,8 +15,7 @@ from django import forms
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import models, transaction
 
-from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import Problem, at_lines
+from evaluation.core.problems import InvalidContent, Problem, at_lines
 from leaderboard.admin.pages import ActionRefused, Operation
 from leaderboard.core.audit import acting, actor
 from leaderboard.judgements.rescoring.campaigns import under_way

@@ -15,7 +15,7 @@ from leaderboard.api.fields import AddressField, Answer, MomentField
 from leaderboard.boards.system.page import LABEL
 from leaderboard.core.http.api_errors import ApiError, ProblemSerializer
 from leaderboard.core.http.site_url import absolute
-from leaderboard.core.text.deltas import DIGITS
+from leaderboard.core.text.numbers import DIGITS
 from submissions.accounts.permissions import downloadable_runs
 from submissions.checkpoints.concurrency import TooManyChecks
 from submissions.checkpoints.service import prompt_template

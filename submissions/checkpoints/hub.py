@@ -14,8 +14,7 @@ from django.conf import settings
 
 from evaluation.archives.hub import COMMIT, NAME
 from evaluation.checkpoints import CODES
-from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import Problem, ProblemCode
+from evaluation.core.problems import InvalidContent, Problem, ProblemCode
 from submissions.core.errors import Refused
 from submissions.models import Switch, is_on
 

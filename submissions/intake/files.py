@@ -24,8 +24,7 @@ from evaluation.archives.zip import (
     open_archive,
     without_companions,
 )
-from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import Problem, ProblemCode, Report
+from evaluation.core.problems import InvalidContent, Problem, ProblemCode, Report
 from evaluation.runs.forms import recognize, trec_text, write_as_trec
 from evaluation.runs.json_runs import JSON
 from evaluation.runs.problems import EMPTY, UNKNOWN_DOCUMENTS_SHARE, refuse_binary

@@ -16,9 +16,8 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from evaluation.archives.compression import open_blocks
-from evaluation.core.errors import InvalidContent
 from evaluation.core.files import sha256_of
-from evaluation.core.problems import Problem, ProblemCode
+from evaluation.core.problems import InvalidContent, Problem, ProblemCode
 from evaluation.runs.header import MAX_HEADER_BYTES, read_header
 from leaderboard.core.storage.runs import store_run
 from leaderboard.core.storage.store import Area, put_by_link

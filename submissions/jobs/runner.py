@@ -16,7 +16,7 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
 from django.db.models import Q
 
-from evaluation.core.errors import EndlessPattern, InvalidRun, ModelFailure
+from evaluation.core.problems import EndlessPattern, InvalidRun, ModelFailure
 from evaluation.verification.comparing import ScoresDiffer
 from leaderboard.core.audit import acting
 from leaderboard.core.storage import shared

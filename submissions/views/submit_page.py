@@ -18,7 +18,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from evaluation.archives.compression import describe_bytes
-from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import InvalidContent
 from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.http.site_url import absolute
 from leaderboard.core.storage.disk import DiskFull

@@ -166,7 +166,7 @@ def judge(sent_as: str, path: Path) -> list[tuple[str, str]]:
     from evaluation.archives.compression import FileLimits
     from evaluation.archives.zip import ZipPolicy, open_archive
     from evaluation.checkpoints import validate_archive
-    from evaluation.core.errors import InvalidContent
+    from evaluation.core.problems import InvalidContent
     from evaluation.runs.score import ScoringTarget, check_run
 
     with tempfile.TemporaryDirectory() as folder:

@@ -21,8 +21,7 @@ import zstandard
 from evaluation.archives.compression import KIB, MIB, FileLimits
 from evaluation.archives.zip import ZipPolicy, is_zip, open_archive
 from evaluation.checkpoints import CODES, archives, rebuild, validate_archive, validate_folder
-from evaluation.core.errors import InvalidContent, InvalidRun
-from evaluation.core.problems import Report
+from evaluation.core.problems import InvalidContent, InvalidRun, Report
 from evaluation.judgements import import_file
 from evaluation.judgements.qrels import Qrels
 from evaluation.runs.score import ScoringTarget, check_run, score_run

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.collections.beir import Document, Query
-from evaluation.core.errors import ModelFailure
+from evaluation.core.problems import ModelFailure
 from evaluation.engines.base import EngineDescription, Parameter, Resources, SearchResult, ShardedEngine
 
 NAME = "toy"

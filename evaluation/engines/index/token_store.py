@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.core.errors import ModelFailure
+from evaluation.core.problems import ModelFailure
 from evaluation.core.strings import map_array
 from evaluation.core.writing import new_map
 from evaluation.engines import operations

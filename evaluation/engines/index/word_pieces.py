@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from evaluation.checkpoints.description import CheckpointDescription
-from evaluation.core.errors import ModelFailure
+from evaluation.core.problems import ModelFailure
 
 Item = TypeVar("Item")
 

@@ -12,7 +12,7 @@ import safetensors.torch
 import torch
 import transformers
 
-from evaluation.core.errors import ModelFailure
+from evaluation.core.problems import ModelFailure
 from evaluation.engines.base import Floats, Numbers, Resources
 from evaluation.engines.neural.batching import Indices, OutputCheck, Tokenised, collect_batches, input_keys
 from evaluation.engines.neural.loading import load_transformer, maximum_length, model_failures

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from evaluation.core.errors import ModelFailure, is_out_of_memory
+from evaluation.core.problems import ModelFailure, is_out_of_memory
 from evaluation.engines.base import Numbers, Progress, ignore
 from evaluation.engines.index.word_pieces import grouped
 

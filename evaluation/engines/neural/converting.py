@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from evaluation.checkpoints.description import HEADS
-from evaluation.core.errors import ModelFailure
+from evaluation.core.problems import ModelFailure
 
 _PICKLE, _INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 _TARGET = "model.safetensors"

@@ -11,7 +11,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding
 
-from evaluation.core.errors import ModelFailure
+from evaluation.core.problems import ModelFailure
 from evaluation.engines.base import AUTO, Floats, Progress, ignore
 from evaluation.engines.neural import batching, loading
 from evaluation.engines.neural.batching import Indices, Tokenised

@@ -28,7 +28,7 @@ import transformers
 from torch.nn import Embedding, Module
 
 from evaluation.checkpoints.description import CheckpointDescription
-from evaluation.core.errors import ModelFailure
+from evaluation.core.problems import ModelFailure
 from evaluation.engines.base import OWN_LENGTH_LIMIT, Resources
 from evaluation.engines.neural.batching import MOST_CHARACTERS
 from evaluation.engines.precision import computed_in

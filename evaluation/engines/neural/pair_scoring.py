@@ -13,7 +13,7 @@ from sentence_transformers.cross_encoder.modules import LogitScore
 
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.checkpoints.templates import TEMPLATES, Template
-from evaluation.core.errors import ModelFailure
+from evaluation.core.problems import ModelFailure
 from evaluation.engines.base import AUTO, Floats, InvalidParameter, Resources
 from evaluation.engines.neural.batching import (
     Indices,

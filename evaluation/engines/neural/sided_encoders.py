@@ -25,7 +25,7 @@ from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
 from sentence_transformers.util import select_max_active_dims
 
 from evaluation.checkpoints.description import HEADS, SPARTA, CheckpointDescription, CheckpointKind
-from evaluation.core.errors import ModelFailure
+from evaluation.core.problems import ModelFailure
 from evaluation.engines.base import AUTO, Floats, Numbers, Progress, Resources, ignore
 from evaluation.engines.index.inverted_index import SparseRows
 from evaluation.engines.index.token_store import Block

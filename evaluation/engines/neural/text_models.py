@@ -14,7 +14,7 @@ import torch
 import transformers
 from transformers.modeling_outputs import BaseModelOutput
 
-from evaluation.core.errors import ModelFailure
+from evaluation.core.problems import ModelFailure
 from evaluation.engines.base import Floats, Progress, Resources, ignore
 from evaluation.engines.index.word_pieces import grouped
 from evaluation.engines.neural.batching import (

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from leaderboard.core.text.deltas import DIGITS
+from leaderboard.core.text.numbers import DIGITS
 
 Table = npt.NDArray[np.float64]
 Figures = npt.NDArray[np.float64]

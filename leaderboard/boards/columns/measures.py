@@ -11,7 +11,7 @@ from django.utils.translation import gettext_noop as _
 from leaderboard.boards.columns.marks import title_of
 from leaderboard.boards.model import EFFECTIVENESS, JUDGED_SHARE, OTHER_MEASURES, Cell, Column, Value
 from leaderboard.core.measures import better
-from leaderboard.core.text import deltas
+from leaderboard.core.text import numbers
 from leaderboard.results.board_rows.entry_rows import EntryRow
 from leaderboard.results.values import JUDGED_MEASURES, is_about_judging
 
@@ -108,7 +108,7 @@ def private_columns(entries: Iterable[EntryRow], measure: str) -> list[Column]:
             "delta",
             good,
             note=_("private part minus public part"),
-            cell=lambda line: deltas.absolute(
+            cell=lambda line: numbers.difference(
                 line.about.private_scores.get(measure), line.about.scores.get(measure)
             ),
         ),

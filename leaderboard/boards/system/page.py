@@ -21,7 +21,7 @@ from leaderboard.boards.model import rank_label
 from leaderboard.boards.system.standing import RankedBoard, ranked_boards
 from leaderboard.boards.wording import separation_text, significance_text
 from leaderboard.core import anonymity
-from leaderboard.core.text import deltas, numbers
+from leaderboard.core.text import numbers
 from leaderboard.core.text.baselines import baseline_label
 from leaderboard.models import DECLARED_NUMBERS, Entry, EntryQuerySet, Seed, System
 from leaderboard.results.board_rows.entry_rows import EntryRow, short_citation
@@ -161,7 +161,7 @@ def _result(row: Mapping[str, Any], entry: EntryRow, board: RankedBoard, said: B
     measure, value = ordered[0], scores[ordered[0]]
     standing, compared = board.standing(entry, measure), board.baseline(entry, measure)
     baseline = compared.scores[measure] if compared else None
-    delta = deltas.absolute(value, baseline)
+    delta = numbers.difference(value, baseline)
     word_pieces = None if is_word_pieces(row["configuration"]) else row["word_pieces"].get(measure)
     reported = row["provenance"] == Entry.Provenance.REPORTED
     statement, tests = said.of(entry.pk, measure), said.tests(measure)
@@ -175,7 +175,7 @@ def _result(row: Mapping[str, Any], entry: EntryRow, board: RankedBoard, said: B
         value=value,
         baseline=baseline,
         delta=delta,
-        relative=deltas.relative(value, baseline),
+        relative=numbers.relative_difference(value, baseline),
         best=standing.best.scores[measure],
         best_system=standing.best.system,
         best_slug=standing.best.slug,
@@ -188,8 +188,8 @@ def _result(row: Mapping[str, Any], entry: EntryRow, board: RankedBoard, said: B
         address=next(filter(is_address, (figure["locator"] for figure in row["figures"])), ""),
         measured=row["measured"],
         word_pieces=word_pieces,
-        word_pieces_delta=deltas.absolute(value, word_pieces),
-        word_pieces_relative=deltas.relative(value, word_pieces),
+        word_pieces_delta=numbers.difference(value, word_pieces),
+        word_pieces_relative=numbers.relative_difference(value, word_pieces),
         seeds=_seed_results(row["seeds"], ordered),
         baseline_slug=compared.slug if compared else "",
         baseline_name=baseline_label(compared.system, row["dataset__name"]) if compared else "",

@@ -16,7 +16,7 @@ from django.contrib.humanize.templatetags.humanize import ordinal
 
 from leaderboard.boards.wording import separation_text, significance_text
 from leaderboard.core.measures import better
-from leaderboard.core.text import deltas
+from leaderboard.core.text import numbers
 from leaderboard.core.text.baselines import baseline_label
 from leaderboard.core.text.numbers import DECIMALS, format_value, lead
 from leaderboard.core.text.plain import for_xml
@@ -137,7 +137,7 @@ def _standing(entry: Entry, board: RankedBoard, said: BoardStatements) -> Standi
         dataset_slug=entry.dataset.slug,
         measure=measure,
         score=score,
-        delta=deltas.absolute(score, baseline.scores[measure]) if baseline else None,
+        delta=numbers.difference(score, baseline.scores[measure]) if baseline else None,
         baseline=baseline_label(baseline.system, name) if baseline else "",
         is_baseline=entry.is_baseline,
         said=said.of(entry.pk, measure),

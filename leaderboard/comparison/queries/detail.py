@@ -13,7 +13,7 @@ from leaderboard.boards.state import Parameters, choice, last_value, query_of
 from leaderboard.comparison.queries.collection import OpenCollection, query_url
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import canonical_name
-from leaderboard.core.text import deltas, numbers
+from leaderboard.core.text import numbers
 from leaderboard.datasets.derived_files import excerpts, top_documents
 from leaderboard.models import Entry, Run
 from leaderboard.results.records import entries_with_values, entry_evaluations, measure_values
@@ -177,7 +177,7 @@ def _rankings(chosen: Sequence[Entry], measure: str, row: int) -> list[QueryRank
     values = [None if column is None else float(column[row]) for column in columns]
     rankings = []
     for place, (entry, value) in enumerate(zip(chosen, values, strict=True)):
-        delta = deltas.absolute(value, values[0]) if place else None
+        delta = numbers.difference(value, values[0]) if place else None
         ranking = QueryRanking(
             system=entry.system.name,
             slug=entry.system.slug,

@@ -46,7 +46,7 @@ def store_run(path: Path | bytes, limits: FileLimits | None = None) -> StoredRun
 
     The same text is stored once, without its byte order mark.
 
-    Raises evaluation.core.errors.InvalidContent for a damaged file or one over `limits`, and
+    Raises evaluation.core.problems.InvalidContent for a damaged file or one over `limits`, and
     leaderboard.core.storage.disk.DiskFull.
     """
     digest, size = hashlib.sha256(), 0

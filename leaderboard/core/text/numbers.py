@@ -1,4 +1,4 @@
-"""Numbers as text."""
+"""Numbers as text, and differences of numbers."""
 
 from __future__ import annotations
 
@@ -60,3 +60,21 @@ def direction(value: float | None, measure: str) -> str:
     if not value:
         return ""
     return "up" if (value > 0) == (better(measure) == "higher") else "down"
+
+
+#: Decimals of differences: far more than are published, and without the errors of binary fractions.
+DIGITS = 10
+
+
+def difference(value: float | None, baseline: float | None) -> float | None:
+    """Return value − baseline, None if either is missing. Both must be of one comparison group."""
+    if value is None or baseline is None:
+        return None
+    return round(value - baseline, DIGITS)
+
+
+def relative_difference(value: float | None, baseline: float | None) -> float | None:
+    """Return (value − baseline) / baseline, None if either is missing or the baseline is 0."""
+    if value is None or not baseline:
+        return None
+    return round((value - baseline) / baseline, DIGITS)

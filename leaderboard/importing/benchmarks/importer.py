@@ -9,7 +9,7 @@ from enum import StrEnum
 from django.db import transaction
 from django.db.models import Max
 
-from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import InvalidContent
 from leaderboard.importing.benchmarks.catalogue import CataloguedDataset, benchmarks, datasets_of
 from leaderboard.importing.collections.fetching import fetched
 from leaderboard.importing.collections.importer import DiskSpaceError, import_dataset

@@ -8,7 +8,7 @@ from pathlib import Path
 from django.utils.text import slugify
 
 from evaluation.collections.document_ids import DocumentIds
-from evaluation.core.errors import InvalidContent, InvalidRun
+from evaluation.core.problems import InvalidContent, InvalidRun
 from evaluation.runs.score import ScoringTarget, check_run
 from evaluation.runs.stored import run_name
 from leaderboard.core.storage.runs import StoredRun, store_run

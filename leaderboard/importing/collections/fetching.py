@@ -17,7 +17,7 @@ from evaluation.archives.hub import COMMIT, NAME, HubFile, NotFetched, Repositor
 from evaluation.collections.other_formats import Record, write_excluded, write_judgements, write_records
 from evaluation.collections.tables import convert_examples, convert_judgements, convert_texts
 from evaluation.collections.topics import Topic, queries_of
-from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import InvalidContent
 from leaderboard.core.storage.store import work_folder
 from leaderboard.datasets.problems import problem
 from leaderboard.importing.collections.importer import DiskSpaceError

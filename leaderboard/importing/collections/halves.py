@@ -15,8 +15,7 @@ from evaluation.archives.compression import open_blocks
 from evaluation.collections.beir import read_queries
 from evaluation.collections.check import check_corpus
 from evaluation.collections.other_formats import write_excluded
-from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import Problem
+from evaluation.core.problems import InvalidContent, Problem
 from evaluation.engines import Resources, RetrievalTask, retrieve
 from evaluation.judgements.answers import read_answers
 from evaluation.judgements.excluded import read_excluded

@@ -12,8 +12,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
-from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import Problem
+from evaluation.core.problems import InvalidContent, Problem
 from evaluation.text import analyser_for
 from evaluation.text.languages import known_language_code
 from leaderboard.core.audit import actor, record
@@ -92,7 +91,7 @@ def import_dataset(path: Path, options: ImportOptions, progress: Progress = _no_
     """Take in the collection at `path`, or bring the dataset up to date with it. Within `audit.acting`: where hidden
     judgements are kept, what is told depends on who acts.
 
-    Raises evaluation.core.errors.InvalidContent with every problem found, or DiskSpaceError; nothing is then changed.
+    Raises evaluation.core.problems.InvalidContent with every problem found, or DiskSpaceError; nothing is then changed.
     """
     existing = Dataset.objects.filter(slug=options.slug).first()
     options = _resolved(options, existing)

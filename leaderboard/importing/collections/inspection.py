@@ -25,9 +25,8 @@ from evaluation.collections.check import (
     copy_queries,
 )
 from evaluation.collections.document_ids import DocumentIds
-from evaluation.core.errors import InvalidContent
 from evaluation.core.files import sha256_of
-from evaluation.core.problems import Problem
+from evaluation.core.problems import InvalidContent, Problem
 from evaluation.judgements.answers import read_answers
 from evaluation.judgements.excluded import read_excluded
 from evaluation.judgements.merge import write_judgements

@@ -26,8 +26,7 @@ from evaluation.collections.other_formats import (
 )
 from evaluation.collections.tables import convert_judgements, convert_texts, has_other_names
 from evaluation.collections.topics import queries_of, read_topics
-from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import Problem
+from evaluation.core.problems import InvalidContent, Problem
 from leaderboard.datasets.problems import missing, problem
 from leaderboard.importing.collections.options import ImportOptions
 

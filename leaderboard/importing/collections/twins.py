@@ -16,8 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from evaluation.collections.beir import read_queries
-from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import Problem
+from evaluation.core.problems import InvalidContent, Problem
 from evaluation.judgements import qrels as judged_qrels
 from leaderboard.core.audit import actor
 from leaderboard.core.storage.store import Area, path_of

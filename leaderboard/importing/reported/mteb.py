@@ -21,8 +21,7 @@ from django.core.exceptions import ValidationError
 
 from evaluation.archives.compression import describe_bytes
 from evaluation.archives.zip import ZipPolicy, is_zip, open_archive
-from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import Problem
+from evaluation.core.problems import InvalidContent, Problem
 from evaluation.text.languages import known_language_code
 from leaderboard.importing.reported.curated import CuratedFigure
 from leaderboard.models import Architecture, Dataset, System

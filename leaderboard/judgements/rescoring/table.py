@@ -11,7 +11,7 @@ from typing import Any
 from evaluation.statistics.agreement import kendall_tau
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better
-from leaderboard.core.text import deltas, numbers
+from leaderboard.core.text import numbers
 from leaderboard.core.text.plain import safe_cell
 from leaderboard.results.values import HIDDEN_DECIMALS, HOLE, published_value
 
@@ -169,7 +169,7 @@ def line_of(row: Mapping[str, Any], measure: str, *, hidden: bool, holes: bool =
         return None if found is None else published_value(found, hidden=hidden)
 
     before, after = value(row["before"].get(measure)), value(row["after"].get(measure))
-    delta = deltas.absolute(after, before)
+    delta = numbers.difference(after, before)
     return ComparisonLine(
         **{name: row[name] for name in _COPIED},
         before=before,

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import InvalidContent
 from evaluation.text.languages import UnknownLanguage, language_code
 from leaderboard.admin.import_form import ImportForm
 from leaderboard.core.audit import acting

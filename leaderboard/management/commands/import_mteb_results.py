@@ -9,8 +9,7 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
 
-from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import number_of
+from evaluation.core.problems import InvalidContent, number_of
 from leaderboard.core.storage.store import work_folder
 from leaderboard.importing.reported.curated import enter_figures
 from leaderboard.importing.reported.mteb import Place, read_mteb_results

@@ -22,7 +22,7 @@ from django.db import transaction
 from django.db.models import Count, Q, QuerySet, Sum
 from django.utils import timezone
 
-from evaluation.core.errors import ModelFailure
+from evaluation.core.problems import ModelFailure
 from evaluation.engines.base import AUTO
 from evaluation.engines.corpus_encoding import SHARD_FORMAT
 from evaluation.engines.index.vector_index import bytes_of_vector

@@ -25,8 +25,7 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 
-from evaluation.core.errors import ModelFailure
-from evaluation.core.problems import RunStatistics
+from evaluation.core.problems import ModelFailure, RunStatistics
 from evaluation.efficiency import describe as describe_hardware
 from evaluation.engines import Resources, RetrievalTask, describe, retrieve
 from evaluation.engines.base import size_of

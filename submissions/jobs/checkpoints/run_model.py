@@ -17,7 +17,7 @@ from typing import Any
 from django.conf import settings
 
 from evaluation.checkpoints import CheckpointKind
-from evaluation.core.errors import InvalidContent, InvalidRun
+from evaluation.core.problems import InvalidContent, InvalidRun
 from evaluation.efficiency import describe as describe_hardware
 from evaluation.engines import EngineDescription
 from evaluation.engines import describe as describe_engine

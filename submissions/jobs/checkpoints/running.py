@@ -15,8 +15,7 @@ from django.db import transaction
 
 from evaluation.checkpoints import CODES
 from evaluation.checkpoints.description import FILE_NAME, CheckpointDescription
-from evaluation.core.errors import ModelFailure
-from evaluation.core.problems import Problem, Report
+from evaluation.core.problems import ModelFailure, Problem, Report
 from evaluation.engines import describe
 from evaluation.execution.failures import MODEL_FAILURES
 from evaluation.execution.job import ExecutionJob

@@ -16,7 +16,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
-from evaluation.core.errors import EndlessPattern, InvalidContent
+from evaluation.core.problems import EndlessPattern, InvalidContent
 from evaluation.runs.pooling import PoolTooLarge
 from evaluation.verification.comparing import ScoresDiffer
 from leaderboard.core.audit import acting

@@ -17,7 +17,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from evaluation.core.errors import InvalidRun
+from evaluation.core.problems import InvalidRun
 from evaluation.runs.score import check_run
 from leaderboard.core.storage.runs import StoredRun, run_path, store_run, write_text
 from leaderboard.datasets.qrels import scoring_target

@@ -13,7 +13,7 @@ from typing import Any
 
 from django.db import transaction
 
-from evaluation.core.errors import EndlessPattern, InvalidRun
+from evaluation.core.problems import EndlessPattern, InvalidRun
 from evaluation.measures.registry import DEFAULT_MEASURES, SPEC_VERSION
 from evaluation.runs.forms import trec_text
 from evaluation.runs.score import ScoredRun, check_run, score_run

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from evaluation.archives.zip import ZipPolicy, is_zip, open_archive, without_companions
-from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import Problem
+from evaluation.core.problems import InvalidContent, Problem
 from tests.fuzz.bombs import BOMBS, zip_of
 
 POLICY = ZipPolicy(max_members=3, members_hint="At most three.", expansion_hint="Send it plain.")

@@ -15,7 +15,7 @@ import pytest
 import zstandard
 
 from evaluation.archives.compression import MIB, FileLimits, open_blocks, open_expanded, open_lines
-from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import InvalidContent
 from evaluation.judgements.qrels import Qrels
 from evaluation.runs.score import ScoringTarget, check_run, score_run
 

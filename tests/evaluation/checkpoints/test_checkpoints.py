@@ -25,7 +25,7 @@ from evaluation.checkpoints.archives import members
 from evaluation.checkpoints.limits import CheckpointAllowance
 from evaluation.checkpoints.rebuilding import write_archive
 from evaluation.checkpoints.weights import read_tensors
-from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import InvalidContent
 from evaluation.engines.neural.checking import check_checkpoint
 from tests.evaluation import tiny_models
 from tests.evaluation.hostile_archives import tarred

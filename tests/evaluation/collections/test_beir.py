@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from evaluation.collections.beir import Document, Query, read_corpus, read_queries
 from evaluation.collections.check import check_corpus, check_queries
-from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import Problem
+from evaluation.core.problems import InvalidContent, Problem
 from tests.fuzz.bombs import BOMBS
 
 GOOD = '{"_id": "d1", "title": "One", "text": "a b"}\n{"_id": "d2", "title": "", "text": ""}\n'

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evaluation.core.errors import ModelFailure
+from evaluation.core.problems import ModelFailure
 
 
 @pytest.mark.parametrize("on_gpu", [False, True])

@@ -12,7 +12,7 @@ from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizer
 
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.collections.beir import Document, Query
-from evaluation.core.errors import ModelFailure
+from evaluation.core.problems import ModelFailure
 from evaluation.engines import Engine, InvalidParameter, Resources, describe
 from evaluation.engines.index import word_pieces
 from tests.evaluation.real_collections import scores_of

@@ -9,7 +9,7 @@ import pytest
 
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Query
-from evaluation.core.errors import InvalidContent, ModelFailure
+from evaluation.core.problems import InvalidContent, ModelFailure
 from evaluation.engines import ENGINES, InvalidParameter, Resources
 from evaluation.engines.cross_encoder import depths_of
 from tests.evaluation.neural import (

@@ -13,7 +13,7 @@ import pytest
 
 from evaluation.__main__ import main
 from evaluation.checkpoints.description import CheckpointKind
-from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import InvalidContent
 from evaluation.engines import (
     EncodingTask,
     InvalidParameter,

@@ -16,7 +16,7 @@ import pytest
 
 from evaluation.__main__ import main
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
-from evaluation.core.errors import InvalidContent, ModelFailure
+from evaluation.core.problems import InvalidContent, ModelFailure
 from evaluation.core.writing import make_folder
 from evaluation.engines import InvalidParameter, Resources, Retrieval, RetrievalTask, describe, retrieve
 from tests.evaluation import tiny_models

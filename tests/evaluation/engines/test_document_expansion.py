@@ -12,7 +12,7 @@ import pytest
 
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Document, Query
-from evaluation.core.errors import ModelFailure
+from evaluation.core.problems import ModelFailure
 from evaluation.engines import Resources, RetrievalTask, describe, retrieve
 from evaluation.engines.base import split_corpus
 from tests.evaluation.neural import AWKWARD, DOCUMENTS, created, rebuilt, searched

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from evaluation.core.errors import ModelFailure
 from evaluation.core.order import trec_order
+from evaluation.core.problems import ModelFailure
 from evaluation.engines.index import device_search, exact_search
 from evaluation.engines.index.exact_search import ExactSearch, greatest_norm
 

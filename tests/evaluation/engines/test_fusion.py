@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evaluation.collections.beir import Query
-from evaluation.core.errors import InvalidRun
+from evaluation.core.problems import InvalidRun
 from evaluation.engines import InvalidParameter, Resources, RetrievalTask, SearchResult, describe, retrieve
 
 Run = dict[str, dict[str, float]]

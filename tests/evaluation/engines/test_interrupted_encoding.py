@@ -18,7 +18,7 @@ import pytest
 from evaluation.__main__ import main
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.collections.beir import Document
-from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import InvalidContent
 from evaluation.engines import ENGINES, EncodingTask, Resources, encode
 from evaluation.engines.corpus_encoding import EncodedCorpus
 from submissions.sandbox.bubblewrap import _binaries

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from evaluation.checkpoints.description import CheckpointKind
-from evaluation.core.errors import ModelFailure
+from evaluation.core.problems import ModelFailure
 from evaluation.engines import FACTS, InvalidParameter
 from tests.evaluation.neural import (
     AWKWARD,

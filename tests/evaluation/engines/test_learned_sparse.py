@@ -12,7 +12,7 @@ import pytest
 
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Document, Query
-from evaluation.core.errors import ModelFailure
+from evaluation.core.problems import ModelFailure
 from tests.evaluation.cli.test_retrieve import run_command
 from tests.evaluation.neural import (
     AWKWARD,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import InvalidContent
 from evaluation.engines.index import ordered_ids
 from evaluation.engines.index.ordered_ids import OrderedIds, write_ordered_ids
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from evaluation.__main__ import main
 from evaluation.checkpoints.description import CheckpointKind
-from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import InvalidContent
 from evaluation.engines import (
     EncodingTask,
     InvalidParameter,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Document, Query
-from evaluation.core.errors import ModelFailure
+from evaluation.core.problems import ModelFailure
 from evaluation.engines import describe
 from evaluation.engines.index.inverted_index import DECODED_LENGTHS, encode_lengths
 from tests.evaluation.cli.test_retrieve import run_command

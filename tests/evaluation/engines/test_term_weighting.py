@@ -11,7 +11,7 @@ import pytest
 
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Document, Query
-from evaluation.core.errors import ModelFailure
+from evaluation.core.problems import ModelFailure
 from evaluation.engines import Resources, RetrievalTask, describe, retrieve
 from tests.evaluation.neural import AWKWARD, DOCUMENTS, QUERIES, created, rebuilt, searched
 from tests.evaluation.tiny_models import tiny_deepct

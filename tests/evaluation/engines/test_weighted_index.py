@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from evaluation.core.errors import InvalidContent
 from evaluation.core.order import trec_order
+from evaluation.core.problems import InvalidContent
 from evaluation.engines.index.inverted_index import (
     SparseRows,
     WeightedIndex,

@@ -108,7 +108,7 @@ sys.path.insert(0, sys.argv[1])
 from dataclasses import replace
 from pathlib import Path
 import evaluation.engines as engines
-from evaluation.core.errors import ModelFailure
+from evaluation.core.problems import ModelFailure
 from evaluation.execution import child
 from evaluation.execution.job import ExecutionJob
 class OutOfMemoryError(RuntimeError):

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluation.core.errors import ModelFailure
+from evaluation.core.problems import ModelFailure
 from evaluation.efficiency import EfficiencyFigures
 from evaluation.efficiency import describe as describe_hardware
 from evaluation.engines import ENGINES, InvalidParameter, describe

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from evaluation.collections.beir import Document
-from evaluation.core.errors import EndlessPattern, InvalidContent
+from evaluation.core.problems import EndlessPattern, InvalidContent
 from evaluation.judgements import answers, pattern_check
 from evaluation.judgements.answers import Answers, find_answers, read_answers, tokens_of
 from evaluation.judgements.qrels import read_qrels
@@ -176,7 +176,7 @@ HOSTILE = {
 _MEASURED = """
 import json, resource, sys
 from pathlib import Path
-from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import InvalidContent
 from evaluation.judgements.answers import read_answers
 try:
     read_answers(Path(sys.argv[1]))

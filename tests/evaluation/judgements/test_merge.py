@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluation.collections.document_ids import DocumentIds
-from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import Problem
+from evaluation.core.problems import InvalidContent, Problem
 from evaluation.judgements import import_file
 from evaluation.judgements.import_file import NewJudgements, guard_cell, read_judgements, unguard_cell
 from evaluation.judgements.merge import Conflict, MergePolicy, compare, merge, write_judgements

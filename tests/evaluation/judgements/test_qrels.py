@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import InvalidContent
 from evaluation.judgements.qrels import Qrels, read_qrels
 
 

@@ -14,7 +14,7 @@ import pytest
 import pytrec_eval
 
 from evaluation.collections.document_ids import DocumentIds
-from evaluation.core.errors import InvalidContent, KernelUnavailable
+from evaluation.core.problems import InvalidContent, KernelUnavailable
 from evaluation.judgements.qrels import Qrels
 from evaluation.kernel import building
 from evaluation.runs.score import ScoringTarget, check_run, score_run

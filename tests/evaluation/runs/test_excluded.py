@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluation.__main__ import main
-from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import InvalidContent
 from evaluation.judgements.excluded import read_excluded
 from evaluation.judgements.qrels import Qrels
 from evaluation.runs.pooling import draw_pool

@@ -19,7 +19,7 @@ MIB = 1024 * 1024
 
 _READ = """
 import sys, tempfile
-from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import InvalidContent
 from evaluation.archives.compression import FileLimits
 from evaluation.runs.json_runs import json_as_lines
 with tempfile.TemporaryFile() as out:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.core.errors import InvalidRun
+from evaluation.core.problems import InvalidRun
 from evaluation.runs.stored import IndexedRun
 
 

@@ -10,7 +10,7 @@ from django.test import Client
 from leaderboard.boards.model import Board
 from leaderboard.boards.pages import benchmark_page
 from leaderboard.boards.state import BoardState, Sort
-from leaderboard.core.text import deltas
+from leaderboard.core.text import numbers
 from leaderboard.importing.reported.tables import published_averages
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset
 from tests.leaderboard.entries import (
@@ -134,7 +134,7 @@ def test_the_average_relative_to_bm25_is_the_reading_closest_to_what_beir_prints
     for system, expected in printed.items():
         row = values(board, system)
         ours.append(abs(100 * row["average-relative"] - expected))
-        relatives = [deltas.relative(row[key], bm25[key]) or 0.0 for key in counted]
+        relatives = [numbers.relative_difference(row[key], bm25[key]) or 0.0 for key in counted]
         other.append(abs(100 * sum(relatives) / len(relatives) - expected))
     assert max(ours) < 3.8
     assert sum(ours) / len(ours) < 1.2

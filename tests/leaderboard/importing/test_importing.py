@@ -11,7 +11,7 @@ import pytest
 from django.conf import settings
 from django.core.management import call_command
 
-from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import InvalidContent
 from evaluation.measures.registry import DEFAULT_MEASURES
 from evaluation.runs.score import check_run
 from leaderboard.core.audit import acting

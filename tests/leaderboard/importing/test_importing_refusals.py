@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import Problem
+from evaluation.core.problems import InvalidContent, Problem
 from evaluation.judgements.qrels import read_qrels
 from leaderboard.core.audit import acting
 from leaderboard.importing.collections.importer import import_dataset

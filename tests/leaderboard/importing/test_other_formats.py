@@ -15,8 +15,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from evaluation.collections.beir import read_corpus, read_queries
-from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import Problem
+from evaluation.core.problems import InvalidContent, Problem
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.datasets.qrels import load_qrels
 from leaderboard.importing.collections.importer import ImportResult, import_dataset

@@ -14,7 +14,7 @@ from django.core.management import CommandError, call_command
 from django.db import transaction
 from django.test import Client
 
-from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import InvalidContent
 from evaluation.judgements.answers import read_answers
 from leaderboard.admin import datasets
 from leaderboard.core.audit import acting

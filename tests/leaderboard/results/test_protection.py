@@ -12,7 +12,7 @@ from django.contrib.auth.models import Permission
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import InvalidContent
 from evaluation.judgements.qrels import Qrels as Judged
 from leaderboard.core.audit import acting
 from leaderboard.datasets import qrels as stored_qrels

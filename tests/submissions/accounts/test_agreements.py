@@ -16,7 +16,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.utils import timezone
 
-from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import InvalidContent
 from leaderboard.core.audit import acting
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.options import ImportOptions

@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 
 from evaluation.checkpoints import validate_folder
-from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import InvalidContent
 from leaderboard.models import AuditRecord
 from submissions.checkpoints.hub import HubModel, fetch, fetches
 from submissions.core.errors import Refused

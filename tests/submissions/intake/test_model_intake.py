@@ -14,7 +14,7 @@ import pytest
 from django.test import Client
 
 from evaluation.checkpoints import CheckpointDescription, CheckpointKind
-from evaluation.core.errors import InvalidRun
+from evaluation.core.problems import InvalidRun
 from leaderboard.core.storage.runs import store_run
 from leaderboard.models import Dataset, Qrels, Run, User
 from leaderboard.systems.records import SystemFields

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import InvalidContent
 from leaderboard.core.storage.store import Area, put
 from leaderboard.importing.collections.halves import import_twin
 from leaderboard.importing.collections.importer import import_dataset

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from django.conf import LazySettings
 
-from evaluation.core.errors import ModelFailure
+from evaluation.core.problems import ModelFailure
 from leaderboard.models import Dataset
 from submissions.jobs.checkpoints import embeddings
 from submissions.jobs.checkpoints.embeddings import (

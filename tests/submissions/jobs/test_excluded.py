@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import InvalidContent
 from leaderboard.core.storage.runs import open_run
 from leaderboard.datasets.derived_files import top_documents_path
 from leaderboard.importing.collections.importer import import_dataset

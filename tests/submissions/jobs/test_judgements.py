@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import InvalidContent
 from evaluation.judgements.judges import Judge
 from leaderboard.core.audit import acting
 from leaderboard.core.storage.store import Area, path_of, put

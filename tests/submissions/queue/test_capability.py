@@ -13,7 +13,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from evaluation.core.errors import ModelFailure
+from evaluation.core.problems import ModelFailure
 from evaluation.efficiency.hardware import gpus_of_machine
 from evaluation.execution.job import ExecutionJob
 from leaderboard.models import Dataset, User
