@@ -71,7 +71,6 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
 }
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_DEFAULT_QUEUE = "dispatch"
-CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 # A new pool process compiles the kernels before it says that it is there; the default of 4 s would kill it.
 CELERY_WORKER_PROC_ALIVE_TIMEOUT = 120.0
