@@ -66,6 +66,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     for name in FOREIGN:
         os.environ.pop(name, None)
     (folder / "var" / "static").mkdir(parents=True)
+    # Here and not in pyproject.toml: modules that this plugin imports set the site's own settings as the default.
+    os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
     os.environ["RUNBOARD_VAR"] = str(folder / "var")
     # Tests time nothing that is kept, and need not wait for what else runs on this machine.
     os.environ["TIMING_LOCK"] = str(folder / "timing.lock")

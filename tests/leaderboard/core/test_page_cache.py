@@ -15,8 +15,8 @@ from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
 from leaderboard.core.cache import pages
-from leaderboard.core.cache.memory import FixedCache
-from leaderboard.core.cache.pages import CachedPage, PageCache, accepts_gzip, clear_page_cache, etag_matches
+from leaderboard.core.cache.memory import FixedCache, TTLCache
+from leaderboard.core.cache.pages import CachedPage, accepts_gzip, clear_page_cache, etag_matches
 from leaderboard.models import Dataset
 from leaderboard.results.publishing.descriptions import system_changed
 from leaderboard.settings.environment import site_address
@@ -119,24 +119,25 @@ def test_what_comparisons_remember_has_so_many_places(
     again = client.get(f"/compare/?system={second.slug}&system={first.slug}")
     assert (page.status_code, again.status_code) == (200, 200)
     keys = kept_in(broker)
-    assert {key.partition(":")[0] for key in keys} == {"paired", "overlap"}
+    assert {key.partition(":")[0] for key in keys} == {"comparison"}
     assert all(int(key.partition(":")[2]) < 16_384 for key in keys)
 
 
 def test_pages_of_a_process_are_bounded_by_their_bytes_and_age() -> None:
-    def kept(size: int) -> CachedPage:
-        return CachedPage('W/"x"', "text/html", b"x" * size, "")
+    recent: TTLCache[CachedPage] = TTLCache(14_000)
 
-    recent = PageCache(10_000)
+    def put(key: str, size: int, lifetime: float = 60.0) -> None:
+        page = CachedPage('W/"x"', "text/html", b"x" * size, "")
+        recent.put(key, page, page.size, lifetime)
+
     for key in "abc":
-        recent.put(key, kept(3000))
-    recent.put("b", kept(2000))
-    recent.put("old", kept(1), lifetime=-1)
-    assert [key for key in ("a", "b", "c", "old") if recent.get(key)] == ["b", "c"]
-    recent.put("huge", kept(20_000))
-    assert [key for key in ("b", "c", "huge") if recent.get(key)] == ["b", "c"]
-    recent.put("d", kept(8000))
-    assert recent.get("d")
+        put(key, 3000)
+    put("b", 2000)
+    put("old", 1, lifetime=-1)
+    put("d", 5000)
+    assert [key for key in ("a", "b", "c", "d", "old") if recent.get(key)] == ["b", "c", "d"]
+    put("huge", 20_000)
+    assert [key for key in ("b", "c", "d", "huge") if recent.get(key)] == ["b", "c", "d"]
 
 
 # --- whose
