@@ -370,7 +370,7 @@ def _retrieve(arguments: argparse.Namespace) -> int:
 def _reproduce(arguments: argparse.Namespace) -> int:
     """A line for each result; 1 where one differs."""
     try:
-        from runboard_eval.core.errors import KernelUnavailable
+        from runboard_eval.core.problems import KernelUnavailable
         from runboard_eval.kernel.library import library
 
         from runboard.reproducing import reproduce, site_and_slug

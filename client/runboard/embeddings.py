@@ -34,8 +34,7 @@ def retrieve(arguments: argparse.Namespace) -> None:
     """
     try:
         from runboard_eval.collections.check import check_corpus, check_queries
-        from runboard_eval.core.errors import InvalidContent
-        from runboard_eval.core.problems import at_lines
+        from runboard_eval.core.problems import InvalidContent, at_lines
     except ImportError as error:
         raise library_missing(error) from error
     endpoint = Endpoint(arguments.endpoint, arguments.model, os.environ.get(KEY, "").strip())

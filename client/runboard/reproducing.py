@@ -126,7 +126,7 @@ def _compared(
     made: dict[str, _Made],
 ) -> Reproduction:
     """Retrieve, unless a result of the same search was made already, and compare."""
-    from runboard_eval.core.errors import InvalidContent, ModelFailure
+    from runboard_eval.core.problems import InvalidContent, ModelFailure
     from runboard_eval.engines import InvalidParameter
     from runboard_eval.measures.registry import UnknownMeasureError
 

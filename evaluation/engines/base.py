@@ -477,7 +477,7 @@ class EngineDescription:
     def faults(self) -> Iterator[str]:
         """Yield what the description lacks, or names and does not have."""
         for field_name in ("name", "architecture"):
-            if not re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", value := getattr(self, field_name)):
+            if not re.fullmatch("[a-z0-9][a-z0-9-]*", value := getattr(self, field_name)):
                 yield f"its {field_name} {value!r} is not made of lower-case words with hyphens between"
         names = {parameter.name for parameter in self.parameters}
         for field_name in ("encoding_parameters", "main_alone"):

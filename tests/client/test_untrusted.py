@@ -151,7 +151,7 @@ def test_a_depth_that_no_machine_holds_is_not_believed(
 )
 def test_a_models_zip_is_opened_as_the_site_opens_it(members: dict[str, bytes], tmp_path: Path) -> None:
     from runboard_eval.checkpoints import open_checkpoint
-    from runboard_eval.core.errors import InvalidContent
+    from runboard_eval.core.problems import InvalidContent
 
     with zipfile.ZipFile(tmp_path / "model.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in members.items():

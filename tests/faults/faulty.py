@@ -127,8 +127,9 @@ def _leave_out(queue: Any) -> None:
             for option in ("unless_cancelled", "charged", "line"):
                 changes.pop(option, None)
             from submissions.models import TERMINAL, Job
+            from submissions.models.work import WAITING
 
-            if to in TERMINAL:
+            if to in TERMINAL | WAITING:
                 changes.setdefault("lease_expires_at", None)
             return Job.objects.filter(pk=job_id).update(state=to, **changes) == 1
         return bool(advance(job_id, to, **changes))

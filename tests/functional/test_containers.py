@@ -148,7 +148,7 @@ def test_the_example_names_every_variable_of_the_compose_files() -> None:
     )
     asked = {name for name in asked if name.isupper()}
     told = set(re.findall(r"^#?([A-Z_]+)=", (ROOT / "docker/.env.example").read_text(), re.MULTILINE))
-    assert told - {"COMPOSE_PROJECT_NAME"} == asked
+    assert told == asked
     for secret in (*compose_rules.SECRETS[1:], "METRICS_TOKEN"):
         assert re.search(rf"^{secret}=$", (ROOT / "docker/.env.example").read_text(), re.MULTILINE), secret
 
@@ -168,11 +168,11 @@ def test_the_proxys_pages_differ_in_their_words_alone() -> None:
 
 def test_every_variable_of_the_docs_reaches_the_containers_or_is_named_as_one_that_does_not() -> None:
     text = (ROOT / "docs/operations.md").read_text().partition("\n## Variables\n")[2].partition("\n## ")[0]
-    table, _, after = text.partition("\nIn containers ")
+    table, _, after = text.partition("\n### In containers\n")
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     documented = {name for row in rows for name in re.findall(r"`([A-Z_]+)`", row)}
-    of_their_own, _, not_taken = after.partition("What containers do not take:")
-    not_taken = not_taken.partition("The bucket's")[0]
+    of_their_own, _, not_taken = after.partition("Containers ignore ")
+    not_taken = not_taken.partition("`compose.outside.yaml`")[0]
     told = COMPOSE.read_text() + OUTSIDE.read_text() + DOCKERFILE.read_text()
     handed_on = set(re.findall(r"^ {2,4}([A-Z_]+):$", told, re.M)) | set(
         re.findall(r"^ +([A-Z_]+): \$\{\1:", told, re.M)

@@ -76,7 +76,7 @@ def loaded_by(program: str, **environment: str) -> list[set[str]]:
     done = subprocess.run(
         [sys.executable, "-c", f"import sys\nsys.path.insert(0, '.')\n{program}"],
         cwd=ROOT,
-        env={**os.environ, "DJANGO_SETTINGS_MODULE": "leaderboard.settings", **environment},
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         check=False,

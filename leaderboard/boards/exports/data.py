@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from io import StringIO
 from typing import Any
 
 import orjson
@@ -170,13 +168,13 @@ def to_csv(board: Board, cited: Citation) -> str:
     The columns are the same whichever rows the view has. CSV has no place beside its table, so every row says of which
     board and view it is, and where that stays.
     """
+    from pandas import DataFrame  # loaded when somebody first asks for a CSV
+
     board = replace(board, columns=board.data_columns)
     parts = [*_leading_parts(board), *_certainty_parts(board), *_trailing_parts(board, cited)]
-    file = StringIO(newline="")
-    writer = csv.writer(file, lineterminator="\r\n")
-    writer.writerow([name for names, _ in parts for name in names])
-    writer.writerows([_plain(value) for _, cells in parts for value in cells(row)] for row in board.rows)
-    return file.getvalue()
+    names = [name for part, _ in parts for name in part]
+    rows = [[_plain(value) for _, cells in parts for value in cells(row)] for row in board.rows]
+    return DataFrame(rows, columns=names, dtype=object).to_csv(index=False, lineterminator="\r\n")
 
 
 def _leading_parts(board: Board) -> Iterator[Part]:

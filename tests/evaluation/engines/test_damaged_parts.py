@@ -237,7 +237,9 @@ def test_shards_of_something_else_are_refused(
         given: dict[str, Any] = {"shards": shards, "part": Part(1, 2), "resources": dense, "shard_size": size}
         with pytest.raises(InvalidParameter) as refusal:
             retrieve(
-                RetrievalTask("dense", corpus, files[1], tmp_path / "run.txt", parameters=parameters, **given)
+                RetrievalTask(
+                    "dense", corpus, files[1], tmp_path / "run.txt", parameters=parameters or {}, **given
+                )
             )
         with pytest.raises(InvalidParameter) as again:
             encode(
