@@ -93,7 +93,7 @@ def write_csv(pairs: Pairs, target: Path, prefix: str, queries: dict[str, str], 
     """One row a pair (RFC 4180, UTF-8 with a byte order mark, which spreadsheets need). `grade` is empty.
 
     `prefix` begins the items' numbers, which tell nothing. Cells that a spreadsheet would run begin with `'`
-    (evaluation.judgements.import_file.guarded).
+    (evaluation.judgements.import_file.guard_cell).
     """
     with target.open("w", encoding="utf-8-sig", newline="") as file:
         writer = csv.writer(file, lineterminator="\r\n")
