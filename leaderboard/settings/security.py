@@ -200,6 +200,10 @@ SOCIALACCOUNT_FORMS = {"signup": "submissions.accounts.adapter.ElsewhereSignupFo
 #: How new passwords are looked up: `off`, `on` (at haveibeenpwned.com, by five of forty digits of their SHA-1), or the
 #: path of a sorted file of SHA-1 hashes, one a line (`HASH` or `HASH:COUNT`).
 BREACHED_PASSWORDS = env.str("BREACHED_PASSWORDS", default="off")
+if BREACHED_PASSWORDS.lower() in ("on", "true", "yes", "1"):
+    BREACHED_PASSWORDS = "on"
+elif BREACHED_PASSWORDS.lower() in ("", "off", "false", "no", "0"):
+    BREACHED_PASSWORDS = "off"
 _OURS = "submissions.accounts.passwords"
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"{_OURS}.SimilarityValidator", "OPTIONS": {"user_attributes": ("email", "name")}},

@@ -59,9 +59,10 @@ class Command(CurationCommand):
     def _draw(self, dataset: Dataset, options: dict[str, Any]) -> Pool:
         round = find_by_slug(Round, options["round"]) if options["round"] else None
         systems = [find_by_slug(System, slug) for slug in options["system"]]
+        depth = options["depth"]
         pool = request_pool(
             dataset,
-            depth=options["depth"] or PoolForm.base_fields["depth"].initial,
+            depth=PoolForm.base_fields["depth"].initial if depth is None else depth,
             runs=eligible_runs(dataset, round).filter(system__in=systems) if systems else None,
             runs_per_team=options["runs_per_team"],
             round=round,

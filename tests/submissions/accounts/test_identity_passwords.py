@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -30,6 +33,7 @@ from tests.submissions.outbox import account_mail
 
 STOLEN = "correct horse battery staple"
 PASSWORD = "a long passphrase"
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def sha1(password: str) -> str:
@@ -96,6 +100,18 @@ def pwned(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("value", "setting"), [("true", "on"), ("On", "on"), ("0", "off"), ("", "off"), ("/x", "/x")]
+)
+def test_switching_the_service_on_takes_any_spelling(value: str, setting: str) -> None:
+    program = "from leaderboard.settings import security; print(security.BREACHED_PASSWORDS)"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT, env={**os.environ, "BREACHED_PASSWORDS": value}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == setting
 
 
 def test_the_service_learns_five_digits_and_no_more(pwned: list[tuple[str, str | None]]) -> None:

@@ -199,6 +199,8 @@ def test_commands_draw_and_import_at_once(demo: Dataset, api: Api, judge: Client
     api.submit(run_text(depth=5), system="Mine")
     work()
     by = {"by": with_rights("judge_dataset").email, "why": "October"}
+    with pytest.raises(CommandError, match="1 to 1,000 documents deep, not 0"):
+        run("draw_pool", "demo", depth=0, to=tmp_path, **by)
     said = run("draw_pool", "demo", depth=4, to=tmp_path, **by)
     by["judge"] = "NIST assessors"
     pool = Pool.objects.get()
