@@ -40,6 +40,7 @@ from evaluation.execution.job import (
 STAGES = ("loading", "encoding", "indexing", "searching", "measuring")
 _LARGEST_FILE = 1 << 20
 _LONGEST_TEXT = 2_000
+MOST_PROBLEMS = 1_000
 _DEEPEST = 7
 #: Decimals of a share, and significant digits of times, rates, and sizes: no page shows more.
 _SHARE_DECIMALS, _DIGITS = 2, 4
@@ -164,6 +165,7 @@ def _checked_problems(told: object) -> list[Problem]:
     """Return the library's problems with a checkpoint, in its words, because the child has read nothing hidden."""
     if not isinstance(told, list):
         raise InvalidOutcome("problems is no list")
+    _require(len(told) <= MOST_PROBLEMS, "there are too many problems")
     problems = []
     for each in told:
         known = isinstance(each, dict) and each.get("code") in CODES

@@ -323,7 +323,8 @@ def dataset_board(
             entries = sorted([*entries, *own], key=attrgetter("published"))
         return rank_dataset(member.facts, entries, rows[member.dataset_id].measured, said, state)
 
-    key = "" if own else f"{member.key} {said} {dataset_view_key(member.facts, state)}"
+    is_free = own or state.corpus or state.weights  # readers can make any number of such views
+    key = "" if is_free else f"{member.key} {said} {dataset_view_key(member.facts, state)}"
     return _rank_once(key, rank).view(state)
 
 
@@ -352,7 +353,8 @@ def ranked_benchmark(
 
     members = " ".join(member.key for member in facts.members)
     about = (facts.name, facts.measure, facts.source_id, facts.efficiency_from)
-    return _rank_once("" if own else f"{about} {benchmark_view_key(state)} {members}", rank)
+    key = "" if own or state.corpus or state.weights else f"{about} {benchmark_view_key(state)} {members}"
+    return _rank_once(key, rank)
 
 
 def _rank_once(key: str, rank: Callable[[], R]) -> R:

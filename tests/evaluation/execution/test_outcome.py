@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evaluation.checkpoints import CODES
 from evaluation.core.problems import ModelFailure
 from evaluation.efficiency import EfficiencyFigures
 from evaluation.efficiency import describe as describe_hardware
@@ -373,3 +374,12 @@ def test_a_failure_is_told_in_our_words(
     failure = read_failure(job.out, replace(job, engine=engine))
     assert isinstance(failure, ModelFailure)
     assert (failure.code, failure.message) == (code, told)
+
+
+def test_a_child_cannot_report_any_number_of_problems(tmp_path: Path) -> None:
+    problem = {"severity": "warning", "code": sorted(CODES)[0], "message": "x"}
+    job = ExecutionJob("check", "dense", tmp_path)
+    for count, accepted in ((1_000, True), (1_001, False)):
+        (tmp_path / "result.json").write_text(json.dumps({"problems": [problem] * count}))
+        with nullcontext() if accepted else pytest.raises(InvalidOutcome, match="too many problems"):
+            assert len(read_result(tmp_path, job, 1.0)["problems"]) == count

@@ -15,7 +15,7 @@ from leaderboard.boards.pages import benchmark_page
 from leaderboard.boards.state import BoardState, Sort
 from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.models import Benchmark, Dataset
-from leaderboard.results.board_rows.rows import clear_rows
+from leaderboard.results.board_rows.rows import board_cache, clear_rows
 from leaderboard.results.publishing.visibility import name_baseline, set_visibility, withdraw_entries
 from leaderboard.wsgi import application
 from tests.leaderboard.entries import (
@@ -151,3 +151,23 @@ def test_a_server_starts_while_its_database_is_away(
     monkeypatch.setattr(BaseDatabaseWrapper, "cursor", fail)
     application.warm_up()
     assert "could not be loaded" in caplog.text
+
+
+def test_views_with_free_numbers_leave_the_cache_alone(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One reader could otherwise fill the memory of a process, and evict the boards that others read."""
+    dataset = scored_dataset()
+    score(dataset, "First", ndcg=0.4)
+    benchmark_of(dataset)
+    client.get(f"/datasets/{dataset.slug}/")
+    client.get("/benchmarks/all/")
+    stored: list[str] = []
+    monkeypatch.setattr(board_cache, "put", lambda key, *values: stored.append(key))
+    for view in ("corpus=12345", "weight-effectiveness=3&weight-latency=2"):
+        assert client.get(f"/datasets/{dataset.slug}/?{view}").status_code == 200
+    assert client.get("/benchmarks/all/?corpus=12345").status_code == 200
+    assert stored == []
+    score(dataset, "Second", ndcg=0.5)
+    client.get(f"/datasets/{dataset.slug}/")
+    assert stored
