@@ -96,7 +96,7 @@ class _Folder:
         return class_names(self.stated)
 
     def has_class(self, *ends: str) -> bool:
-        """Return whether the name of a class ends so."""
+        """Return whether the name of any class has one of these endings."""
         return any(name.endswith(ends) for name in self.classes)
 
     def require(self, kind: CheckpointKind) -> None:

@@ -58,7 +58,7 @@ class Unigrams:
 
     @property
     def vocabulary(self) -> int:
-        """How many different words are kept."""
+        """Number of different words."""
         return len(self.keys)
 
     @property

@@ -53,7 +53,7 @@ def editable_systems(person: Person) -> QuerySet[System]:
 
 
 def submissions_of(person: Person) -> QuerySet[Submission]:
-    """Return the submissions of the person's teams. Who left a team leaves what they submitted for it there."""
+    """Return the submissions of the person's present teams, and none of teams that they have left."""
     return Submission.objects.filter(team__in=teams_of(person))
 
 

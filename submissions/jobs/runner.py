@@ -191,9 +191,9 @@ def _settle_outcome(job: Job) -> bool:
 
 
 def _what_ails_worker(job: Job, error: Exception) -> str:
-    """Why it is this worker that the job failed on, so that the attempt does not count; empty where it may be the job.
+    """Return why this worker caused the failure, so that the attempt does not count. Empty if the job may be the cause.
 
-    The disk that a job has filled itself is free again by now, and would be filled by it again.
+    A disk that the job filled itself is free again by now, so it does not count as the worker's fault.
     """
     if isinstance(error, SandboxUnavailable):
         workers.reset_own_capability()

@@ -84,10 +84,10 @@ def own_queues() -> tuple[str, ...]:
 
 
 def refusal(*, heartbeats: int = 1) -> str:
-    """Return why this process may take no work now, as a sentence; empty where it may.
+    """Return a sentence that says why this process must not start work now, empty if it may.
 
-    The database is asked once in `heartbeats` heartbeats, and in each one while it refuses. Raises django.db.Error if
-    it does not answer.
+    The database is queried once in `heartbeats` heartbeats, and in each one while the answer is a refusal. Raises
+    django.db.Error if the database does not answer.
     """
     if STOPPING.is_set():
         return "The worker is stopping."

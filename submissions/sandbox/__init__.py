@@ -18,7 +18,7 @@ _BACKENDS: dict[str, type[Backend]] = {"auto": Bubblewrap, "bwrap": Bubblewrap, 
 
 @cache
 def backend() -> Backend:
-    """Return the backend that SANDBOX names; "auto" is never "none". It is tried once in each process.
+    """Return the backend that SANDBOX names, tested once in each process. `auto` never selects `none`.
 
     A backend that does not work gives the reason (`reason`) and the solution (`remedy`), and runs nothing.
     """

@@ -210,9 +210,9 @@ _LATEX = _Dialect(
 )
 
 
-#: What means something in Markdown or in HTML within it.
+#: Characters with a meaning in Markdown or in its HTML.
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&])")
-#: What GitHub links or notifies wherever it reads it: @names, addresses, e-mail, #1 and GH-1. No backslash stops it.
+#: Text that GitHub turns into links or notifications despite a backslash: @names, addresses, e-mail, #1, and GH-1.
 _LIVE = re.compile(
     r"(?<!\w)@(?=\w)|@(?=[\w\\-]+\.\w)|#(?=\d)|\w(?=://)|\bwww(?=\.)|\bGH(?=-\d)", re.IGNORECASE
 )

@@ -160,7 +160,7 @@ class Child:
             os.killpg(self.process.pid, signal.SIGKILL)
 
     def reap(self) -> None:
-        """Kill what is left of its group after its end, and read the last of its output."""
+        """Kill the remaining processes of its group, and read the rest of its output."""
         self.kill_group()
         self.process.wait()
         with contextlib.suppress(OSError):  # BlockingIOError: nothing left, though somebody has the pipe

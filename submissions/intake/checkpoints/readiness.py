@@ -101,8 +101,10 @@ def is_local_request(request: HttpRequest | Request) -> bool:
 
 
 def quota_of(team: Team | None) -> DailyCount:
-    """Count the team's runs of models today, without those that failed through us, never began, or had a checkpoint
-    that the library does not take."""
+    """Count the team's model runs today.
+
+    Runs that failed through our fault, never started, or had a checkpoint that the library refused are not counted.
+    """
     used = 0
     if team is not None:
         never_began = Q(state__in=[State.CANCELLED, State.WITHDRAWN], started_at=None)

@@ -130,7 +130,7 @@ def require_room(setting: EncodingSetting, parameters: Mapping[str, Any]) -> Non
     embeddings.embeddings_root().mkdir(parents=True, exist_ok=True, mode=0o700)
     if embeddings.embeddings_root().stat().st_dev == Path(settings.VAR).stat().st_dev:
         expected += index
-    # What lies in a bucket has to be brought here, as all that is still to be made.
+    # Shards in a bucket need local space too, because they are downloaded.
     embeddings.require_free(expected - (0 if embeddings.is_remote() else found["size"]))
 
 
