@@ -3,8 +3,6 @@
 Exit status: 0 all well, 1 problems in the files, 2 wrong usage.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -1,7 +1,5 @@
 """The Celery application. It carries wakeups, never truth: the rows in the database say what is to be done."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Where every page and API call lives. The submissions' own addresses are included by name."""
 
-from __future__ import annotations
-
 from django.contrib import admin
 from django.urls import include, path, register_converter
 from django.views.generic import TemplateView

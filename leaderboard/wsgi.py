@@ -6,8 +6,6 @@ too old are looked at when a request begins and when it ends, the error is told 
 logged) fails outside of that, and gunicorn would answer for us: 500, without an id, in a text of its own.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

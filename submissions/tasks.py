@@ -1,7 +1,5 @@
 """Celery's tasks. Each is a door: one domain call."""
 
-from __future__ import annotations
-
 import logging
 import secrets
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Addresses of everything that is written to, and of the account pages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 from allauth import urls as allauth

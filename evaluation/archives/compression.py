@@ -4,8 +4,6 @@ Every expansion is bounded while it happens: by the stored size, the expanded si
 window a zstd frame may demand. A file's name is never looked at.
 """
 
-from __future__ import annotations
-
 import bz2
 import io
 from collections.abc import Callable, Iterator

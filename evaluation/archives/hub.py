@@ -4,8 +4,6 @@ It talks plain HTTP(S) to `HF_ENDPOINT` and follows it to where it keeps large f
 asked for, and held against what comes.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

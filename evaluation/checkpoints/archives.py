@@ -4,8 +4,6 @@ The standard library's tarfile reads the headers of a tar. Its members are itera
 long names and extended headers of any size into memory.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager

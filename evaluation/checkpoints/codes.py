@@ -1,7 +1,5 @@
 """Every code that a checkpoint may be refused with, or remarked on, and what would be right."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from evaluation.archives.compression import describe_bytes

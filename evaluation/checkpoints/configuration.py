@@ -4,8 +4,6 @@ This module does not know the keys and tensors of an architecture. The library c
 (`evaluation.engines.neural.checking`); until then a configuration may claim no more than its weights have room for.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Collection, Mapping

@@ -1,7 +1,5 @@
 """Untrusted JSON: bounded before it is parsed, and strict while it is."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

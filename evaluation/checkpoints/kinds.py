@@ -1,7 +1,5 @@
 """From the files of a folder to the plan of a checkpoint of one kind."""
 
-from __future__ import annotations
-
 import re
 import string
 from collections.abc import Iterable, Mapping, Sequence

@@ -3,8 +3,6 @@
 `model_types.json` is written by `python -m evaluation.engines.neural.model_types`, and a test compares the two.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Limits of a checkpoint. Operators change the first one through the environment."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

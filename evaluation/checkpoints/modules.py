@@ -4,8 +4,6 @@ The library checks the keys and tensors of a class when the model is checked. Th
 whatever package a release wrote before it, and the dimensions that go in and come out by its numbers.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

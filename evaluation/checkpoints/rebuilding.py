@@ -1,7 +1,5 @@
 """Validate a checkpoint without loading anything, and rebuild it from JSON of our own writing and bytes of weights."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

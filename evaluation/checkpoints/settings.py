@@ -1,7 +1,5 @@
 """Settings files of sentence-transformers: prompts, similarity, truncation, lengths, and late interaction."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal

@@ -4,8 +4,6 @@ A chat template is a program, so that none which came with a model is run. Those
 model's own is recognised by what it says (`recognise`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

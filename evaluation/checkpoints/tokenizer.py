@@ -4,8 +4,6 @@ The library's parser checks the parts of a tokenizer when the model is made. Thi
 not: depth of nesting, expressions that can be tried in many ways, ids of tokens, and words that are split at random.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

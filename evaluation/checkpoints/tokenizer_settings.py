@@ -5,8 +5,6 @@ the other parts of `tokenizer.json` contain. A rebuilt checkpoint therefore name
 change tokens.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

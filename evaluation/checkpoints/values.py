@@ -1,7 +1,5 @@
 """Values of untrusted configurations: rules by key, bounds of numbers, and keys that are never accepted."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Collection, Mapping

@@ -3,8 +3,6 @@
 The format: eight bytes with the header's length (little endian), the header as JSON, the tensors' bytes without gaps.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

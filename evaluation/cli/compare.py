@@ -1,7 +1,5 @@
 """`python -m evaluation compare`, `fuse`, and `merge`: several runs of one collection."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -1,7 +1,5 @@
 """`python -m evaluation pack`: make the archive that the site takes from a folder with a model."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import shutil

@@ -1,7 +1,5 @@
 """`python -m evaluation score` and `python -m evaluation check`."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

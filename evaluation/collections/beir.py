@@ -6,8 +6,6 @@ kept. Blank lines are skipped. Problems are collected over the whole file, so th
 problem at once, with its count and its first five lines.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -6,8 +6,6 @@ begins in the file, and how many documents are before it. The last one says wher
 so the table is found from the end of the file, in three reads however many blocks there are.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 import zlib

@@ -4,8 +4,6 @@ Memory is bounded: 8 bytes a line for finding duplicate identifiers, and no text
 million documents needs about 100 MB.
 """
 
-from __future__ import annotations
-
 import hashlib
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator

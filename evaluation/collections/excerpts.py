@@ -7,8 +7,6 @@ ends), a 64-bit hash of every id in rising order, and the block that each one is
 is decided by a hash alone.
 """
 
-from __future__ import annotations
-
 import mmap
 import struct
 from array import array

@@ -4,8 +4,6 @@ SMART had documents and queries under `.I`, `.T`, `.A`, `.B` and `.W`, and their
 others are distributed so: ir.dcs.gla.ac.uk/resources/test_collections.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path

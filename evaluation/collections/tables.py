@@ -5,8 +5,6 @@ judgement has `query-id`, `corpus-id` and `score`, or in a table of pairs alone,
 two. Other columns are ignored.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial

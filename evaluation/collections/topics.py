@@ -5,8 +5,6 @@ topic by the attribute `number` or an element of that name; TREC-COVID's has `qu
 those of the clinical trials tracks are text without fields.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from itertools import pairwise

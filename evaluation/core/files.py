@@ -1,7 +1,5 @@
 """Reading files: those that strangers may have put there, and checksums."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """The order of a ranking: one function for measures, the depth cut, warnings, exports and pages."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

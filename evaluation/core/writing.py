@@ -3,8 +3,6 @@
 What is not whole yet has a name that no other process gives: process ids are the same ones in each container.
 """
 
-from __future__ import annotations
-
 import errno
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Which machine it was: timings are comparable only on the same processor, cores, GPU and libraries."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import json

@@ -6,8 +6,6 @@ Both are counters of the whole package or board, which other work on the machine
 machine with several GPUs others work beside it, so that the board alone is counted.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import resource

@@ -35,8 +35,6 @@ Build time, the rate of encoding, the size of the index and the peak of memory a
 A figure of one protocol is never compared with one of another.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

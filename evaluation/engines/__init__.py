@@ -1,7 +1,5 @@
 """Engines by their names, and what makes runs with them."""
 
-from __future__ import annotations
-
 from evaluation.engines.base import (
     Engine,
     EngineDescription,

@@ -8,8 +8,6 @@ the query repeats counts as often as it is there.
 Beside bm25s a search takes 0.96 of the CPU time, indexing 0.41 of it and half of the memory (docs/benchmarks.md).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -5,8 +5,6 @@ without stop words or stems; special tokens, also the one for unknown pieces, ar
 have a piece.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A corpus encoded in shards: those that a folder has already, and the others made there."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field

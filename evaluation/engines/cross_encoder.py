@@ -5,8 +5,6 @@ that were re-ranked and nothing below them, so that every score is the model's: 
 first stage at k. One search scores the greatest k; the rankings of smaller ones follow from the same scores.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path

@@ -5,8 +5,6 @@ I. Gurevych, "Sentence-BERT", 2019 (one, with mean pooling). Texts are cut as in
 at what the checkpoint was trained with.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial

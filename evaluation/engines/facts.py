@@ -1,7 +1,5 @@
 """What papers report of a system beside its effectiveness: how it is called, and what it may be."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Re-rankers read the texts of documents again when they search. `Texts` are files
 offsets (see `strings`), in the corpus's order, and ids as in `ordered_ids`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 

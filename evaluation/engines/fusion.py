@@ -9,8 +9,6 @@ a run gives all documents of a query the same score, each counts 1. The sum of s
 nothing. Ranks are trec_eval's, whatever the runs' rank columns say.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ SPLADE: T. Formal et al., "SPLADE v2", 2021. SPARTA: T. Zhao et al., "SPARTA", 2
 search is exact: a score is the dot product of the stored float32 weights. Only documents with a positive one are found.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any

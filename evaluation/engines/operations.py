@@ -5,8 +5,6 @@ attention, by the shapes of what is computed; what it does value by value is lef
 they say themselves, by `add`: a posting is a multiply-add, and so is each dimension of a vector that is compared.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence

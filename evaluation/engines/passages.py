@@ -8,8 +8,6 @@ An index of passages has the document's id, a NUL, which no id has, and the pass
 the least of all characters: passages stand in the order of their documents' ids, and ties break as between documents.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What computing in fewer bits than float32 loses, over the best documents of some queries."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

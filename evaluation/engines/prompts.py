@@ -1,7 +1,5 @@
 """What stands before queries and documents: as a submission says, or one of the prompts that a checkpoint brings."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

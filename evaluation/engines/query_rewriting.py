@@ -5,8 +5,6 @@ sequence-to-sequence model reads the query and writes a context (an answer, a se
 search; the query and the context, one behind the other, are searched with BM25. The documents are not touched.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

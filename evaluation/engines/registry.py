@@ -1,7 +1,5 @@
 """Registry of the engines: a new one is a module with its DESCRIPTIONS, and its name here."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 from evaluation.engines.base import EngineDescription, InvalidParameter

@@ -1,7 +1,5 @@
 """From a collection and an engine to a TREC run."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence

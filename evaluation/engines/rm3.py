@@ -14,8 +14,6 @@ depends on the document and the corpus alone. So they are found once, from the p
 0 where a document has no more).
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

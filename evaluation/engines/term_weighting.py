@@ -7,8 +7,6 @@ are, and those that come to the same stem add up, as in the pseudo-documents tha
 lies beyond the pieces that the model reads is not found.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Load the compiled kernels before the first run comes, so that no submitter waits for a compiler."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 The child sends lines of progress to its parent, and asks one question: whether the machine is free for measuring.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os

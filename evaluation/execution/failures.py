@@ -4,8 +4,6 @@ The codes are stable: pages, the API and scripts know them. Engines raise the fi
 are what the sandbox sees from outside.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 from evaluation.core.problems import ProblemCode

@@ -8,8 +8,6 @@ anything (its run and a result without figures are there by then), `MEASURED` on
 Whoever reads what it left treats it as a stranger's.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field

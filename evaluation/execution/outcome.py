@@ -4,8 +4,6 @@ A child that times itself can always work less than it reports. It cannot have t
 faster than a function is called, or have counted something else than the protocol counts.
 """
 
-from __future__ import annotations
-
 import re
 import stat
 from collections.abc import Mapping, Sequence

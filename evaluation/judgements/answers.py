@@ -7,8 +7,6 @@ facebookresearch/DPR at 10ca720, dpr/data/qa_validation.py): text and answer in 
 pattern is searched in the text, in any case. Titles are not looked at.
 """
 
-from __future__ import annotations
-
 import time
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence

@@ -5,8 +5,6 @@
 behind it move up.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from evaluation.archives.compression import open_lines

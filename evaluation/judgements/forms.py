@@ -1,7 +1,5 @@
 """Formats of judgment files, recognized by their first line: TREC qrels, and tables with or without a header."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -5,8 +5,6 @@ whole numbers from -2 (TREC's mark of spam) to 10, or to the highest grade that 
 knows some, a higher one is a slip of the finger unless the curator says that the scale grew.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice

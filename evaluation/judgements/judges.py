@@ -1,7 +1,5 @@
 """Who judged: which judge gave the grades that stand, and how far judges agree on what several of them graded."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple

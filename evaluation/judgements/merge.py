@@ -1,7 +1,5 @@
 """Judgements merged into those that are there: what is new, what disagrees, and the file that comes of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum

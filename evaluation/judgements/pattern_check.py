@@ -4,8 +4,6 @@ The package regex can stop a search, but not a compilation, and limits the memor
 compiled to a million copies. This file is also the program of that process, so it imports nothing from Runboard.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import resource

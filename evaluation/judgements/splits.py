@@ -10,8 +10,6 @@ it, and it does not depend on the order of queries. When judgements grow, a quer
 ones are drawn.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import secrets

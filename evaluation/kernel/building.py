@@ -5,8 +5,6 @@ An image without a compiler brings it compiled: `python -m evaluation.kernel FOL
 compiler at all, that of the package `ziglang` serves (docs/decisions/0052).
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import platform

@@ -16,8 +16,6 @@ assignments of grades that the judgements use. It holds for every way in which t
 since a document that is not among the first k can only lower the score.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 

@@ -10,8 +10,6 @@ with `DEFAULT_MEASURES`, and new datasets show them. Earlier results lack its va
 example when their dataset is rescored on new judgments (`leaderboard.judgements.rescoring`).
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable

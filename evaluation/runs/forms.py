@@ -4,8 +4,6 @@ Every reader of runs uses this module (`trec_text`, or `recognize` and `write_as
 the same way. A table without column names is recognized only where its values cannot be judgements.
 """
 
-from __future__ import annotations
-
 import codecs
 import csv
 import io

@@ -17,8 +17,6 @@ One rule (`select_metadata`) cuts the metadata of comments, of predictions, and 
 Query ids may begin with `#`, so a line with the fields of a result is not a comment (`is_result`).
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ Formats are `{query: {document: score}}`, as in mteb 1, ranx, and pytrec_eval, t
 and objects for each query or each hit, in a list or in JSON Lines.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -5,8 +5,6 @@ TREC: Experiment and Evaluation in Information Retrieval, 2005). Who judges must
 document, nor how high: the order of a pool depends on nothing but its pairs and a random seed.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence

@@ -4,8 +4,6 @@ The kernel notes only the numbers of lines. A message quotes the first line of i
 time, up to the last line wanted, and only where there is a problem.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial

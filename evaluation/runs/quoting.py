@@ -1,7 +1,5 @@
 """Lines of a refused file: quotations of them in messages, and recognition of files that are not runs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path

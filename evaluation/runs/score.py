@@ -1,7 +1,5 @@
 """Runs checked and scored: one pass over the file, then every measure over all queries at once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property

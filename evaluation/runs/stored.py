@@ -4,8 +4,6 @@ Files: `lines.txt`: the run's lines as they came, those of a query in one or mor
 query, where each of its stretches starts and ends; `documents.npy`: a hash of each different document, to count them.
 """
 
-from __future__ import annotations
-
 import json
 from array import array
 from collections.abc import Iterator, Sequence

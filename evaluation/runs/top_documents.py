@@ -6,8 +6,6 @@ the queries' bytes: its id, a tab, its documents from the first on, separated by
 space). A query is found by bisection.
 """
 
-from __future__ import annotations
-
 import mmap
 from collections.abc import Iterator
 from pathlib import Path

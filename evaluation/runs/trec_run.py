@@ -3,8 +3,6 @@
 Lines come from a file read as a stream, or from one held in memory and put in order of queries.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path

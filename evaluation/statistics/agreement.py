@@ -1,7 +1,5 @@
 """How far two orders of the same systems agree, and how far two judges of the same documents do."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import sqrt
 

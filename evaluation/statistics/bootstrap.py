@@ -11,8 +11,6 @@ of TREC-COVID round 1 the two differ by 0.006 at most for runs whose nDCG@10 is 
 plain one was chosen because anyone can check it, and because BCa is undefined where every query has the same value.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Two systems side by side: wins, ties and losses by query, and all that is known of their difference."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

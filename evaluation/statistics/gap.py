@@ -18,8 +18,6 @@ The interval is two-sided at 95%, as all of the site's are. A gap is shown where
 system without a gap is suspected once in 40 times at most: a false suspicion costs more than a missed one.
 """
 
-from __future__ import annotations
-
 from math import hypot
 from typing import NamedTuple
 

@@ -16,8 +16,6 @@ the paper says little at the sizes of test collections (about 0.33 for 323 queri
 private part carry the weight, the Ladder makes climbing by noise slow.
 """
 
-from __future__ import annotations
-
 from math import log, sqrt
 
 import numpy as np

@@ -11,8 +11,6 @@ data too. So a difference is significant at α that is at least
 for all pairs among m systems by Bonferroni's correction; with m = 2, one comparison, z is 1.96 at α = 0.05.
 """
 
-from __future__ import annotations
-
 from math import ceil, inf, sqrt
 from statistics import NormalDist
 

@@ -33,8 +33,6 @@ Given any pairs that do not differ, signs are as likely as their opposites for e
 where differences are symmetric, and in the limit of many queries (Romano & Wolf, Econometrica 73(4), 2005).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from math import ceil, log2
 

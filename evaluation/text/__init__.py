@@ -7,8 +7,6 @@ digits written in one way, and Snowball's stemmer, each where there is one. Stop
 Lucene takes as well; languages without one keep all words (docs/decisions/0051).
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Codes and names of languages, each normalized to one code."""
 
-from __future__ import annotations
-
 import json
 import re
 from difflib import get_close_matches

@@ -9,8 +9,6 @@ PyStemmer's `porter` has neither departure, and keeps doubled consonants that th
 make another BM25 than Anserini's (docs/decisions/0040).
 """
 
-from __future__ import annotations
-
 _VOWELS = frozenset("aeiou")
 
 #: Step 2: suffix → replacement where the measure of the stem is above 0. Longer suffixes stand before

@@ -9,8 +9,6 @@ Most text is ASCII, or has a few letters beyond it, and is cut by one regular ex
 first writes down the class of each character, one letter each, and cuts that string.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from itertools import accumulate

@@ -1,7 +1,5 @@
 """Answers looked for a second time, by the plain loops of DPR's `has_answer`, in every text of every ranking."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import sys

@@ -1,7 +1,5 @@
 """What the measures are that pytrec_eval does not have: each as its source writes it, one query at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 

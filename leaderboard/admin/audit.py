@@ -1,7 +1,5 @@
 """The record of what was changed: to read, never to edit."""
 
-from __future__ import annotations
-
 from django.contrib import admin
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString

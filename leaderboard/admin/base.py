@@ -5,8 +5,6 @@ names the person and the reason to everything that is recorded inside (`leaderbo
 history of the object, and refuses a form that is older than what it would write over.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from typing import Any, ClassVar, cast

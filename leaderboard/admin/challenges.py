@@ -1,7 +1,5 @@
 """Challenges: to read, and to settle with a public decision, which may correct the system in the same step."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """The form behind *Import dataset*: the command's options, for a zip."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

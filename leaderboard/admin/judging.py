@@ -1,7 +1,5 @@
 """Pools, which are drawn from runs to be judged, and judgements that come back."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar
 

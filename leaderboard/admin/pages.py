@@ -1,7 +1,5 @@
 """Pages of the admin that are no model's form: the frame, the rights, and the page that asks why before acting."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -2,8 +2,6 @@
 results in MTEB's layout.
 """
 
-from __future__ import annotations
-
 import csv
 from collections import defaultdict
 from collections.abc import Mapping

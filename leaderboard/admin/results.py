@@ -1,7 +1,5 @@
 """Entries: to look at, to name the baseline among them, and to moderate. Scores are never edited."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Rounds: announced and changed by curators, and revealed by whoever may reveal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

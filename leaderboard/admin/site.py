@@ -3,8 +3,6 @@
 The way in is the site's own sign-in, and the second factor where staff need one: curation has no form of its own.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from allauth.mfa.models import Authenticator

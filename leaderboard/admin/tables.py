@@ -4,8 +4,6 @@ Rows go through django-import-export. Each changed row is recorded, and boards f
 secret is in a table. Imports run within `leaderboard.core.audit.acting`.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """What the read API answers about datasets, benchmarks and systems: these serializers write it, and are its schema."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from rest_framework import serializers

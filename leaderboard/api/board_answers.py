@@ -3,8 +3,6 @@
 A board is written by `boards.exports.to_json`, as its page's export is; a test holds that to `BoardSerializer`.
 """
 
-from __future__ import annotations
-
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 

@@ -1,7 +1,5 @@
 """The read API: datasets and their files, benchmarks, systems, rounds, and boards in the view of a query string."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any

@@ -1,7 +1,5 @@
 """The API's schema, and the page that says it in words, in the order of the schema."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import cache
 from http import HTTPStatus

@@ -1,7 +1,5 @@
 """Fields of answers, and serializers of the plain values that answers are made of."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import is_dataclass

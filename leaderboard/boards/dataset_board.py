@@ -1,7 +1,5 @@
 """The board of one dataset: systems × measures, with differences to BM25, efficiency, and where each row comes from."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple

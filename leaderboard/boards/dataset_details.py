@@ -1,7 +1,5 @@
 """Facts about a dataset beside its board and statistics: an example, its versions, its whole, waiting runs, remarks."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ A row has one value of each facet, or several of one that it mixes. Counts follo
 rows that all *other* filters leave, so that it says what choosing it would show.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass

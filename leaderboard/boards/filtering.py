@@ -4,8 +4,6 @@ A preset names groups and keys of columns. The overview has about ten columns, s
 have every column unless the address chooses some.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace

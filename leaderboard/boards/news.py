@@ -4,8 +4,6 @@ All of it is read from `BoardChange`. Nothing private is told: neither a result 
 dataset that is not public; numbers are those that boards published.
 """
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import reduce

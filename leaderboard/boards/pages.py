@@ -1,7 +1,5 @@
 """Boards by their slugs, for pages, exports, and the API: present ones, and past ones as of a time."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace

@@ -3,8 +3,6 @@
 Ten thousand cells are written on a miss, so what all cells of a column have in common is found out once for a column.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from html import escape

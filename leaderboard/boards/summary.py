@@ -6,8 +6,6 @@ words. What is said of certainty comes from
 changes it, and where some are on it says so.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

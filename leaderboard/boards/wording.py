@@ -4,8 +4,6 @@
 all pairs on the board.
 """
 
-from __future__ import annotations
-
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 

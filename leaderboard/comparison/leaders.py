@@ -1,7 +1,5 @@
 """Summaries of all boards: leader, lead, number of systems not separable from it, and last change."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Paired comparisons of systems on one dataset: tests, differences by query, and shared documents."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """What the site has under some words: boards, systems, teams, people; only what everyone may see."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import chain

@@ -6,8 +6,6 @@ system whose `anonymous_until` has a date is anonymous, even past it, until `lea
 the field and changed its boards.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar

@@ -9,8 +9,6 @@ and every public number that changes inside is recorded with the person and the 
 changes of boards go through. Outside of it the site itself is named.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar

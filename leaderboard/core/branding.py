@@ -3,8 +3,6 @@
 Relative luminance and contrast ratio are those of WCAG 2.2 (https://www.w3.org/TR/WCAG22/#dfn-contrast-ratio).
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 `--database default`; with both, also of the role under which the site works.
 """
 
-from __future__ import annotations
-
 import stat
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """What every template may use."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.conf import settings

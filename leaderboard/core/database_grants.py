@@ -6,8 +6,6 @@ only what retrieving needs: some verbs on some tables, of others some columns. I
 mailbox or team, sees no result over any judgements, and decides neither what is hidden nor who may what.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

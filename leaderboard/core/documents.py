@@ -1,7 +1,5 @@
 """The parts of `docs/` that are for readers, as pages: in the order of their sidebar, links between them rewritten."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache

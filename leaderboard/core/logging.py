@@ -1,7 +1,5 @@
 """What is written to the log, and to what each line belongs: the request that is answered, or the job that is done."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager

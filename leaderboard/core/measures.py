@@ -1,7 +1,5 @@
 """How measures are named in addresses, which values of one are better, and where it is explained."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Literal
 

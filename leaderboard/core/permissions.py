@@ -5,8 +5,6 @@ group of curators or one by one. What is about submissions is asked in `submissi
 the admin's pages ask for their model's rights, as Django does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 

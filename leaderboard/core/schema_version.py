@@ -1,7 +1,5 @@
 """Comparison of this code with the database: migrations on both sides, and the columns of all tables."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Collection, Iterable, Sequence, Set
 

@@ -1,7 +1,5 @@
 """Scripts that come in installed packages and are served as files of this site: plotly.js, out of plotly's wheel."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path

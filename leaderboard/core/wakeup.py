@@ -4,8 +4,6 @@ A lost wakeup loses nothing: the dispatcher polls every few seconds, and so do i
 broker that does not answer, least of all the page that sent the wakeup.
 """
 
-from __future__ import annotations
-
 import functools
 import logging
 import os

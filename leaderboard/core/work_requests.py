@@ -1,7 +1,5 @@
 """Ask for work. The request is a row in the caller's transaction; the wakeup only saves the wait."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.db.models import Exists

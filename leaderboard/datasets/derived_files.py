@@ -5,8 +5,6 @@ or came with an older release), a page makes those that are quick to make, and d
 `manage.py prepare_query_pages` was run.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping

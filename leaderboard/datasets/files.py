@@ -4,8 +4,6 @@ Judgements that are hidden never become a `DatasetFile`. Should a row come to be
 leaves it out.
 """
 
-from __future__ import annotations
-
 import io
 import shutil
 from collections.abc import Iterator, Mapping

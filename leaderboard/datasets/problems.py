@@ -1,7 +1,5 @@
 """Problems of a collection as a whole, worded once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

@@ -9,8 +9,6 @@ Content is immutable and named by its checksum, so each process keeps what it ha
 dataset's judgements, topics and document ids once.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Terms that pages group by, such as a dataset's task: values in use, and warnings of near-duplicates."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping
 from difflib import SequenceMatcher

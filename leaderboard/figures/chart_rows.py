@@ -4,8 +4,6 @@ No label covers another one. A name that has no place beside its point stands fu
 points are many, one that has none there either is left to the table. Architectures have a symbol and a hue each.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 These are Figures 2, 4, and 5 of the BEIR paper, and its Appendix F.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Differences to the baseline: of one or a few systems on each dataset, or of all systems on one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Figures by query of open judgements: difficulty, two systems compared, and a run beside its round's median."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every figure by its slug. A figure is named here, and nowhere else."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Best scores over time, and in-domain against zero-shot scores (BEIR, finding 1)."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from datetime import date, timedelta

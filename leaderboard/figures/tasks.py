@@ -1,7 +1,5 @@
 """A benchmark's datasets by task and domain: their sizes (Figure 1 of the BEIR paper), and systems' means over them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, Literal, NamedTuple

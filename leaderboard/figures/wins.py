@@ -1,7 +1,5 @@
 """On how many datasets systems beat the baseline (Figure 3 of the BEIR paper), and each other (its finding 5)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

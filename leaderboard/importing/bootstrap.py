@@ -3,8 +3,6 @@
 Everything here may be called again: what is there already is left alone.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import tempfile

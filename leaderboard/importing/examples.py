@@ -3,8 +3,6 @@
 Its baseline's run, cut to be small; for the demo also a run with mistakes, and two checkpoints, one to be refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path

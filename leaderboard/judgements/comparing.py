@@ -3,8 +3,6 @@
 For the scorer, which alone reads hidden judgements.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice

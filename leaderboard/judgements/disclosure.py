@@ -3,8 +3,6 @@
 Every comparison with hidden judgements is recorded as one, and every look at what came of it as a reading.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.contrib.auth.models import AnonymousUser

@@ -3,8 +3,6 @@
 A pool is offered as CSV with texts, to be judged in a spreadsheet or a tool, and as TREC's lines to be filled in.
 """
 
-from __future__ import annotations
-
 import csv
 import secrets
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Judgements that a curator brings: taken in whole or not at all, compared by the scorer, then merged."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

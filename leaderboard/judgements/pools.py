@@ -1,7 +1,5 @@
 """Pools to be judged: which runs they are drawn from, and asking for them. The scorer draws (`drawing`)."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path

@@ -4,8 +4,6 @@ The database is copied first and the files after it, since rows name files and n
 row named when the database was copied stays in the store until the files are copied.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

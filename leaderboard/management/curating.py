@@ -1,7 +1,5 @@
 """Commands of curation: who acts, why, on what, and the arguments that come from a form."""
 
-from __future__ import annotations
-
 import sys
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

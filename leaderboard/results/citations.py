@@ -1,7 +1,5 @@
 """What to cite for systems: their own BibTeX, else that of what reports them, else what they declare."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

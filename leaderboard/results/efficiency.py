@@ -1,7 +1,5 @@
 """What systems cost: the only writer of `HardwareClass` and `Measurement`. Prices are curators', in the admin."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

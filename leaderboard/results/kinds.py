@@ -1,7 +1,5 @@
 """The groups that results are ranked in, which of them are present ones, and the reasons why one is not ranked."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from leaderboard.models import Entry

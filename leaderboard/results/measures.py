@@ -1,7 +1,5 @@
 """Which measures a dataset's board shows, changed by a curator; what is shown is published anew from what is stored."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from django.db import transaction

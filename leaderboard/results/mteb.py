@@ -4,8 +4,6 @@ Results leave in MTEB's layout (`leaderboard.boards.exchange.system_results`) an
 (`leaderboard.importing.reported.mteb`) under the same names.
 """
 
-from __future__ import annotations
-
 import re
 
 from leaderboard.models import Architecture

@@ -1,7 +1,5 @@
 """What pools have to do with scores: which pools made the judgements, and what a team owes to having fed them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import replace
 from statistics import fmean

@@ -8,8 +8,6 @@ have means over each; what reads private storage for that is the scorer's alone.
 `publishing.protection` changes a policy and ends a competition, `publishing.publication` is the Ladder.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

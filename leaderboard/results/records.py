@@ -1,7 +1,5 @@
 """Record runs and their evaluations: the only writer of `Run` and `Evaluation`."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """What papers report of a system beside its effectiveness, as pages write it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every number as it leaves the scorer: where judgements are hidden, through `published_value` and nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any, NamedTuple

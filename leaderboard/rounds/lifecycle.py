@@ -4,8 +4,6 @@ A round is *announced* until it opens, *open* until it closes, *closed* until a 
 All times are UTC. A round of a benchmark is one of every dataset that it has now.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime

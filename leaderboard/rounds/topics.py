@@ -6,8 +6,6 @@ that whoever reads them has three others in them: of fewer, one's own values and
 *party* is a team with every other that shares a member or a sender with it (`parties_by_team`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Nothing set gives the embedded default: SQLite and an own Valkey under `RUNBOARD
 the variables. A name is set in one file alone: the environment, services and security have files of their own.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from leaderboard.core.logging import init_sentry

@@ -1,7 +1,5 @@
 """The environment: what variables are read with, where the site keeps its state, its key, its names."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

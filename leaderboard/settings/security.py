@@ -1,7 +1,5 @@
 """What browsers are told, what is believed of proxies, and accounts (`docs/limits.md` lists how often they may try)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from email.utils import formataddr

@@ -4,8 +4,6 @@ What is acknowledged is on disk (docs/decisions/0032): every commit is synced, o
 PostgreSQL by its own defaults, which `manage.py check --database default` looks at.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ that their permalinks never tell; a system that everyone has seen under its team
 anonymous.
 """
 
-from __future__ import annotations
-
 import calendar
 import datetime
 import logging

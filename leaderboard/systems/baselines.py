@@ -1,7 +1,5 @@
 """The retrievals that the site makes by itself: every dataset's BM25, and the demo's other rows."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

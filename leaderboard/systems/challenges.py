@@ -4,8 +4,6 @@ The only writer of `Challenge`. A challenge changes no number; while it is open,
 that is upheld may correct the system's claims in the same step, and its boards with them.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 

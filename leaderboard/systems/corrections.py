@@ -4,8 +4,6 @@ Only what changed since everyone sees the system. While it is anonymous, what mi
 changed and no more; what is kept back meanwhile is never told of that time.
 """
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Mapping
 from itertools import pairwise

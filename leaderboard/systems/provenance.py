@@ -1,7 +1,5 @@
 """What a system's runs were made with, and how each result is made again, or why nobody else can."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field

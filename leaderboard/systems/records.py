@@ -4,8 +4,6 @@
 `submissions.intake.merge_systems`, which moves the submissions as well.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from dataclasses import fields as dataclass_fields

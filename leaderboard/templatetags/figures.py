@@ -1,7 +1,5 @@
 """Frames of figures in templates: `{% figure "wins" benchmark=benchmark.slug %}`. See `leaderboard.figures`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlencode

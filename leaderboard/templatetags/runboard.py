@@ -1,7 +1,5 @@
 """Formatting for templates: Markdown, sizes, numbers. Nothing here reads anything."""
 
-from __future__ import annotations
-
 import re
 from html import escape
 from typing import Any

@@ -1,7 +1,5 @@
 """What the head of a page tells search engines and previews of links: blocks of the page, as plain text."""
 
-from __future__ import annotations
-
 from html import unescape
 
 from django import template

@@ -3,8 +3,6 @@
 All choices are links and fields: they are in the address, and none of them needs JavaScript.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from html import escape

@@ -1,7 +1,5 @@
 """The requested view of a board, its page, and its citation."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Callable, Mapping
 from typing import Any, Literal

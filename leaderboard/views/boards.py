@@ -1,7 +1,5 @@
 """Pages with a board on them, present ones and past ones as of a second, and exports of both."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The comparison of two to six systems."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse

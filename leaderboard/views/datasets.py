@@ -1,7 +1,5 @@
 """Pages and files of datasets: queries with open judgments, each query, changed judgments, and downloads."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

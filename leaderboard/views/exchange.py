@@ -1,7 +1,5 @@
 """What other sites and tools read: a system's results, what to cite for it, a dataset's description."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 

@@ -1,7 +1,5 @@
 """Figures: their data, a page for each, and one that explains them all."""
 
-from __future__ import annotations
-
 from functools import wraps
 from typing import Any, ParamSpec
 

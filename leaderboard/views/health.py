@@ -1,7 +1,5 @@
 """Whether the site can work, and whether this process should be sent requests: for supervisors and load balancers."""
 
-from __future__ import annotations
-
 import functools
 import logging
 from threading import Lock

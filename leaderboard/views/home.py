@@ -1,7 +1,5 @@
 """The first page, the list of all boards with its facets, and the search."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby

@@ -1,7 +1,5 @@
 """Pages around the boards: systems with their badges, teams, people by name, and pictures of boards."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from functools import wraps

@@ -1,7 +1,5 @@
 """Pages that say how numbers are made, how costs are measured, and what files look like."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.conf import settings

@@ -1,7 +1,5 @@
 """Pages of rounds: all of them, one, and to a team's own people its scores by topic after the reveal."""
 
-from __future__ import annotations
-
 import csv
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Draws the picture of a board for previews of links."""
 
-from __future__ import annotations
-
 import logging
 import unicodedata
 from functools import cache

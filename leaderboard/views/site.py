@@ -1,7 +1,5 @@
 """Pages about the site itself: documentation, pages of its operator, brand, security contacts, and errors."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, time, timedelta
 from math import ceil
 

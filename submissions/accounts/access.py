@@ -3,8 +3,6 @@
 Tokens are shown once, stored hashed, and last for 90 days at most.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import logging

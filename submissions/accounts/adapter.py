@@ -5,8 +5,6 @@ An address that the service has not verified is verified by mail, and the second
 stages of every sign-in.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable
 from functools import wraps

@@ -5,8 +5,6 @@ docs/decisions/0055-registration-and-one-sign-in.md. This is the only writer of 
 `leaderboard.core.permissions` decides who has access.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Collection, Iterable
 from datetime import datetime

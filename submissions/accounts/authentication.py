@@ -4,8 +4,6 @@ A call says in `required_scope` what a token needs for it: one scope, or one for
 is taken, so that a call whose author forgot is closed to tokens, not open to all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any

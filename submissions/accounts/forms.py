@@ -1,7 +1,5 @@
 """Forms of accounts and teams: allauth's in the site's words, and the account page's own."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from allauth.account import forms as account

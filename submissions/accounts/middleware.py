@@ -1,7 +1,5 @@
 """What happens around each request of somebody signed in: rights of staff rest, sessions are seen, waits are said."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from typing import Any

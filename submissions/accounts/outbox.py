@@ -1,7 +1,5 @@
 """The outbox of account mail. The notifier sends what is written here."""
 
-from __future__ import annotations
-
 from django.core.mail import EmailMessage
 from django.db import transaction
 

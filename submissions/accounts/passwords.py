@@ -6,8 +6,6 @@ pwned-passwords-django would take the place of the twenty lines that ask the ser
 packages and 10 MiB to the web process, and reads an answer of any length.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os

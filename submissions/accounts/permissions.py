@@ -1,7 +1,5 @@
 """Who may see and do what with a submission. Views and API ask here and nowhere else."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from django.contrib.auth.decorators import login_required

@@ -1,7 +1,5 @@
 """What is stored of a person: to download, and what goes when they close the account."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

@@ -10,8 +10,6 @@ accepts must be signed in with the invited address: neither a forwarded link nor
 else in.
 """
 
-from __future__ import annotations
-
 import hashlib
 import secrets
 from collections.abc import Mapping

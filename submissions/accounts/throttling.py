@@ -1,7 +1,5 @@
 """How often one person may send files or change what boards say: one count for the page and the API."""
 
-from __future__ import annotations
-
 from django.http import HttpRequest
 from rest_framework.request import Request
 from rest_framework.throttling import SimpleRateThrottle

@@ -3,8 +3,6 @@
 Curators correct the names of teams. Who is in a team decides who gets its runs, and needs another permission.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from typing import Any

@@ -3,8 +3,6 @@
 Texts of notices, addresses, bodies and secrets are not shown.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.conf import settings

@@ -1,7 +1,5 @@
 """Quotas: exceptions for single teams, the ledger, and flags of submissions that look like probes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Systems and results, with the operations that need their submissions: merging, and measuring again."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """`/api/v1/models/`: what `/models/` says, as data."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from drf_spectacular.utils import extend_schema

@@ -3,8 +3,6 @@
 The serializers are the schema: they read what calls take and write what calls answer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

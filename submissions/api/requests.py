@@ -3,8 +3,6 @@
 What systems and submissions say is declared once, in the pages' forms: they check it here too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The schema of a call, with the scope that a token needs for it, and how a token is sent."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

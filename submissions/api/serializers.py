@@ -1,7 +1,5 @@
 """What the API answers about submissions: these serializers write it, and are its schema."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Requests that submit or check runs, or a model that is run here."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args

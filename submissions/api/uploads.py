@@ -1,7 +1,5 @@
 """Calls that upload files in pieces, by tus 1.0.0. Each makes one call of the domain."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

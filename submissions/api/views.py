@@ -1,7 +1,5 @@
 """Calls about checks, submissions, quotas, and challenges. Each makes one call of the domain."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

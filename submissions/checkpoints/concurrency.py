@@ -4,8 +4,6 @@ Each takes up to a minute of a processor, and hundreds of megabytes. Places are 
 system releases when a process dies.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import time

@@ -1,7 +1,5 @@
 """Models named on the hub instead of sent: which names are understood, whether this site fetches any, and fetching."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

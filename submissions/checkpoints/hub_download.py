@@ -5,8 +5,6 @@ there, or a code and a sentence. Only files that a checkpoint is made of are ask
 added up, before the first is.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What may be brought as a model, from the registries: kinds, engines, types of the library, prompts, limits."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ house, so that nobody learns from a quick answer that somebody else has the same
 names them after: a crash leaves at most a folder that no row names, which the sweep removes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

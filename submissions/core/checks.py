@@ -1,7 +1,5 @@
 """Check of the engines, for `manage.py check`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The bodies of calls: JSON as `read_json` takes it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import IO, Any
 

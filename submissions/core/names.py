@@ -1,7 +1,5 @@
 """Fields of forms for names and texts that others read, and the name that only the site itself has."""
 
-from __future__ import annotations
-
 import unicodedata
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Who does something to a submission: its submitter, its team, or a curator, whose act is recorded."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from leaderboard.core.audit import acting, actor, record

@@ -1,7 +1,5 @@
 """Many runs of one dataset, imported by a curator: each goes the way of any submission, or none of them does."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The run files of a request: paired with datasets, taken out of zips, and checked while their sender waits."""
 
-from __future__ import annotations
-
 import re
 import tempfile
 from collections import Counter

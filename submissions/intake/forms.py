@@ -1,7 +1,5 @@
 """The forms of a submission, used by the page and the API alike: is the request well formed?"""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """Two systems that are one, with what was submitted for them."""
 
-from __future__ import annotations
-
 from django.db import transaction
 
 from leaderboard.models import System

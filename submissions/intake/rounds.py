@@ -7,8 +7,6 @@ closes frees its place. A place is taken of the team and of the person who sends
 What comes late is marked, and takes no place.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

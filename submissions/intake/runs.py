@@ -4,8 +4,6 @@ Either everything is stored, in one transaction, or nothing is: a refusal costs 
 before the transaction; content-addressed bytes that no row names in the end are harmless and are swept.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Steps that runs and models share on their way in: options, admission, repeats, and storing with jobs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date

@@ -1,7 +1,5 @@
 """The form in which a system says what it is, used by the pages and the API alike."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """Changes that submitters and curators request: withdraw, cancel, show, lend, try again, measure again."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from typing import Any

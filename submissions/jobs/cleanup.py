@@ -2,8 +2,6 @@
 files are missing, once a backup has come back.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Callable, Container, Iterator, Sized

@@ -1,7 +1,5 @@
 """Work through a queue: claim, do, and settle however it ends."""
 
-from __future__ import annotations
-
 import logging
 import math
 import secrets

@@ -12,8 +12,6 @@ Idle processes also look into the database, so that a lost message, a deaf worke
 They do so in a thread: the broker's loop stands still while it has no connection, and so does the clock in it.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import random

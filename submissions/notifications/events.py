@@ -5,8 +5,6 @@ The notices, the messages to webhooks and the mark that the event was told are o
 everybody once.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Forms of webhooks."""
 
-from __future__ import annotations
-
 from django import forms
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext_lazy as _

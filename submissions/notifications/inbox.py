@@ -1,7 +1,5 @@
 """Notices: stored for each person as the person prefers. The rows are the inbox and the outbox of mail."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ A signup waits for no mail server, and the web processes need no connection to o
 about accounts has links with secrets, so its row lasts until it is sent, or was tried as often as other mail.
 """
 
-from __future__ import annotations
-
 import logging
 import smtplib
 import time

@@ -5,8 +5,6 @@ address it has is judged, and the connection is made to the very address that pa
 else a moment later gains nothing.
 """
 
-from __future__ import annotations
-
 import http.client
 import ipaddress
 import socket

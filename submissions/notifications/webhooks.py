@@ -2,8 +2,6 @@
 five times.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import secrets

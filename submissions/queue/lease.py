@@ -3,8 +3,6 @@
 How long each stage took is noted meanwhile, and added up once the attempt has ended.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import secrets

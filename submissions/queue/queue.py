@@ -4,8 +4,6 @@ A job moves from state to state by compare-and-set, as one table permits. A clai
 older fence changes nothing. A silent worker loses its lease, and `reap` puts the job back, three attempts at most.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial

@@ -4,8 +4,6 @@ Each worker tries its own sandbox and reports whether it works, since nobody els
 worker is alive" from "12 before you".
 """
 
-from __future__ import annotations
-
 import functools
 import logging
 import math

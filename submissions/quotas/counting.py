@@ -1,7 +1,5 @@
 """What has been used of quotas, and what is left: counted in the ledger, by day and calendar month, UTC."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

@@ -3,8 +3,6 @@
 Refused files cost nothing, up to a limit by day, and are written down here too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime

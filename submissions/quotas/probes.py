@@ -4,8 +4,6 @@ See docs/decisions/0026-quotas-and-flags.md for the thresholds. Details name sub
 alike; never a score, a query or a document.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

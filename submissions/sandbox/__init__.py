@@ -1,7 +1,5 @@
 """Where models run: a child process that sees its model, the corpus and the queries, and nothing else of ours."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from django.conf import settings

@@ -3,8 +3,6 @@
 `UnprotectedBackend` is no sandbox: the same program with limits, for tests and for staff on their own machine.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import select

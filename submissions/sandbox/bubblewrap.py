@@ -1,7 +1,5 @@
 """bwrap: namespaces of its own, nothing of the machine but what is listed, and a filter of system calls."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

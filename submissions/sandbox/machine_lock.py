@@ -10,8 +10,6 @@ whoever wants the machine alone takes it in a moment when nobody has it. So a ne
 by each that waits, and by each that measures.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import stat

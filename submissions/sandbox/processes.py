@@ -1,7 +1,5 @@
 """What the parent sees from outside: how many processes a child has, the memory they hold, and what they write."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

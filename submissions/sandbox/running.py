@@ -1,7 +1,5 @@
 """One job from paths of this machine to an outcome, or one shard after another by a child that stays."""
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil

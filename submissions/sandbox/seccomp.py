@@ -8,8 +8,6 @@ does not have it. It is one layer more: the namespaces hold without it. libsecco
 same list, and is a library of the system.
 """
 
-from __future__ import annotations
-
 import errno
 import platform
 import struct

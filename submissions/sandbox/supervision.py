@@ -4,8 +4,6 @@ A child that has something to measure asks for its turn: it is stopped while it 
 an answer.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import selectors

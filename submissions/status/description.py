@@ -1,7 +1,5 @@
 """What a submission looks like to somebody: one description for the status page and the API."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta

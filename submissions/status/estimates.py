@@ -1,7 +1,5 @@
 """How long a model's job will take: by jobs like it that ended here, else a wide range. Never a promise."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

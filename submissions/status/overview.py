@@ -1,7 +1,5 @@
 """Snapshots of workers, queues, and running jobs, for the operators' page and the status page."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta

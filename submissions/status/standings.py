@@ -1,7 +1,5 @@
 """Gives described submissions what may be said of their results: read together, however many there are."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What pages and messages about accounts ask of the settings."""
 
-from __future__ import annotations
-
 from allauth.account.models import EmailAddress
 from allauth.mfa.adapter import get_adapter
 from allauth.mfa.models import Authenticator

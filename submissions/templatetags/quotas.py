@@ -1,7 +1,5 @@
 """Quotas on pages: of a dataset, for whoever looks, and of a submission."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

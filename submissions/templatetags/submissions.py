@@ -1,7 +1,5 @@
 """How numbers of a submission are written on its pages."""
 
-from __future__ import annotations
-
 import re
 from datetime import timedelta
 

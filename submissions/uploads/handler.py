@@ -1,7 +1,5 @@
 """Uploads on their way in: taken from whom and where they are wanted, counted, hashed, and stopped at the limit."""
 
-from __future__ import annotations
-
 import hashlib
 import socket
 import time

@@ -4,8 +4,6 @@ The file comes first and the row after it, and the row goes before the file: a c
 row, which the sweep removes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import threading

@@ -4,8 +4,6 @@ What counts is what was synced: `append_blocks` says after every sync how far th
 writer that was killed left beyond it. A full disk is leaderboard.core.storage.disk.DiskFull.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """Pages of an account, its data, its sessions, and its teams."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import wraps
 from typing import Any

@@ -1,7 +1,5 @@
 """The page where the agreement of a dataset or a round is read and accepted."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.contrib import messages

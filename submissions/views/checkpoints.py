@@ -1,7 +1,5 @@
 """Pages for models: submitting one to an engine, and the reference of what is accepted."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

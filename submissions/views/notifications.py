@@ -1,7 +1,5 @@
 """The inbox, the page of preferences, and the page of a team's webhooks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.conf import settings

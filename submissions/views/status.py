@@ -1,7 +1,5 @@
 """The status page for people, and metrics for Prometheus. `/healthz` and `/readyz` report to machines."""
 
-from __future__ import annotations
-
 import hmac
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Pages of submissions: the list, the status, changes, and the form of a system."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import wraps
 from typing import Any

@@ -1,7 +1,5 @@
 """The page that submits runs, and what it shares with the page for models."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass

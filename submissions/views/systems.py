@@ -1,7 +1,5 @@
 """What is done to a system on pages of its own: who it is said to be by, and what is doubted of it."""
 
-from __future__ import annotations
-
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse

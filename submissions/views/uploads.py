@@ -1,7 +1,5 @@
 """A person's own files that came in pieces, or came in part: what is here, and throwing it away."""
 
-from __future__ import annotations
-
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse

@@ -1,7 +1,5 @@
 """Candidates for exact search from a graphics card: matrix products and the best of them stay there."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any

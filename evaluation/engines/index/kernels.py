@@ -12,8 +12,6 @@ Indices of a search are unsigned, because numba makes signed ones check for nega
 compiles `search` once without and once with `norms`, each without the other's branch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, TypeVar, cast

@@ -4,8 +4,6 @@ Files: `ids.bin`, `ids_offsets.npy` (see `strings`): ids in descending byte orde
 the corpus's order, its place in that order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import cached_property
 from operator import eq

@@ -7,8 +7,6 @@ the query has it. Engines over words put documents with equal scores into ascend
 order into the scores, as Anserini does: trec_eval would otherwise read ties in descending order.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -16,8 +16,6 @@ collection can share it: `learn` writes an index without vectors, `fill` puts th
 Inverted lists are filled in groups, merged on disk and searched where they lie; other indexes are held in memory.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

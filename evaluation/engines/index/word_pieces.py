@@ -4,8 +4,6 @@
 is kept.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The model of learned query augmentation: an encoder, W (vocabulary × dimension) and u (dimension)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -8,8 +8,6 @@ merged experts are what they are for the library. Nothing is computed, and no we
 It runs in the sandbox of a job before anything else, with a minute and 2 GiB.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Pickled weights turned into safetensors, and adapters into whole models, on the machine of whoever trusts them."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

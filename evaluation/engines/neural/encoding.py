@@ -1,7 +1,5 @@
 """Texts to vectors, with the encoders of a rebuilt checkpoint."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

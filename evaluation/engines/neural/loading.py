@@ -7,8 +7,6 @@ An encoder has two sides, a model for queries and one for documents, which are o
 prompts of each side, and how much of a text a model can read.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

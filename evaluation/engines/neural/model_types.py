@@ -4,8 +4,6 @@
 making the list imports some hundred modules of the library, and a web process has none of it.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import json

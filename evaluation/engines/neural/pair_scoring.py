@@ -1,7 +1,5 @@
 """Scores of queries and documents read together: by a classifier, or by the next token of a language model."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ Beside them are heads that no library saves as modules: SPARTA's, and the sparse
 encoder; and MaxSim over vectors of tokens.
 """
 
-from __future__ import annotations
-
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence

@@ -3,8 +3,6 @@
 The latter are sequence-to-sequence models: queries are sampled for documents, and expansions written for queries.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar

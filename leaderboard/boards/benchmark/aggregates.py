@@ -4,8 +4,6 @@ Everything is computed for all rows at once, from arrays with a row for each lin
 counted dataset. NaN is a missing value, never 0; where a figure needs a value that is not there, it is NaN too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple

@@ -1,7 +1,5 @@
 """The board of a benchmark: systems × datasets for one measure, with aggregates over the datasets that count."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """The columns of a benchmark's board, each with how its cells are made, and its rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -4,8 +4,6 @@ A system has a score on the whole where it has one on every part, on their prese
 was scored here is put together: a mean of figures that a paper prints for the parts is printed nowhere.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from operator import attrgetter

@@ -1,7 +1,5 @@
 """From the entries of its datasets to the lines of a benchmark's board: what each system has, and what it costs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, compress, count

@@ -1,7 +1,5 @@
 """What a paper prints over all of its datasets, beside what follows from the figures that it prints for each."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ Nothing is tested over several datasets. A cell says on hover what its dataset's
 whether the difference to that board's baseline is real.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """What every board says of its rows' systems: what they are, who made them, and what their teams declare of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The contamination gap, as columns of a dataset's board and in words: docs/contamination.md says what it proves."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How much of a board is the judging: what scores could come to, and what they owe to their own team's finds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

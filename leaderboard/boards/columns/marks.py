@@ -1,7 +1,5 @@
 """What stands beside results: how runs came to a round, challenges, and how the seeds of a set spread."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 
 from django.utils.translation import gettext_noop as _

@@ -1,7 +1,5 @@
 """The columns of measures on a dataset's board, which of them it has, and those of a competition's private part."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any

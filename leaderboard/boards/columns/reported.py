@@ -1,7 +1,5 @@
 """Columns from the figures that entries carry beside their scores: latency, index size, dimension, cost."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 

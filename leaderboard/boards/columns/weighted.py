@@ -5,8 +5,6 @@ for Holistic Next-Generation Benchmarking", NeurIPS. Costs are brought into unit
 neighbouring systems trade them for it, so that milliseconds and megabytes can be weighed and summed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise

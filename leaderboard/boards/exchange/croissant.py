@@ -3,8 +3,6 @@
 Only files that the dataset's settings offer to everyone are named: neither hidden judgements nor closed texts.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from typing import Any

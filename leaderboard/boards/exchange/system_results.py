@@ -6,8 +6,6 @@
 - Every Eval Ever (`every_eval_ever_record`): the aggregate record of one model, schema 0.3.0.
 """
 
-from __future__ import annotations
-
 import datetime
 import io
 import json

@@ -3,8 +3,6 @@
 One file for each format; `FORMATS` names them by the ending of their addresses.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 

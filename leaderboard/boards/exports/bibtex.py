@@ -1,7 +1,5 @@
 """What to cite for a board: the board itself at its date, and every publication in view."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import chain
 

@@ -1,7 +1,5 @@
 """What exports call a board, its columns and its rows, and its cells as text, with the digits of the page."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass, field

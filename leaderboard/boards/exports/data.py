@@ -1,7 +1,5 @@
 """A board as CSV, and as plain values for JSON and for the API."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial

@@ -5,8 +5,6 @@ can still be read: the rank, the system, what the order follows, the first other
 text, as far as they fit into the text of an article. Whoever hides groups chooses others.
 """
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence

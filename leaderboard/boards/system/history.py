@@ -1,7 +1,5 @@
 """What stands around a system's results: where to look closer, its history, its kin, its authors and its badge."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """A system's results by measure, what is printed or known beside them, and their costs, as tables of its page."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """A team and its results, and the authors of systems and publications. A team's members are never listed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Caches of a fixed size: one in this process, and one in the shared server."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from hashlib import blake2b

@@ -1,7 +1,5 @@
 """How often pages were at hand: counted in each process, and added up in the shared cache now and then."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

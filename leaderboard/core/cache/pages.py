@@ -8,8 +8,6 @@ All processes share a fixed number of places for the views that many ask for. Vi
 be written in a million ways (a text, a bound) stay in the process that made them. docs/decisions/0021 has the sizes.
 """
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Callable
 from functools import lru_cache, wraps

@@ -4,8 +4,6 @@ Limits on how often somebody may do something are then counted by each process f
 processes, but not gone.
 """
 
-from __future__ import annotations
-
 import hmac
 import json
 import logging

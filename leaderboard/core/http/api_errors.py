@@ -1,7 +1,5 @@
 """Errors of the API, all of one shape: `{"code", "detail", "problems": […]}`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

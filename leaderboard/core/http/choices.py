@@ -1,7 +1,5 @@
 """Errors for unknown query parameters and unknown values."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from difflib import get_close_matches
 

@@ -6,8 +6,6 @@ sent by this process always: the proxy has no access to it. nginx takes over the
 of such an answer and drops its other headers, so its location adds `nosniff` and the policy of `SANDBOX` again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

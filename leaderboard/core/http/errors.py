@@ -4,8 +4,6 @@ Nothing here asks the database or the broker, which may be what fails: not the p
 the request, so that no context processor looks for who is signed in.
 """
 
-from __future__ import annotations
-
 import logging
 import secrets
 import sys

@@ -5,8 +5,6 @@ believes nothing that a request says of its scheme or of where the site begins. 
 at `X-Forwarded-Proto`, where `BEHIND_PROXY` says so.
 """
 
-from __future__ import annotations
-
 import gc
 import socket
 from typing import Any

@@ -1,7 +1,5 @@
 """The middleware of requests: an id and a line of the log, headers of every answer, refusals, and faults of ours."""
 
-from __future__ import annotations
-
 import functools
 import io
 import logging

@@ -3,8 +3,6 @@
 A view without a declaration reads none. Parameters of the admin and of allauth's pages are not checked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar

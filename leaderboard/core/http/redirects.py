@@ -1,7 +1,5 @@
 """Addresses of what was merged or renamed: they lead to where it is now, for good."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import wraps
 from typing import Any

@@ -1,7 +1,5 @@
 """How the site is called from elsewhere: in feeds, exports, badges and commands to copy."""
 
-from __future__ import annotations
-
 import os
 
 from django.conf import settings

@@ -4,8 +4,6 @@ A proxy that buffers requests keeps slow senders away. Without one, this does. T
 finds the end of the stream, as where a connection breaks.
 """
 
-from __future__ import annotations
-
 import socket
 import sys
 import threading

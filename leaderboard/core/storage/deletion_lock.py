@@ -5,8 +5,6 @@ which rows name it, then for the mark. Where there is one the file stays: no row
 takes it.
 """
 
-from __future__ import annotations
-
 import tempfile
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A disk that is full: told from other faults, named in the log, and kept from being filled by uploads."""
 
-from __future__ import annotations
-
 import errno
 import shutil
 from collections.abc import Iterator

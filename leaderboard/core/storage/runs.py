@@ -1,7 +1,5 @@
 """Stored runs: the text of a run, zstd-compressed, under the sha256 of the text."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import shutil

@@ -4,8 +4,6 @@ What workers on other hosts need is sent there before a row names it, and brough
 read. Judgements stay where they are: nothing but what is listed here travels.
 """
 
-from __future__ import annotations
-
 import fcntl
 import logging
 import os

@@ -5,8 +5,6 @@ No URL maps to either folder. A file is written aside, synced and renamed, sent 
 (`shared`), and only then named by a row, so a crash leaves at most a file without a row, never a row without its file.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """How baselines are called, wherever something is compared with them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 

@@ -1,7 +1,5 @@
 """JSON that people type: read so that every database can keep what comes out."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, NoReturn
 

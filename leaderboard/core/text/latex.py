@@ -1,7 +1,5 @@
 """Any text as LaTeX that compiles: every character is escaped, written as mathematics, or one that pdfLaTeX has."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

@@ -1,7 +1,5 @@
 """Descriptions in Markdown, as HTML that is safe to show."""
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 from html import unescape

@@ -1,7 +1,5 @@
 """Names and texts as others read them: something to see, nothing that hides or turns around what stands beside it."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Iterator
 

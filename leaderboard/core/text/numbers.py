@@ -1,7 +1,5 @@
 """Numbers as text, and differences of numbers."""
 
-from __future__ import annotations
-
 from math import floor, isfinite, log10
 
 from leaderboard.core.measures import better

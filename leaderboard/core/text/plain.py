@@ -1,7 +1,5 @@
 """Values of records as people read them: lists joined by commas, numbers to four decimals; texts for XML and CSV."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

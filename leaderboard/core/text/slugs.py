@@ -1,7 +1,5 @@
 """Addresses made of names."""
 
-from __future__ import annotations
-
 import re
 
 from django.utils.text import slugify

@@ -1,7 +1,5 @@
 """The catalogue of benchmarks, and how complete each is on this site."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`import_benchmark`: every dataset of a benchmark that can be fetched, one after the other."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum

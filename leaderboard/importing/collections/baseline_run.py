@@ -1,7 +1,5 @@
 """The run that a curator names as the baseline of a dataset."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Collections fetched where an operator asks on the command line: from the hub, or by the package ir_datasets."""
 
-from __future__ import annotations
-
 import errno
 import importlib.util
 import re

@@ -1,7 +1,5 @@
 """Draw a twin: an open and a hidden half of a collection's topics, imported as two datasets in one transaction."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """`import_dataset`: from a folder or zip to a dataset that waits for its baseline, in one transaction."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

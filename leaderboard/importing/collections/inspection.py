@@ -6,8 +6,6 @@ judgements name. Queries that no judgements name stay, so that the topics do not
 name.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager

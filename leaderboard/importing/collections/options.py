@@ -1,7 +1,5 @@
 """What a curator says about a dataset at import."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any

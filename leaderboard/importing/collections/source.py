@@ -7,8 +7,6 @@ may end in `.gz`. Where one of the first three is not there, it may be in anothe
 (`Conversion`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Keeping an inspected collection: bytes first, then rows that name them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path

@@ -8,8 +8,6 @@ Twins are two datasets over one corpus, with an open and a hidden half of the to
 its twin (`ImportOptions.twin_of`) must fulfil `check_twin`; `halves` draws both from one collection.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from heapq import merge
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """StdlibSearch as a dataset of the site, and as two: an open half of the topics, and a hidden one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -9,8 +9,6 @@ Written as a sentence-transformers folder (one StaticEmbedding) without that lib
 `tokenizer.json`, `modules.json`. The same corpus gives the same files on the same machine.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 import re

@@ -6,8 +6,6 @@ relevant to each is the function that it describes. It is real text, needs no do
 everybody with the same Python, whose version is therefore part of its own.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import json

@@ -3,8 +3,6 @@
 Call within `leaderboard.core.audit.acting`.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

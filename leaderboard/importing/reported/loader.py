@@ -1,7 +1,5 @@
 """Load the tables as sources, datasets, systems, entries and benchmarks. Loading again changes nothing."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@
 public repository of results keep them. Everything that is wrong is found before anything is published.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Reading the tables in `data/`: typed rows, nothing more."""
 
-from __future__ import annotations
-
 import csv
 import tomllib
 from collections.abc import Callable, Iterator, Mapping

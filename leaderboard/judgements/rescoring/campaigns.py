@@ -1,7 +1,5 @@
 """The life of a rescore, from its start until it is decided: which runs it is about, which wait, how far it is."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict
 

@@ -1,7 +1,5 @@
 """A board comes to stand on other judgements: all of its results that were evaluated on them, at once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from django.db import transaction

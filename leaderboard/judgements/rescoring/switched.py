@@ -1,7 +1,5 @@
 """What everyone may know of rescores: those that a board was switched to, by their number, and nothing of others."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from django.db.models import F, QuerySet

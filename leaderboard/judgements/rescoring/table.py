@@ -1,7 +1,5 @@
 """A rescore's comparison as a table for people: one measure in focus, sorted as asked, and all of it as CSV."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """`manage.py adopt_history`: a database of the earlier migrations goes on with the present ones."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

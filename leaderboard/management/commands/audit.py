@@ -1,7 +1,5 @@
 """`manage.py audit`: the record of what was changed, by whom and why."""
 
-from __future__ import annotations
-
 import os
 import sys
 from typing import Any

@@ -1,7 +1,5 @@
 """`manage.py backup`: everything that cannot be made anew, into a folder."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

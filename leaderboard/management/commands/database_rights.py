@@ -1,7 +1,5 @@
 """`manage.py database_rights`: what the site's roles may do to which table."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.core.management.base import BaseCommand

@@ -1,7 +1,5 @@
 """`manage.py draw_pool DATASET`: what its runs rank first and nobody has judged, as files."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`manage.py export_table TABLE`: what the admin's lists export, from a terminal."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`manage.py import_benchmark NAME`: fetch the datasets of a known benchmark, as far as they are available."""
 
-from __future__ import annotations
-
 from argparse import ArgumentParser
 from typing import Any
 

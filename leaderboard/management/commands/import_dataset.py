@@ -1,7 +1,5 @@
 """`manage.py import_dataset PATH --slug S`: take in a test collection, or bring one up to date."""
 
-from __future__ import annotations
-
 from argparse import ArgumentParser
 from contextlib import ExitStack
 from dataclasses import fields, replace

@@ -1,7 +1,5 @@
 """`manage.py import_judgements DATASET FILE`: merge judgements into a dataset's next qrels."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`manage.py import_mteb_results FOLDER --source URL`: results in MTEB's layout, as reported rows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

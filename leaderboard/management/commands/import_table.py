@@ -1,7 +1,5 @@
 """`manage.py import_table TABLE FILE`: a table brought back, as in the admin."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`manage.py load_reported`: the published figures, as reported entries."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.core.management.base import BaseCommand

@@ -1,7 +1,5 @@
 """`manage.py make_curator EMAIL`: the rights of curation, without those to read hidden judgements."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.core.management.base import CommandParser

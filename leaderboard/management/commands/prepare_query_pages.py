@@ -1,7 +1,5 @@
 """`manage.py prepare_query_pages`: what query pages need of large runs and corpora that were here before them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser

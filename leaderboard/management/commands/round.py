@@ -1,7 +1,5 @@
 """`manage.py round create|change|reveal SLUG`: what the admin does with rounds, from a terminal."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.core.exceptions import ValidationError

@@ -1,7 +1,5 @@
 """`manage.py runboard`: the whole site, in one terminal, until Ctrl-C."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

@@ -1,7 +1,5 @@
 """`manage.py send_store`: the store goes to the bucket that several hosts have."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError

@@ -1,7 +1,5 @@
 """`manage.py set_measures DATASET PRIMARY [MEASURE …]`: which measures a board shows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.core.management.base import CommandParser

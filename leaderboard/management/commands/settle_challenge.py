@@ -1,7 +1,5 @@
 """`manage.py settle_challenge NUMBER --uphold|--reject`: decide on a doubt, publicly."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.core.management.base import CommandParser

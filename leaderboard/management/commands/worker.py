@@ -1,7 +1,5 @@
 """`manage.py worker --queue gpu --device cuda:3`: one Celery worker, on a device of its own if it is given one."""
 
-from __future__ import annotations
-
 import os
 import re
 from typing import Any

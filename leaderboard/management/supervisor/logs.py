@@ -1,7 +1,5 @@
 """What children print: kept in capped files, and shown on the console where a person should see it."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import sys

@@ -6,8 +6,6 @@ command 3 of 3), supervisord 4.3 and circus 0.19 left 2 of 2; here none is left,
 Each would also need the lock, the steps of a start, readiness and the filter of the console beside it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import fcntl

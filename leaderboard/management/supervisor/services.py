@@ -1,7 +1,5 @@
 """The site's own processes: how each is run."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

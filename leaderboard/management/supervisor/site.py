@@ -1,7 +1,5 @@
 """What runs, in which order, and when the site is ready."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import socket

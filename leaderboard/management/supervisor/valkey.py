@@ -1,7 +1,5 @@
 """The embedded broker: a real Valkey on a Unix socket, its data under the site's folder of state."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import tempfile

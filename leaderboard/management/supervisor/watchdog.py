@@ -5,8 +5,6 @@ supervisor has gone, however it went. The lines on it say what there is to end: 
 started, `-PID` one that has ended, `remove PATH` a file or folder made for this run. Works wherever POSIX does.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

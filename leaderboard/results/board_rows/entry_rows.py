@@ -1,7 +1,5 @@
 """What boards read of their entries, as plain values, and the text that changes whenever a board does."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """What was measured of entries, as plain values, and on which machine: figures of two are never mixed."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any, NamedTuple, TypeVar

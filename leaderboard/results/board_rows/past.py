@@ -3,8 +3,6 @@
 A time is a second. Of two changes within one second the later one counts, for all of that second.
 """
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Collection, Iterable, Mapping
 from functools import reduce

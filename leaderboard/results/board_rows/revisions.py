@@ -9,8 +9,6 @@ the rest follows in this order: persons, teams, systems, rounds, submissions, jo
 locked without their keys (`no_key`), so that rows that refer to them are written meanwhile.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 

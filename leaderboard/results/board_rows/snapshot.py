@@ -4,8 +4,6 @@ A row has the fields of an `EntryRow`, but for those that are as their defaults:
 from then on, and is empty on a board whose rows lack it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import Any
 

@@ -7,8 +7,6 @@
 No text leaves here; an example's is shown as `dataset_details` says.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple

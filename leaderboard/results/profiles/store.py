@@ -3,8 +3,6 @@
 Finding reads files and writes no row; recording writes the rows, in the transaction that moves the job on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Bring boards up to date with what systems, sources and teams say of themselves."""
 
-from __future__ import annotations
-
 from django.db import transaction
 from django.db.models import Q, QuerySet
 

@@ -6,8 +6,6 @@ competition, or of one of its rounds, `reveal_private` publishes the private par
 curator wishes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

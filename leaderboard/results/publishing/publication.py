@@ -15,8 +15,6 @@ team that is no longer young sends such a run again: published all at once, held
 Call these functions with the dataset's board locked: of two results that end at once the second sees the first.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Results scored here, on their board: single ones and seed sets, with what it says of how their runs came."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

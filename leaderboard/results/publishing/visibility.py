@@ -5,8 +5,6 @@ A curator quarantines a result with a public reason, takes it off, and restores 
 numbers are published and withdrawn here, too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from django.db import transaction

@@ -1,7 +1,5 @@
 """Find how sure a board's differences are, and keep it: the only writer of `Certainty`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple

@@ -6,8 +6,6 @@ learns anything from how it changes. Everything else follows from it and from pu
 more of any submission than these do (docs/decisions/0043).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite

@@ -1,7 +1,5 @@
 """Compared entries of boards, and reading what was found of them: four queries at most for any number of datasets."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce

@@ -1,7 +1,5 @@
 """The forms of the page for models: an engine's parameters, and which model, datasets and runs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -4,8 +4,6 @@ Either everything is stored or nothing is. What costs nothing is asked first: th
 rebuilt only for a request that is right in everything else, and its row is written in the transaction of the jobs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Whether models may be run here, by whom, and how many in a day: what workers say of their sandboxes, and settings."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import timedelta
 from ipaddress import ip_address

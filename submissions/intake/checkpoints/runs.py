@@ -1,7 +1,5 @@
 """Which runs a model may build on: what it re-ranks, and what is fused."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

@@ -9,8 +9,6 @@ The least recently used embeddings are removed first. A folder, shared or a host
 find there. Only workers that run models use the storage elsewhere.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import hashlib

@@ -5,8 +5,6 @@ gives up its claim and waits; the transaction that finishes the last shard puts 
 here locks the encoding's row first, so that of two last shards one sees the other.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

@@ -9,8 +9,6 @@ The baseline of a dataset that collects runs is retrieved at once, so that pools
 with all others when the first judgments arrive.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

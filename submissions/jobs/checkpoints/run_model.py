@@ -4,8 +4,6 @@ A corpus of several shards is encoded by as many workers as there are; the job t
 exist. The one shard of a small corpus is encoded by the job itself, in the same process, and kept.
 """
 
-from __future__ import annotations
-
 import gzip
 import shutil
 import zipfile

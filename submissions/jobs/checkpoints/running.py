@@ -1,7 +1,5 @@
 """Run a child in the sandbox for a claimed job: its progress becomes the job's, its failure ours or its owner's."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress

@@ -4,8 +4,6 @@ A process keeps the child that encodes from one shard to the next of the same en
 model take longer than a small shard does.
 """
 
-from __future__ import annotations
-
 import tempfile
 import time
 from contextlib import ExitStack

@@ -5,8 +5,6 @@ Each does its work first, and then changes the job's state and stores the result
 lost claim stores nothing. Done again, each comes to the same result. All raise LeaseLost or Cancelled.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

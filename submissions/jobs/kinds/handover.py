@@ -3,8 +3,6 @@
 What was found lies in the store, and is named in the job's payload: the rest of the job is then the scorers' queue's.
 """
 
-from __future__ import annotations
-
 import logging
 import secrets
 import tempfile

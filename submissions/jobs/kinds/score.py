@@ -3,8 +3,6 @@
 Runs of a dataset that collects are checked and kept, and scored when its first judgements come.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial

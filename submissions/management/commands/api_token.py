@@ -1,7 +1,5 @@
 """`manage.py api_token EMAIL [--scopes …] [--days N]`: one token, alone on standard output."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.conf import settings

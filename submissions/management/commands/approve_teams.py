@@ -1,7 +1,5 @@
 """`manage.py approve_teams CSV`: the teams of a list may submit to hidden judgements."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`manage.py flags list|clear|confirm`: submissions that look like probes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser

@@ -1,7 +1,5 @@
 """`manage.py import_runs FOLDER --dataset SLUG`: many runs at once, each by the participant that a CSV names."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`manage.py quota show|refund|except|end`: what teams have used, and other quotas for single ones."""
 
-from __future__ import annotations
-
 import argparse
 from itertools import chain
 from typing import Any

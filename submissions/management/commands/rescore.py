@@ -1,7 +1,5 @@
 """`manage.py rescore DATASET`: every stored run evaluated on other judgements; the board stays until it is switched."""
 
-from __future__ import annotations
-
 import os
 import socket
 from typing import Any

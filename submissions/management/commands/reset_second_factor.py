@@ -1,7 +1,5 @@
 """`manage.py reset_second_factor EMAIL --by EMAIL --why TEXT`: for who lost telephone and recovery codes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from leaderboard.management.curating import CurationCommand

@@ -1,7 +1,5 @@
 """`manage.py restore_backup`: a backup into an empty site."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

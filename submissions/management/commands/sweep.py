@@ -1,7 +1,5 @@
 """`manage.py sweep`: removes what crashes left on disk, as the dispatcher does every hour."""
 
-from __future__ import annotations
-
 from argparse import ArgumentTypeError
 from typing import Any
 

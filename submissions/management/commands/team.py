@@ -1,7 +1,5 @@
 """`manage.py team VERB TEAM`: what curators do for teams, from a terminal."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.core.exceptions import ValidationError

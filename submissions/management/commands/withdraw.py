@@ -1,7 +1,5 @@
 """`manage.py withdraw SUBMISSION`: a submission taken back for its team."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.core.exceptions import ValidationError
