@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from evaluation.checkpoints.library import library_models
 from evaluation.engines import ENGINES
 from evaluation.engines.prompts import TEMPLATES
-from leaderboard.api.fields import Answer, ReadView
+from leaderboard.api.fields import Answer, ReadView, flag_field, text_field, texts
 from submissions.checkpoints import reference
 from submissions.checkpoints.hub import fetches
 
@@ -18,7 +18,7 @@ from submissions.checkpoints.hub import fetches
 class NamesField(serializers.ListField):
     """The names of engines."""
 
-    child = serializers.CharField()
+    child = text_field()
 
     def to_representation(self, value: Any) -> list[str]:
         """In their order."""
@@ -28,35 +28,30 @@ class NamesField(serializers.ListField):
 class ModelKindSerializer(Answer):
     """A kind of checkpoint."""
 
-    kind = serializers.CharField()
-    description = serializers.CharField(source="words")
-    example = serializers.CharField(help_text="A well-known model of this kind.")
+    kind = text_field()
+    description = text_field(source="words")
+    example = text_field("A well-known model of this kind.")
     engines = NamesField(help_text="What runs it.")
-    model_types = serializers.ListField(
-        child=serializers.CharField(),
-        help_text="What `model_type` in its config.json may be; empty: it has none.",
-    )
+    model_types = texts("What `model_type` in its config.json may be; empty: it has none.")
 
 
 class EngineParameterSerializer(Answer):
     """A parameter of an engine."""
 
-    name = serializers.CharField()
+    name = text_field()
     default = serializers.JSONField(help_text="A text, a number, true or false.")
-    values = serializers.CharField(help_text="What it takes, in words.")
-    description = serializers.CharField()
+    values = text_field("What it takes, in words.")
+    description = text_field()
 
 
 class EngineSerializer(Answer):
     """An engine."""
 
-    name = serializers.CharField()
-    title = serializers.CharField(source="label")
-    architecture = serializers.CharField()
-    description = serializers.CharField()
-    checkpoints = serializers.ListField(
-        child=serializers.CharField(), help_text="Kinds that it takes; empty: it runs no model."
-    )
+    name = text_field()
+    title = text_field(source="label")
+    architecture = text_field()
+    description = text_field()
+    checkpoints = texts("Kinds that it takes; empty: it runs no model.")
     runs = serializers.ListField(
         child=serializers.IntegerField(), help_text="How many runs it builds on: at least, at most."
     )
@@ -66,17 +61,17 @@ class EngineSerializer(Answer):
 class PromptTemplateSerializer(Answer):
     """How a family of models wants texts to begin."""
 
-    family = serializers.CharField(source="label")
-    query = serializers.CharField(help_text="`{task}` stands for an instruction.")
-    document = serializers.CharField()
+    family = text_field(source="label")
+    query = text_field("`{task}` stands for an instruction.")
+    document = text_field()
     card = serializers.URLField(source="source", help_text="What says so.")
 
 
 class ModelReferenceSerializer(Answer):
     """What may be brought as a model."""
 
-    transformers = serializers.CharField(help_text="The version whose types of models are listed.")
-    hub_downloads = serializers.BooleanField(help_text="Whether this site fetches models from the hub.")
+    transformers = text_field("The version whose types of models are listed.")
+    hub_downloads = flag_field("Whether this site fetches models from the hub.")
     limits = serializers.DictField(child=serializers.IntegerField())
     kinds = ModelKindSerializer(many=True)
     engines = EngineSerializer(many=True)

@@ -7,28 +7,30 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.shortcuts import get_object_or_404
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers, status
 from rest_framework.permissions import SAFE_METHODS, IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from leaderboard.api.fields import AddressField, Answer, IsSetField, MomentField
+from leaderboard.api.fields import AddressField, Answer, IsSetField, MomentField, integer_field, text_field
 from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.text.numbers import parse_number
 from submissions.accounts.permissions import owned_team, signed_in
 from submissions.accounts.throttling import ChangeThrottle
 from submissions.api.requests import (
     PAGE_PARAMETERS,
+    TOO_MANY_CHANGES,
     FlagField,
     Pages,
+    PageSerializer,
     RequestSerializer,
     list_of,
     malformed,
     parse_boolean,
 )
-from submissions.api.schema import errors
+from submissions.api.schema import call
 from submissions.models import NoticeKind, Scope, Webhook
 from submissions.notifications import webhooks
 from submissions.notifications.forms import WebhookForm
@@ -38,22 +40,19 @@ from submissions.notifications.inbox import inbox_of, mark_read, unread_count
 class NoticeSerializer(Answer):
     """Something that you were told."""
 
-    id = serializers.IntegerField(source="pk")
+    id = integer_field(source="pk")
     kind = serializers.ChoiceField(choices=NoticeKind.choices)
-    subject = serializers.CharField()
-    text = serializers.CharField()
+    subject = text_field()
+    text = text_field()
     url = AddressField(source="path", allow_null=True, help_text="Where to read more.")
     at = MomentField(source="created_at")
     read = IsSetField(source="read_at")
 
 
-class NoticePageSerializer(Answer):
+class NoticePageSerializer(PageSerializer):
     """A page of notices."""
 
-    count = serializers.IntegerField(help_text="On all pages.")
-    unread = serializers.IntegerField(help_text="How many you have not read, up to 100.")
-    next = serializers.URLField(allow_null=True)
-    previous = serializers.URLField(allow_null=True)
+    unread = integer_field("How many you have not read, up to 100.")
     results = NoticeSerializer(many=True)
 
 
@@ -75,14 +74,14 @@ class ReadRequest(RequestSerializer):
 class ReadAnswer(Answer):
     """What was marked."""
 
-    marked = serializers.IntegerField(help_text="How many were unread before.")
-    unread = serializers.IntegerField()
+    marked = integer_field("How many were unread before.")
+    unread = integer_field()
 
 
 class WebhookSerializer(Answer):
     """An address that finished and rescored results are sent to."""
 
-    id = serializers.IntegerField(source="pk")
+    id = integer_field(source="pk")
     url = serializers.URLField()
     active = serializers.BooleanField(help_text="False: it took nothing for days, or was switched off.")
     created = MomentField(source="created_at")
@@ -91,11 +90,11 @@ class WebhookSerializer(Answer):
 class DeliverySerializer(Answer):
     """A message to a webhook."""
 
-    id = serializers.CharField(source="body.id", help_text="As in webhook-id.")
-    event = serializers.CharField()
+    id = text_field("As in webhook-id.", "body.id")
+    event = text_field()
     state = serializers.ChoiceField(choices=["waiting", "sent", "failed"])
-    attempts = serializers.IntegerField()
-    answer = serializers.CharField(help_text="What came of the last attempt.")
+    attempts = integer_field()
+    answer = text_field("What came of the last attempt.")
     at = MomentField(source="created_at")
 
 
@@ -108,7 +107,7 @@ class WebhookDetailSerializer(WebhookSerializer):
 class NewWebhookSerializer(WebhookSerializer):
     """The same with its secret, which is shown this once."""
 
-    secret = serializers.CharField(help_text="The key of the signature. Keep it: it is never shown again.")
+    secret = text_field("The key of the signature. Keep it: it is never shown again.")
 
 
 class WebhookRequest(RequestSerializer):
@@ -136,6 +135,9 @@ class SwitchRequest(RequestSerializer):
         return super().to_internal_value(data)
 
 
+_UNREAD = OpenApiParameter("unread", bool, description="Those alone that you have not read.")
+
+
 @reads("unread", "limit", "offset")
 class NoticesView(APIView):
     """What one was told."""
@@ -143,16 +145,10 @@ class NoticesView(APIView):
     required_scope = Scope.READ
     permission_classes = [IsAuthenticated]
 
-    @extend_schema(
-        summary="My notices",
-        operation_id="notices_list",
-        parameters=[
-            OpenApiParameter("unread", bool, description="Those alone that you have not read."),
-            *PAGE_PARAMETERS,
-        ],
-        responses={200: NoticePageSerializer, **errors(401)},
-        tags=["notices"],
-    )
+    @call(
+        "notices", "My notices", {200: NoticePageSerializer}, 401,
+        operation_id="notices_list", parameters=[_UNREAD, *PAGE_PARAMETERS],
+    )  # fmt: skip
     def get(self, request: Request) -> Response:
         """Your inbox, newest first, in pages (`limit`, `offset`)."""
         rows = inbox_of(signed_in(request))
@@ -172,12 +168,7 @@ class ReadView(APIView):
     required_scope = Scope.MANAGE
     permission_classes = [IsAuthenticated]
 
-    @extend_schema(
-        summary="Mark notices as read",
-        request=ReadRequest,
-        responses={200: ReadAnswer, **errors(400, 401)},
-        tags=["notices"],
-    )
+    @call("notices", "Mark notices as read", {200: ReadAnswer}, 400, 401, request=ReadRequest)
     def post(self, request: Request) -> Response:
         """Those whose `id` is sent, or all of them."""
         person = signed_in(request)
@@ -189,14 +180,14 @@ _SLUG = OpenApiParameter(
     "slug", str, OpenApiParameter.PATH, description="The team's slug; you are an owner of it."
 )
 _WEBHOOK = OpenApiParameter("identifier", int, OpenApiParameter.PATH, description="The webhook's id.")
-_BUSY = {429: "Too many changes; `Retry-After` says when to send."}
 
 
-def _schema(summary: str, answers: Mapping[int, Any], *, changes: bool = True, **options: Any) -> Any:
+def _schema(
+    summary: str, answers: Mapping[int, Any], *codes: int, changes: bool = True, **options: Any
+) -> Any:
     """Return the schema of a call about webhooks."""
-    options = {"parameters": [_SLUG, _WEBHOOK], **options}
-    responses = {**answers, **errors(401, 404, remarks=_BUSY if changes else None)}
-    return extend_schema(summary=summary, responses=responses, tags=["webhooks"], **options)
+    options = {"parameters": [_SLUG, _WEBHOOK], "remarks": TOO_MANY_CHANGES if changes else None, **options}
+    return call("webhooks", summary, answers, *codes, 401, 404, **options)
 
 
 class _WebhookCall(APIView):
@@ -232,7 +223,8 @@ class WebhooksView(_WebhookCall):
 
     @_schema(
         "Add a webhook",
-        {201: NewWebhookSerializer, **errors(400)},
+        {201: NewWebhookSerializer},
+        400,
         parameters=[_SLUG],
         request=WebhookRequest,
         operation_id="webhooks_create",
@@ -262,11 +254,7 @@ class WebhookView(_WebhookCall):
         """The last messages, with what came of each."""
         return Response(WebhookDetailSerializer(self.find(request, slug, identifier)).data)
 
-    @_schema(
-        "Switch a webhook on or off",
-        {200: WebhookDetailSerializer, **errors(400)},
-        request=SwitchRequest,
-    )
+    @_schema("Switch a webhook on or off", {200: WebhookDetailSerializer}, 400, request=SwitchRequest)
     def patch(self, request: Request, slug: str, identifier: int) -> Response:
         """Set `active` to true or false."""
         webhook = self.find(request, slug, identifier)

@@ -15,6 +15,7 @@ from rest_framework.fields import empty
 from rest_framework.pagination import LimitOffsetPagination
 from rest_framework.request import Request
 
+from leaderboard.api.fields import Answer, integer_field, text_field
 from leaderboard.boards.state import whole_number
 from leaderboard.core.http.api_errors import INVALID, INVALID_FIELD, ApiError, problem
 from leaderboard.models import Challenge
@@ -122,7 +123,7 @@ class RequestSerializer(serializers.Serializer[Any]):
 class WithdrawRequest(RequestSerializer):
     """Why a submission is withdrawn."""
 
-    reason = serializers.CharField(max_length=300)
+    reason = text_field(max_length=300)
 
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values that the page's form accepts. Raises ApiError."""
@@ -154,8 +155,8 @@ class ChallengeRequest(RequestSerializer):
     """A doubt of what a system says of itself."""
 
     claim = serializers.ChoiceField(choices=Challenge.Claim.choices)
-    text = serializers.CharField(help_text="Why: what can be checked. Public; Markdown.")
-    dataset = serializers.CharField(required=False, help_text="Slug, where it is about one dataset.")
+    text = text_field("Why: what can be checked. Public; Markdown.")
+    dataset = text_field("Slug, where it is about one dataset.", required=False)
 
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values that the page's form accepts. Raises ApiError."""
@@ -167,11 +168,21 @@ class ChallengeRequest(RequestSerializer):
         return form.cleaned_data
 
 
+#: The errors of calls that `ChangeThrottle` limits.
+TOO_MANY_CHANGES = {429: "Too many changes; `Retry-After` says when to send."}
 #: Query parameters of paginated calls.
 PAGE_PARAMETERS = [
     OpenApiParameter("limit", int, description="Number of rows. Default: 50, at most 200."),
     OpenApiParameter("offset", int, description="Number of newest rows to skip."),
 ]
+
+
+class PageSerializer(Answer):
+    """A page of rows. Subclasses have `results`."""
+
+    count = integer_field("On all pages.")
+    next = serializers.URLField(allow_null=True)
+    previous = serializers.URLField(allow_null=True)
 
 
 class Pages(LimitOffsetPagination):

@@ -5,15 +5,32 @@ from typing import Any
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.openapi import AutoSchema
-from drf_spectacular.utils import OpenApiResponse
+from drf_spectacular.utils import OpenApiResponse, extend_schema
 
 from leaderboard.core.http.api_errors import ErrorSerializer
 
 
-def errors(*codes: int, remarks: Mapping[int, str] | None = None) -> dict[int, Any]:
-    """Return the schema of error answers with these statuses, and with those of `remarks`, which describe them."""
+def call(
+    tag: str,
+    summary: str,
+    answers: Mapping[int, Any],
+    *codes: int,
+    remarks: Mapping[int, str] | None = None,
+    **options: Any,
+) -> Any:
+    """Return the schema of a call.
+
+    Args:
+        tag: the group of calls.
+        summary: the title.
+        answers: the successful answers by status.
+        codes: the statuses of errors.
+        remarks: descriptions of further errors by status.
+        options: other arguments of `extend_schema`.
+    """
     described = {code: OpenApiResponse(ErrorSerializer, text) for code, text in (remarks or {}).items()}
-    return dict(sorted({**dict.fromkeys(codes, ErrorSerializer), **described}.items()))
+    responses = {**answers, **dict.fromkeys(codes, ErrorSerializer), **described}
+    return extend_schema(tags=[tag], summary=summary, responses=dict(sorted(responses.items())), **options)
 
 
 class TokenScheme(OpenApiAuthenticationExtension):

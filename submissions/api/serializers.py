@@ -9,12 +9,22 @@ from rest_framework import serializers, status
 from rest_framework.request import Request
 
 from leaderboard.api.answers import ChallengeSerializer
-from leaderboard.api.fields import AddressField, Answer, MomentField
+from leaderboard.api.fields import (
+    AddressField,
+    Answer,
+    MomentField,
+    flag_field,
+    integer_field,
+    number_field,
+    text_field,
+    texts,
+)
 from leaderboard.boards.system.page import LABEL
 from leaderboard.core.http.api_errors import ApiError, ProblemSerializer
 from leaderboard.core.http.site_url import absolute
 from leaderboard.core.text.numbers import DIGITS
 from submissions.accounts.permissions import downloadable_runs
+from submissions.api.requests import PageSerializer
 from submissions.checkpoints.concurrency import TooManyChecks
 from submissions.checkpoints.service import prompt_template
 from submissions.core.errors import Refused
@@ -54,7 +64,7 @@ class DeltasField(serializers.DictField):
 class SeedsField(serializers.ListField):
     """The labels of runs in a seed set."""
 
-    child = serializers.CharField()
+    child = text_field()
 
     def to_representation(self, value: Iterable[JobStatus]) -> list[str]:
         """In their order."""
@@ -78,88 +88,81 @@ class RunAddressField(serializers.URLField):
 class StatisticsSerializer(Answer):
     """What was read."""
 
-    lines = serializers.IntegerField()
-    queries = serializers.IntegerField()
-    known_queries = serializers.IntegerField(help_text="Those of the queries that are the dataset's.")
-    depth = serializers.IntegerField(help_text="Number of documents in the longest ranking.")
-    expanded_bytes = serializers.IntegerField()
-    tags = serializers.ListField(child=serializers.CharField())
+    lines = integer_field()
+    queries = integer_field()
+    known_queries = integer_field("Those of the queries that are the dataset's.")
+    depth = integer_field("Number of documents in the longest ranking.")
+    expanded_bytes = integer_field()
+    tags = texts()
     metadata = serializers.DictField()
 
 
 class ModelSerializer(Answer):
     """What a model is, as its files say."""
 
-    kind = serializers.CharField()
-    model_type = serializers.CharField(help_text="The architecture of its network, such as bert.")
-    parameters = serializers.IntegerField(help_text="How many weights it has.")
-    dimension = serializers.IntegerField(allow_null=True, help_text="Of its vectors.")
-    maximum_length = serializers.IntegerField(allow_null=True, help_text="In tokens.")
-    pooling = serializers.CharField(help_text="Empty where the files do not say.")
-    similarity = serializers.CharField(help_text="cosine or dot; empty where the files do not say.")
+    kind = text_field()
+    model_type = text_field("The architecture of its network, such as bert.")
+    parameters = integer_field("How many weights it has.")
+    dimension = integer_field("Of its vectors.", allow_null=True)
+    maximum_length = integer_field("In tokens.", allow_null=True)
+    pooling = text_field("Empty where the files do not say.")
+    similarity = text_field("cosine or dot; empty where the files do not say.")
     prompts = serializers.DictField(
         child=serializers.CharField(),
         help_text="By name: those of queries and documents are put before them, others where a submission names them.",
     )
-    prompt_template = serializers.CharField(
-        help_text="The family whose prompts it should have, such as Nomic Embed; empty where none is recognised."
+    prompt_template = text_field(
+        "The family whose prompts it should have, such as Nomic Embed; empty where none is recognised."
     )
 
 
 class ReportSerializer(Answer):
     """The verdict on a file."""
 
-    valid = serializers.BooleanField(source="report.valid")
+    valid = flag_field(source="report.valid")
     problems = ProblemSerializer(source="report.problems", many=True)
     statistics = StatisticsSerializer(source="report.statistics")
     checkpoint = ModelSerializer(allow_null=True, help_text="What a checkpoint is; null for all else.")
-    pending = serializers.ListField(
-        child=serializers.CharField(),
-        help_text="Sentences on checks that only a job performs; it can still reject a valid checkpoint.",
-    )
+    pending = texts("Sentences on checks that only a job performs; it can still reject a valid checkpoint.")
 
 
 class EfficiencySerializer(Answer):
     """What a model's job cost, as `/efficiency/` explains it."""
 
-    hardware = serializers.CharField(help_text="The class of machine.")
-    protocol = serializers.CharField()
+    hardware = text_field("The class of machine.")
+    protocol = text_field()
     measured_at = serializers.DateTimeField()
     figures = serializers.DictField(
         help_text="Latency (mean, p50, p95, p99) in ms, memory in bytes, and more."
     )
     baseline = serializers.DictField(help_text="The same of BM25, on the same machine in the same job.")
-    baseline_off = serializers.FloatField(
-        help_text="By what share BM25 took another time than usual there; times are doubtful where it is large."
+    baseline_off = number_field(
+        "By what share BM25 took another time than usual there; times are doubtful where it is large."
     )
-    doubt = serializers.CharField(
-        allow_blank=True, help_text="Reason why its times are doubtful and not ranked; empty if they are not."
+    doubt = text_field(
+        "Reason why its times are doubtful and not ranked; empty if they are not.", allow_blank=True
     )
-    times_bm25 = serializers.FloatField(
-        allow_null=True, help_text="Mean latency over BM25's; null where it began with stored runs."
+    times_bm25 = number_field(
+        "Mean latency over BM25's; null where it began with stored runs.", allow_null=True
     )
 
 
 class VariantSerializer(Answer):
     """A further result of the same job, such as a lesser depth."""
 
-    configuration = serializers.CharField(source="label")
+    configuration = text_field(source="label")
     scores = serializers.DictField(source="entry.scores", child=serializers.FloatField())
     facts = serializers.DictField(source="entry.facts")
-    latency_ms = serializers.FloatField(
-        allow_null=True, help_text="Null if it was not measured or is doubtful."
-    )
+    latency_ms = number_field("Null if it was not measured or is doubtful.", allow_null=True)
 
 
 class CheckpointSerializer(ModelSerializer):
     """The model of a submission."""
 
-    id = serializers.IntegerField(source="pk")
-    sha256 = serializers.CharField(
-        source="model_sha256", help_text="Of the rebuilt files: the identity of the model."
-    )
-    file_name = serializers.CharField()
-    size = serializers.IntegerField(help_text="Of the rebuilt files, in bytes.")
+    id = integer_field(source="pk")
+    sha256 = text_field("Of the rebuilt files: the identity of the model.", "model_sha256")
+    file_name = text_field()
+    size = integer_field("Of the rebuilt files, in bytes.")
 
     def get_fields(self) -> dict[str, Any]:
         """Its fields, of which only the kind is known of every model: descriptions of some kinds say less."""
@@ -185,70 +188,60 @@ class CheckpointSerializer(ModelSerializer):
 class ShardsSerializer(Answer):
     """How far all workers are with the parts of a corpus."""
 
-    done = serializers.IntegerField()
-    expected = serializers.IntegerField(help_text="Of how many.")
-    documents_per_second = serializers.FloatField(
-        allow_null=True, help_text="Of all workers together, lately; null before there are two parts."
+    done = integer_field()
+    expected = integer_field("Of how many.")
+    documents_per_second = number_field(
+        "Of all workers together, lately; null before there are two parts.", allow_null=True
     )
-    seconds_left = serializers.FloatField(allow_null=True, help_text="At that rate.")
-    cost = serializers.FloatField(
-        allow_null=True, help_text="Of the machines' time so far; null where one has no price."
-    )
-    currency = serializers.CharField(help_text="Empty where there is no cost.")
+    seconds_left = number_field("At that rate.", allow_null=True)
+    cost = number_field("Of the machines' time so far; null where one has no price.", allow_null=True)
+    currency = text_field("Empty where there is no cost.")
 
 
 class JobSerializer(Answer):
     """One dataset's part of a submission; of a seed set one run."""
 
-    dataset = serializers.CharField(source="job.dataset.slug")
-    seed = serializers.CharField(
-        source="job.seed",
-        help_text="Its label in a seed set, else empty. Over hidden judgements no seed has scores.",
+    dataset = text_field(source="job.dataset.slug")
+    seed = text_field(
+        "Its label in a seed set, else empty. Over hidden judgements no seed has scores.", "job.seed"
     )
-    state = serializers.CharField(source="state.value")
-    meaning = serializers.CharField(help_text="The state in words.")
-    held = serializers.BooleanField(
-        help_text="Not told, as no significant change or not yet: `scores` are those that the team has already."
+    state = text_field(source="state.value")
+    meaning = text_field("The state in words.")
+    held = flag_field(
+        "Not told, as no significant change or not yet: `scores` are those that the team has already."
     )
-    told_later = serializers.BooleanField(
-        help_text="Scored, and told in its turn: the dataset's results of new teams for today were told."
+    told_later = flag_field(
+        "Scored, and told in its turn: the dataset's results of new teams for today were told."
     )
-    stage = serializers.CharField(source="job.stage")
-    progress = serializers.FloatField(help_text="Share of the present stage's work, 0 to 1.")
-    progress_note = serializers.CharField(
-        source="model.note", help_text="What a share cannot say: 12,000 of 50,000 documents."
-    )
+    stage = text_field(source="job.stage")
+    progress = number_field("Share of the present stage's work, 0 to 1.")
+    progress_note = text_field("What a share cannot say: 12,000 of 50,000 documents.", "model.note")
     shards = ShardsSerializer(
         source="model.shards", allow_null=True, help_text="While the corpus is encoded in parts; else null."
     )
-    queue = serializers.CharField(source="job.queue")
-    queue_position = serializers.IntegerField(
-        allow_null=True, help_text="Jobs before this one; null when it does not wait."
+    queue = text_field(source="job.queue")
+    queue_position = integer_field("Jobs before this one; null when it does not wait.", allow_null=True)
+    no_worker = text_field(
+        "Why nobody takes it, such as 'No GPU worker is alive'; empty where a worker will."
     )
-    no_worker = serializers.CharField(
-        help_text="Why nobody takes it, such as 'No GPU worker is alive'; empty where a worker will."
+    awaiting_judgements = flag_field(
+        "Whether it is scored only when its dataset, which collects runs, is judged.", "awaits_judgements"
     )
-    awaiting_judgements = serializers.BooleanField(
-        source="awaits_judgements",
-        help_text="Whether it is scored only when its dataset, which collects runs, is judged.",
-    )
-    attempts = serializers.IntegerField(source="job.attempts")
+    attempts = integer_field(source="job.attempts")
     scores = ScoresField(help_text="Measure → published value, once done.")
     deltas = DeltasField(
         source="scores",
         help_text="What to (baseline, the dataset's; bm25-wordpiece, where the job gives that too) → measure → "
         "difference.",
     )
-    missing_queries = serializers.IntegerField(
-        allow_null=True, help_text="Judged queries that score 0; null where judgements are hidden."
+    missing_queries = integer_field(
+        "Judged queries that score 0; null where judgements are hidden.", allow_null=True
     )
     problems = ProblemSerializer(many=True)
-    log = serializers.ListField(child=serializers.CharField())
-    error = serializers.CharField()
-    error_code = serializers.CharField(help_text="Stable; empty where nothing went wrong.")
-    remedy = serializers.CharField(
-        source="model.remedy", help_text="What would be right, where a model failed."
-    )
+    log = texts()
+    error = text_field()
+    error_code = text_field("Stable; empty where nothing went wrong.")
+    remedy = text_field("What would be right, where a model failed.", "model.remedy")
     parameters = serializers.DictField(
         source="model.own_parameters",
         help_text="Those of the engine's that this dataset has for itself: prompts.",
@@ -269,15 +262,11 @@ class JobSerializer(Answer):
 class ResultSerializer(Answer):
     """Where a result stands on its dataset's board, by the primary measure; of hidden judgements what is published."""
 
-    dataset = serializers.CharField(source="standing.dataset_slug", help_text="Slug.")
-    sentence = serializers.CharField(
-        source="standing.sentence", help_text="As pages, notices and mails say it, without a full stop."
-    )
-    delta = serializers.FloatField(source="standing.delta", allow_null=True, help_text="To the baseline.")
-    rank = serializers.IntegerField(
-        source="standing.rank", allow_null=True, help_text="Null off the board and on earlier judgements."
-    )
-    of = serializers.IntegerField(source="standing.of", help_text="How many results it is ranked among.")
+    dataset = text_field("Slug.", "standing.dataset_slug")
+    sentence = text_field("As pages, notices and mails say it, without a full stop.", "standing.sentence")
+    delta = number_field("To the baseline.", "standing.delta", allow_null=True)
+    rank = integer_field("Null off the board and on earlier judgements.", "standing.rank", allow_null=True)
+    of = integer_field("How many results it is ranked among.", "standing.of")
     ties = serializers.ListField(
         source="standing.ties",
         child=serializers.IntegerField(),
@@ -290,16 +279,16 @@ class ResultSerializer(Answer):
 class SeedSetSerializer(Answer):
     """Several runs for one dataset: one result, published once all of them are scored."""
 
-    dataset = serializers.CharField(source="dataset.slug")
+    dataset = text_field(source="dataset.slug")
     seeds = SeedsField(source="jobs", help_text="Labels, as of the jobs.")
-    published = serializers.BooleanField()
-    held = serializers.BooleanField(
-        help_text="Not told, as no significant change or not yet: `scores` are those that the team has already."
+    published = flag_field()
+    held = flag_field(
+        "Not told, as no significant change or not yet: `scores` are those that the team has already."
     )
-    told_later = serializers.BooleanField(
-        help_text="Scored, and told in its turn: the dataset's results of new teams for today were told."
+    told_later = flag_field(
+        "Scored, and told in its turn: the dataset's results of new teams for today were told."
     )
-    meaning = serializers.CharField(help_text="How it stands, in words.")
+    meaning = text_field("How it stands, in words.")
     missing = SeedsField(
         source="lost", help_text="Seeds that ended without a score: the set is not published."
     )
@@ -313,25 +302,21 @@ class SeedSetSerializer(Answer):
 class WindowSerializer(Answer):
     """A day or a calendar month, UTC."""
 
-    used = serializers.IntegerField(help_text="The larger of the next two, which the limit stops.")
-    by_person = serializers.IntegerField(help_text="Yours, for whatever team.")
-    by_team = serializers.IntegerField(help_text="Everybody's for the team.")
-    limit = serializers.IntegerField(allow_null=True, help_text="Null: no limit.")
-    left = serializers.IntegerField(allow_null=True)
+    used = integer_field("The larger of the next two, which the limit stops.")
+    by_person = integer_field("Yours, for whatever team.")
+    by_team = integer_field("Everybody's for the team.")
+    limit = integer_field("Null: no limit.", allow_null=True)
+    left = integer_field(allow_null=True)
     resets_at = MomentField(help_text="When counting begins anew, UTC.")
 
 
 class QuotaSerializer(Answer):
     """What may still be submitted to a dataset whose judgements are hidden."""
 
-    dataset = serializers.CharField(source="dataset.slug", help_text="Slug.")
-    team = serializers.CharField(
-        source="team.slug", allow_null=True, help_text="Slug; null while you have none."
-    )
-    awaits_approval = serializers.BooleanField(
-        help_text="Whether a curator is to approve the team before it submits here."
-    )
-    left = serializers.IntegerField(allow_null=True, help_text="How many now; null: no limit.")
+    dataset = text_field("Slug.", "dataset.slug")
+    team = text_field("Slug; null while you have none.", "team.slug", allow_null=True)
+    awaits_approval = flag_field("Whether a curator is to approve the team before it submits here.")
+    left = integer_field("How many now; null: no limit.", allow_null=True)
     resets_at = MomentField(help_text="When there are more again, UTC.")
     day = WindowSerializer()
     month = WindowSerializer()
@@ -340,9 +325,9 @@ class QuotaSerializer(Answer):
 class RefusalsSerializer(serializers.Serializer[Any]):
     """Files for hidden datasets that were refused today: so many a day cost nothing, and no more are read."""
 
-    used = serializers.IntegerField()
-    limit = serializers.IntegerField()
-    left = serializers.IntegerField()
+    used = integer_field()
+    limit = integer_field()
+    left = integer_field()
     resets_at = MomentField(help_text="UTC.")
 
 
@@ -356,9 +341,9 @@ class QuotasSerializer(serializers.Serializer[Any]):
 class ChargeSerializer(Answer):
     """What a submission cost on a dataset whose judgements are hidden."""
 
-    dataset = serializers.CharField(source="dataset.slug", help_text="Slug.")
-    counted = serializers.BooleanField(source="is_counted", help_text="False once it was given back.")
-    refund_reason = serializers.CharField(help_text="Why it was given back, else empty.")
+    dataset = text_field("Slug.", "dataset.slug")
+    counted = flag_field("False once it was given back.", "is_counted")
+    refund_reason = text_field("Why it was given back, else empty.")
     quota = QuotaSerializer(
         allow_null=True, help_text="As it is now; null in lists, and where nothing is limited."
     )
@@ -367,40 +352,32 @@ class ChargeSerializer(Answer):
 class SubmissionSerializer(Answer):
     """A submission."""
 
-    id = serializers.CharField(source="submission.pk")
-    round = serializers.CharField(
-        source="submission.round.slug",
-        allow_null=True,
-        help_text="Slug of the round it came in; null outside of one.",
+    id = text_field(source="submission.pk")
+    round = text_field(
+        "Slug of the round it came in; null outside of one.", "submission.round.slug", allow_null=True
     )
-    late = serializers.BooleanField(
-        source="submission.late", help_text="Whether it came after its round had closed."
-    )
-    run_type = serializers.CharField(
-        source="submission.run_type", help_text="automatic or manual; empty where that was not said."
-    )
-    priority = serializers.IntegerField(
-        allow_null=True, help_text="Among its team's runs; null outside of rounds."
-    )
-    state = serializers.CharField(source="state.value")
-    meaning = serializers.CharField()
-    kind = serializers.CharField(source="submission.kind")
-    system = serializers.CharField(source="submission.system.slug", help_text="Slug.")
-    system_name = serializers.CharField(source="submission.system.name")
-    team = serializers.CharField(source="submission.team.name")
-    configuration = serializers.CharField(source="submission.configuration")
-    public = serializers.BooleanField(source="submission.public")
-    reusable = serializers.BooleanField(source="submission.reusable")
-    engine = serializers.CharField(source="submission.engine", help_text="Empty for runs.")
+    late = flag_field("Whether it came after its round had closed.", "submission.late")
+    run_type = text_field("automatic or manual; empty where that was not said.", "submission.run_type")
+    priority = integer_field("Among its team's runs; null outside of rounds.", allow_null=True)
+    state = text_field(source="state.value")
+    meaning = text_field()
+    kind = text_field(source="submission.kind")
+    system = text_field("Slug.", "submission.system.slug")
+    system_name = text_field(source="submission.system.name")
+    team = text_field(source="submission.team.name")
+    configuration = text_field(source="submission.configuration")
+    public = flag_field(source="submission.public")
+    reusable = flag_field(source="submission.reusable")
+    engine = text_field("Empty for runs.", "submission.engine")
     parameters = serializers.DictField(
         source="submission.parameters", help_text="All of the engine's; empty for runs."
     )
     checkpoint = CheckpointSerializer(source="*", allow_null=True)
     created = MomentField(source="submission.created_at")
-    withdrawal_reason = serializers.CharField(source="submission.withdrawal_reason")
-    queue_position = serializers.IntegerField(allow_null=True)
-    workers_alive = serializers.IntegerField(
-        allow_null=True, help_text="Workers that take its waiting jobs; null when none waits."
+    withdrawal_reason = text_field(source="submission.withdrawal_reason")
+    queue_position = integer_field(allow_null=True)
+    workers_alive = integer_field(
+        "Workers that take its waiting jobs; null when none waits.", allow_null=True
     )
     jobs = JobSerializer(many=True)
     results = ResultSerializer(many=True, help_text="Where each published result stands.")
@@ -409,12 +386,9 @@ class SubmissionSerializer(Answer):
     url = AddressField(source="submission.get_absolute_url")
 
 
-class SubmissionPageSerializer(Answer):
+class SubmissionPageSerializer(PageSerializer):
     """A page of submissions."""
 
-    count = serializers.IntegerField(help_text="On all pages.")
-    next = serializers.URLField(allow_null=True)
-    previous = serializers.URLField(allow_null=True)
     results = SubmissionSerializer(many=True)
 
 

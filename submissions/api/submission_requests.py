@@ -11,6 +11,7 @@ from rest_framework import serializers
 from rest_framework.fields import empty
 
 from evaluation.engines import ENGINES, EngineDescription
+from leaderboard.api.fields import flag_field, integer_field, text_field
 from leaderboard.core.text.json import read_json
 from leaderboard.core.text.names import validate_text
 from leaderboard.models import System, Team, User
@@ -169,9 +170,7 @@ class SubmissionRequest(_FilesRequest):
     `engine`, the model (`checkpoint`, `checkpoint_id` or `hub_model`) where the engine needs one, and the datasets.
     """
 
-    system = serializers.CharField(
-        help_text="Slug or name of yours, a new name, or a JSON object of the fields below."
-    )
+    system = text_field("Slug or name of yours, a new name, or a JSON object of the fields below.")
     dataset = TextsField(help_text="Slugs: of runs one for each file, of a model those that it is run on.")
     file = UploadsField(help_text="Runs.")
     upload = TextsField(
@@ -182,7 +181,7 @@ class SubmissionRequest(_FilesRequest):
     )
     engine = OptionField(list(ENGINES), required=False, help_text="What runs the model.")
     checkpoint = UploadField(required=False, help_text="The model: a zip or tar.zst of its folder.")
-    checkpoint_id = serializers.IntegerField(required=False, help_text="A model that your team sent before.")
+    checkpoint_id = integer_field("A model that your team sent before.", required=False)
     hub_model = TextField(help_text="owner/name on the hub, where the site fetches models.")
     hub_commit = TextField(help_text="Its commit, 40 hexadecimal digits.")
     benchmark = TextField(help_text="Instead of datasets: all that are here.")
@@ -194,8 +193,8 @@ class SubmissionRequest(_FilesRequest):
     )
     reusable = FlagField(blank=False, default=False, help_text="Others may re-rank and fuse its runs.")
     public = FlagField(default=True)
-    team = serializers.CharField(
-        required=False, help_text="Slug of the team of yours that a new system is of; left out: your first."
+    team = text_field(
+        "Slug of the team of yours that a new system is of; left out: your first.", required=False
     )
     anonymous_until = serializers.DateField(
         required=False,
@@ -204,20 +203,19 @@ class SubmissionRequest(_FilesRequest):
     run_type = serializers.ChoiceField(
         choices=["automatic", "manual"], required=False, help_text="Needed in a round."
     )
-    tag = serializers.CharField(
-        required=False,
-        help_text="Run tag: 1 to 24 letters, digits, dots, hyphens and underscores. In a round unique within the "
+    tag = text_field(
+        "Run tag: 1 to 24 letters, digits, dots, hyphens and underscores. In a round unique within the "
         "team's runs; left out, the one in the file.",
-    )
-    priority = serializers.IntegerField(
         required=False,
-        help_text="Of the team's runs in the round, 1 first; left out, the next that is free.",
     )
-    architecture = serializers.CharField(required=False, help_text="Needed for a new system.")
-    parameters = serializers.CharField(
-        required=False,
-        help_text="JSON object or key=value pairs: of a model its engine's, prompts to the last blank; of runs what "
+    priority = integer_field(
+        "Of the team's runs in the round, 1 first; left out, the next that is free.", required=False
+    )
+    architecture = text_field("Needed for a new system.", required=False)
+    parameters = text_field(
+        "JSON object or key=value pairs: of a model its engine's, prompts to the last blank; of runs what "
         "the system says of itself.",
+        required=False,
     )
     prompts = PromptsField(
         help_text="Of a model, JSON object: slug of a dataset → its own query_prompt, document_prompt (or prompt), "
@@ -225,8 +223,8 @@ class SubmissionRequest(_FilesRequest):
     )
     training_datasets = TextsField(help_text="Slugs or names; `none` declares zero-shot.")
     adapted_to = TextsField(help_text="Slugs or names of datasets here whose corpus it saw, without labels.")
-    closed_api = serializers.BooleanField(default=False, help_text="Runs behind somebody's paid API.")
-    variant_of = serializers.CharField(required=False, help_text="Slug of a system here.")
+    closed_api = flag_field("Runs behind somebody's paid API.", default=False)
+    variant_of = text_field("Slug of a system here.", required=False)
 
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of `accept_submission`, or with a `request` those of `accept_model`."""

@@ -19,13 +19,13 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from evaluation.core.problems import ProblemCode
-from leaderboard.api.fields import AddressField, Answer, IsSetField
+from leaderboard.api.fields import AddressField, Answer, IsSetField, integer_field, text_field
 from leaderboard.core.http.api_errors import ApiError
 from leaderboard.core.http.slow_requests import WatchedBody, is_chunked
 from leaderboard.core.text.numbers import parse_number
 from submissions.accounts.permissions import signed_in
 from submissions.accounts.throttling import SubmitThrottle
-from submissions.api.schema import errors
+from submissions.api.schema import call
 from submissions.core.errors import Refused
 from submissions.models import Scope, Upload
 from submissions.uploads import service
@@ -85,13 +85,13 @@ def header(
 class UploadSerializer(Answer):
     """A file that comes in pieces."""
 
-    id = serializers.CharField(source="pk", help_text="What a submission names in `upload`.")
+    id = text_field("What a submission names in `upload`.", "pk")
     kind = serializers.ChoiceField(choices=["run", "model"])
-    file_name = serializers.CharField(help_text="What its sender called it.")
-    length = serializers.IntegerField(help_text="Bytes that were announced.")
-    offset = serializers.IntegerField(help_text="Bytes that are here.")
+    file_name = text_field("What its sender called it.")
+    length = integer_field("Bytes that were announced.")
+    offset = integer_field("Bytes that are here.")
     complete = IsSetField(source="completed_at")
-    sha256 = serializers.CharField(help_text="Of the whole file; empty until it is here.")
+    sha256 = text_field("Of the whole file; empty until it is here.")
     created = serializers.DateTimeField(source="created_at")
     expires = serializers.DateTimeField(
         source="expires_at", help_text="When it is given up, unless bytes or a submission come."
@@ -102,7 +102,6 @@ class UploadSerializer(Answer):
 _ID = OpenApiParameter("identifier", str, OpenApiParameter.PATH, description="The upload's id.")
 _VERSION = header("Tus-Resumable", str, "The protocol's version, 1.0.0.", required=True)
 _CHECKSUM = header("Upload-Checksum", str, "sha1 or sha256, a blank, and the digest of this request's bytes.")
-_IN_USE = "It is being written, or taken by a submission or a backup."
 _BEGIN_ERRORS = {
     412: "Another version of tus than 1.0.0.",
     413: "Over the limit for its kind, `Tus-Max-Size` at most.",
@@ -200,39 +199,29 @@ class UploadsView(_TusView):
         """Only what is begun is counted."""
         return [SubmitThrottle()] if self.request.method == "POST" else []
 
-    @extend_schema(
-        summary="My uploads",
-        operation_id="uploads_list",
-        responses={200: UploadSerializer(many=True), **errors(401)},
-        tags=["uploads"],
-    )
+    @call("uploads", "My uploads", {200: UploadSerializer(many=True)}, 401, operation_id="uploads_list")
     def get(self, request: Request) -> Response:
         """Files that came in pieces, or are on their way, and that no submission has taken; newest first."""
         rows = service.uploads_of(signed_in(request))
         return Response(UploadSerializer(rows, many=True, context={"request": request}).data)
 
-    @extend_schema(
-        summary="Begin an upload",
+    @call(
+        "uploads", "Begin an upload",
+        {201: OpenApiResponse(UploadSerializer, "Begun; `Location` is where its bytes go.")}, 400, 401, 415,
+        remarks=_BEGIN_ERRORS,
         operation_id="uploads_create",
         extensions={"x-curl": '-X POST -H "Tus-Resumable: 1.0.0" -H "Upload-Length: 1048576"'},
         parameters=[
             _VERSION,
             header("Upload-Length", int, "The file's bytes.", required=True),
-            header(
-                "Upload-Metadata", str, "filename, and kind (run, the default, or model), each in base64."
-            ),
+            header("Upload-Metadata", str, "filename, and kind (run, the default, or model), each in base64."),
             _CHECKSUM,
             header("Location", str, "The upload's address.", answers=[201]),
             header("Upload-Offset", int, "How many bytes came with this request.", answers=[201]),
             header("Upload-Expires", str, "When it is given up, unless bytes come before.", answers=[201]),
         ],
         request=_BYTES,
-        responses={
-            201: OpenApiResponse(UploadSerializer, "Begun; `Location` is where its bytes go."),
-            **errors(400, 401, 415, remarks=_BEGIN_ERRORS),
-        },
-        tags=["uploads"],
-    )
+    )  # fmt: skip
     def post(self, request: Request) -> Response:
         """Announce a file by its length; its first bytes may come with this (creation-with-upload).
 
@@ -258,13 +247,10 @@ class UploadsView(_TusView):
 class UploadView(_TusView):
     """One upload, which exists for its sender alone."""
 
-    @extend_schema(
-        summary="An upload",
-        parameters=[_ID],
-        operation_id="uploads_retrieve",
-        responses={200: UploadSerializer, **errors(401, 404, 410)},
-        tags=["uploads"],
-    )
+    @call(
+        "uploads", "An upload", {200: UploadSerializer}, 401, 404, 410,
+        operation_id="uploads_retrieve", parameters=[_ID],
+    )  # fmt: skip
     def get(self, request: Request, identifier: str) -> Response:
         """How far it is; once it is whole, its sha256. (HEAD says the same in the protocol's headers.)"""
         return Response(_answer(service.finish_upload(_find(request, identifier)), request))
@@ -278,8 +264,11 @@ class UploadView(_TusView):
             headers["Upload-Metadata"] = upload.metadata
         return Response(headers=headers)
 
-    @extend_schema(
-        summary="Resume upload",
+    @call(
+        "uploads", "Resume upload",
+        {204: OpenApiResponse(description="Written; `Upload-Offset` says how far it is.")},
+        400, 401, 404, 412, 413, 415,
+        remarks=_PIECE_ERRORS,
         parameters=[
             _ID,
             _VERSION,
@@ -294,12 +283,7 @@ class UploadView(_TusView):
             f'-H "Content-Type: {CONTENT_TYPE}" -T model.zip'
         },
         request=_BYTES,
-        responses={
-            204: OpenApiResponse(description="Written; `Upload-Offset` says how far it is."),
-            **errors(400, 401, 404, 412, 413, 415, remarks=_PIECE_ERRORS),
-        },
-        tags=["uploads"],
-    )
+    )  # fmt: skip
     def patch(self, request: Request, identifier: str) -> Response:
         """Write the next bytes. Where the connection breaks, what came is kept: ask with HEAD and go on."""
         upload = _find(request, identifier)
@@ -307,18 +291,15 @@ class UploadView(_TusView):
         upload = self.receive(request, upload, number_of(request, "Upload-Offset"))
         return Response(status=status.HTTP_204_NO_CONTENT, headers=_position(upload))
 
-    @extend_schema(
-        summary="Delete an upload",
-        parameters=[_ID, _VERSION],
+    @call(
+        "uploads", "Delete an upload", {204: OpenApiResponse(description="It is gone, whole or not.")},
+        401, 404, 410, 412,
+        remarks={423: "It is being written, or taken by a submission or a backup."},
         operation_id="uploads_destroy",
+        parameters=[_ID, _VERSION],
         extensions={"x-curl": '-X DELETE -H "Tus-Resumable: 1.0.0"'},
         request=None,
-        responses={
-            204: OpenApiResponse(description="It is gone, whole or not."),
-            **errors(401, 404, 410, 412, remarks={423: _IN_USE}),
-        },
-        tags=["uploads"],
-    )
+    )  # fmt: skip
     def delete(self, request: Request, identifier: str) -> Response:
         """Give the upload up; its bytes are deleted."""
         service.discard_upload(_find(request, identifier))

@@ -1,10 +1,11 @@
 """Calls about checks, submissions, quotas, and challenges. Each makes one call of the domain."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from django.shortcuts import get_object_or_404
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework import status
 from rest_framework.parsers import MultiPartParser
 from rest_framework.permissions import IsAuthenticated, IsAuthenticatedOrReadOnly
@@ -18,11 +19,7 @@ from leaderboard.core.http.api_errors import ApiError, problem
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.http.query_parameters import reads
 from leaderboard.models import Dataset, System
-from leaderboard.systems.challenges import (
-    ChallengeRefused,
-    challenges_of,
-    raise_challenge,
-)
+from leaderboard.systems.challenges import ChallengeRefused, challenges_of, raise_challenge
 from submissions.accounts.permissions import (
     may_manage,
     signed_in,
@@ -32,7 +29,7 @@ from submissions.accounts.permissions import (
 )
 from submissions.accounts.throttling import ChallengeThrottle, ChangeThrottle, CheckThrottle, SubmitThrottle
 from submissions.api import requests, serializers
-from submissions.api.schema import errors
+from submissions.api.schema import call
 from submissions.api.submission_requests import CheckRequest, SubmissionRequest
 from submissions.checkpoints.service import check_checkpoint
 from submissions.core.errors import Refused
@@ -52,9 +49,7 @@ ONE_FILE = ProblemCode("one_file", "Several files were sent to be checked.", "Th
     "time.")  # fmt: skip
 
 _IDENTIFIER = OpenApiParameter("identifier", str, OpenApiParameter.PATH, description="The submission's id.")
-_ERRORS = errors(
-    400, 401, remarks={429: "Too many requests, or checkpoints at once; `Retry-After` says when to send."}
-)
+_BUSY = {429: "Too many requests, or checkpoints at once; `Retry-After` says when to send."}
 
 
 class CheckView(APIView):
@@ -65,13 +60,12 @@ class CheckView(APIView):
     parser_classes = [MultiPartParser]
     throttle_classes = [CheckThrottle]
 
-    @extend_schema(
-        summary="Check a run file or a checkpoint",
+    @call(
+        "submissions", "Check a run file or a checkpoint", {200: serializers.ReportSerializer}, 400, 401, 413,
+        remarks=_BUSY,
         request={"multipart/form-data": CheckRequest},
         extensions={"x-curl": "-F dataset=SLUG -F file=@run.txt.gz"},
-        responses={200: serializers.ReportSerializer, **_ERRORS, **errors(413)},
-        tags=["submissions"],
-    )
+    )  # fmt: skip
     def post(self, request: Request) -> Response:
         """Validate one run file against a dataset, or with `kind=model` one checkpoint, for an `engine` if one is said.
 
@@ -112,13 +106,10 @@ class SubmissionsView(APIView):
         """Only what is sent is counted."""
         return [SubmitThrottle()] if self.request.method == "POST" else []
 
-    @extend_schema(
-        summary="My submissions",
-        operation_id="submissions_list",
-        parameters=requests.PAGE_PARAMETERS,
-        responses={200: serializers.SubmissionPageSerializer, **errors(401)},
-        tags=["submissions"],
-    )
+    @call(
+        "submissions", "My submissions", {200: serializers.SubmissionPageSerializer}, 401,
+        operation_id="submissions_list", parameters=requests.PAGE_PARAMETERS,
+    )  # fmt: skip
     def get(self, request: Request) -> Response:
         """Your submissions and your teams', newest first, in pages (`limit`, `offset`)."""
         rows = with_jobs(submissions_of(request.user))
@@ -127,15 +118,12 @@ class SubmissionsView(APIView):
         statuses = with_standings(describe(row, complete=True, compare=False) for row in page)
         return pagination.get_paginated_response(serializers.submission_answers(statuses, request, own=True))
 
-    @extend_schema(
-        summary="Submit runs, or a model",
+    @call(
+        "submissions", "Submit runs, or a model", {201: serializers.SubmissionSerializer}, 400, 401,
+        remarks=_BUSY,
         request={"multipart/form-data": SubmissionRequest},
-        extensions={
-            "x-curl": '-F system="My system" -F architecture=dense -F dataset=SLUG -F file=@run.txt.gz'
-        },
-        responses={201: serializers.SubmissionSerializer, **_ERRORS},
-        tags=["submissions"],
-    )
+        extensions={"x-curl": '-F system="My system" -F architecture=dense -F dataset=SLUG -F file=@run.txt.gz'},
+    )  # fmt: skip
     def post(self, request: Request) -> Response:
         """Submit one or several run files for one system, or with `kind=model` a model that is run here.
 
@@ -175,13 +163,10 @@ class SubmissionView(_OneSubmission):
 
     required_scope = Scope.READ
 
-    @extend_schema(
-        summary="A submission",
-        parameters=[_IDENTIFIER],
-        operation_id="submissions_retrieve",
-        responses={200: serializers.SubmissionSerializer, **errors(404)},
-        tags=["submissions"],
-    )
+    @call(
+        "submissions", "A submission", {200: serializers.SubmissionSerializer}, 404,
+        operation_id="submissions_retrieve", parameters=[_IDENTIFIER],
+    )  # fmt: skip
     def get(self, request: Request, identifier: str) -> Response:
         """State, queue position, log, report and scores; for others than its team only what boards show."""
         return self.answer(request, self.find(request, identifier))
@@ -191,76 +176,80 @@ def _changes(
     summary: str, request: type[requests.RequestSerializer] | None, *, throttled: bool = False
 ) -> Any:
     """Return the schema of a call that changes one submission."""
-    busy = {429: "Too many changes; `Retry-After` says when to send."} if throttled else None
     codes = (403, 404) if request is None else (400, 403, 404)
-    answers = {200: serializers.SubmissionSerializer, **errors(*codes, remarks=busy)}
-    return extend_schema(
-        summary=summary, parameters=[_IDENTIFIER], request=request, responses=answers, tags=["submissions"]
-    )
+    remarks = requests.TOO_MANY_CHANGES if throttled else None
+    options: dict[str, Any] = {"parameters": [_IDENTIFIER], "request": request, "remarks": remarks}
+    return call("submissions", summary, {200: serializers.SubmissionSerializer}, *codes, **options)
 
 
 class _Change(_OneSubmission):
-    """A change that scripts might make over and over."""
-
-    required_scope = Scope.MANAGE
-    permission_classes = [IsAuthenticated]
-    throttle_classes = [ChangeThrottle]
-
-
-class CancelView(_OneSubmission):
-    """Stop a submission."""
-
-    required_scope = Scope.SUBMIT
-    permission_classes = [IsAuthenticated]
-
-    @_changes("Cancel a submission", None)
-    def post(self, request: Request, identifier: str) -> Response:
-        """Stop every job that has not ended: at once where it waits, within seconds where it runs."""
-        found = self.find(request, identifier, manage=True)
-        changes.cancel(found, signed_in(request))
-        return self.answer(request, found)
-
-
-class WithdrawView(_OneSubmission):
-    """Take a submission back."""
+    """A change of one submission."""
 
     required_scope = Scope.MANAGE
     permission_classes = [IsAuthenticated]
 
-    @_changes("Withdraw a submission", requests.WithdrawRequest)
-    def post(self, request: Request, identifier: str) -> Response:
-        """Take the results off every board. A line with the reason stays where they were."""
+    def change(
+        self,
+        request: Request,
+        identifier: str,
+        act: Callable[..., object],
+        fields: type[requests.RequestSerializer] | None = None,
+    ) -> Response:
+        """Call `act` with the submission, the value that was sent, and the person. Raises ApiError."""
         found = self.find(request, identifier, manage=True)
-        changes.withdraw(found, requests.WithdrawRequest.read(request)["reason"], signed_in(request))
-        return self.answer(request, found)
-
-
-class VisibilityView(_Change):
-    """Show or keep back a submission."""
-
-    @_changes("Show a submission to everyone, or keep it private", requests.VisibilityRequest, throttled=True)
-    def post(self, request: Request, identifier: str) -> Response:
-        """Set `public` to true or false."""
-        found = self.find(request, identifier, manage=True)
-        changes.set_public(found, requests.VisibilityRequest.read(request)["public"], signed_in(request))
-        return self.answer(request, found)
-
-
-class PriorityView(_Change):
-    """Change the order of a team's runs in a round."""
-
-    @_changes("Give a submission another priority in its round", requests.PriorityRequest, throttled=True)
-    def post(self, request: Request, identifier: str) -> Response:
-        """Set `priority`, until the round closes. The team's run that has it gets the old one."""
-        found = self.find(request, identifier, manage=True)
+        values = fields.read(request).values() if fields is not None else ()
         try:
-            set_priority(found, requests.PriorityRequest.read(request)["priority"], signed_in(request))
+            act(found, *values, signed_in(request))
         except Refused as refusal:
             raise serializers.refused(refusal) from refusal
         return self.answer(request, found)
 
 
-class ReusableView(_Change):
+class _ThrottledChange(_Change):
+    """A change that scripts might make over and over."""
+
+    throttle_classes = [ChangeThrottle]
+
+
+class CancelView(_Change):
+    """Stop a submission."""
+
+    required_scope = Scope.SUBMIT
+
+    @_changes("Cancel a submission", None)
+    def post(self, request: Request, identifier: str) -> Response:
+        """Stop every job that has not ended: at once where it waits, within seconds where it runs."""
+        return self.change(request, identifier, changes.cancel)
+
+
+class WithdrawView(_Change):
+    """Take a submission back."""
+
+    @_changes("Withdraw a submission", requests.WithdrawRequest)
+    def post(self, request: Request, identifier: str) -> Response:
+        """Take the results off every board. A line with the reason stays where they were."""
+        return self.change(request, identifier, changes.withdraw, requests.WithdrawRequest)
+
+
+class VisibilityView(_ThrottledChange):
+    """Show or keep back a submission."""
+
+    @_changes("Show a submission to everyone, or keep it private", requests.VisibilityRequest, throttled=True)
+    def post(self, request: Request, identifier: str) -> Response:
+        """Set `public` to true or false."""
+        return self.change(request, identifier, changes.set_public, requests.VisibilityRequest)
+
+
+class PriorityView(_ThrottledChange):
+    """Change the order of a team's runs in a round."""
+
+    @_changes("Give a submission another priority in its round", requests.PriorityRequest, throttled=True)
+    def post(self, request: Request, identifier: str) -> Response:
+        """Set `priority`, until the round closes. The team's run that has it gets the old one."""
+        return self.change(request, identifier, set_priority, requests.PriorityRequest)
+
+
+class ReusableView(_ThrottledChange):
     """Let others build on a submission's runs, or not."""
 
     @_changes(
@@ -270,9 +259,7 @@ class ReusableView(_Change):
     )
     def post(self, request: Request, identifier: str) -> Response:
         """Set `reusable` to true or false. What was built on the runs before stays, with its credit."""
-        found = self.find(request, identifier, manage=True)
-        changes.set_reusable(found, requests.ReusableRequest.read(request)["reusable"], signed_in(request))
-        return self.answer(request, found)
+        return self.change(request, identifier, changes.set_reusable, requests.ReusableRequest)
 
 
 @reads("dataset")
@@ -282,13 +269,10 @@ class QuotasView(APIView):
     required_scope = Scope.READ
     permission_classes = [IsAuthenticated]
 
-    @extend_schema(
-        summary="My quotas",
-        operation_id="quotas_list",
+    @call(
+        "submissions", "My quotas", {200: serializers.QuotasSerializer}, 401, operation_id="quotas_list",
         parameters=[OpenApiParameter("dataset", str, description="Slug: of this dataset alone.")],
-        responses={200: serializers.QuotasSerializer, **errors(401)},
-        tags=["submissions"],
-    )
+    )  # fmt: skip
     def get(self, request: Request) -> Response:
         """How many submissions you and your teams have used, and have left, where judgements are hidden.
 
@@ -325,26 +309,18 @@ class ChallengesView(APIView):
         """Only raising one counts."""
         return [ChallengeThrottle()] if self.request.method == "POST" else []
 
-    @extend_schema(
-        summary="What is doubted of a system",
-        parameters=[_SLUG],
-        responses={200: serializers.ChallengesSerializer, **errors(404)},
-        tags=["systems"],
-    )
+    @call(
+        "systems", "What is doubted of a system", {200: serializers.ChallengesSerializer}, 404, parameters=[_SLUG]
+    )  # fmt: skip
     def get(self, request: Request, slug: str) -> Response:
         """Every challenge on record, the newest first, with its decision."""
         return Response(_answer(get_object_or_404(seen_systems(), slug=slug)))
 
-    @extend_schema(
-        summary="Challenge a system",
-        parameters=[_SLUG],
-        request=requests.ChallengeRequest,
-        responses={
-            201: serializers.ChallengesSerializer,
-            **errors(400, 401, 404, remarks={429: "Too many challenges; `Retry-After` says when to send."}),
-        },
-        tags=["systems"],
-    )
+    @call(
+        "systems", "Challenge a system", {201: serializers.ChallengesSerializer}, 400, 401, 404,
+        remarks={429: "Too many challenges; `Retry-After` says when to send."},
+        parameters=[_SLUG], request=requests.ChallengeRequest,
+    )  # fmt: skip
     def post(self, request: Request, slug: str) -> Response:
         """Doubt what the system says of itself. A curator settles it; until then boards mark the system."""
         system = get_object_or_404(seen_systems(), slug=slug)
