@@ -287,15 +287,9 @@ def launch_command(program: Program, *, user: int | None, address_space: bool) -
     numbers = {"CORE": 0, "FSIZE": limits.output_bytes, "NOFILE": limits.open_files}
     numbers["NPROC"] = threads_of_user(os.geteuid() if user is None else user) + limits.most_processes
     if address_space:
-        numbers["AS"] = address_space_for(limits)
+        # It stops what asks for far too much at once; the parent's looks stop the rest. Libraries of models reserve
+        # more than they use (torch on two cores 1 GiB above what it holds, more with every thread), and index files
+        # that are mapped count too.
+        numbers["AS"] = 2 * limits.memory_bytes + limits.output_bytes + _RESERVED
     plan = {"limits": numbers, "uid": user, "caches": dict(program.caches)}
     return [*interpreter(), "-S", "-c", LAUNCHER, json.dumps(plan), *program.command]
-
-
-def address_space_for(limits: SandboxLimits) -> int:
-    """RLIMIT_AS for a child. It stops what asks for far too much at once; the parent's looks stop the rest.
-
-    Libraries of models reserve more than they use (torch on two cores 1 GiB above what it holds, more with every
-    thread), and index files that are mapped count too.
-    """
-    return 2 * limits.memory_bytes + limits.output_bytes + _RESERVED

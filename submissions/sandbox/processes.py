@@ -8,7 +8,6 @@ import subprocess
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 _PROC = Path("/proc")
@@ -24,14 +23,6 @@ _STILL = frozenset((b"T", b"t", b"Z", b"X", b"x"))
 _MARK = "RUNBOARD_SANDBOX_OF"
 #: Where in /proc/PID/stat, after the name, the moment of the start is (field 22 of proc(5)).
 _STARTED = 19
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Threads of all processes of a tree, and bytes of memory, in store or swapped, that hold no file's content."""
-
-    processes: int
-    memory: int
 
 
 def processes_under(root: int) -> list[int]:
@@ -81,11 +72,12 @@ def send_signal(process: int, number: signal.Signals) -> None:
         os.kill(process, number)
 
 
-def usage_of(root: int) -> Usage:
-    """What the process and its descendants use. Pages of mapped files are the system's cache, not theirs.
+def usage_of(root: int) -> tuple[int, int]:
+    """Return the threads of the process and its descendants, and the bytes of memory that hold no file's content.
 
-    Memory that processes share counts with its whole size where nobody else has it: its pages stay when a process
-    lets go of them (madvise), and are then in no number of the kernel's.
+    The bytes are in store or swapped. Pages of mapped files are the system's cache, not theirs. Memory that processes
+    share counts with its whole size where nobody else has it: its pages stay when a process lets go of them (madvise),
+    and are then in no number of the kernel's.
     """
     threads = private = shared = 0
     segments: dict[bytes, int] = {}
@@ -95,7 +87,7 @@ def usage_of(root: int) -> Usage:
         private += 1024 * (fields.get("RssAnon", 0) + fields.get("VmSwap", 0))
         shared += 1024 * fields.get("RssShmem", 0)
         _add_segments(process, segments)
-    return Usage(threads, private + max(shared, sum(segments.values())))
+    return threads, private + max(shared, sum(segments.values()))
 
 
 def _add_segments(process: int, segments: dict[bytes, int]) -> None:

@@ -40,7 +40,7 @@ from submissions.sandbox.backends import (
 )
 from submissions.sandbox.machine_lock import WAITING, MachineLock
 from submissions.sandbox.processes import remove, remove_unexpected_files, size_of
-from submissions.sandbox.supervision import Breach, Ending, OnProgress, Supervision, require_free_disk
+from submissions.sandbox.supervision import Breach, OnProgress, Supervision, require_free_disk
 
 logger = logging.getLogger(__name__)
 
@@ -93,8 +93,8 @@ def run_job(
         lock = resources.enter_context(closing(MachineLock(device=job.device)))
         lock.acquire("shared", lambda: on_progress(WAITING, 0.0, _WAITING))
         _, supervision = resources.enter_context(_started(backend, job, limits, lock, on_progress))
-        ending = supervision.run()
-    return _outcome(job, limits, ending)
+        supervision.run()
+    return _outcome(job, limits, supervision)
 
 
 class ShardEncoder:
@@ -123,11 +123,11 @@ class ShardEncoder:
                 self._child = self._resources.enter_context(started)
             contained, supervision = self._child
             contained.resume()
-            ending = supervision.encode_shard(number, on_progress)
-            if ending is None and contained.stop():
+            if supervision.encode_shard(number, on_progress) and contained.stop():
                 outcome = self._take_shard(job, supervision, target)
             else:
-                outcome = _outcome(job, self._limits, ending or supervision.end())
+                supervision.end()
+                outcome = _outcome(job, self._limits, supervision)
         except BaseException:
             self.close()
             raise
@@ -145,7 +145,8 @@ class ShardEncoder:
             result = read_result(job.out, job, seconds)
         except InvalidOutcome as error:
             logger.warning("a child left no usable shard: %s", error)
-            return _failed("crashed", "no_usable_result", supervision.end())
+            supervision.end()
+            return _failed("crashed", "no_usable_result", supervision)
         shutil.copytree(job.out / SHARD_FOLDER, target)
         remove(job.out / SHARD_FOLDER)
         remove(job.out / RESULT_NAME)
@@ -217,13 +218,8 @@ def _program(backend: Backend, job: ExecutionJob, limits: SandboxLimits, folder:
     description.write_text(inside.to_json(), encoding="utf-8")
     description.chmod(0o644)
     place(settings.BASE_DIR / "evaluation", str(settings.BASE_DIR / "evaluation"))
-    command = (
-        *interpreter(),
-        "-c",
-        _BOOTSTRAP,
-        str(settings.BASE_DIR),
-        str(place(description, "/in/job.json")),
-    )
+    described = str(place(description, "/in/job.json"))
+    command = (*interpreter(), "-c", _BOOTSTRAP, str(settings.BASE_DIR), described)
     caches = {"kernel": cache_folder(), "numba": Path(os.environ.get("NUMBA_CACHE_DIR", ""))}
     copied = {
         str(place(source, f"/in/cache/{name}")): f"{CACHE}/{name}"
@@ -246,6 +242,7 @@ def _environment(backend: Backend, job: ExecutionJob, folder: Path) -> dict[str,
     kernel, numba = f"{CACHE}/kernel", f"{CACHE}/numba"
     if not backend.isolates:
         kernel, numba = str(cache_folder()), os.environ.get("NUMBA_CACHE_DIR", f"{folder}/numba")
+    threads = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
     made = {
         "PATH": "/usr/local/bin:/usr/bin:/bin",
         "LANG": "C.UTF-8",
@@ -258,14 +255,13 @@ def _environment(backend: Backend, job: ExecutionJob, folder: Path) -> dict[str,
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
+        **dict.fromkeys(threads, str(job.threads)),
+        # The child sees this process's GPU or none, and counts them as we do.
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": own_gpu().number if job.device == "cuda" else "",
     }
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
-        made[name] = str(job.threads)
     if "CC" in os.environ:
         made["CC"] = os.environ["CC"]
-    # The child sees this process's GPU or none, and counts them as we do.
-    made["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-    made["CUDA_VISIBLE_DEVICES"] = own_gpu().number if job.device == "cuda" else ""
     return made
 
 
@@ -299,14 +295,14 @@ def _make_readable(path: Path) -> None:
             _make_readable(entry)
 
 
-def _outcome(job: ExecutionJob, limits: SandboxLimits, ending: Ending) -> SandboxOutcome:
+def _outcome(job: ExecutionJob, limits: SandboxLimits, ending: Supervision) -> SandboxOutcome:
     """What the ending and the files that were left come to. Raises SandboxUnavailable where the disk is full."""
     remove_unexpected_files(job.out)
     ended_well = ending.breach is None and ending.status == 0
     if not ended_well:
         told = ending.status, ending.breach, ending.complaints[-2000:]
         logger.warning("a child ended with %s (%s): %s", *told)
-    if ended_well or ending.asked:
+    if ended_well or ending.turn.was_asked:
         try:
             return _done(read_result(job.out, job, ending.seconds), ending)
         except InvalidOutcome as error:
@@ -327,21 +323,16 @@ def _outcome(job: ExecutionJob, limits: SandboxLimits, ending: Ending) -> Sandbo
     return _failed("crashed", "crashed", ending)
 
 
-def _done(result: dict[str, Any], ending: Ending) -> SandboxOutcome:
+def _done(result: dict[str, Any], ending: Supervision) -> SandboxOutcome:
     """Return the outcome of a child that left its result, and perhaps ended while it measured."""
-    unmeasured = ending.unmeasured
-    if ending.asked and not unmeasured and result["figures"] is None:
+    unmeasured = ending.turn.refusal
+    if ending.turn.was_asked and not unmeasured and result["figures"] is None:
         unmeasured = "too few of its searches can be timed within a tenth of the job's time"
         if ending.breach is not None or ending.status != 0:
             unmeasured = f"measuring it failed ({_CODES[ending.breach] if ending.breach else 'crashed'})"
     return SandboxOutcome("done", ending.seconds, ending.peak_memory, result, unmeasured=unmeasured)
 
 
-def _failed(kind: Kind, code: str, ending: Ending, message: str = "") -> SandboxOutcome:
-    return SandboxOutcome(
-        kind,
-        ending.seconds,
-        ending.peak_memory,
-        failure_code=code,
-        message=message or MODEL_FAILURES[code].meaning,
-    )
+def _failed(kind: Kind, code: str, ending: Supervision, message: str = "") -> SandboxOutcome:
+    told = message or MODEL_FAILURES[code].meaning
+    return SandboxOutcome(kind, ending.seconds, ending.peak_memory, failure_code=code, message=told)

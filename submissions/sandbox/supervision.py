@@ -9,9 +9,8 @@ import os
 import selectors
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal
+from typing import Literal
 
 from evaluation.efficiency.effort import LEAST_SECONDS, SHARE_OF_JOB
 from evaluation.execution.job import (
@@ -43,22 +42,6 @@ _STOP_SECONDS = 10.0
 #: How often it may be found running while it is stopped.
 _MOST_STIRS = 3
 _WAITING = "until nothing else runs on this machine, to be timed"
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How the child ended: by itself with an exit status, or for something that it used too much of.
-
-    `asked` is whether it asked to measure, its run being there, and `unmeasured` why the answer was no, where it was.
-    """
-
-    status: int
-    breach: Breach | None
-    seconds: float
-    peak_memory: int
-    complaints: str
-    asked: bool = False
-    unmeasured: str = ""
 
 
 def require_free_disk(folder: Path, limits: SandboxLimits) -> None:
@@ -155,9 +138,10 @@ class MeasuringTurn:
 
 
 class Supervision:
-    """One child from its start to its end. `folders` are those it may write to; `measures` is whether it may ask.
+    """One child from its start to its end, and then how it ended: by its `status`, or for a `breach` of its limits.
 
-    `resumes`: an earlier child did a part of its work, so that its own time does not say how long it may measure.
+    `folders` are those it may write to; `measures` is whether it may ask. `resumes`: an earlier child did a part of its
+    work, so that its own time does not say how long it may measure.
     """
 
     def __init__(
@@ -174,9 +158,10 @@ class Supervision:
         self._contained = contained
         self._limits = limits
         self._folders = folders
-        self._turn = MeasuringTurn(contained, lock, limits, wanted=measures)
+        self.turn = MeasuringTurn(contained, lock, limits, wanted=measures)
         self._on_progress = on_progress
         self._started = time.monotonic()
+        self._ended: float | None = None
         self._deadline = self._started + limits.wall_clock_seconds
         self._resumes = resumes
         self._timed_until = math.inf
@@ -185,76 +170,72 @@ class Supervision:
         self._tail = b""
         #: The most memory found, in bytes.
         self.peak_memory = 0
+        #: What the child used too much of.
+        self.breach: Breach | None = None
         self._next_look = self._next_look_at_files = self._next_sign = 0.0
         self._awaits_shard = False
 
-    def run(self) -> Ending:
+    def run(self) -> None:
         """Stay with the child until it has ended. What `on_progress` raises ends it, and goes on.
 
         Raises SandboxUnavailable when the disk is nearly full without the child's having written too much, and before
         it asked to measure: then there is a result.
         """
         try:
-            breach = self._watch()
+            self._watch()
         finally:
-            self._contained.kill()
-        return self._ending(breach)
+            self.end()
 
-    def encode_shard(self, number: int, on_progress: OnProgress) -> Ending | None:
-        """Have the child encode a shard, with all the time there is for it. None when it is there, and the child waits.
-
-        Otherwise the child has ended, as after `run`.
-        """
+    def encode_shard(self, number: int, on_progress: OnProgress) -> bool:
+        """Have the child encode a shard, with all the time there is for it. Return whether it is there."""
         self._started, self._on_progress = time.monotonic(), on_progress
         self._deadline = self._started + self._limits.wall_clock_seconds
         self._progress = self._heard = Progress("loading", 0.0)
         self._awaits_shard = True
         self._contained.tell(str(number))
-        breach = self._watch()
-        return self.end(breach) if self._awaits_shard or breach is not None else None
+        self._watch()
+        return not self._awaits_shard and self.breach is None
 
-    def end(self, breach: Breach | None = None) -> Ending:
-        """End the child, if it has not ended by itself, and say how it ended."""
+    def end(self) -> None:
+        """End the child, if it has not ended by itself, and note how it ended."""
+        process = self._contained.process
+        assert process.stderr is not None
         self._contained.kill()
-        return self._ending(breach)
+        self._ended = time.monotonic()
+        while content := process.stderr.read(_CHUNK):  # what is left in the pipe
+            self._tail = (self._tail + content)[-_TAIL:]
+        if self.breach is None and self._contained.ran_out_of_memory():
+            self.breach = "memory"
 
-    def _watch(self) -> Breach | None:
+    def _watch(self) -> None:
         """Stay with the child until it has ended, uses too much, or has encoded the shard that is waited for."""
         process = self._contained.process
         assert process.stdout is not None
         assert process.stderr is not None
-        breach: Breach | None = None
         awaited = self._awaits_shard
         with selectors.DefaultSelector() as selector:
             for stream in (process.stdout, process.stderr):
                 os.set_blocking(stream.fileno(), False)
                 selector.register(stream, selectors.EVENT_READ)
-            while process.poll() is None and breach is None and self._awaits_shard == awaited:
+            while process.poll() is None and self.breach is None and self._awaits_shard == awaited:
                 self._read_output(selector)
-                breach = self._check_usage()
+                self.breach = self._check_usage()
                 self._report()
-        return breach
-
-    def _ending(self, breach: Breach | None) -> Ending:
-        process = self._contained.process
-        assert process.stderr is not None
-        self._read_rest(process.stderr)
-        if breach is None and self._contained.ran_out_of_memory():
-            breach = "memory"
-        return Ending(
-            process.returncode,
-            breach,
-            self.seconds,
-            self.peak_memory,
-            self._tail.decode(errors="replace"),
-            self._turn.was_asked,
-            self._turn.refusal,
-        )
 
     @property
     def seconds(self) -> float:
         """How long the child has been at work, or at work on its last shard."""
-        return time.monotonic() - self._started
+        return (self._ended or time.monotonic()) - self._started
+
+    @property
+    def status(self) -> int | None:
+        """The exit status, once the child has ended."""
+        return self._contained.process.returncode
+
+    @property
+    def complaints(self) -> str:
+        """The end of what the child wrote to its standard error."""
+        return self._tail.decode(errors="replace")
 
     def _read_output(self, selector: selectors.BaseSelector) -> None:
         if not selector.get_map():
@@ -280,40 +261,35 @@ class Supervision:
                 continue
             text = line.strip().decode("ascii", "replace")
             if text == ASK_TO_MEASURE:
-                self._turn.ask()
+                self.turn.ask()
             elif text == MEASURED:
-                self._turn.end()
+                self.turn.end()
                 self._timed_until = math.inf
             elif text == SHARD_DONE:
                 self._awaits_shard = False
             elif progress := read_progress(line, self._heard):
                 self._progress = self._heard = progress
 
-    def _read_rest(self, stderr: IO[bytes]) -> None:
-        """What is left in the pipe when all is over."""
-        while content := stderr.read(_CHUNK):
-            self._tail = (self._tail + content)[-_TAIL:]
-
     def _check_usage(self) -> Breach | None:
         """What the child uses too much of, if anything; and the answer to its question, once that can be given."""
         now = time.monotonic()
-        if self._turn.waits:
+        if self.turn.waits:
             self._answer_question(now)
-        late = now > min(self._deadline, self._timed_until) and not self._turn.is_stopped
-        if self._turn.keeps_waking or late:
+        late = now > min(self._deadline, self._timed_until) and not self.turn.is_stopped
+        if self.turn.keeps_waking or late:
             return "timed_out"
         if now >= self._next_look:
             self._next_look = now + _LOOK
-            usage = usage_of(self._contained.root)
-            self.peak_memory = max(self.peak_memory, usage.memory)
-            if usage.memory > self._limits.memory_bytes:
+            threads, memory = usage_of(self._contained.root)
+            self.peak_memory = max(self.peak_memory, memory)
+            if memory > self._limits.memory_bytes:
                 return "memory"
-            if usage.processes > self._limits.processes:
+            if threads > self._limits.processes:
                 return "processes"
         if now >= self._next_look_at_files:
             if exceeds_limits(self._folders, self._limits.output_bytes, self._limits.files):
                 return "disk"
-            if not self._turn.was_asked:
+            if not self.turn.was_asked:
                 require_free_disk(self._folders[0], self._limits)
             elif free_bytes(self._folders[0]) < self._limits.reserve_bytes:
                 return "disk"  # its run is there, and counts
@@ -323,14 +299,14 @@ class Supervision:
 
     def _answer_question(self, now: float) -> None:
         """Let the child go on once that can be. While it stands still its clock does too."""
-        answered = self._turn.attempt(now)
+        answered = self.turn.attempt(now)
         if not answered:
             self._progress = Progress(WAITING, 0.0, _WAITING)
             return
         self._progress = Progress("measuring", 0.0)
-        self._deadline += self._turn.stood
-        if self._turn.answer == "go":
-            self._timed_until = now + self._measuring_seconds(now - self._started - self._turn.stood)
+        self._deadline += self.turn.stood
+        if self.turn.answer == "go":
+            self._timed_until = now + self._measuring_seconds(now - self._started - self.turn.stood)
 
     def _measuring_seconds(self, worked: float) -> float:
         """Return how long it may have the machine: twice as long as it should, by the seconds that it has worked."""
