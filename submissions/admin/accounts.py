@@ -4,7 +4,7 @@ Curators correct the names of teams. Who is in a team decides who gets its runs,
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import allauth.mfa.admin
@@ -106,17 +106,22 @@ class PersonForm(CurationForm, UserChangeForm):
         return cleaned
 
 
+def _decision(decide: Callable[[Any], bool], done: str, refusal: str) -> Callable[[Any, object], str]:
+    """Return the act of an operation. `decide` returns False where nothing is to be done, which `refusal` says."""
+
+    def act(row: Any, _values: object) -> str:
+        if not decide(row):
+            raise ActionRefused(refusal.format(row))
+        return done.format(row)
+
+    return act
+
+
 class AccountAdmin(CurationAdmin):
     """Base class of pages about accounts. Records, which are never deleted, abbreviate addresses."""
 
     def recorded(self, name: str, value: Any) -> Any:
         return _ends(str(value or "")) if name == "email" else super().recorded(name, value)
-
-
-def _approve_account(person: Any, _: object) -> str:
-    if not approve_account(person):
-        raise ActionRefused(f"Account {person.pk} does not wait for approval.")
-    return f"Approved: account {person.pk}."
 
 
 @admin.register(User)
@@ -137,9 +142,12 @@ class PersonAdmin(AccountAdmin, UserAdmin):
     )
     add_fieldsets = ((None, {"fields": ("email", "name", "usable_password", "password1", "password2")}),)
     readonly_fields = ("approval_awaited", "last_login", "date_joined")
+    may_delete = False  # clearing “active” closes one, and teams and records keep their names
 
     approve = Operation(
-        "Approve: it may sign in (asks why)", APPROVES, _approve_account, title="Approve accounts", button="Approve",
+        "Approve: it may sign in (asks why)", APPROVES,
+        _decision(approve_account, "Approved: account {0.pk}.", "Account {0.pk} does not wait for approval."),
+        title="Approve accounts", button="Approve",
         explanation="They can sign in from now on, and are told by mail.",
     )  # fmt: skip
 
@@ -150,10 +158,6 @@ class PersonAdmin(AccountAdmin, UserAdmin):
 
     def acts(self, obj: User) -> Iterable[str]:
         return ("approve",) if obj.approval_awaited else ()
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Refuse to delete accounts: clearing “active” closes one, and teams and records keep their names."""
-        return False
 
     def save_model(self, request: HttpRequest, obj: User, form: Any, change: bool) -> None:
         """Save; who is closed out comes in no more, lets nobody in, and is told nothing."""
@@ -264,18 +268,6 @@ class MembershipInline(admin.TabularInline):
         return request.user.has_perm(RIGHT) and super().has_delete_permission(request, obj)
 
 
-def _approve_team(team: Any, _: object) -> str:
-    if not approve_team(team):
-        raise ActionRefused(f"{team} is approved already.")
-    return f"Approved: {team}."
-
-
-def _withdraw_approval(team: Any, _: object) -> str:
-    if not withdraw_approval(team):
-        raise ActionRefused(f"{team} is not approved.")
-    return f"Approval withdrawn: {team}."
-
-
 @admin.register(Team)
 class TeamAdmin(CurationAdmin):
     """Teams and their members."""
@@ -288,12 +280,15 @@ class TeamAdmin(CurationAdmin):
     actions = ("approve", "withdraw_approval")
 
     approve = Operation(
-        "Approve for hidden judgements (asks why)", APPROVES, _approve_team, title="Approve teams", button="Approve",
+        "Approve for hidden judgements (asks why)", APPROVES,
+        _decision(approve_team, "Approved: {}.", "{} is approved already."), title="Approve teams", button="Approve",
         explanation="They may submit to datasets with hidden judgements, and their owners are told by mail. Approve "
         "teams whose people you can name: several that work together read more of what is hidden.",
     )  # fmt: skip
     withdraw_approval = Operation(
-        "Withdraw the approval (asks why)", APPROVES, _withdraw_approval, title="Withdraw approvals", button="Withdraw",
+        "Withdraw the approval (asks why)", APPROVES,
+        _decision(withdraw_approval, "Approval withdrawn: {}.", "{} is not approved."),
+        title="Withdraw approvals", button="Withdraw",
         explanation="They submit nothing more to datasets with hidden judgements, where teams need to be approved. "
         "Their results stay.",
     )  # fmt: skip
@@ -485,18 +480,6 @@ class AgreementAdmin(CurationAdmin):
         return super().recorded(name, value)
 
 
-def _approve(acceptance: Any, _: object) -> str:
-    if not approve_registration(acceptance.agreement, acceptance.person):
-        raise ActionRefused(f"{acceptance.person} is approved already.")
-    return f"Approved: {acceptance.person}, {acceptance.agreement}."
-
-
-def _withdraw(acceptance: Any, _: object) -> str:
-    if not withdraw_registration(acceptance.agreement, acceptance.person):
-        raise ActionRefused(f"{acceptance.person} is not approved.")
-    return f"Withdrawn: {acceptance.person}, {acceptance.agreement}."
-
-
 class WaitingFilter(admin.SimpleListFilter):
     """Filter of registrations that wait for a curator."""
 
@@ -532,13 +515,21 @@ class AcceptanceAdmin(ReadOnlyAdmin):
         return "yes" if acceptance.agreement.approved.filter(pk=acceptance.person_id).exists() else "no"
 
     approve = Operation(
-        "Approve (asks why)", "leaderboard.change_agreement", _approve, title="Approve registrations",
-        button="Approve",
+        "Approve (asks why)", "leaderboard.change_agreement",
+        _decision(
+            lambda each: approve_registration(each.agreement, each.person),
+            "Approved: {0.person}, {0.agreement}.", "{0.person} is approved already.",
+        ),
+        title="Approve registrations", button="Approve",
         explanation="They may download and submit from now on, also after a new version once they have accepted it, "
         "and are told by mail.",
     )  # fmt: skip
     withdraw = Operation(
-        "Withdraw the approval (asks why)", "leaderboard.change_agreement", _withdraw, title="Withdraw approvals",
-        button="Withdraw",
+        "Withdraw the approval (asks why)", "leaderboard.change_agreement",
+        _decision(
+            lambda each: withdraw_registration(each.agreement, each.person),
+            "Withdrawn: {0.person}, {0.agreement}.", "{0.person} is not approved.",
+        ),
+        title="Withdraw approvals", button="Withdraw",
         explanation="Their downloads and submissions are refused. What they submitted stays.",
     )  # fmt: skip
