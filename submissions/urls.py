@@ -16,10 +16,9 @@ from submissions.api import uploads
 from submissions.api import views as api
 from submissions.api.model_reference import ModelsView
 from submissions.views import accounts as account_views
-from submissions.views import agreements, submissions, systems
+from submissions.views import agreements, submissions
 from submissions.views import checkpoints as model_views
 from submissions.views import notifications as notification_views
-from submissions.views import uploads as upload_pages
 from submissions.views.checkpoints import models
 from submissions.views.status import metrics, status
 from submissions.views.submit_page import submit
@@ -83,15 +82,15 @@ pages = [
     path(f"{_SUBMISSION}reusable/", submissions.reusable, name="submission-reusable"),
     path(f"{_SUBMISSION}priority/", submissions.priority, name="submission-priority"),
     path("systems/<slug:slug>/edit/", submissions.edit_system, name="system-edit"),
-    path("systems/<slug:slug>/anonymity/", systems.anonymity, name="system-anonymity"),
-    path("systems/<slug:slug>/challenge/", systems.challenge, name="system-challenge"),
-    path("systems/<slug:slug>/challenge/<int:key>/", systems.retract, name="challenge-retract"),
+    path("systems/<slug:slug>/anonymity/", submissions.anonymity, name="system-anonymity"),
+    path("systems/<slug:slug>/challenge/", submissions.challenge, name="system-challenge"),
+    path("systems/<slug:slug>/challenge/<int:key>/", submissions.retract, name="challenge-retract"),
     path("account/", account_views.account, name="account"),
     path("account/profile/", account_views.save_profile, name="account-profile"),
     path("account/tokens/", account_views.create_token, name="account-token-create"),
     path("account/tokens/revoke/", account_views.delete_token, name="account-token-revoke"),
-    path("account/uploads/", upload_pages.uploads, name="account-uploads"),
-    path("account/uploads/delete/", upload_pages.delete, name="account-upload-delete"),
+    path("account/uploads/", account_views.uploads, name="account-uploads"),
+    path("account/uploads/delete/", account_views.delete_upload, name="account-upload-delete"),
     path("account/sessions/", account_views.sessions, name="account-sessions"),
     path("account/sessions/end/", account_views.sign_out_elsewhere, name="account-session-end"),
     path("account/data/", account_views.download, name="account-data"),

@@ -84,12 +84,6 @@ def revoke_token(user: User, digest: str) -> bool:
     return deleted > 0
 
 
-def revoke_all(user: User) -> int:
-    """End every token of the person: somebody else may have had their account. How many there were."""
-    deleted, _ = ApiToken.objects.filter(user=user).delete()
-    return deleted
-
-
 # --- sessions
 
 
@@ -118,7 +112,9 @@ def end_access(person: User, *, keep: str | None = None) -> dict[str, int]:
     """End the person's sessions, but for the one to keep, and their tokens: a password is no longer good, or the
     account is closed. Returns how many of each ended, in words for a record.
     """
-    return {"sessions ended": end_sessions(person, keep=keep), "tokens ended": revoke_all(person)}
+    sessions = end_sessions(person, keep=keep)
+    tokens, _ = ApiToken.objects.filter(user=person).delete()
+    return {"sessions ended": sessions, "tokens ended": tokens}
 
 
 def device_name(agent: str, unknown: str = "") -> str:
@@ -207,17 +203,13 @@ def _fernet() -> MultiFernet:
     )
 
 
-def has_second_factor(person: User) -> bool:
-    """Return whether the person has set one up; recovery codes alone are none."""
-    return Authenticator.objects.filter(user=person, type=Authenticator.Type.TOTP).exists()
-
-
 def session_has_second_factor(request: HttpRequest, person: User) -> bool:
     """Return whether this session has shown the person's second factor within the hours for which it counts."""
     since = time.time() - STAFF_SESSION_HOURS * 3600
     records = get_authentication_records(request, person)
     shown = any(each.get("method") == "mfa" and each.get("at", 0) >= since for each in records)
-    return shown and has_second_factor(person)
+    # Recovery codes alone are no second factor.
+    return shown and Authenticator.objects.filter(user=person, type=Authenticator.Type.TOTP).exists()
 
 
 @transaction.atomic

@@ -82,11 +82,6 @@ def may_see_facts(submission: Submission) -> bool:
     return Entry.objects.filter(submission_reference=submission.pk, visibility__in=shown).exists()
 
 
-def may_see(person: Person, submission: Submission) -> bool:
-    """Return whether the submission exists at all for this person."""
-    return may_manage(person, submission) or may_see_facts(submission)
-
-
 def visible_submission(
     person: Person, submissions: QuerySet[Submission], identifier: str, *, manage: bool = False
 ) -> Submission:
@@ -95,9 +90,10 @@ def visible_submission(
     With `manage`, one that they may change. Raises PermissionDenied.
     """
     submission = submissions.filter(pk=identifier).first()
-    if submission is None or not may_see(person, submission):
+    manages = submission is not None and may_manage(person, submission)
+    if submission is None or not (manages or may_see_facts(submission)):
         raise Http404("There is no such submission, or it is private.")
-    if manage and not may_manage(person, submission):
+    if manage and not manages:
         raise PermissionDenied("Only its team may change this submission.")
     return submission
 

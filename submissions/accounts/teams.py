@@ -69,10 +69,8 @@ def make_team(name: str) -> Team:
 def free_team_slug(name: str, team: Team | None = None) -> str:
     """An address for a team of this name that no other team has or had; its own or an earlier one where it fits."""
     base = name_slug(name)[:60] or "team"
-    teams, redirects = (
-        Team.objects.filter(slug__startswith=base),
-        TeamRedirect.objects.filter(slug__startswith=base),
-    )
+    teams = Team.objects.filter(slug__startswith=base)
+    redirects = TeamRedirect.objects.filter(slug__startswith=base)
     if team is not None:
         teams, redirects = teams.exclude(pk=team.pk), redirects.exclude(team=team)
     taken = {*TAKEN, *teams.values_list("slug", flat=True), *redirects.values_list("slug", flat=True)}
@@ -167,8 +165,8 @@ def set_role(team: Team, member: int, *, owner: bool, by: User, curating: bool =
         membership.owner = owner
         membership.save(update_fields=["owner"])
         if not owner:
-            _revoke_invitations_by(team, membership.user)
-        _record("role changed", team, membership, by, owner=owner, before={"owner": not owner})
+            _revoke_invitations(team=team, invited_by=membership.user)
+        _record("role changed", team, membership, by, before={"owner": not owner})
     return membership
 
 
@@ -179,7 +177,7 @@ def add_member(team: Team, person: User, *, owner: bool, by: User) -> Membership
     _lock_row(team)
     check_can_join(team, person)
     membership = Membership.objects.create(team=team, user=person, owner=owner)
-    _record("added to team", team, membership, by, owner=owner)
+    _record("added to team", team, membership, by)
     return membership
 
 
@@ -202,12 +200,13 @@ def transfer_team(team: Team, member: int, *, by: User, curating: bool = False) 
     membership = _get_membership(lock_team(team, by, curating=curating), member)
     if membership.user_id == by.pk and not curating:
         raise TeamRefused("The team is yours already.")
-    Membership.objects.filter(pk=membership.pk).update(owner=True)
+    membership.owner = True
+    membership.save(update_fields=["owner"])
     others = Membership.objects.filter(team=team, owner=True).exclude(pk=membership.pk).select_related("user")
     for former in others if curating else others.filter(user=by):
         Membership.objects.filter(pk=former.pk).update(owner=False)
-        _revoke_invitations_by(team, former.user)
-    _record("team handed over", team, membership, by, owner=True)
+        _revoke_invitations(team=team, invited_by=former.user)
+    _record("team handed over", team, membership, by)
     return membership
 
 
@@ -252,16 +251,10 @@ def _delete_membership(team: Team, membership: Membership, by: User) -> None:
     if membership.owner:
         _require_owner(team, without=membership)
     membership.delete()
-    _revoke_invitations_by(team, membership.user)
+    _revoke_invitations(team=team, invited_by=membership.user)
     # What they had sent elsewhere is theirs to read no longer.
     Webhook.objects.filter(team=team, created_by=membership.user).update(active=False)
-    _record(
-        "left team" if membership.user_id == by.pk else "removed from team",
-        team,
-        membership,
-        by,
-        owner=membership.owner,
-    )
+    _record("left team" if membership.user_id == by.pk else "removed from team", team, membership, by)
 
 
 def _require_owner(team: Team, *, without: Membership) -> None:
@@ -281,33 +274,24 @@ def revoke_access(person: User) -> dict[str, int]:
     theirs = Q(pk__in=waiting.values("team")) | Q(pk__in=hooks.values("team"))
     list(Team.objects.select_for_update(no_key=True).filter(theirs).order_by("pk").values_list("pk"))
     return {
-        "invitations revoked": _revoke_invitations(waiting),
+        "invitations revoked": _revoke_invitations(invited_by=person),
         "webhooks switched off": hooks.update(active=False),
     }
 
 
-def _revoke_invitations_by(team: Team, person: User) -> None:
-    """Whoever no longer decides for a team lets nobody in any more."""
-    _revoke_invitations(Invitation.objects.waiting().filter(team=team, invited_by=person))
-
-
-def _revoke_invitations(waiting: QuerySet[Invitation]) -> int:
-    return waiting.update(revoked_at=timezone.now())
+def _revoke_invitations(**conditions: Any) -> int:
+    """Revoke invitations: a person who no longer decides for a team lets nobody in any more."""
+    return Invitation.objects.waiting().filter(**conditions).update(revoked_at=timezone.now())
 
 
 def _record(
-    action: str,
-    team: Team,
-    membership: Membership,
-    by: User,
-    *,
-    owner: bool,
-    before: Mapping[str, object] | None = None,
+    action: str, team: Team, membership: Membership, by: User, before: Mapping[str, object] | None = None
 ) -> None:
     # A curator's act has its reason already.
     acting: AbstractContextManager[object] = nullcontext() if audit.actor().person == by else audit.acting(by)
+    after = {"person": membership.user_id, "owner": membership.owner}
     with acting:
-        audit.record(action, team, before=before, after={"person": membership.user_id, "owner": owner})
+        audit.record(action, team, before=before, after=after)
 
 
 @transaction.atomic
@@ -351,8 +335,7 @@ def renew_invitation(team: Team, key: int, *, by: User) -> tuple[Invitation, str
 def revoke_invitation(team: Team, key: int, *, by: User) -> None:
     """End an invitation that nobody has accepted. Raises TeamRefused."""
     invitation = _waiting_invitation(team, key, by)
-    invitation.revoked_at = timezone.now()
-    invitation.save(update_fields=["revoked_at"])
+    _revoke_invitations(pk=invitation.pk)
     _record_invitation("invitation revoked", invitation, by)
 
 

@@ -1,11 +1,17 @@
 """How often one person may send files or change what boards say: one count for the page and the API."""
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from django.forms import Form
 from django.http import HttpRequest
 from rest_framework.request import Request
 from rest_framework.throttling import SimpleRateThrottle
 from rest_framework.views import APIView
 
 from submissions.core.errors import ChangeRefused
+
+Saved = TypeVar("Saved")
 
 
 class _PersonThrottle(SimpleRateThrottle):
@@ -108,3 +114,25 @@ def enforce_limit(throttle: _PersonThrottle, request: HttpRequest) -> None:
     """Count a page's request. Raises TooManyChanges."""
     if wait := seconds_to_wait(throttle, request):
         raise TooManyChanges(throttle_message(wait))
+
+
+def save_within_limit(
+    form: Form,
+    throttle: _PersonThrottle,
+    request: HttpRequest,
+    save: Callable[[dict[str, Any]], Saved],
+    *refusals: type[Exception],
+) -> tuple[Saved | None, int]:
+    """Save a valid form, unless the person has saved too many. What stands against it is put into the form.
+
+    `refusals` are exceptions of `save` beside ChangeRefused. Returns what `save` returned, and the status of the page.
+    """
+    shown: tuple[type[Exception], ...] = (ChangeRefused, *refusals)
+    if not form.is_valid():
+        return None, 400
+    try:
+        enforce_limit(throttle, request)
+        return save(form.cleaned_data), 200
+    except shown as error:
+        form.add_error(None, str(error))
+        return None, getattr(error, "status", 400)

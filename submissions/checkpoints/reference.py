@@ -1,62 +1,44 @@
 """What may be brought as a model, from the registries: kinds, engines, types of the library, prompts, limits."""
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from django.conf import settings
 
 from evaluation.checkpoints import CheckpointKind
 from evaluation.checkpoints.library import library_models
-from evaluation.engines import ENGINES, EngineDescription
+from evaluation.engines import ENGINES
 from evaluation.engines.base import LONGEST_TEXT, OWN_LENGTH_LIMIT
 from submissions.checkpoints.service import KIND_NAMES
 
-
-class KindExample(NamedTuple):
-    """One well-known model of a kind, and where it is published; the address is empty where none is."""
-
-    name: str
-    address: str = ""
-
-
-_HUB = "https://huggingface.co/"
-EXAMPLES: Mapping[CheckpointKind, KindExample] = {
-    kind: KindExample(name, f"{_HUB}{name}" if "/" in name else "")
-    for kind, name in {
-        CheckpointKind.SENTENCE_ENCODER: "sentence-transformers/all-MiniLM-L6-v2",
-        CheckpointKind.STATIC_EMBEDDINGS: "minishlab/potion-base-8M",
-        CheckpointKind.SPARSE_ENCODER: "naver/splade-v3",
-        CheckpointKind.MULTI_VECTOR: "answerdotai/answerai-colbert-small-v1",
-        CheckpointKind.CROSS_ENCODER: "cross-encoder/ms-marco-MiniLM-L6-v2",
-        CheckpointKind.SEQ2SEQ: "castorini/doc2query-t5-base-msmarco",
-        CheckpointKind.TERM_WEIGHTING: "a DeepCT of your own",
-        CheckpointKind.QUERY_AUGMENTATION: "one of your own",
-    }.items()
+#: A well-known model of each kind.
+EXAMPLES: Mapping[CheckpointKind, str] = {
+    CheckpointKind.SENTENCE_ENCODER: "sentence-transformers/all-MiniLM-L6-v2",
+    CheckpointKind.STATIC_EMBEDDINGS: "minishlab/potion-base-8M",
+    CheckpointKind.SPARSE_ENCODER: "naver/splade-v3",
+    CheckpointKind.MULTI_VECTOR: "answerdotai/answerai-colbert-small-v1",
+    CheckpointKind.CROSS_ENCODER: "cross-encoder/ms-marco-MiniLM-L6-v2",
+    CheckpointKind.SEQ2SEQ: "castorini/doc2query-t5-base-msmarco",
+    CheckpointKind.TERM_WEIGHTING: "a DeepCT of your own",
+    CheckpointKind.QUERY_AUGMENTATION: "one of your own",
 }
 
 
-class KindReference(NamedTuple):
-    """A kind of checkpoint: what it is, a model of it, which engines run it, and the types its network may have."""
+def kinds() -> list[dict[str, Any]]:
+    """Return all kinds: what each is, a model of it, the engines that run it, and the types its network may have.
 
-    kind: str
-    words: str
-    example: str
-    address: str
-    engines: Sequence[EngineDescription]
-    model_types: Sequence[str]
-
-
-def kinds() -> list[KindReference]:
-    """All kinds, each with the engines that are made for it: one that takes every kind reads tokenizers alone."""
+    An engine that takes every kind reads tokenizers alone, and is not listed.
+    """
     made_for = [engine for engine in ENGINES.values() if 0 < len(engine.checkpoints) < len(CheckpointKind)]
     return [
-        KindReference(
-            kind.value,
-            KIND_NAMES[kind],
-            *EXAMPLES[kind],
-            [engine for engine in made_for if kind in engine.checkpoints],
-            library_models().of_kind(kind),
-        )
+        {
+            "kind": kind.value,
+            "words": KIND_NAMES[kind],
+            "example": EXAMPLES[kind],
+            "address": f"https://huggingface.co/{EXAMPLES[kind]}" if "/" in EXAMPLES[kind] else "",
+            "engines": [engine for engine in made_for if kind in engine.checkpoints],
+            "model_types": library_models().of_kind(kind),
+        }
         for kind in CheckpointKind
     ]
 

@@ -40,9 +40,17 @@ from submissions.accounts.teams import (
     rename_team,
     set_profile,
 )
-from submissions.accounts.throttling import ChangeThrottle, InviteThrottle, TokenThrottle, enforce_limit
-from submissions.core.errors import ChangeRefused
+from submissions.accounts.throttling import (
+    ChangeThrottle,
+    InviteThrottle,
+    TokenThrottle,
+    enforce_limit,
+    save_within_limit,
+)
+from submissions.core.errors import ChangeRefused, Refused
 from submissions.models import ApiToken
+from submissions.uploads import service
+from submissions.uploads.storage import UploadInUse
 
 #: Where a session keeps what token is wanted.
 _WANTED = "wanted_token"
@@ -57,15 +65,13 @@ def account(request: HttpRequest) -> HttpResponse:
 @personal_page("POST")
 def save_profile(request: HttpRequest) -> HttpResponse:
     """Change the person's name and, for its owner, the team's."""
-    form = _profile_form(signed_in(request), request.POST)
-    if not form.is_valid():
-        return _account_page(request, status=400, profile_form=form)
-    try:
-        enforce_limit(ChangeThrottle(), request)
-    except ChangeRefused as error:
-        form.add_error(None, str(error))
-        return _account_page(request, status=error.status, profile_form=form)
-    set_profile(signed_in(request), form.cleaned_data["name"], form.cleaned_data["team"])
+    person = signed_in(request)
+    form = _profile_form(person, request.POST)
+    _saved, status = save_within_limit(
+        form, ChangeThrottle(), request, lambda values: set_profile(person, values["name"], values["team"])
+    )
+    if form.errors:
+        return _account_page(request, status=status, profile_form=form)
     messages.success(request, _("Saved."))
     return redirect("account")
 
@@ -90,16 +96,13 @@ def create_token(request: HttpRequest) -> HttpResponse:
 
 @reauthentication_required
 def _show_new_token(request: HttpRequest) -> HttpResponse:
-    form = TokenForm(request.session.pop(_WANTED))
-    form.full_clean()
-    wanted = form.cleaned_data
-    try:
-        enforce_limit(TokenThrottle(), request)
-        text = make_token(signed_in(request), wanted["name"], scopes=wanted["scopes"], days=wanted["days"])
-    except ChangeRefused as error:
-        form.add_error(None, str(error))
-        return _account_page(request, status=error.status, token_form=form)
-    return _account_page(request, new_token=text, new_token_name=wanted["name"])
+    form, person = TokenForm(request.session.pop(_WANTED)), signed_in(request)
+    text, status = save_within_limit(
+        form, TokenThrottle(), request, lambda values: make_token(person, **values)
+    )
+    if text is None:
+        return _account_page(request, status=status, token_form=form)
+    return _account_page(request, new_token=text, new_token_name=form.cleaned_data["name"])
 
 
 @personal_page("POST")
@@ -122,15 +125,12 @@ def _profile_form(person: User, data: Any = None) -> ProfileForm:
 @personal_page("POST")
 def new_team(request: HttpRequest) -> HttpResponse:
     """Make a team that the person owns."""
-    form = TeamForm(request.POST)
-    if not form.is_valid():
-        return _account_page(request, status=400, team_form=form)
-    try:
-        enforce_limit(ChangeThrottle(), request)
-        team = create_team(form.cleaned_data["name"], signed_in(request))
-    except ChangeRefused as error:
-        form.add_error(None, str(error))
-        return _account_page(request, status=error.status, team_form=form)
+    form, person = TeamForm(request.POST), signed_in(request)
+    team, status = save_within_limit(
+        form, ChangeThrottle(), request, lambda values: create_team(values["name"], person)
+    )
+    if team is None:
+        return _account_page(request, status=status, team_form=form)
     messages.success(
         request, _("The team “{name}” is made. Invite people to it below.").format(name=team.name)
     )
@@ -256,19 +256,17 @@ def change_member(request: HttpRequest, team: Team, key: int) -> HttpResponse:
     """Another role for a member, or none."""
     action, by = request.POST.get("action"), signed_in(request)
     if action == "transfer":
-        name = _display_name(teams.transfer_team(team, key, by=by).user)
-        messages.success(request, _("{name} owns the team now; you are a member.").format(name=name))
+        person = teams.transfer_team(team, key, by=by).user
+        told = _("{name} owns the team now; you are a member.")
     elif action == "remove":
-        name = _display_name(teams.remove_member(team, key, by=by))
-        messages.success(
-            request, _("{name} is no longer in the team, and sees nothing of it any more.").format(name=name)
-        )
+        person = teams.remove_member(team, key, by=by)
+        told = _("{name} is no longer in the team, and sees nothing of it any more.")
     elif action in ("owner", "member"):
-        name = _display_name(teams.set_role(team, key, owner=action == "owner", by=by).user)
+        person = teams.set_role(team, key, owner=action == "owner", by=by).user
         told = _("{name} is an owner now.") if action == "owner" else _("{name} is a member now.")
-        messages.success(request, told.format(name=name))
     else:
         raise TeamRefused("Choose what to do: owner, member, transfer or remove.")
+    messages.success(request, told.format(name=_display_name(person)))
     if not teams_of(request.user).filter(pk=team.pk).exists():
         return redirect("account")
     return redirect("team-manage", slug=team.slug)
@@ -373,3 +371,38 @@ def close(request: HttpRequest) -> HttpResponse:
         refused = str(error)
     status = 400 if refused and request.method == "POST" else 200
     return render(request, "submissions/close_account.html", {"refused": refused}, status=status)
+
+
+@personal_page("GET", "HEAD")
+def uploads(request: HttpRequest) -> HttpResponse:
+    """List the person's uploads, and how much room there is."""
+    kept = list(service.uploads_of(signed_in(request)))
+    context = {
+        "uploads": kept,
+        "used": sum(each.length for each in kept),
+        "allowed": service.UPLOAD_BYTES_PER_PERSON,
+        "most": service.UPLOADS_PER_PERSON,
+        "hours": service.UPLOAD_LIFETIME_SECONDS // 3600,
+    }
+    return render(request, "submissions/uploads.html", context)
+
+
+@personal_page("POST")
+def delete_upload(request: HttpRequest) -> HttpResponse:
+    """Throw one away, whole or not."""
+    told = _("There was no such file; it may have expired.")
+    try:
+        upload = service.find_upload(signed_in(request), request.POST.get("upload", ""))
+        if upload is not None:
+            service.discard_upload(upload)
+            told = _("{name} is deleted.").format(name=upload.file_name or "The file")
+    except UploadInUse:
+        in_use = (
+            "That file is just being sent, or taken by a submission or a backup of the site. Try again later."
+        )
+        messages.error(request, _(in_use))
+        return redirect("account-uploads")
+    except Refused:
+        pass
+    messages.success(request, told)
+    return redirect("account-uploads")

@@ -1,17 +1,13 @@
 """Pages for models: submitting one to an engine, and the reference of what is accepted."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from django.conf import settings
-from django.contrib.auth.decorators import login_required
-from django.forms import BoundField
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_safe
 
 from evaluation.archives.compression import describe_bytes
 from evaluation.checkpoints import CheckpointKind
@@ -24,9 +20,9 @@ from leaderboard.boards.state import choice
 from leaderboard.core.cache.pages import cache_page
 from leaderboard.core.http.query_parameters import reads
 from leaderboard.datasets.files import offered_files
-from leaderboard.models import Architecture, Dataset, DatasetFile
+from leaderboard.models import Architecture, DatasetFile
 from leaderboard.rounds.lifecycle import closed_datasets
-from submissions.accounts.permissions import checkpoints_of, teams_of
+from submissions.accounts.permissions import checkpoints_of, personal_page, teams_of
 from submissions.checkpoints import reference
 from submissions.checkpoints.hub import HubModel, fetches
 from submissions.checkpoints.service import (
@@ -45,7 +41,7 @@ from submissions.intake.checkpoints.runs import sources_for
 from submissions.intake.files import incoming_file, incoming_files
 from submissions.models import Checkpoint, Job, Submission, Upload
 from submissions.queue.workers import workers_alive
-from submissions.status.estimates import ENOUGH, ModelLoad, TimeEstimate, estimate_time, similar_finished_jobs
+from submissions.status.estimates import ENOUGH, ModelLoad, estimate_time, similar_finished_jobs
 from submissions.uploads.handler import CHECKPOINT_FIELD
 from submissions.views.submit_page import UPLOADED, SubmissionPage
 
@@ -64,34 +60,6 @@ SAMPLES = frozenset({"example_model", "refused_model"})
 #: Groups of engines in the page's order.
 ENCODERS, RERANKERS, NO_MODEL = "Encoders", "Re-rankers", "No model needed"
 OVER_BM25 = "Expansion and weighting over BM25"
-
-
-@dataclass(frozen=True, slots=True)
-class EngineOffer:
-    """A dataset as the page offers it, what a run on it will probably take, and why it takes none just now."""
-
-    dataset: Dataset
-    estimate: TimeEstimate | None
-    chosen: bool
-    shut: str
-    prompts: Sequence[BoundField]
-
-    @property
-    def has_prompts(self) -> bool:
-        """Whether prompts of its own were entered, right or wrong."""
-        return any(field.errors or field.value() for field in self.prompts)
-
-
-def engine_for(kind: str) -> EngineDescription | None:
-    """Return the first engine for this kind of checkpoint, of those that do not take every kind."""
-    return next(
-        (
-            each
-            for each in ENGINES.values()
-            if kind in each.checkpoints and len(each.checkpoints) < len(CheckpointKind)
-        ),
-        None,
-    )
 
 
 def requested_engine(request: HttpRequest) -> EngineDescription:
@@ -172,20 +140,18 @@ class ModelPage(SubmissionPage):
         page, report = self, check_checkpoint(archive, intake.kinds_of(self.engine))
         if not report.report.valid:
             other = check_checkpoint(archive)
-            engine = engine_for((other.model or {}).get("kind", "")) if other.report.valid else None
-            if engine is not None:
-                page, report = ModelPage(self.request, engine), other
+            made_for = {row["kind"]: row["engines"] for row in reference.kinds()}
+            engines = made_for.get(other.model.get("kind")) if other.report.valid else None
+            if engines:
+                page, report = ModelPage(self.request, engines[0]), other
         return page.show(reports=[report], model=report.model)
-
-    def _kept(self) -> Checkpoint | None:
-        chosen = self.model_form["checkpoint_id"].value()
-        return next((row for row in self.checkpoints if str(row.pk) == chosen), None)
 
     def context(
         self, *arguments: Any, model: Mapping[str, Any] | None = None, **changes: Any
     ) -> dict[str, Any]:
         """Return the values that the template shows; `model` describes one that was just checked, for estimates."""
-        kept = self._kept()
+        chosen_id = self.model_form["checkpoint_id"].value()
+        kept = next((row for row in self.checkpoints if str(row.pk) == chosen_id), None)
         described = model or (kept.description if kept else {})
         kind = str(described.get("kind", kept.kind if kept else ""))
         chosen = getattr(self.parameters, "cleaned_data", {})
@@ -208,7 +174,7 @@ class ModelPage(SubmissionPage):
             "sources": self.sources,
             "recognised": shared["checked"] and self.engine != requested_engine(self.request),
             "hub": fetches(),
-            "offers": self._offers(load),
+            "offers": list(self._offers(load)),
             "enough_jobs": ENOUGH,
             "quota": quota_of(teams_of(self.person).first()),
             "readiness": readiness(self.person, local=is_local_request(self.request)),
@@ -249,23 +215,27 @@ class ModelPage(SubmissionPage):
         names = (ENCODERS, RERANKERS, OVER_BM25, NO_MODEL)
         groups: dict[str, list[EngineDescription]] = {name: [] for name in names}
         for each in ENGINES.values():
-            groups[_group(each)].append(each)
+            name = OVER_BM25 if each.computes_bm25 else ENCODERS
+            if each.architecture == Architecture.RE_RANKING:
+                name = RERANKERS
+            groups[name if each.needs_checkpoint else NO_MODEL].append(each)
         return groups
 
-    def _offers(self, load: ModelLoad) -> Sequence[EngineOffer]:
+    def _offers(self, load: ModelLoad) -> Iterator[dict[str, Any]]:
+        """Yield the datasets, with what a run on each will probably take, and why one takes none just now."""
         chosen = self.model_form["dataset"].value() or []
         history = similar_finished_jobs(load) if load.known else []
         shut = closed_datasets((each.pk for each in self.datasets), timezone.now())
-        return [
-            EngineOffer(
-                each,
-                estimate_time(load, history, each) if load.known else None,
-                each.slug in chosen,
-                shut.get(each.pk, ""),
-                self.prompts.of(each.slug),
-            )
-            for each in self.datasets
-        ]
+        for each in self.datasets:
+            prompts = self.prompts.of(each.slug)
+            yield {
+                "dataset": each,
+                "estimate": estimate_time(load, history, each) if load.known else None,
+                "chosen": each.slug in chosen,
+                "shut": shut.get(each.pk, ""),
+                "prompts": prompts,
+                "has_prompts": any(field.errors or field.value() for field in prompts),
+            }
 
     def _samples(self) -> list[DatasetFile]:
         """Return archives to try the engine with, if this site has any: one that runs, one that is refused."""
@@ -275,29 +245,15 @@ class ModelPage(SubmissionPage):
         return [file for file in files if file.kind in SAMPLES]
 
 
-def _group(engine: EngineDescription) -> str:
-    if not engine.needs_checkpoint:
-        return NO_MODEL
-    if engine.architecture == Architecture.RE_RANKING:
-        return RERANKERS
-    return OVER_BM25 if engine.computes_bm25 else ENCODERS
-
-
-@login_required
-@never_cache
-@require_http_methods(["GET", "HEAD", "POST"])
+@personal_page("GET", "HEAD", "POST")
 @reads("engine", "dataset")
 def submit_model(request: HttpRequest) -> HttpResponse:
     """Answer the page for models, with the form of an engine (`?engine=`)."""
     return ModelPage(request).answer()
 
 
-def _revision() -> str:
-    return f"hub {fetches()}"
-
-
 @require_safe
-@cache_page(_revision)
+@cache_page(lambda: f"hub {fetches()}")
 def models(request: HttpRequest) -> HttpResponse:
     """Kinds, engines with their parameters, types of models, prompts, limits, refusals."""
     context = {

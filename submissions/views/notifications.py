@@ -1,5 +1,6 @@
 """The inbox, the page of preferences, and the page of a team's webhooks."""
 
+from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
@@ -9,15 +10,19 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _
 
 from leaderboard.boards.state import whole_number
 from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.text.numbers import parse_number
 from leaderboard.models import Team
 from submissions.accounts.permissions import owned_team, personal_page, signed_in
-from submissions.accounts.throttling import ChangeThrottle, enforce_limit, seconds_to_wait, throttle_message
-from submissions.core.errors import ChangeRefused
+from submissions.accounts.throttling import (
+    ChangeThrottle,
+    save_within_limit,
+    seconds_to_wait,
+    throttle_message,
+)
 from submissions.models import Delivery, Webhook
 from submissions.models.notifications import LOG_LINES
 from submissions.notifications.forms import WebhookForm
@@ -36,7 +41,7 @@ from submissions.notifications.webhooks import (
     send_test,
     switch_off,
     switch_on,
-)
+)  # fmt: skip
 
 PER_PAGE = 25
 
@@ -83,18 +88,15 @@ def preferences(request: HttpRequest) -> HttpResponse:
 @personal_page("GET", "HEAD", "POST")
 def webhooks(request: HttpRequest, slug: str) -> HttpResponse:
     """Show the team's webhooks and deliveries; POST adds one and shows its secret once."""
-    team = owned_team(request.user, slug)
+    team, person = owned_team(request.user, slug), signed_in(request)
     if request.method != "POST":
         return _webhooks_page(request, team)
     form = WebhookForm(request.POST)
-    if not form.is_valid():
-        return _webhooks_page(request, team, status=400, form=form)
-    try:
-        enforce_limit(ChangeThrottle(), request)
-        added = add_webhook(team, form.cleaned_data["url"], signed_in(request))
-    except ChangeRefused as error:
-        form.add_error(None, str(error))
-        return _webhooks_page(request, team, status=error.status, form=form)
+    added, status = save_within_limit(
+        form, ChangeThrottle(), request, lambda values: add_webhook(team, values["url"], person)
+    )
+    if added is None:
+        return _webhooks_page(request, team, status=status, form=form)
     return _webhooks_page(request, team, new_secret=added.secret, of_webhook=added)
 
 
@@ -106,22 +108,23 @@ def change_webhook(request: HttpRequest, slug: str, identifier: int) -> HttpResp
     if wait := seconds_to_wait(ChangeThrottle(), request):
         messages.error(request, throttle_message(wait))
         return redirect("webhooks", slug=slug)
-    action = request.POST.get("action")
+    action = request.POST.get("action", "")
     if action == "rotate":
         return _webhooks_page(request, team, new_secret=rotate_secret(webhook), of_webhook=webhook)
-    if action == "test":
-        send_test(webhook)
-        messages.success(request, _("A test is on its way; reload this page to see what came of it."))
-    elif action == "switch-on":
-        switch_on(webhook)
-        messages.success(request, _("The webhook is switched on. What happened meanwhile is not sent."))
-    elif action == "switch-off":
-        switch_off(webhook)
-        messages.success(request, _("The webhook is switched off."))
-    elif action == "remove":
-        webhook.delete()
-        messages.success(request, _("The webhook is removed."))
+    if action in _WEBHOOK_ACTIONS:
+        act, told = _WEBHOOK_ACTIONS[action]
+        act(webhook)
+        messages.success(request, told)
     return redirect("webhooks", slug=slug)
+
+
+#: Changes of a webhook by the action of the form, with the message that follows.
+_WEBHOOK_ACTIONS: dict[str, tuple[Callable[[Webhook], object], Any]] = {
+    "test": (send_test, _("A test is on its way; reload this page to see what came of it.")),
+    "switch-on": (switch_on, _("The webhook is switched on. What happened meanwhile is not sent.")),
+    "switch-off": (switch_off, _("The webhook is switched off.")),
+    "remove": (Webhook.delete, _("The webhook is removed.")),
+}
 
 
 def _webhooks_page(request: HttpRequest, team: Team, status: int = 200, **changes: Any) -> HttpResponse:

@@ -4,19 +4,14 @@ import hmac
 from collections.abc import Iterator
 
 from django.conf import settings
-from django.db.models import Count
+from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from leaderboard.core.cache import metrics as cache_metrics
@@ -81,79 +76,52 @@ class Rows(Collector):
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        """All of them."""
-        yield from _queues()
-        yield _under_way()
-        yield _ended()
-        yield from _workers()
-        yield _stages()
-        yield _pages()
+        """Yield all metrics."""
+        depth = GaugeMetricFamily("runboard_queue_jobs", "Jobs that wait for a worker.", labels=["queue"])
+        age = GaugeMetricFamily(
+            "runboard_queue_oldest_seconds", "How long the oldest of them has waited.", labels=["queue"]
+        )
+        for queue in job_queues():
+            depth.add_metric([queue.name], queue.waiting)
+            age.add_metric([queue.name], queue.oldest.total_seconds() if queue.oldest else 0.0)
+        held = Job.objects.exclude(state__in=TERMINAL).filter(lease_expires_at__isnull=False)
+        claimed = _count(
+            held, "runboard_jobs_claimed", "Jobs that a worker holds.", queue="queue", state="state"
+        )
+        # No counter: a result that is withdrawn is no longer "done".
+        ended = _count(
+            Job.objects.filter(state__in=TERMINAL),
+            "runboard_jobs_ended",
+            "Jobs that have ended, by what they are now; the code says why where it was not well.",
+            kind="kind", state="state", code="error_code",
+        )  # fmt: skip
+        workers = GaugeMetricFamily(
+            "runboard_worker_heartbeat_age_seconds", "Seconds since the worker was heard of.",
+            labels=["worker", "queues", "hardware_class", "version"],
+        )  # fmt: skip
+        now = Worker.objects.database_now()
+        for worker in Worker.objects.order_by("name"):
+            labels = [worker.name, ",".join(worker.queues), worker.hardware_class, worker.version]
+            workers.add_metric(labels, (now - worker.seen_at).total_seconds())
+        stages = HistogramMetricFamily(
+            "runboard_job_stage_seconds", "How long jobs were in each stage.", labels=["kind", "stage"]
+        )
+        for kind, stage, limits, count, seconds in histograms():
+            buckets = [(str(limit), float(number)) for limit, number in limits]
+            stages.add_metric([kind, stage], [*buckets, ("+Inf", float(count))], seconds)
+        pages = CounterMetricFamily(
+            "runboard_pages",
+            "Pages of boards: at hand in the process (own), in the shared cache, made, or not of a kind that is kept.",
+            labels=["outcome"],
+        )
+        for outcome, number in cache_metrics.totals().items():
+            pages.add_metric([outcome], number)
+        yield from (depth, age, claimed, ended, workers, stages, pages)
 
 
-def _queues() -> Iterator[Metric]:
-    depth = GaugeMetricFamily("runboard_queue_jobs", "Jobs that wait for a worker.", labels=["queue"])
-    age = GaugeMetricFamily(
-        "runboard_queue_oldest_seconds", "How long the oldest of them has waited.", labels=["queue"]
-    )
-    for row in job_queues():
-        depth.add_metric([row.name], row.waiting)
-        age.add_metric([row.name], row.oldest.total_seconds() if row.oldest else 0.0)
-    yield depth
-    yield age
-
-
-def _under_way() -> Metric:
-    family = GaugeMetricFamily(
-        "runboard_jobs_claimed", "Jobs that a worker holds.", labels=["queue", "state"]
-    )
-    held = Job.objects.exclude(state__in=TERMINAL).filter(lease_expires_at__isnull=False).order_by()
-    for row in held.values("queue", "state").annotate(jobs=Count("pk")):
-        family.add_metric([row["queue"], row["state"]], row["jobs"])
-    return family
-
-
-def _ended() -> Metric:
-    # No counter: a result that is withdrawn is no longer "done".
-    family = GaugeMetricFamily(
-        "runboard_jobs_ended",
-        "Jobs that have ended, by what they are now; the code says why where it was not well.",
-        labels=["kind", "state", "code"],
-    )
-    ended = Job.objects.filter(state__in=TERMINAL).order_by()
-    for row in ended.values("kind", "state", "error_code").annotate(jobs=Count("pk")):
-        family.add_metric([row["kind"], row["state"], row["error_code"]], row["jobs"])
-    return family
-
-
-def _workers() -> Iterator[Metric]:
-    family = GaugeMetricFamily(
-        "runboard_worker_heartbeat_age_seconds",
-        "Seconds since the worker was heard of.",
-        labels=["worker", "queues", "hardware_class", "version"],
-    )
-    now = Worker.objects.database_now()
-    for worker in Worker.objects.order_by("name"):
-        labels = [worker.name, ",".join(worker.queues), worker.hardware_class, worker.version]
-        family.add_metric(labels, (now - worker.seen_at).total_seconds())
-    yield family
-
-
-def _stages() -> Metric:
-    family = HistogramMetricFamily(
-        "runboard_job_stage_seconds", "How long jobs were in each stage.", labels=["kind", "stage"]
-    )
-    for kind, stage, limits, count, seconds in histograms():
-        buckets = [(str(limit), float(number)) for limit, number in limits]
-        family.add_metric([kind, stage], [*buckets, ("+Inf", float(count))], seconds)
-    return family
-
-
-def _pages() -> Metric:
-    family = CounterMetricFamily(
-        "runboard_pages",
-        "Pages of boards: at hand in the process (own), in the shared cache, made, or not of a kind that is kept.",
-        labels=["outcome"],
-    )
-    for outcome, number in cache_metrics.totals().items():
-        family.add_metric([outcome], number)
+def _count(jobs: QuerySet[Job], name: str, description: str, **labels: str) -> Metric:
+    """Return the number of these jobs for each combination of labels, which name columns."""
+    family = GaugeMetricFamily(name, description, labels=list(labels))
+    for *values, number in jobs.order_by().values_list(*labels.values()).annotate(Count("pk")):
+        family.add_metric(values, number)
     return family

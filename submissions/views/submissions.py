@@ -1,19 +1,19 @@
-"""Pages of submissions: the list, the status, changes, and the form of a system."""
+"""Pages of submissions: the list, the status, and changes; and of systems: the form, anonymity, and challenges."""
 
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import AnonymousUser
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
 from django.utils.text import slugify
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_safe
 
 from evaluation.engines import ENGINES
 from evaluation.engines.base import AUTO
@@ -24,16 +24,17 @@ from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.http.site_url import site_address
 from leaderboard.core.storage.runs import gzipped_run
 from leaderboard.core.text.numbers import parse_number
-from leaderboard.models import Run, System
-from leaderboard.systems import records
+from leaderboard.models import Challenge, Run, System
+from leaderboard.systems import anonymity as embargo
+from leaderboard.systems import challenges, records
 from submissions.accounts import permissions, throttling
 from submissions.accounts.authentication import takes_tokens
 from submissions.checkpoints.service import remarks_on_prompts
 from submissions.core.errors import Refused
 from submissions.intake.checkpoints.runs import source_runs
-from submissions.intake.forms import WithdrawalForm
+from submissions.intake.forms import AnonymityForm, ChallengeForm, WithdrawalForm
 from submissions.intake.rounds import may_reorder, set_priority
-from submissions.intake.system_form import SystemForm
+from submissions.intake.system_form import SystemForm, seen_systems
 from submissions.jobs import changes
 from submissions.models import Submission
 from submissions.status.description import SubmissionStatus, describe, with_jobs
@@ -44,9 +45,7 @@ STOP_POLLING = 286
 PER_PAGE = 50
 
 
-@login_required
-@never_cache
-@require_safe
+@permissions.personal_page("GET", "HEAD")
 @reads("page")
 def submissions(request: HttpRequest) -> HttpResponse:
     """List the submissions of the person's teams, newest first."""
@@ -107,8 +106,7 @@ def run(request: HttpRequest, identifier: str, dataset: str) -> HttpResponseBase
     )
 
 
-@login_required
-@require_POST
+@permissions.personal_page("POST")
 def cancel(request: HttpRequest, identifier: str) -> HttpResponse:
     """Stop what has not ended."""
     found = _find(request, identifier, manage=True)
@@ -119,9 +117,7 @@ def cancel(request: HttpRequest, identifier: str) -> HttpResponse:
     return redirect(found)
 
 
-@login_required
-@never_cache
-@require_POST
+@permissions.personal_page("POST")
 def withdraw(request: HttpRequest, identifier: str) -> HttpResponse:
     """Take the submission off the boards; the reason stays visible."""
     found = _find(request, identifier, manage=True)
@@ -146,7 +142,7 @@ def _changes(change: Callable[[HttpRequest, Submission], None]) -> Callable[...,
         change(request, managed)
         return redirect(managed)
 
-    return login_required(require_POST(view))
+    return permissions.personal_page("POST")(view)
 
 
 @_changes
@@ -193,9 +189,7 @@ def priority(request: HttpRequest, managed: Submission) -> None:
         messages.success(request, _("Its priority is {priority} now.").format(priority=managed.priority))
 
 
-@login_required
-@never_cache
-@require_http_methods(["GET", "HEAD", "POST"])
+@permissions.personal_page("GET", "HEAD", "POST")
 def edit_system(request: HttpRequest, slug: str) -> HttpResponse:
     """Change what one of the person's systems says of itself."""
     system = get_object_or_404(permissions.editable_systems(request.user), slug=slug)
@@ -242,6 +236,96 @@ def _save_description(request: HttpRequest, system: System, form: SystemForm) ->
     else:
         return True
     return False
+
+
+@permissions.personal_page("GET", "HEAD", "POST")
+def anonymity(request: HttpRequest, slug: str) -> HttpResponse:
+    """Keep back whose the system is until a day, change the day, or end it."""
+    system = get_object_or_404(permissions.editable_systems(request.user), slug=slug)
+    posted = request.method == "POST"
+    lifting = posted and request.POST.get("action") == "lift"
+    form = AnonymityForm(request.POST if posted else None, system=system, label_suffix="")
+    status = 200
+    if posted and (wait := throttling.seconds_to_wait(throttling.ChangeThrottle(), request)):
+        form.add_error(None, throttling.throttle_message(wait))
+        status = 429
+    elif lifting:
+        with acting(permissions.signed_in(request)):
+            embargo.end_anonymity(system)
+        messages.success(request, _("Everyone sees whose it is now."))
+        return redirect("system-anonymity", slug=slug)
+    elif posted and form.is_valid():
+        until = form.cleaned_data["anonymous_until"]
+        try:
+            with acting(permissions.signed_in(request)):
+                embargo.make_anonymous(system, until)
+            messages.success(request, _("Anonymous until {until:%-d %B %Y}.").format(until=until))
+            return redirect("system-anonymity", slug=slug)
+        except embargo.EmbargoRefused as error:
+            form.add_error("anonymous_until", str(error))
+    context = {
+        "section": "submissions",
+        "system": system,
+        "form": form,
+        "possible": embargo.may_be_anonymous(system),
+        "latest": embargo.latest_end(system, timezone.now()),
+        "advice": embargo.ADVICE,
+    }
+    if status == 200 and form.errors:
+        status = 400
+    return render(request, "submissions/anonymity.html", context, status=status)
+
+
+@permissions.personal_page("GET", "HEAD", "POST")
+def challenge(request: HttpRequest, slug: str) -> HttpResponse:
+    """Doubt what a system says of itself, or take a doubt back."""
+    system, person = get_object_or_404(seen_systems(), slug=slug), permissions.signed_in(request)
+    posted = request.method == "POST"
+    form = ChallengeForm(
+        request.POST if posted else None, datasets=challenges.challengeable_datasets(system), label_suffix=""
+    )
+    status = 200
+    if posted:
+        _raised, status = throttling.save_within_limit(
+            form,
+            throttling.ChallengeThrottle(),
+            request,
+            lambda values: challenges.raise_challenge(system, person, **values),
+            challenges.ChallengeRefused,
+        )
+        if not form.errors:
+            messages.success(
+                request, _("Your challenge stands on the system's page; a curator will settle it.")
+            )
+            return redirect(f"{system.get_absolute_url()}#challenges")
+    mine = Challenge.objects.filter(system=system, raised_by=person, state=Challenge.State.OPEN)
+    own = set(mine.values_list("pk", flat=True))
+    context = {
+        "section": "system",
+        "system": system,
+        "form": form,
+        "may": permissions.may_challenge(person, system),
+        "mine": [each for each in challenges.challenges_of(system.pk) if each.key in own],
+        "shown_as": person.name,
+    }
+    return render(request, "submissions/challenge.html", context, status=status)
+
+
+@permissions.personal_page("POST")
+def retract(request: HttpRequest, slug: str, key: int) -> HttpResponse:
+    """Take one's own challenge back."""
+    found = get_object_or_404(
+        Challenge,
+        system=get_object_or_404(seen_systems(), slug=slug),
+        pk=key,
+        raised_by=permissions.signed_in(request),
+    )
+    try:
+        challenges.retract_challenge(found, permissions.signed_in(request))
+        messages.success(request, _("Taken back. It stays on record as that."))
+    except challenges.ChallengeRefused as error:
+        messages.error(request, str(error))
+    return redirect("system-challenge", slug=slug)
 
 
 def _find(request: HttpRequest, identifier: str, *, manage: bool = False) -> Submission:

@@ -1,8 +1,7 @@
 """The page that submits runs, and what it shares with the page for models."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from django import forms
@@ -71,38 +70,6 @@ OPTIONAL = {
 }
 #: Fields of a new system are named `new-<field>`.
 PREFIX = "new"
-
-
-@dataclass(frozen=True, slots=True)
-class DatasetOption:
-    """A dataset that takes runs, and what a run for it is made from. `shut` says why it takes none just now."""
-
-    dataset: Dataset
-    files: Sequence[DatasetFile]
-    chosen: bool
-    shut: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class KeptFile:
-    """A file that is here: whether it is part of the submission, and its dataset, empty where its ids decide."""
-
-    upload: Upload
-    chosen: bool
-    dataset: str
-
-
-@dataclass(frozen=True, slots=True)
-class FieldGroup:
-    """Fields that are folded away together."""
-
-    label: str
-    fields: Sequence[forms.BoundField]
-
-    @property
-    def open(self) -> bool:
-        """Whether one of them is wrong."""
-        return any(field.errors for field in self.fields)
 
 
 class TeamChoiceForm(forms.Form):
@@ -247,7 +214,7 @@ class SubmissionPage:
             "section": "submit",
             "form": self.form,
             "system_form": self.system_form,
-            "optional_groups": self._optional_groups(),
+            "optional_groups": list(self._optional_groups()),
             "architecture": self.architecture,
             "team_form": self.team_form,
             "standings": rounds,
@@ -286,13 +253,15 @@ class SubmissionPage:
         """Return the files that are here, and that no submission has taken."""
         return uploads_of(self.person).filter(kind=self.kind).exclude(completed_at=None)
 
-    def _optional_groups(self) -> list[FieldGroup]:
-        """Return optional fields of a new system; an engine's page asks for its parameters itself."""
+    def _optional_groups(self) -> Iterator[dict[str, Any]]:
+        """Yield optional fields of a new system, unfolded where one is wrong.
+
+        An engine's page asks for its parameters itself.
+        """
         left_out = {"parameters"} if self.architecture else set()
-        return [
-            FieldGroup(label, [self.system_form[name] for name in names if name not in left_out])
-            for label, names in OPTIONAL.items()
-        ]
+        for label, names in OPTIONAL.items():
+            fields = [self.system_form[name] for name in names if name not in left_out]
+            yield {"label": label, "fields": fields, "open": any(field.errors for field in fields)}
 
 
 class SubmitPage(SubmissionPage):
@@ -346,7 +315,7 @@ class SubmitPage(SubmissionPage):
             "largest": describe_bytes(settings.UPLOAD_LIMIT_BYTES),
         }
 
-    def kept_files(self, refused: Collection[str], *, takes: bool) -> list[KeptFile]:
+    def kept_files(self, refused: Collection[str], *, takes: bool) -> list[dict[str, Any]]:
         """Return the files that are here, with those that just came, each with the dataset that it seems to be for.
 
         Those whose content was refused are not kept, however they came.
@@ -361,8 +330,8 @@ class SubmitPage(SubmissionPage):
                 for upload in [file.upload] if file.upload else self.keep([file], refused):
                     chosen[upload] = file.dataset or self._recognised(file)
         return [
-            KeptFile(upload, upload.pk in chosen, chosen.get(upload.pk, ""))
-            for upload in self.whole_uploads()
+            {"upload": each, "chosen": each.pk in chosen, "dataset": chosen.get(each.pk, "")}
+            for each in self.whole_uploads()
         ]
 
     @staticmethod
@@ -374,7 +343,7 @@ class SubmitPage(SubmissionPage):
                     return found[0].dataset.slug
         return ""
 
-    def _datasets(self) -> list[DatasetOption]:
+    def _datasets(self) -> list[dict[str, Any]]:
         """Return the datasets that take runs, by name; chosen is the one that the address or the form names.
 
         Each has the files that a run is made from, as far as this person may have them.
@@ -384,12 +353,12 @@ class SubmitPage(SubmissionPage):
         datasets = datasets_with_content()
         shut = closed_datasets((dataset.pk for dataset in datasets), timezone.now())
         return [
-            DatasetOption(
-                each,
-                [file for file in offered_files(each, self.person) if file.kind in kinds],
-                each.slug == wanted,
-                shut.get(each.pk, ""),
-            )
+            {
+                "dataset": each,
+                "files": [file for file in offered_files(each, self.person) if file.kind in kinds],
+                "chosen": each.slug == wanted,
+                "shut": shut.get(each.pk, ""),  # why it takes none just now
+            }
             for each in datasets
         ]
 
