@@ -228,12 +228,14 @@ class ElsewhereSignupForm(AllowedDomain, SiteLabels, SignupForm):
     """Form for the address of a new account if the service names none that may sign up."""
 
 
-def where_configured(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
-    """allauth's view of another service: nothing is there but for services that have keys."""
+def where(
+    possible: Callable[[HttpRequest], bool], view: Callable[..., HttpResponseBase]
+) -> Callable[..., Any]:
+    """Return allauth's view, with status 404 for impossible requests and for services that have no keys."""
 
     @wraps(view)
     def answer(request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponseBase:
-        if not settings.SOCIALACCOUNT_PROVIDERS:
+        if not possible(request):
             raise Http404
         try:
             return view(request, *arguments, **options)
@@ -243,13 +245,11 @@ def where_configured(view: Callable[..., HttpResponseBase]) -> Callable[..., Htt
     return answer
 
 
-def where_passwords(view: Callable[..., HttpResponseBase], *methods: str) -> Callable[..., HttpResponseBase]:
-    """allauth's view of passwords: where services alone sign in nothing is there, or nothing by these methods."""
+def has_services(request: HttpRequest) -> bool:
+    """Return whether other services sign people in."""
+    return bool(settings.SOCIALACCOUNT_PROVIDERS)
 
-    @wraps(view)
-    def answer(request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponseBase:
-        if settings.SIGN_IN == "services" and (not methods or request.method in methods):
-            raise Http404
-        return view(request, *arguments, **options)
 
-    return answer
+def has_passwords(request: HttpRequest) -> bool:
+    """Return whether passwords sign people in, too."""
+    return settings.SIGN_IN != "services"

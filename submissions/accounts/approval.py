@@ -194,13 +194,7 @@ def _apply_visibilities(agreement: Agreement, dataset: Dataset) -> None:
     Agreement.objects.filter(pk=agreement.pk).update(settings_before=remembered)
     agreement.settings_before = remembered
     dataset.save()
-    record(
-        "settings",
-        dataset,
-        dataset=dataset,
-        before={name: before[name] for name in values},
-        after=values,
-    )
+    record("settings", dataset, dataset=dataset, before={name: before[name] for name in values}, after=values)
 
 
 def same_documents(agreement: Agreement) -> list[Dataset]:

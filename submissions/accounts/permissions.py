@@ -135,11 +135,6 @@ def run_stays_private(job: Job) -> bool:
     return job.kind == Job.Kind.MODEL and not open_to_all
 
 
-def may_challenge(person: Person, system: System) -> bool:
-    """Whether the person may doubt what the system says: anyone signed in, but those who can correct it themselves."""
-    return isinstance(person, User) and not systems_of(person).filter(pk=system.pk).exists()
-
-
 def is_owner(person: Person, team: Team) -> bool:
     """Return whether the person decides for the team: who is in it, in which role, and how it is called."""
     if not isinstance(person, User):

@@ -339,11 +339,6 @@ def revoke_invitation(team: Team, key: int, *, by: User) -> None:
     _record_invitation("invitation revoked", invitation, by)
 
 
-def waiting_invitations(team: Team) -> list[Invitation]:
-    """Those that nobody has accepted or revoked, expired ones too, the newest first."""
-    return list(Invitation.objects.waiting().filter(team=team).select_related("invited_by"))
-
-
 def open_invitations(**conditions: Any) -> QuerySet[Invitation]:
     """Invitations that may be accepted now."""
     return Invitation.objects.waiting().filter(expires_at__gt=timezone.now(), **conditions)

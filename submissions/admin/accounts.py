@@ -49,14 +49,6 @@ from submissions.accounts.approval import (
     withdraw_approval,
     withdraw_registration,
 )
-from submissions.accounts.teams import (
-    TeamRefused,
-    check_can_join,
-    check_team_count,
-    free_team_slug,
-    keep_address,
-    revoke_access,
-)
 
 #: Fields of a new account that no record has.
 _SECRET = ("password1", "password2", "usable_password")
@@ -163,7 +155,7 @@ class PersonAdmin(AccountAdmin, UserAdmin):
         """Save; who is closed out comes in no more, lets nobody in, and is told nothing."""
         super().save_model(request, obj, form, change)
         if change and "is_active" in form.changed_data and not obj.is_active:
-            record("access ended", obj, after={**end_access(obj), **revoke_access(obj)})
+            record("access ended", obj, after={**end_access(obj), **teams.revoke_access(obj)})
 
     @transaction.atomic
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:
@@ -242,10 +234,10 @@ class MembershipFormSet(BaseInlineFormSet):
             if form.instance.pk is None and person is not None:
                 try:
                     if self.instance.pk is None:
-                        check_team_count(person)
+                        teams.check_team_count(person)
                     else:
-                        check_can_join(self.instance, person)
-                except TeamRefused as error:
+                        teams.check_can_join(self.instance, person)
+                except teams.TeamRefused as error:
                     raise ValidationError(f"{person} cannot join. They would be told: {error}") from error
 
 
@@ -334,7 +326,7 @@ class TeamAdmin(CurationAdmin):
         """Show or save the form; save nothing if the team has changed meanwhile."""
         try:
             return super().changeform_view(request, *args, **kwargs)
-        except TeamRefused as error:
+        except teams.TeamRefused as error:
             messages.error(request, f"Nothing was saved: {error}")
             return HttpResponseRedirect(request.get_full_path())
 
@@ -342,10 +334,10 @@ class TeamAdmin(CurationAdmin):
         """Save, so that no cached page outlives the name; the address follows it, and the earlier one leads there."""
         earlier = form.initial.get("slug", "")
         if change and obj.slug == earlier and "name" in form.changed_data:
-            obj.slug = free_team_slug(obj.name, obj)
+            obj.slug = teams.free_team_slug(obj.name, obj)
         super().save_model(request, obj, form, change)
         if change:
-            keep_address(obj, earlier)
+            teams.keep_address(obj, earlier)
         team_changed(obj)
 
     def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:

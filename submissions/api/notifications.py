@@ -19,17 +19,7 @@ from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.text.numbers import parse_number
 from submissions.accounts.permissions import owned_team, signed_in
 from submissions.accounts.throttling import ChangeThrottle
-from submissions.api.requests import (
-    PAGE_PARAMETERS,
-    TOO_MANY_CHANGES,
-    FlagField,
-    Pages,
-    PageSerializer,
-    RequestSerializer,
-    list_of,
-    malformed,
-    parse_boolean,
-)
+from submissions.api import requests
 from submissions.api.schema import call
 from submissions.models import NoticeKind, Scope, Webhook
 from submissions.notifications import webhooks
@@ -49,14 +39,14 @@ class NoticeSerializer(Answer):
     read = IsSetField(source="read_at")
 
 
-class NoticePageSerializer(PageSerializer):
+class NoticePageSerializer(requests.PageSerializer):
     """A page of notices."""
 
     unread = integer_field("How many you have not read, up to 100.")
     results = NoticeSerializer(many=True)
 
 
-class ReadRequest(RequestSerializer):
+class ReadRequest(requests.RequestSerializer):
     """Which notices you have read."""
 
     id = serializers.ListField(
@@ -65,9 +55,9 @@ class ReadRequest(RequestSerializer):
 
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """Return the numbers, None for all. Raises ApiError."""
-        numbers = [parse_number(text) for text in list_of(data, "id")]
+        numbers = [parse_number(text) for text in requests.list_of(data, "id")]
         if None in numbers:
-            raise malformed("id", "id: not the id of a notice.", "Send numbers.")
+            raise requests.malformed("id", "id: not the id of a notice.", "Send numbers.")
         return {"id": numbers if "id" in data else None}
 
 
@@ -110,7 +100,7 @@ class NewWebhookSerializer(WebhookSerializer):
     secret = text_field("The key of the signature. Keep it: it is never shown again.")
 
 
-class WebhookRequest(RequestSerializer):
+class WebhookRequest(requests.RequestSerializer):
     """A new webhook."""
 
     url = serializers.URLField(max_length=500, help_text="https, port 443 or 8443.")
@@ -119,19 +109,19 @@ class WebhookRequest(RequestSerializer):
         """As the page reads it. Raises ApiError."""
         form = WebhookForm(data)
         if not form.is_valid():
-            raise malformed("webhook", str(form.errors["url"][0]))
+            raise requests.malformed("webhook", str(form.errors["url"][0]))
         return form.cleaned_data
 
 
-class SwitchRequest(RequestSerializer):
+class SwitchRequest(requests.RequestSerializer):
     """Whether a webhook is sent to."""
 
-    active = FlagField(help_text="true: send to it again. To stop for good, delete it.")
+    active = requests.FlagField(help_text="true: send to it again. To stop for good, delete it.")
 
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """Whether. Raises ApiError."""
         if "active" not in data:
-            raise malformed("webhook", "Send active=true or active=false.")
+            raise requests.malformed("webhook", "Send active=true or active=false.")
         return super().to_internal_value(data)
 
 
@@ -147,14 +137,14 @@ class NoticesView(APIView):
 
     @call(
         "notices", "My notices", {200: NoticePageSerializer}, 401,
-        operation_id="notices_list", parameters=[_UNREAD, *PAGE_PARAMETERS],
+        operation_id="notices_list", parameters=[_UNREAD, *requests.PAGE_PARAMETERS],
     )  # fmt: skip
     def get(self, request: Request) -> Response:
         """Your inbox, newest first, in pages (`limit`, `offset`)."""
         rows = inbox_of(signed_in(request))
-        if parse_boolean(request.query_params, "unread", missing=False):
+        if requests.parse_boolean(request.query_params, "unread", missing=False):
             rows = rows.filter(read_at=None)
-        pagination = Pages()
+        pagination = requests.Pages()
         page = pagination.paginate_queryset(rows, request, view=self) or []
         written = NoticeSerializer(page, many=True, context={"request": request}).data
         answer = pagination.get_paginated_response(written)
@@ -186,7 +176,11 @@ def _schema(
     summary: str, answers: Mapping[int, Any], *codes: int, changes: bool = True, **options: Any
 ) -> Any:
     """Return the schema of a call about webhooks."""
-    options = {"parameters": [_SLUG, _WEBHOOK], "remarks": TOO_MANY_CHANGES if changes else None, **options}
+    options = {
+        "parameters": [_SLUG, _WEBHOOK],
+        "remarks": requests.TOO_MANY_CHANGES if changes else None,
+        **options,
+    }
     return call("webhooks", summary, answers, *codes, 401, 404, **options)
 
 
@@ -235,7 +229,7 @@ class WebhooksView(_WebhookCall):
         try:
             added = webhooks.add_webhook(team, values["url"], signed_in(request))
         except webhooks.TooManyWebhooks as error:
-            raise malformed("webhook", str(error)) from error
+            raise requests.malformed("webhook", str(error)) from error
         return Response(NewWebhookSerializer(added).data, status=status.HTTP_201_CREATED)
 
 

@@ -219,7 +219,7 @@ class SubmissionRequest(_FilesRequest):
     )
     prompts = PromptsField(
         help_text="Of a model, JSON object: slug of a dataset → its own query_prompt, document_prompt (or prompt), "
-        "where they are not those of `parameters`.",
+        "where they are not those of `parameters`."
     )
     training_datasets = TextsField(help_text="Slugs or names; `none` declares zero-shot.")
     adapted_to = TextsField(help_text="Slugs or names of datasets here whose corpus it saw, without labels.")
@@ -276,10 +276,7 @@ def _engine_parameters(data: Mapping[str, Any], engine: EngineDescription) -> Ma
 
 
 def _system_and_options(
-    data: Mapping[str, Any],
-    values: Mapping[str, Any],
-    person: User,
-    engine: EngineDescription | None = None,
+    data: Mapping[str, Any], values: Mapping[str, Any], person: User, engine: EngineDescription | None = None
 ) -> dict[str, Any]:
     """Return the `system` and the `options` of a submission of runs, or of a model for the engine.
 

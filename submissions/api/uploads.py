@@ -3,7 +3,7 @@
 import base64
 import binascii
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -68,18 +68,9 @@ _STATUSES: dict[str, int] = {
 _CHECKSUM_MISMATCH = 460
 
 
-def header(
-    name: str, kind: type, description: str, *, required: bool = False, answers: Sequence[int] = ()
-) -> OpenApiParameter:
-    """Return the schema of a header of requests, or of answers with these statuses."""
-    return OpenApiParameter(
-        name,
-        kind,
-        OpenApiParameter.HEADER,
-        description=description,
-        required=required,
-        response=list(answers) or False,
-    )
+def header(name: str, kind: type, description: str, **options: Any) -> OpenApiParameter:
+    """Return the schema of a header of requests, or of answers with the statuses of `response`."""
+    return OpenApiParameter(name, kind, OpenApiParameter.HEADER, description=description, **options)
 
 
 class UploadSerializer(Answer):
@@ -216,9 +207,9 @@ class UploadsView(_TusView):
             header("Upload-Length", int, "The file's bytes.", required=True),
             header("Upload-Metadata", str, "filename, and kind (run, the default, or model), each in base64."),
             _CHECKSUM,
-            header("Location", str, "The upload's address.", answers=[201]),
-            header("Upload-Offset", int, "How many bytes came with this request.", answers=[201]),
-            header("Upload-Expires", str, "When it is given up, unless bytes come before.", answers=[201]),
+            header("Location", str, "The upload's address.", response=[201]),
+            header("Upload-Offset", int, "How many bytes came with this request.", response=[201]),
+            header("Upload-Expires", str, "When it is given up, unless bytes come before.", response=[201]),
         ],
         request=_BYTES,
     )  # fmt: skip
@@ -228,12 +219,12 @@ class UploadsView(_TusView):
         The protocol is [tus](https://tus.io/protocols/resumable-upload) 1.0.0, so its published clients work.
         """
         length = number_of(request, "Upload-Length")
-        metadata = metadata_of(request)
+        said = request.headers.get("Upload-Metadata", "")
+        metadata = parse_metadata(said)
         brings = body_length(request._request) != 0
         if brings:
             require_content_type(request)
         name, kind = file_of(metadata)
-        said = request.headers.get("Upload-Metadata", "")
         upload = service.begin_upload(
             signed_in(request), length=length, kind=kind, file_name=name, metadata=said
         )
@@ -274,8 +265,8 @@ class UploadView(_TusView):
             _VERSION,
             header("Upload-Offset", int, "Where these bytes begin: how many came before.", required=True),
             _CHECKSUM,
-            header("Upload-Offset", int, "How many bytes are here now.", answers=[204]),
-            header("Upload-Expires", str, "When it is given up, unless bytes come before.", answers=[204]),
+            header("Upload-Offset", int, "How many bytes are here now.", response=[204]),
+            header("Upload-Expires", str, "When it is given up, unless bytes come before.", response=[204]),
         ],
         operation_id="uploads_partial_update",
         extensions={
@@ -315,10 +306,7 @@ def _find(request: Request, identifier: str) -> Upload:
 
 def _position(upload: Upload) -> dict[str, str]:
     """How far it is, and until when it waits."""
-    return {
-        "Upload-Offset": str(upload.offset),
-        "Upload-Expires": http_date(upload.expires_at.timestamp()),
-    }
+    return {"Upload-Offset": str(upload.offset), "Upload-Expires": http_date(upload.expires_at.timestamp())}
 
 
 def _answer(upload: Upload, request: Request) -> dict[str, Any]:
@@ -345,23 +333,19 @@ def number_of(request: Request, header: str) -> int:
     return number
 
 
-def metadata_of(request: Request) -> dict[str, str]:
+def parse_metadata(header: str) -> dict[str, str]:
     """Return Upload-Metadata: pairs with commas between them, a key and its value in base64."""
-    header = request.headers.get("Upload-Metadata", "")
     try:
         if len(header) > LONGEST_METADATA or not header.isascii():
             raise ValueError
         pairs = [pair.split() for pair in header.split(",") if pair.strip()]
-        found = {
-            key: base64.b64decode(value[0] if value else "", validate=True).decode() for key, *value in pairs
-        }
+        return {key: base64.b64decode("".join(value[:1]), validate=True).decode() for key, *value in pairs}
     except (ValueError, binascii.Error) as error:
         raise Refused.of(
             UPLOAD_METADATA,
             f"Upload-Metadata is not made of pairs of a key and a value in base64, {LONGEST_METADATA:,} bytes at most.",
             "Send Upload-Metadata: filename bW9kZWwuemlw,kind bW9kZWw= for example.",
         ) from error
-    return found
 
 
 def file_of(metadata: Mapping[str, str]) -> tuple[str, str]:

@@ -90,11 +90,9 @@ class Notice(models.Model):
 
     class Meta:
         ordering = ["-pk"]
-        constraints = [
-            models.UniqueConstraint(fields=["person", "kind", "key"], name="told_once"),
-        ]
+        constraints = [models.UniqueConstraint(fields=["person", "kind", "key"], name="told_once")]
         indexes = [
-            models.Index(fields=["person"], condition=Q(read_at=None, in_inbox=True), name="notice_unread"),
+            models.Index(fields=["person"], condition=Q(read_at=None, in_inbox=True), name="notice_unread")
         ]
 
     def __str__(self) -> str:

@@ -54,7 +54,7 @@ class Upload(models.Model):
         constraints = [
             models.CheckConstraint(
                 condition=models.Q(offset__lte=models.F("length")), name="upload_no_longer_than_announced"
-            ),
+            )
         ]
 
     def __str__(self) -> str:

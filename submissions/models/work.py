@@ -354,7 +354,7 @@ class StageTime(models.Model):
     class Meta:
         ordering = ["kind", "stage", "limit"]
         constraints = [
-            models.UniqueConstraint(fields=["kind", "stage", "limit"], name="one_bucket_of_a_stage"),
+            models.UniqueConstraint(fields=["kind", "stage", "limit"], name="one_bucket_of_a_stage")
         ]
 
     def __str__(self) -> str:

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import platform
 import secrets
 import select
 import shutil
@@ -173,7 +174,7 @@ class Bubblewrap(backends.Backend):
     def probe(self) -> str:
         if sys.platform != "linux":
             return "bwrap exists on Linux only"
-        if not seccomp.is_supported():
+        if platform.machine() not in seccomp.ARCHITECTURES:
             return "the filter of system calls does not know this processor"
         reasons = []
         for binary in _binaries():

@@ -13,7 +13,7 @@ import platform
 import struct
 
 #: AUDIT_ARCH_* of <linux/audit.h>.
-_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 #: What is allowed whatever its arguments: each call's name, its number on x86_64 and on aarch64 (`-`: there is none).
 #: For files, memory, processes, signals, time, waiting, and sockets.
 _ALLOWED = """
@@ -75,19 +75,14 @@ _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _NUMBER, _ARCHITECTURE, _FIRST, _SECOND = 0, 4, 16, 24
 
 
-def is_supported() -> bool:
-    """Return whether the filter knows this machine's architecture."""
-    return platform.machine() in _ARCHITECTURES
-
-
 def filter_program() -> bytes:
     """The filter for this machine, as an array of struct sock_filter. Raises KeyError for an unknown architecture."""
     machine = platform.machine()
-    column = list(_ARCHITECTURES).index(machine)
+    column = list(ARCHITECTURES).index(machine)
     refused = _ERRNO | errno.EPERM
     lines = [
         _line(_LOAD, _ARCHITECTURE),
-        _line(_EQUAL, _ARCHITECTURES[machine], 1, 0),
+        _line(_EQUAL, ARCHITECTURES[machine], 1, 0),
         _line(_RETURN, _KILL),
         _line(_LOAD, _NUMBER),
     ]

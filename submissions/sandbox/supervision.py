@@ -13,14 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from evaluation.efficiency.effort import LEAST_SECONDS, SHARE_OF_JOB
-from evaluation.execution.job import (
-    ANSWER_GO,
-    ANSWER_SKIP,
-    ASK_TO_MEASURE,
-    MEASURED,
-    SHARD_DONE,
-    Progress,
-)
+from evaluation.execution import job
 from evaluation.execution.outcome import read_progress
 from submissions.sandbox.backends import SandboxedProcess, SandboxLimits, SandboxUnavailable
 from submissions.sandbox.machine_lock import WAITING, MachineLock
@@ -134,7 +127,7 @@ class MeasuringTurn:
         if self._stopped_at is not None:
             self.stood = now - self._stopped_at
             self._contained.resume()
-        self._contained.tell(ANSWER_GO if answer == "go" else ANSWER_SKIP)
+        self._contained.tell(job.ANSWER_GO if answer == "go" else job.ANSWER_SKIP)
 
 
 class Supervision:
@@ -165,7 +158,7 @@ class Supervision:
         self._deadline = self._started + limits.wall_clock_seconds
         self._resumes = resumes
         self._timed_until = math.inf
-        self._progress = self._heard = Progress("loading", 0.0)
+        self._progress = self._heard = job.Progress("loading", 0.0)
         self._line = b""
         self._tail = b""
         #: The most memory found, in bytes.
@@ -190,7 +183,7 @@ class Supervision:
         """Have the child encode a shard, with all the time there is for it. Return whether it is there."""
         self._started, self._on_progress = time.monotonic(), on_progress
         self._deadline = self._started + self._limits.wall_clock_seconds
-        self._progress = self._heard = Progress("loading", 0.0)
+        self._progress = self._heard = job.Progress("loading", 0.0)
         self._awaits_shard = True
         self._contained.tell(str(number))
         self._watch()
@@ -260,12 +253,12 @@ class Supervision:
             if len(line) > _LONGEST_LINE:
                 continue
             text = line.strip().decode("ascii", "replace")
-            if text == ASK_TO_MEASURE:
+            if text == job.ASK_TO_MEASURE:
                 self.turn.ask()
-            elif text == MEASURED:
+            elif text == job.MEASURED:
                 self.turn.end()
                 self._timed_until = math.inf
-            elif text == SHARD_DONE:
+            elif text == job.SHARD_DONE:
                 self._awaits_shard = False
             elif progress := read_progress(line, self._heard):
                 self._progress = self._heard = progress
@@ -301,9 +294,9 @@ class Supervision:
         """Let the child go on once that can be. While it stands still its clock does too."""
         answered = self.turn.attempt(now)
         if not answered:
-            self._progress = Progress(WAITING, 0.0, _WAITING)
+            self._progress = job.Progress(WAITING, 0.0, _WAITING)
             return
-        self._progress = Progress("measuring", 0.0)
+        self._progress = job.Progress("measuring", 0.0)
         self._deadline += self.turn.stood
         if self.turn.answer == "go":
             self._timed_until = now + self._measuring_seconds(now - self._started - self.turn.stood)

@@ -19,34 +19,10 @@ from leaderboard.core.audit import acting
 from leaderboard.core.http.site_url import absolute
 from leaderboard.core.text.numbers import parse_number
 from leaderboard.models import Invitation, Team, User
-from submissions.accounts import teams
-from submissions.accounts.access import (
-    LIFETIME,
-    LIMIT,
-    end_session,
-    end_sessions,
-    make_token,
-    revoke_token,
-    sessions_of,
-)
+from submissions.accounts import access, teams, throttling
 from submissions.accounts.forms import InvitationForm, ProfileForm, TeamForm, TokenForm
 from submissions.accounts.permissions import View, is_owner, personal_page, signed_in, teams_of
 from submissions.accounts.personal_data import check_can_close, close_account, personal_data
-from submissions.accounts.teams import (
-    TeamRefused,
-    create_team,
-    memberships_of,
-    personal_team,
-    rename_team,
-    set_profile,
-)
-from submissions.accounts.throttling import (
-    ChangeThrottle,
-    InviteThrottle,
-    TokenThrottle,
-    enforce_limit,
-    save_within_limit,
-)
 from submissions.core.errors import ChangeRefused, Refused
 from submissions.models import ApiToken
 from submissions.uploads import service
@@ -67,8 +43,11 @@ def save_profile(request: HttpRequest) -> HttpResponse:
     """Change the person's name and, for its owner, the team's."""
     person = signed_in(request)
     form = _profile_form(person, request.POST)
-    _saved, status = save_within_limit(
-        form, ChangeThrottle(), request, lambda values: set_profile(person, values["name"], values["team"])
+    _saved, status = throttling.save_within_limit(
+        form,
+        throttling.ChangeThrottle(),
+        request,
+        lambda values: teams.set_profile(person, values["name"], values["team"]),
     )
     if form.errors:
         return _account_page(request, status=status, profile_form=form)
@@ -97,8 +76,8 @@ def create_token(request: HttpRequest) -> HttpResponse:
 @reauthentication_required
 def _show_new_token(request: HttpRequest) -> HttpResponse:
     form, person = TokenForm(request.session.pop(_WANTED)), signed_in(request)
-    text, status = save_within_limit(
-        form, TokenThrottle(), request, lambda values: make_token(person, **values)
+    text, status = throttling.save_within_limit(
+        form, throttling.TokenThrottle(), request, lambda values: access.make_token(person, **values)
     )
     if text is None:
         return _account_page(request, status=status, token_form=form)
@@ -108,7 +87,7 @@ def _show_new_token(request: HttpRequest) -> HttpResponse:
 @personal_page("POST")
 def delete_token(request: HttpRequest) -> HttpResponse:
     """End one of the person's tokens."""
-    if revoke_token(signed_in(request), request.POST.get("digest", "").replace("\0", "")):
+    if access.revoke_token(signed_in(request), request.POST.get("digest", "").replace("\0", "")):
         messages.success(request, _("The token is revoked. Scripts that use it are refused from now on."))
     else:
         messages.info(request, _("There was no such token; it may have been revoked already."))
@@ -116,7 +95,7 @@ def delete_token(request: HttpRequest) -> HttpResponse:
 
 
 def _profile_form(person: User, data: Any = None) -> ProfileForm:
-    team = personal_team(person)
+    team = teams.personal_team(person)
     form = ProfileForm(data, initial={"name": person.name, "team": team.name})
     form.fields["team"].disabled = not is_owner(person, team)
     return form
@@ -126,8 +105,8 @@ def _profile_form(person: User, data: Any = None) -> ProfileForm:
 def new_team(request: HttpRequest) -> HttpResponse:
     """Make a team that the person owns."""
     form, person = TeamForm(request.POST), signed_in(request)
-    team, status = save_within_limit(
-        form, ChangeThrottle(), request, lambda values: create_team(values["name"], person)
+    team, status = throttling.save_within_limit(
+        form, throttling.ChangeThrottle(), request, lambda values: teams.create_team(values["name"], person)
     )
     if team is None:
         return _account_page(request, status=status, team_form=form)
@@ -141,13 +120,13 @@ def _account_page(request: HttpRequest, status: int = 200, **changes: Any) -> Ht
     person = signed_in(request)
     context = {
         "profile_form": _profile_form(person),
-        "memberships": memberships_of(person),
+        "memberships": teams.memberships_of(person),
         "team_form": TeamForm(),
         "token_form": TokenForm(),
         "tokens": ApiToken.objects.filter(user=person),
         "now": timezone.now(),
-        "token_days": LIFETIME.days,
-        "token_limit": LIMIT,
+        "token_days": access.LIFETIME.days,
+        "token_limit": access.LIMIT,
         "services": bool(settings.SOCIALACCOUNT_PROVIDERS),
         "api_address": absolute(request, "/api/v1/"),
         **changes,
@@ -158,7 +137,7 @@ def _account_page(request: HttpRequest, status: int = 200, **changes: Any) -> Ht
 @personal_page("GET", "HEAD")
 def sessions(request: HttpRequest) -> HttpResponse:
     """Every session of the signed-in person: device, place, when it was last used."""
-    return render(request, "account/sessions.html", {"sessions": sessions_of(signed_in(request))})
+    return render(request, "account/sessions.html", {"sessions": access.sessions_of(signed_in(request))})
 
 
 @personal_page("POST")
@@ -167,10 +146,10 @@ def sign_out_elsewhere(request: HttpRequest) -> HttpResponse:
     person = signed_in(request)
     chosen = request.POST.get("session", "")
     if chosen == "others":
-        ended = end_sessions(person, keep=request.session.session_key)
+        ended = access.end_sessions(person, keep=request.session.session_key)
         told = ngettext("Signed out elsewhere: {n} session.", "Signed out elsewhere: {n} sessions.", ended)
         messages.success(request, told.format(n=ended))
-    elif (number := parse_number(chosen)) is not None and end_session(person, number):
+    elif (number := parse_number(chosen)) is not None and access.end_session(person, number):
         messages.success(request, _("That session is signed out."))
     else:
         messages.info(request, _("There was no such session; it may have ended already."))
@@ -183,7 +162,7 @@ def manage(request: HttpRequest, slug: str) -> HttpResponse:
     return _team_page(request, _get_team(request, slug))
 
 
-class _NotOwner(TeamRefused):
+class _NotOwner(teams.TeamRefused):
     """The person belongs to the team and does not own it."""
 
     status = 403
@@ -198,7 +177,7 @@ def _changes_team(*, owners: bool) -> Callable[[View], View]:
         def answer(request: HttpRequest, slug: str, **options: Any) -> HttpResponse:
             team = _get_team(request, slug)
             try:
-                enforce_limit(ChangeThrottle(), request)
+                throttling.enforce_limit(throttling.ChangeThrottle(), request)
                 if owners and not is_owner(request.user, team):
                     raise _NotOwner("Only an owner of the team can do that.")
                 return view(request, team, **options)
@@ -220,7 +199,7 @@ def rename(request: HttpRequest, team: Team) -> HttpResponse:
     if not form.is_valid():
         return _team_page(request, team, status=400, name_form=form)
     with acting(signed_in(request)):
-        rename_team(team, form.cleaned_data["name"])
+        teams.rename_team(team, form.cleaned_data["name"])
     messages.success(
         request, _("Renamed, on the boards too. The earlier address of its page leads to the new one.")
     )
@@ -233,7 +212,7 @@ def invite(request: HttpRequest, team: Team) -> HttpResponse:
     form = InvitationForm(request.POST)
     if not form.is_valid():
         return _team_page(request, team, status=400, invitation_form=form)
-    enforce_limit(InviteThrottle(), request)
+    throttling.enforce_limit(throttling.InviteThrottle(), request)
     invitation, secret = teams.invite(
         team, form.cleaned_data["email"], owner=form.cleaned_data["owner"], by=signed_in(request)
     )
@@ -244,7 +223,7 @@ def invite(request: HttpRequest, team: Team) -> HttpResponse:
 def change_invitation(request: HttpRequest, team: Team, key: int) -> HttpResponse:
     """Send it again under a new link, or revoke it."""
     if request.POST.get("action") == "renew":
-        enforce_limit(InviteThrottle(), request)
+        throttling.enforce_limit(throttling.InviteThrottle(), request)
         return _show_link(request, team, *teams.renew_invitation(team, key, by=signed_in(request)))
     teams.revoke_invitation(team, key, by=signed_in(request))
     messages.success(request, _("Revoked: its link lets nobody in."))
@@ -265,7 +244,7 @@ def change_member(request: HttpRequest, team: Team, key: int) -> HttpResponse:
         person = teams.set_role(team, key, owner=action == "owner", by=by).user
         told = _("{name} is an owner now.") if action == "owner" else _("{name} is a member now.")
     else:
-        raise TeamRefused("Choose what to do: owner, member, transfer or remove.")
+        raise teams.TeamRefused("Choose what to do: owner, member, transfer or remove.")
     messages.success(request, told.format(name=_display_name(person)))
     if not teams_of(request.user).filter(pk=team.pk).exists():
         return redirect("account")
@@ -290,7 +269,7 @@ def invitation(request: HttpRequest, secret: str) -> HttpResponse:
     if offer is not None and request.method == "POST":
         try:
             teams.accept_invitation(offer, person)
-        except TeamRefused as error:
+        except teams.TeamRefused as error:
             refused = str(error)
         else:
             messages.success(request, _("You belong to “{name}” now.").format(name=offer.team.name))
@@ -327,6 +306,7 @@ def _team_page(request: HttpRequest, team: Team, status: int = 200, **changes: A
     person = signed_in(request)
     owner = is_owner(person, team)
     rows = team.memberships.select_related("user").order_by("-owner", "pk")
+    waiting = Invitation.objects.waiting().filter(team=team)
     members = [(each, _display_name(each.user), each.user_id == person.pk) for each in rows]
     context = {
         "section": "account",
@@ -334,7 +314,7 @@ def _team_page(request: HttpRequest, team: Team, status: int = 200, **changes: A
         "is_owner": owner,
         "members": members,
         "last_owner": owner and sum(each.owner for each, _, _ in members) == 1,
-        "invitations": teams.waiting_invitations(team) if owner else [],
+        "invitations": waiting.select_related("invited_by") if owner else [],
         "invitation_form": InvitationForm(),
         "name_form": TeamForm(initial={"name": team.name}),
         "invitation_days": teams.INVITATION_LIFETIME.days,

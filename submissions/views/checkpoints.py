@@ -24,15 +24,8 @@ from leaderboard.models import Architecture, DatasetFile
 from leaderboard.rounds.lifecycle import closed_datasets
 from submissions.accounts.permissions import checkpoints_of, personal_page, teams_of
 from submissions.checkpoints import reference
+from submissions.checkpoints import service as checkpoints
 from submissions.checkpoints.hub import HubModel, fetches
-from submissions.checkpoints.service import (
-    CheckpointArchive,
-    check_checkpoint,
-    describe,
-    in_words,
-    prompt_template,
-    remarks_on_prompts,
-)
 from submissions.core.errors import Refused
 from submissions.intake.checkpoints import intake
 from submissions.intake.checkpoints.forms import ModelForm, ParametersForm, PromptsForm
@@ -80,7 +73,9 @@ class ModelPage(SubmissionPage):
         posted = request.POST if request.method == "POST" else None
         self.parameters = ParametersForm(self.engine, posted, prefix=PARAMETERS, label_suffix="")
         wanted = set(intake.kinds_of(self.engine))
-        self.checkpoints = [row for row in checkpoints_of(self.person) if describe(row).kinds & wanted]
+        self.checkpoints = [
+            row for row in checkpoints_of(self.person) if checkpoints.describe(row).kinds & wanted
+        ]
         needs_corpus = self.engine.reads_corpus
         self.datasets = [
             each for each in intake.datasets_with_content() if intake.has_corpus(each) or not needs_corpus
@@ -120,7 +115,7 @@ class ModelPage(SubmissionPage):
         )
         return intake.accept_model(self.person, request=request, **self.about())
 
-    def archive(self) -> CheckpointArchive | None:
+    def archive(self) -> checkpoints.CheckpointArchive | None:
         """Return the archive that was uploaded, with this form or before it. Raises Refused where there are several."""
         post, sent = self.request.POST, self.request.FILES.getlist(CHECKPOINT_FIELD)
         named, pooling = post.getlist(f"{UPLOADED}{CHECKPOINT_FIELD}"), post.get("pooling", "")
@@ -137,9 +132,9 @@ class ModelPage(SubmissionPage):
             raise Refused.of(
                 intake.NO_CHECKPOINT, "No checkpoint was sent.", "Choose an archive to be checked."
             )
-        page, report = self, check_checkpoint(archive, intake.kinds_of(self.engine))
+        page, report = self, checkpoints.check_checkpoint(archive, intake.kinds_of(self.engine))
         if not report.report.valid:
-            other = check_checkpoint(archive)
+            other = checkpoints.check_checkpoint(archive)
             made_for = {row["kind"]: row["engines"] for row in reference.kinds()}
             engines = made_for.get(other.model.get("kind")) if other.report.valid else None
             if engines:
@@ -163,7 +158,7 @@ class ModelPage(SubmissionPage):
             **shared,
             "engine": self.engine,
             "engines": self._engines(),
-            "needs": in_words(kinds) + (", for its tokenizer" if only_tokenizer else ""),
+            "needs": checkpoints.in_words(kinds) + (", for its tokenizer" if only_tokenizer else ""),
             "steps": self._steps(),
             "load": load,
             "asks_pooling": bool(TAKEN_PLAIN & set(kinds)),
@@ -189,8 +184,8 @@ class ModelPage(SubmissionPage):
         found = [
             (
                 row,
-                prompt_template(row.description, row.file_name),
-                remarks_on_prompts(row.description, row.file_name),
+                checkpoints.prompt_template(row.description, row.file_name),
+                checkpoints.remarks_on_prompts(row.description, row.file_name),
             )
             for row in self.checkpoints
         ]

@@ -16,23 +16,12 @@ from leaderboard.boards.state import whole_number
 from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.text.numbers import parse_number
 from leaderboard.models import Team
+from submissions.accounts import throttling
 from submissions.accounts.permissions import owned_team, personal_page, signed_in
-from submissions.accounts.throttling import (
-    ChangeThrottle,
-    save_within_limit,
-    seconds_to_wait,
-    throttle_message,
-)
 from submissions.models import Delivery, Webhook
 from submissions.models.notifications import LOG_LINES
 from submissions.notifications.forms import WebhookForm
-from submissions.notifications.inbox import (
-    inbox_of,
-    mark_read,
-    preferences_of,
-    set_preferences,
-    unread_count,
-)
+from submissions.notifications.inbox import inbox_of, mark_read, preferences_of, set_preferences, unread_count
 from submissions.notifications.webhooks import (
     ATTEMPTS,
     LIMIT,
@@ -92,8 +81,8 @@ def webhooks(request: HttpRequest, slug: str) -> HttpResponse:
     if request.method != "POST":
         return _webhooks_page(request, team)
     form = WebhookForm(request.POST)
-    added, status = save_within_limit(
-        form, ChangeThrottle(), request, lambda values: add_webhook(team, values["url"], person)
+    added, status = throttling.save_within_limit(
+        form, throttling.ChangeThrottle(), request, lambda values: add_webhook(team, values["url"], person)
     )
     if added is None:
         return _webhooks_page(request, team, status=status, form=form)
@@ -105,8 +94,8 @@ def change_webhook(request: HttpRequest, slug: str, identifier: int) -> HttpResp
     """Test the webhook, give it a new secret, switch it on or off, or remove it, as `action` says."""
     team = owned_team(request.user, slug)
     webhook = get_object_or_404(Webhook, pk=identifier, team=team)
-    if wait := seconds_to_wait(ChangeThrottle(), request):
-        messages.error(request, throttle_message(wait))
+    if wait := throttling.seconds_to_wait(throttling.ChangeThrottle(), request):
+        messages.error(request, throttling.throttle_message(wait))
         return redirect("webhooks", slug=slug)
     action = request.POST.get("action", "")
     if action == "rotate":

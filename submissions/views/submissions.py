@@ -304,7 +304,7 @@ def challenge(request: HttpRequest, slug: str) -> HttpResponse:
         "section": "system",
         "system": system,
         "form": form,
-        "may": permissions.may_challenge(person, system),
+        "may": not permissions.systems_of(person).filter(pk=system.pk).exists(),  # else they can correct it
         "mine": [each for each in challenges.challenges_of(system.pk) if each.key in own],
         "shown_as": person.name,
     }

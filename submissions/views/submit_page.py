@@ -97,11 +97,7 @@ class SubmissionPage:
         self.checking = request.method == "POST" and request.POST.get("action") == "check"
         data = self._entered() if request.method == "POST" and not self.checking else None
         self.form = SubmissionForm(
-            data,
-            systems=self.systems,
-            teams=teams_of(self.person),
-            initial=self._initial(),
-            label_suffix="",
+            data, systems=self.systems, teams=teams_of(self.person), initial=self._initial(), label_suffix=""
         )
         self.system_form = SystemForm(
             data if self._new_system() else None,
