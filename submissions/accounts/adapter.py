@@ -46,11 +46,6 @@ from submissions.accounts.teams import personal_team
 _DAY = 86400
 
 
-def _has_only_services(person: User) -> bool:
-    """Return whether the account has services to sign in with, but neither a password nor a second factor."""
-    return not get_reauthentication_flows(person) and SocialAccount.objects.filter(user=person).exists()
-
-
 class AccountAdapter(DefaultAccountAdapter):
     """allauth's account handling, giving everyone a team of one, and a plain 429 to who fails too often."""
 
@@ -132,8 +127,12 @@ class AccountAdapter(DefaultAccountAdapter):
         """
         required = bool(super().is_reauthentication_required(app=app, **options))
         request: HttpRequest = allauth_context.request
-        if required and isinstance(request.user, User) and _has_only_services(request.user):
-            records = get_authentication_records(request, request.user)
+        person = request.user
+        if not required or not isinstance(person, User):
+            return required
+        # Services to sign in with, but neither a password nor a second factor:
+        if not get_reauthentication_flows(person) and SocialAccount.objects.filter(user=person).exists():
+            records = get_authentication_records(request, person)
             if not records or time.time() - records[-1]["at"] > app_settings.REAUTHENTICATION_TIMEOUT:
                 came_from = request.get_full_path() if request.method == "GET" else reverse("account")
                 logout(request)

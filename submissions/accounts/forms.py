@@ -34,9 +34,7 @@ _LABELS = {
 _LABELS_WHERE_CHANGED = {"password1": _("New password"), "password2": _("New password again")}
 
 
-def check_address(text: str) -> None:
-    """Raise ValidationError for what is no e-mail address."""
-    EmailValidator(message=_("This is not an e-mail address. One looks like name@example.org."))(text)
+check_address = EmailValidator(message=_("This is not an e-mail address. One looks like name@example.org."))
 
 
 class SiteLabels:

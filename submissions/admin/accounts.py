@@ -35,20 +35,8 @@ from leaderboard.core.audit import acting, record
 from leaderboard.models import Acceptance, Agreement, Dataset, Membership, Team, User
 from leaderboard.results.board_rows.revisions import lock_boards
 from leaderboard.results.publishing.descriptions import boards_of_team, team_changed
-from submissions.accounts import teams
+from submissions.accounts import approval, teams
 from submissions.accounts.access import end_access
-from submissions.accounts.approval import (
-    apply_agreement,
-    approve_account,
-    approve_registration,
-    approve_team,
-    same_documents,
-    waiting_acceptances,
-    waiting_accounts,
-    waiting_teams,
-    withdraw_approval,
-    withdraw_registration,
-)
 
 #: Fields of a new account that no record has.
 _SECRET = ("password1", "password2", "usable_password")
@@ -138,7 +126,7 @@ class PersonAdmin(AccountAdmin, UserAdmin):
 
     approve = Operation(
         "Approve: it may sign in (asks why)", APPROVES,
-        _decision(approve_account, "Approved: account {0.pk}.", "Account {0.pk} does not wait for approval."),
+        _decision(approval.approve_account, "Approved: account {0.pk}.", "Account {0.pk} does not wait for approval."),
         title="Approve accounts", button="Approve",
         explanation="They can sign in from now on, and are told by mail.",
     )  # fmt: skip
@@ -146,7 +134,7 @@ class PersonAdmin(AccountAdmin, UserAdmin):
     pending = ("account waits for approval", "accounts wait for approval", "?approval_awaited__exact=1")
 
     def pending_rows(self) -> QuerySet[User]:
-        return waiting_accounts()
+        return approval.waiting_accounts()
 
     def acts(self, obj: User) -> Iterable[str]:
         return ("approve",) if obj.approval_awaited else ()
@@ -273,13 +261,14 @@ class TeamAdmin(CurationAdmin):
 
     approve = Operation(
         "Approve for hidden judgements (asks why)", APPROVES,
-        _decision(approve_team, "Approved: {}.", "{} is approved already."), title="Approve teams", button="Approve",
+        _decision(approval.approve_team, "Approved: {}.", "{} is approved already."),
+        title="Approve teams", button="Approve",
         explanation="They may submit to datasets with hidden judgements, and their owners are told by mail. Approve "
         "teams whose people you can name: several that work together read more of what is hidden.",
     )  # fmt: skip
     withdraw_approval = Operation(
         "Withdraw the approval (asks why)", APPROVES,
-        _decision(withdraw_approval, "Approval withdrawn: {}.", "{} is not approved."),
+        _decision(approval.withdraw_approval, "Approval withdrawn: {}.", "{} is not approved."),
         title="Withdraw approvals", button="Withdraw",
         explanation="They submit nothing more to datasets with hidden judgements, where teams need to be approved. "
         "Their results stay.",
@@ -291,7 +280,7 @@ class TeamAdmin(CurationAdmin):
     )  # fmt: skip
 
     def pending_rows(self) -> QuerySet[Team]:
-        return waiting_teams()
+        return approval.waiting_teams()
 
     def acts(self, obj: Team) -> Iterable[str]:
         return ("withdraw_approval",) if obj.approved_at else ("approve",)
@@ -457,8 +446,8 @@ class AgreementAdmin(CurationAdmin):
         if change and "text" in form.changed_data:
             obj.version += 1
         super().save_model(request, obj, form, change)
-        apply_agreement(obj)
-        if others := same_documents(obj):
+        approval.apply_agreement(obj)
+        if others := approval.same_documents(obj):
             messages.warning(
                 request,
                 f"{', '.join(map(str, others))}: the same documents are offered there without an agreement. Give it "
@@ -481,7 +470,8 @@ class WaitingFilter(admin.SimpleListFilter):
         return [("waiting", "waiting")]
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
-        return queryset.filter(pk__in=waiting_acceptances().values("pk")) if self.value() else queryset
+        waiting = approval.waiting_acceptances().values("pk")
+        return queryset.filter(pk__in=waiting) if self.value() else queryset
 
 
 @admin.register(Acceptance)
@@ -497,7 +487,7 @@ class AcceptanceAdmin(ReadOnlyAdmin):
     pending = ("registration waits for approval", "registrations wait for approval", "?approval=waiting")
 
     def pending_rows(self) -> QuerySet[Acceptance]:
-        return waiting_acceptances()
+        return approval.waiting_acceptances()
 
     @admin.display(description="approved")
     def approved(self, acceptance: Acceptance) -> str:
@@ -509,7 +499,7 @@ class AcceptanceAdmin(ReadOnlyAdmin):
     approve = Operation(
         "Approve (asks why)", "leaderboard.change_agreement",
         _decision(
-            lambda each: approve_registration(each.agreement, each.person),
+            lambda each: approval.approve_registration(each.agreement, each.person),
             "Approved: {0.person}, {0.agreement}.", "{0.person} is approved already.",
         ),
         title="Approve registrations", button="Approve",
@@ -519,7 +509,7 @@ class AcceptanceAdmin(ReadOnlyAdmin):
     withdraw = Operation(
         "Withdraw the approval (asks why)", "leaderboard.change_agreement",
         _decision(
-            lambda each: withdraw_registration(each.agreement, each.person),
+            lambda each: approval.withdraw_registration(each.agreement, each.person),
             "Withdrawn: {0.person}, {0.agreement}.", "{0.person} is not approved.",
         ),
         title="Withdraw approvals", button="Withdraw",

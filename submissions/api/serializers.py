@@ -9,6 +9,7 @@ from rest_framework import serializers, status
 from rest_framework.request import Request
 
 from leaderboard.api.answers import ChallengeSerializer
+from leaderboard.api.board_answers import MeasuredSerializer
 from leaderboard.api.fields import (
     AddressField,
     Answer,
@@ -126,21 +127,12 @@ class ReportSerializer(Answer):
     pending = texts("Sentences on checks that only a job performs; it can still reject a valid checkpoint.")
 
 
-class EfficiencySerializer(Answer):
+class EfficiencySerializer(MeasuredSerializer):
     """What a model's job cost, as `/efficiency/` explains it."""
 
     hardware = text_field("The class of machine.")
-    protocol = text_field()
-    measured_at = serializers.DateTimeField()
     figures = serializers.DictField(
         help_text="Latency (mean, p50, p95, p99) in ms, memory in bytes, and more."
-    )
-    baseline = serializers.DictField(help_text="The same of BM25, on the same machine in the same job.")
-    baseline_off = number_field(
-        "By what share BM25 took another time than usual there; times are doubtful where it is large."
-    )
-    doubt = text_field(
-        "Reason why its times are doubtful and not ranked; empty if they are not.", allow_blank=True
     )
     times_bm25 = number_field(
         "Mean latency over BM25's; null where it began with stored runs.", allow_null=True

@@ -20,13 +20,7 @@ from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.http.query_parameters import reads
 from leaderboard.models import Dataset, System
 from leaderboard.systems.challenges import ChallengeRefused, challenges_of, raise_challenge
-from submissions.accounts.permissions import (
-    may_manage,
-    signed_in,
-    submissions_of,
-    teams_of,
-    visible_submission,
-)
+from submissions.accounts import permissions
 from submissions.accounts.throttling import ChallengeThrottle, ChangeThrottle, CheckThrottle, SubmitThrottle
 from submissions.api import requests, serializers
 from submissions.api.schema import call
@@ -112,7 +106,7 @@ class SubmissionsView(APIView):
     )  # fmt: skip
     def get(self, request: Request) -> Response:
         """Your submissions and your teams', newest first, in pages (`limit`, `offset`)."""
-        rows = with_jobs(submissions_of(request.user))
+        rows = with_jobs(permissions.submissions_of(request.user))
         pagination = requests.Pages()
         page = pagination.paginate_queryset(rows, request, view=self) or []
         statuses = with_standings(describe(row, complete=True, compare=False) for row in page)
@@ -132,7 +126,7 @@ class SubmissionsView(APIView):
         try:
             sent = SubmissionRequest.read(request)
             accept = accept_model if "request" in sent else accept_submission
-            accepted = accept(signed_in(request), **sent)
+            accepted = accept(permissions.signed_in(request), **sent)
         except Refused as refusal:
             raise serializers.refused(refusal) from refusal
         load_jobs(accepted)
@@ -146,12 +140,12 @@ class _OneSubmission(APIView):
     def find(self, request: Request, identifier: str, *, manage: bool = False) -> Submission:
         """Return the submission, with `manage` one that may be changed. Raises Http404 or PermissionDenied."""
         submissions = with_jobs(Submission.objects.all())
-        return visible_submission(request.user, submissions, identifier, manage=manage)
+        return permissions.visible_submission(request.user, submissions, identifier, manage=manage)
 
     def answer(self, request: Request, found: Submission) -> Response:
         """Return the submission as it is now."""
         fresh = with_jobs(Submission.objects.filter(pk=found.pk)).get()
-        complete = may_manage(request.user, fresh)
+        complete = permissions.may_manage(request.user, fresh)
         (answer,) = serializers.submission_answers(
             [describe_with_standing(fresh, complete=complete)], request
         )
@@ -199,7 +193,7 @@ class _Change(_OneSubmission):
         found = self.find(request, identifier, manage=True)
         values = fields.read(request).values() if fields is not None else ()
         try:
-            act(found, *values, signed_in(request))
+            act(found, *values, permissions.signed_in(request))
         except Refused as refusal:
             raise serializers.refused(refusal) from refusal
         return self.answer(request, found)
@@ -278,14 +272,14 @@ class QuotasView(APIView):
 
         Counted by day and calendar month, UTC. Datasets that are not limited are not listed.
         """
-        person = signed_in(request)
+        person = permissions.signed_in(request)
         datasets = Dataset.objects.open_for_runs().filter(hidden=True)
         if wanted := request.query_params.get("dataset"):
             known = Dataset.objects.open_for_runs().values_list("slug", flat=True)
             if wanted not in known:
                 raise UnknownChoice("dataset", wanted, known.order_by("slug"))
             datasets = datasets.filter(slug=wanted)
-        found = quotas_for(person, list(teams_of(person)), datasets)
+        found = quotas_for(person, list(permissions.teams_of(person)), datasets)
         answer = {
             "quotas": [each for quotas in found.values() for each in quotas],
             "refusals": refusals_of(person),
@@ -324,7 +318,7 @@ class ChallengesView(APIView):
     def post(self, request: Request, slug: str) -> Response:
         """Doubt what the system says of itself. A curator settles it; until then boards mark the system."""
         system = get_object_or_404(seen_systems(), slug=slug)
-        person = signed_in(request)
+        person = permissions.signed_in(request)
         try:
             raise_challenge(system, person, **requests.ChallengeRequest.read(request))
         except ChallengeRefused as error:

@@ -60,18 +60,15 @@ class MachineLock:
         if not try_flock(self._gate, _OPERATIONS[mode]):
             return False
         if not try_flock(self._lock, _OPERATIONS[mode]):
-            if mode == "shared" or not self._may_hold_gate():
+            now = time.monotonic()
+            if mode == "exclusive" and self._shut_at is None:
+                self._shut_at = now
+            if mode == "shared" or self._shut_at is None or now - self._shut_at >= KEEPS_OUT:
                 fcntl.flock(self._gate, fcntl.LOCK_UN)
             return False
         self.held, self._shut_at = mode, None
         fcntl.flock(self._gate, fcntl.LOCK_UN)
         return True
-
-    def _may_hold_gate(self) -> bool:
-        """Return whether the gate, which is ours, may stay shut until the next attempt."""
-        now = time.monotonic()
-        self._shut_at = now if self._shut_at is None else self._shut_at
-        return now - self._shut_at < KEEPS_OUT
 
     def acquire(self, mode: Mode, waiting: Callable[[], None]) -> None:
         """Take the lock, however long that takes; `waiting` is called between attempts and may raise to give up."""

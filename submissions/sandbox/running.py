@@ -300,8 +300,8 @@ def _outcome(job: ExecutionJob, limits: SandboxLimits, ending: Supervision) -> S
     remove_unexpected_files(job.out)
     ended_well = ending.breach is None and ending.status == 0
     if not ended_well:
-        told = ending.status, ending.breach, ending.complaints[-2000:]
-        logger.warning("a child ended with %s (%s): %s", *told)
+        complaints = ending.tail.decode(errors="replace")[-2000:]
+        logger.warning("a child ended with %s (%s): %s", ending.status, ending.breach, complaints)
     if ended_well or ending.turn.was_asked:
         try:
             return _done(read_result(job.out, job, ending.seconds), ending)

@@ -58,7 +58,8 @@ class MeasuringTurn:
         self._wanted = wanted
         self._asked_at: float | None = None
         self._stopped_at: float | None = None
-        self._stirs = 0
+        #: How often the child had itself woken while it was stopped.
+        self.stirs = 0
         self.answer: Answer | None = None
         #: Why there is no measurement, where the child was told to do without.
         self.refusal = ""
@@ -88,11 +89,6 @@ class MeasuringTurn:
         """Whether the child stands still, and its clock with it."""
         return self._stopped_at is not None and self.answer is None
 
-    @property
-    def keeps_waking(self) -> bool:
-        """Whether the child had itself woken while it was stopped, again and again."""
-        return self._stirs > _MOST_STIRS
-
     def attempt(self, now: float) -> bool:
         """Answer the child if that is possible now; whether it was."""
         assert self._asked_at is not None
@@ -106,7 +102,7 @@ class MeasuringTurn:
                 self.refusal = "its processes could not be stopped while it waited for the machine"
                 self._give("skip", now)
         elif not self._contained.is_stopped():
-            self._stirs += 1
+            self.stirs += 1
             self._contained.stop()
         else:
             self._take_lock(now, now - self._stopped_at)
@@ -160,7 +156,8 @@ class Supervision:
         self._timed_until = math.inf
         self._progress = self._heard = job.Progress("loading", 0.0)
         self._line = b""
-        self._tail = b""
+        #: The end of what the child wrote to its standard error.
+        self.tail = b""
         #: The most memory found, in bytes.
         self.peak_memory = 0
         #: What the child used too much of.
@@ -196,7 +193,7 @@ class Supervision:
         self._contained.kill()
         self._ended = time.monotonic()
         while content := process.stderr.read(_CHUNK):  # what is left in the pipe
-            self._tail = (self._tail + content)[-_TAIL:]
+            self.tail = (self.tail + content)[-_TAIL:]
         if self.breach is None and self._contained.ran_out_of_memory():
             self.breach = "memory"
 
@@ -225,11 +222,6 @@ class Supervision:
         """The exit status, once the child has ended."""
         return self._contained.process.returncode
 
-    @property
-    def complaints(self) -> str:
-        """The end of what the child wrote to its standard error."""
-        return self._tail.decode(errors="replace")
-
     def _read_output(self, selector: selectors.BaseSelector) -> None:
         if not selector.get_map():
             time.sleep(_LOOK)
@@ -243,7 +235,7 @@ class Supervision:
             elif stream is self._contained.process.stdout:
                 self._read_lines(content)
             else:
-                self._tail = (self._tail + content)[-_TAIL:]
+                self.tail = (self.tail + content)[-_TAIL:]
 
     def _read_lines(self, content: bytes) -> None:
         """Take lines in; what is longer than any line of ours is dropped."""
@@ -269,7 +261,7 @@ class Supervision:
         if self.turn.waits:
             self._answer_question(now)
         late = now > min(self._deadline, self._timed_until) and not self.turn.is_stopped
-        if self.turn.keeps_waking or late:
+        if self.turn.stirs > _MOST_STIRS or late:
             return "timed_out"
         if now >= self._next_look:
             self._next_look = now + _LOOK
@@ -299,12 +291,10 @@ class Supervision:
         self._progress = job.Progress("measuring", 0.0)
         self._deadline += self.turn.stood
         if self.turn.answer == "go":
-            self._timed_until = now + self._measuring_seconds(now - self._started - self.turn.stood)
-
-    def _measuring_seconds(self, worked: float) -> float:
-        """Return how long it may have the machine: twice as long as it should, by the seconds that it has worked."""
-        longest = self._limits.measuring_seconds
-        return longest if self._resumes else min(longest, 2 * max(LEAST_SECONDS, SHARE_OF_JOB * worked))
+            # It may have the machine twice as long as it should, by the seconds that it has worked.
+            worked, longest = now - self._started - self.turn.stood, self._limits.measuring_seconds
+            usual = longest if self._resumes else 2 * max(LEAST_SECONDS, SHARE_OF_JOB * worked)
+            self._timed_until = now + min(longest, usual)
 
     def _report(self) -> None:
         """Tell the caller where the child is, also when nothing changed: the caller may want to stop."""

@@ -20,17 +20,9 @@ from submissions.accounts import throttling
 from submissions.accounts.permissions import owned_team, personal_page, signed_in
 from submissions.models import Delivery, Webhook
 from submissions.models.notifications import LOG_LINES
+from submissions.notifications import webhooks as hooks
 from submissions.notifications.forms import WebhookForm
 from submissions.notifications.inbox import inbox_of, mark_read, preferences_of, set_preferences, unread_count
-from submissions.notifications.webhooks import (
-    ATTEMPTS,
-    LIMIT,
-    add_webhook,
-    rotate_secret,
-    send_test,
-    switch_off,
-    switch_on,
-)  # fmt: skip
 
 PER_PAGE = 25
 
@@ -82,7 +74,10 @@ def webhooks(request: HttpRequest, slug: str) -> HttpResponse:
         return _webhooks_page(request, team)
     form = WebhookForm(request.POST)
     added, status = throttling.save_within_limit(
-        form, throttling.ChangeThrottle(), request, lambda values: add_webhook(team, values["url"], person)
+        form,
+        throttling.ChangeThrottle(),
+        request,
+        lambda values: hooks.add_webhook(team, values["url"], person),
     )
     if added is None:
         return _webhooks_page(request, team, status=status, form=form)
@@ -99,7 +94,7 @@ def change_webhook(request: HttpRequest, slug: str, identifier: int) -> HttpResp
         return redirect("webhooks", slug=slug)
     action = request.POST.get("action", "")
     if action == "rotate":
-        return _webhooks_page(request, team, new_secret=rotate_secret(webhook), of_webhook=webhook)
+        return _webhooks_page(request, team, new_secret=hooks.rotate_secret(webhook), of_webhook=webhook)
     if action in _WEBHOOK_ACTIONS:
         act, told = _WEBHOOK_ACTIONS[action]
         act(webhook)
@@ -109,9 +104,9 @@ def change_webhook(request: HttpRequest, slug: str, identifier: int) -> HttpResp
 
 #: Changes of a webhook by the action of the form, with the message that follows.
 _WEBHOOK_ACTIONS: dict[str, tuple[Callable[[Webhook], object], Any]] = {
-    "test": (send_test, _("A test is on its way; reload this page to see what came of it.")),
-    "switch-on": (switch_on, _("The webhook is switched on. What happened meanwhile is not sent.")),
-    "switch-off": (switch_off, _("The webhook is switched off.")),
+    "test": (hooks.send_test, _("A test is on its way; reload this page to see what came of it.")),
+    "switch-on": (hooks.switch_on, _("The webhook is switched on. What happened meanwhile is not sent.")),
+    "switch-off": (hooks.switch_off, _("The webhook is switched off.")),
     "remove": (Webhook.delete, _("The webhook is removed.")),
 }
 
@@ -123,8 +118,8 @@ def _webhooks_page(request: HttpRequest, team: Team, status: int = 200, **change
         "webhooks": Webhook.objects.filter(team=team),
         "deliveries": Delivery.objects.filter(webhook__team=team).select_related("webhook")[:LOG_LINES],
         "form": WebhookForm(),
-        "limit": LIMIT,
-        "attempts": ATTEMPTS,
+        "limit": hooks.LIMIT,
+        "attempts": hooks.ATTEMPTS,
         "enabled": settings.WEBHOOKS_ENABLED,
         **changes,
     }

@@ -139,7 +139,10 @@ def _changes(change: Callable[[HttpRequest, Submission], None]) -> Callable[...,
         if wait := throttling.seconds_to_wait(throttling.ChangeThrottle(), request):
             messages.warning(request, throttling.throttle_message(wait))
             return render(request, "submissions/submission.html", _context(request, managed), status=429)
-        change(request, managed)
+        try:
+            change(request, managed)
+        except Refused as refusal:
+            messages.error(request, f"{refusal.detail} {refusal.problems[0].hint}")
         return redirect(managed)
 
     return permissions.personal_page("POST")(view)
@@ -167,26 +170,16 @@ def reusable(request: HttpRequest, managed: Submission) -> None:
 @_changes
 def retry(request: HttpRequest, managed: Submission) -> None:
     """Queue again what was lost through our fault."""
-    try:
-        queued = changes.retry(managed, permissions.signed_in(request))
-    except Refused as refusal:
-        messages.error(request, f"{refusal.detail} {refusal.problems[0].hint}")
-    else:
-        messages.info(
-            request, _("Queued again.") if queued else _("There is nothing that could be tried again.")
-        )
+    queued = changes.retry(managed, permissions.signed_in(request))
+    messages.info(request, _("Queued again.") if queued else _("There is nothing that could be tried again."))
 
 
 @_changes
 def priority(request: HttpRequest, managed: Submission) -> None:
     """Give the submission another place among its team's runs in the round."""
     wanted = request.POST.get("priority", "")
-    try:
-        set_priority(managed, parse_number(wanted, 9) or 0, permissions.signed_in(request))
-    except Refused as refusal:
-        messages.error(request, f"{refusal.detail} {refusal.problems[0].hint}")
-    else:
-        messages.success(request, _("Its priority is {priority} now.").format(priority=managed.priority))
+    set_priority(managed, parse_number(wanted, 9) or 0, permissions.signed_in(request))
+    messages.success(request, _("Its priority is {priority} now.").format(priority=managed.priority))
 
 
 @permissions.personal_page("GET", "HEAD", "POST")

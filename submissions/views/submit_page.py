@@ -50,24 +50,14 @@ LARGE = 8 * 1024 * 1024
 #: What may be said of a new system and mostly is not: folded away until it is asked for, or wrong.
 OPTIONAL = {
     "Links and licence": (
-        "paper_url",
-        "code_url",
-        "model_url",
-        "licence",
-        "commercial_use",
-        "open_weights",
-        "closed_api",
+        "paper_url", "code_url", "model_url", "licence", "commercial_use", "open_weights", "closed_api",
     ),
     "The model": (
-        "parameters",
-        "backbone",
-        *(each.name for each in DECLARED_NUMBERS),
-        "training_compute",
-        "adapted_to",
+        "parameters", "backbone", *(each.name for each in DECLARED_NUMBERS), "training_compute", "adapted_to",
         "variant_of",
     ),
     "Authors and citation": ("participant", "authors", "year", "bibtex"),
-}
+}  # fmt: skip
 #: Fields of a new system are named `new-<field>`.
 PREFIX = "new"
 

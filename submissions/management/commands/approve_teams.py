@@ -36,11 +36,6 @@ class Command(CurationCommand):
         return f"{done} teams approved, {len({team.pk for team in teams}) - done} were before; {accounts} accounts."
 
 
-def _find_person(email: str) -> User | None:
-    person = User.objects.filter(email=email.lower()).first()
-    return person if person is not None and email.lower() in own_addresses(person) else None
-
-
 def _read(path: Path) -> tuple[list[User], list[Team]]:
     """Return the people and teams of a list. Raises ValueError with all wrong lines."""
     try:
@@ -57,9 +52,11 @@ def _read(path: Path) -> tuple[list[User], list[Team]]:
     wrong = []
     for line, row in rows:
         slug, email = ((row.get(name) or "").strip() for name in ("team", "email"))
-        if slug and (team := Team.objects.filter(slug=slug).first()):
+        team = Team.objects.filter(slug=slug).first() if slug else None
+        person = User.objects.filter(email=email.lower()).first() if email and not slug else None
+        if team is not None:
             teams.append(team)
-        elif not slug and email and (person := _find_person(email)):
+        elif person is not None and email.lower() in own_addresses(person):
             people.append(person)
         else:
             account = f"no account with the verified address {email}"
