@@ -227,7 +227,7 @@ class ElsewhereSignupForm(AllowedDomain, SiteLabels, SignupForm):
     """Form for the address of a new account if the service names none that may sign up."""
 
 
-def where(
+def hide_unless(
     possible: Callable[[HttpRequest], bool], view: Callable[..., HttpResponseBase]
 ) -> Callable[..., Any]:
     """Return allauth's view, with status 404 for impossible requests and for services that have no keys."""

@@ -7,7 +7,6 @@ docs/decisions/0055-registration-and-one-sign-in.md. This is the only writer of 
 
 import hashlib
 from collections.abc import Collection, Iterable
-from datetime import datetime
 from typing import Any
 
 from allauth.account.models import EmailAddress
@@ -142,11 +141,9 @@ def refuse_unaccepted(person: User, datasets: Iterable[Dataset]) -> None:
         raise Refused(problems[0].code, problems[0].message, problems)
 
 
-def due_for_submission(
-    person: User, datasets: Iterable[Dataset], now: datetime | None = None
-) -> list[DueAgreement]:
+def due_for_submission(person: User, datasets: Iterable[Dataset]) -> list[DueAgreement]:
     """Return the agreements that the person has yet to accept, or be approved for: the datasets' and their rounds'."""
-    keys, now = {dataset.pk for dataset in datasets}, now or timezone.now()
+    keys, now = {dataset.pk for dataset in datasets}, timezone.now()
     in_force = Agreement.objects.filter(Q(dataset__in=keys) | Q(dataset=None), in_force=True)
     subjects = list(in_force.values_list("dataset", flat=True))
     if not subjects:

@@ -15,21 +15,11 @@ from django.db.models import Model
 
 from leaderboard.core import audit
 from leaderboard.models import Acceptance, AuditRecord, Challenge, Invitation, Membership, Team, User
+from submissions import models
 from submissions.accounts.access import end_access
 from submissions.accounts.approval import forget_addresses
 from submissions.accounts.teams import TeamRefused, rename_team, revoke_access
 from submissions.core.errors import ChangeRefused
-from submissions.models import (
-    AccountMail,
-    ApiToken,
-    Checkpoint,
-    Notice,
-    NoticePreference,
-    QuotaUse,
-    Submission,
-    Upload,
-    Webhook,
-)
 
 #: By name: the table, its field that names the person, and what of it is theirs to have. Never a secret, nor a score.
 _TABLES: dict[str, tuple[type[Model], str, tuple[str, ...]]] = {
@@ -37,27 +27,27 @@ _TABLES: dict[str, tuple[type[Model], str, tuple[str, ...]]] = {
     "sign_in_elsewhere": (SocialAccount, "user", ("provider", "uid", "date_joined", "last_login", "extra_data")),
     "second_factors": (Authenticator, "user", ("type", "created_at", "last_used_at")),
     "sessions": (UserSession, "user", ("ip", "user_agent", "created_at", "last_seen_at")),
-    "tokens": (ApiToken, "user", ("name", "scopes", "created", "expiry", "last_used_at")),
+    "tokens": (models.ApiToken, "user", ("name", "scopes", "created", "expiry", "last_used_at")),
     "teams": (Membership, "user", ("team__name", "team__slug", "owner", "joined_at")),
     "invitations": (Invitation, "invited_by", ("team__name", "email", "owner", "created_at", "accepted_at")),
     "submissions": (
-        Submission, "submitter", ("id", "kind", "team__name", "system__name", "configuration", "created_at"),
+        models.Submission, "submitter", ("id", "kind", "team__name", "system__name", "configuration", "created_at"),
     ),
-    "checkpoints": (Checkpoint, "created_by", ("file_name", "kind", "size", "hub_name", "created_at")),
-    "uploads": (Upload, "owner", ("file_name", "length", "offset", "created_at")),
-    "quota_uses": (QuotaUse, "person", ("at", "kind", "dataset__slug", "team__name")),
+    "checkpoints": (models.Checkpoint, "created_by", ("file_name", "kind", "size", "hub_name", "created_at")),
+    "uploads": (models.Upload, "owner", ("file_name", "length", "offset", "created_at")),
+    "quota_uses": (models.QuotaUse, "person", ("at", "kind", "dataset__slug", "team__name")),
     "challenges": (Challenge, "raised_by", ("system__name", "claim", "text", "state", "raised_at")),
-    "webhooks": (Webhook, "created_by", ("team__name", "url", "active", "created_at")),
+    "webhooks": (models.Webhook, "created_by", ("team__name", "url", "active", "created_at")),
     "acceptances": (
         Acceptance, "person",
         ("agreement__dataset__slug", "agreement__round__slug", "version", "text_sha256", "accepted_at"),
     ),
-    "notices": (Notice, "person", ("subject", "text", "created_at", "read_at")),
-    "notice_preferences": (NoticePreference, "person", ("kind", "by_mail", "in_inbox", "everywhere")),
+    "notices": (models.Notice, "person", ("subject", "text", "created_at", "read_at")),
+    "notice_preferences": (models.NoticePreference, "person", ("kind", "by_mail", "in_inbox", "everywhere")),
     "audit_records": (AuditRecord, "actor", ("at", "action", "subject", "reason")),
 }  # fmt: skip
 #: What goes with the account; the rest keeps its number, which names nobody.
-_GO = (EmailAddress, SocialAccount, Authenticator, Webhook, Notice, NoticePreference)
+_GO = (EmailAddress, SocialAccount, Authenticator, models.Webhook, models.Notice, models.NoticePreference)
 #: What is shown in the place of a name.
 FORMER = "A former member"
 
@@ -105,7 +95,7 @@ def close_account(person: User) -> None:
     list(teams.select_for_update(no_key=True, of=("self",)).values_list("pk"))
     check_can_close(person)
     addresses = {person.email, *EmailAddress.objects.filter(user=person).values_list("email", flat=True)}
-    AccountMail.objects.filter(address__in=addresses).delete()
+    models.AccountMail.objects.filter(address__in=addresses).delete()
     ended = {**end_access(person), **revoke_access(person)}
     person.email = f"account-{person.pk}@closed.invalid"
     forget_addresses(addresses)
