@@ -114,11 +114,8 @@ class SandboxedProcess:
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
-
-    @property
-    def root(self) -> int:
-        """The process above all others of the program."""
-        return self.process.pid
+        #: The process above all others of the program.
+        self.root = process.pid
 
     def ran_out_of_memory(self) -> bool:
         """Return whether the system, not we, ended it for want of memory."""

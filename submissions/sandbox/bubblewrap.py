@@ -139,12 +139,8 @@ class _BubblewrapProcess(backends.SandboxedProcess):
     def __init__(self, process: subprocess.Popen[bytes], init: int, group: ControlGroup) -> None:
         super().__init__(process)
         self._group = group
-        self._init = init
+        self.root = init
         self._handle = os.pidfd_open(init)
-
-    @property
-    def root(self) -> int:
-        return self._init
 
     def ran_out_of_memory(self) -> bool:
         return self._group.ran_out_of_memory()
