@@ -31,7 +31,6 @@ from submissions.api.requests import (
 from submissions.api.schema import errors
 from submissions.models import NoticeKind, Scope, Webhook
 from submissions.notifications import webhooks
-from submissions.notifications.forms import WebhookForm
 from submissions.notifications.inbox import inbox_of, mark_read, unread_count
 
 
@@ -118,7 +117,7 @@ class WebhookRequest(RequestSerializer):
 
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """As the page reads it. Raises ApiError."""
-        form = WebhookForm(data)
+        form = webhooks.WebhookForm(data)
         if not form.is_valid():
             raise malformed("webhook", str(form.errors["url"][0]))
         return form.cleaned_data

@@ -20,7 +20,6 @@ from submissions.accounts.throttling import ChangeThrottle, enforce_limit, secon
 from submissions.core.errors import ChangeRefused
 from submissions.models import Delivery, Webhook
 from submissions.models.notifications import LOG_LINES
-from submissions.notifications.forms import WebhookForm
 from submissions.notifications.inbox import (
     inbox_of,
     mark_read,
@@ -31,6 +30,7 @@ from submissions.notifications.inbox import (
 from submissions.notifications.webhooks import (
     ATTEMPTS,
     LIMIT,
+    WebhookForm,
     add_webhook,
     rotate_secret,
     send_test,
