@@ -43,17 +43,11 @@ TRANSITIONS: Mapping[State, frozenset[State]] = {
     State.WITHDRAWN: frozenset(),
 }
 
-#: From best to worst: a submission without a finished job is in the worst state of its jobs.
-_SEVERITY = (
-    State.DONE,
-    State.WITHDRAWN,
-    State.CANCELLED,
-    State.REJECTED,
-    State.TIMED_OUT,
-    State.FAILED,
-)
-#: From furthest to least far: while jobs are under way, a submission is where its last job is.
-_PROGRESS = (State.SCORING, State.RETRIEVING, State.QUEUED, State.VALIDATING, State.UPLOADING)
+#: A submission is in the first of these states that one of its jobs is in.
+_PRECEDENCE = (
+    State.UPLOADING, State.VALIDATING, State.QUEUED, State.RETRIEVING, State.SCORING, State.DONE,
+    State.FAILED, State.TIMED_OUT, State.REJECTED, State.CANCELLED, State.WITHDRAWN,
+)  # fmt: skip
 
 
 def advance(
@@ -148,14 +142,8 @@ def submission_state(states: Iterable[str]) -> State:
 
     While one is under way, the least advanced of them; then `done` if any is done, else the worst.
     """
-    present = {State(state) for state in states}
-    under_way = [state for state in reversed(_PROGRESS) if state in present]
-    if under_way:
-        return under_way[0]
-    if State.DONE in present:
-        return State.DONE
-    ended = [state for state in reversed(_SEVERITY) if state in present]
-    return ended[0] if ended else State.UPLOADING
+    present = set(states)
+    return next((state for state in _PRECEDENCE if state in present), State.UPLOADING)
 
 
 # --- claims
@@ -223,7 +211,8 @@ def claim(queues: Sequence[str], worker: str, permitted: Q | None = None) -> Job
                 progress_note="",
             ):
                 related = ("dataset__current_version", "submission__submitter", "submission__system__team")
-                return Job.objects.select_related(*related).defer(*_NOT_READ).get(pk=candidate["pk"])
+                deferred = () if settings.PRIVATE_STORAGE else _NOT_READ
+                return Job.objects.select_related(*related).defer(*deferred).get(pk=candidate["pk"])
 
 
 def next_turn(queue: str, team: Team | None) -> int:
@@ -375,7 +364,8 @@ def create_requested_jobs() -> int:
         with transaction.atomic():
             if not WorkRequest.objects.filter(pk=request.pk, taken_at=None).update(taken_at=timezone.now()):
                 continue
-            if request.dataset_id is None or (kind in _ONCE and _is_waiting(kind, request.dataset_id)):
+            unclaimed = Job.objects.waiting().filter(kind=kind, dataset=request.dataset_id)
+            if request.dataset_id is None or (kind in _ONCE and unclaimed.exists()):
                 continue  # it will find the dataset as it is now
             Job.objects.create(
                 kind=kind,
@@ -387,11 +377,6 @@ def create_requested_jobs() -> int:
             )
             count += 1
     return count
-
-
-def _is_waiting(kind: Job.Kind, dataset_id: int) -> bool:
-    """Return whether such a job waits that nobody has claimed."""
-    return Job.objects.waiting().filter(kind=kind, dataset=dataset_id).exists()
 
 
 def wake_waiting_queues() -> None:

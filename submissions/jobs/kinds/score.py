@@ -421,20 +421,9 @@ def _on_same_qrels(last: Evaluation, earlier: Evaluation) -> Evaluation:
 
 def record_result(job: Job, system: System, result: ScoredResult, qrels: Qrels) -> Evaluation:
     """Store the rows of the run and of its evaluation, unrounded, and flag a run that looks like a probe."""
-    scored = result.scored
-    statistics = scored.report.statistics
-    origin = Run.Origin.UPLOADED if job.kind == Job.Kind.SCORE else Run.Origin.RETRIEVED
-    run = record_job_run(
-        job,
-        job.submission,
-        system,
-        result.stored,
-        statistics,
-        qrels.version,
-        origin=origin,
-        label=result.label,
-    )
-    evaluation = record_scored(run, qrels, scored)
+    statistics = result.scored.report.statistics
+    run = record_job_run(job, system, result.stored, statistics, qrels.version, result.label)
+    evaluation = record_scored(run, qrels, result.scored)
     if job.submission is not None and result.signed is not None:
         probes.flag_suspicious_run(job, job.submission, evaluation, result.signed)
     return evaluation
