@@ -9,7 +9,7 @@ What comes late is marked, and takes no place.
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Exists, OuterRef, QuerySet
@@ -67,29 +67,18 @@ class RoundEntry:
     run_type: str = ""
 
 
-NO_ROUND_ENTRY = RoundEntry()
-
-
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """How a submission comes in: its round if there is one, whether late, and what is kept of what was said.
-
-    `problems` are what stands in its way.
-    """
+    """The admission of a submission to its round, if there is one, with the problems that prevent it."""
 
     round: Round | None = None
     late: bool = False
-    entry: RoundEntry = NO_ROUND_ENTRY
+    priority: int | None = None
     problems: Sequence[Problem] = ()
 
     def columns(self) -> dict[str, Any]:
         """Return the values of the submission's columns."""
-        return {
-            "round": self.round,
-            "late": self.late,
-            "run_type": self.entry.run_type,
-            "priority": self.entry.priority,
-        }
+        return {"round": self.round, "late": self.late, "priority": self.priority}
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +129,7 @@ def check_admission(
     governing = {dataset: current_round(dataset, now) for dataset in dict.fromkeys(datasets)}
     rounds = {row.pk: row for row in governing.values() if row is not None}
     if not rounds:
-        return Admission(entry=entry, problems=_wrong_tag(entry))
+        return Admission(priority=entry.priority, problems=_wrong_tag(entry))
     if len(rounds) > 1 or None in governing.values():
         listed = "; ".join(f"{dataset}: {row or 'in no round'}" for dataset, row in governing.items())
         hint = "Send what is for one round in one submission, and the others in another."
@@ -155,9 +144,9 @@ def check_admission(
         return Admission(problems=[ROUND_CLOSED.problem(why, hint)])
     problems = _entry_problems(row, team, entry, tags)
     if phase(row, now) == Phase.CLOSED:
-        return Admission(row, True, replace(entry, priority=None), problems)
-    priority, more = _place(row, person, team, entry)
-    return Admission(row, False, replace(entry, priority=priority), [*problems, *more])
+        return Admission(row, True, None, problems)
+    priority, more = _place(row, person, team, entry.priority)
+    return Admission(row, False, priority, [*problems, *more])
 
 
 def readmit(submission: Submission) -> None:
@@ -175,7 +164,7 @@ def readmit(submission: Submission) -> None:
     if row.revealed_at is not None:
         hint = "Submit it again, outside of the round."
         refuse([ROUND_CLOSED.problem(f"{row} was revealed meanwhile.", hint)])
-    priority, problems = _place(row, submission.submitter, team, NO_ROUND_ENTRY)
+    priority, problems = _place(row, submission.submitter, team)
     refuse(problems)
     Submission.objects.filter(pk=submission.pk).update(priority=priority)
 
@@ -207,9 +196,9 @@ def _entry_problems(
 
 
 def _place(
-    row: Round, person: User, team: Team | None, entry: RoundEntry
+    row: Round, person: User, team: Team | None, priority: int | None = None
 ) -> tuple[int | None, list[Problem]]:
-    """Return the run's priority among its team's, and problems: no place is left, or the priority is taken."""
+    """Return the run's priority among its team's, and problems: no place is left, or the given one is taken."""
     there = list(counted_submissions(row, team=team))
     if len(there) >= row.runs_per_team:
         return None, [_full_problem(row, there, "of each team, and yours has sent")]
@@ -218,16 +207,14 @@ def _place(
         return None, [_full_problem(row, own, "of each person, over all teams, and you have sent")]
     taken = {each.priority for each in there}
     free = [number for number in range(1, row.runs_per_team + 1) if number not in taken]
-    if entry.priority is None:
-        return free[0], []
-    if entry.priority in free:
-        return entry.priority, []
+    if priority is None or priority in free:
+        return priority or free[0], []
     choose = f"Send one of {', '.join(map(str, free))}, or leave it out to get {free[0]}."
-    if not 1 <= entry.priority <= row.runs_per_team:
-        message = f"Priority {entry.priority} is not between 1 and {row.runs_per_team}, the runs of a team."
+    if not 1 <= priority <= row.runs_per_team:
+        message = f"Priority {priority} is not between 1 and {row.runs_per_team}, the runs of a team."
         return None, [INVALID_PRIORITY.problem(message, choose)]
-    other = next(each for each in there if each.priority == entry.priority)
-    message = f"Priority {entry.priority} is that of {other.get_absolute_url()}."
+    other = next(each for each in there if each.priority == priority)
+    message = f"Priority {priority} is that of {other.get_absolute_url()}."
     return None, [PRIORITY_TAKEN.problem(message, choose)]
 
 

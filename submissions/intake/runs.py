@@ -79,10 +79,10 @@ def accept_submission(
                 if not valid:
                     refused = Refused.for_files(file.file_report for file in checked)
                     # The verdict on a file precedes what a round requires.
-                    code, detail = (refused.code, refused.detail)
-                    if problems:
-                        code, detail = problems[0].code, problems[0].message
-                    raise Refused(code, detail, [*problems, *admission.problems], refused.files)
+                    first = (
+                        (problems[0].code, problems[0].message) if problems else (refused.code, str(refused))
+                    )
+                    raise Refused(*first, [*problems, *admission.problems], refused.files)
                 refuse([*problems, *admission.problems])
                 submission = Submission(
                     submitter=submitter,
@@ -91,7 +91,7 @@ def accept_submission(
                     **options.columns(),
                     **admission.columns(),
                 )
-                jobs = [_job(submission, file, admission.entry.tag) for file in checked]
+                jobs = [_job(submission, file, options.round_entry.tag) for file in checked]
                 for job in jobs if isinstance(system, System) else ():
                     refuse_repeat(job, submission)
                 store_submission(submission, jobs, uploads)

@@ -13,7 +13,7 @@ from submissions.accounts.approval import refuse_unaccepted
 from submissions.accounts.permissions import teams_of
 from submissions.accounts.teams import personal_team
 from submissions.core.errors import ALREADY_SUBMITTED, LABEL_NEEDED, Refused
-from submissions.intake.rounds import NO_ROUND_ENTRY, Admission, RoundEntry, check_admission
+from submissions.intake.rounds import Admission, RoundEntry, check_admission
 from submissions.models import Job, Submission
 from submissions.queue import queue
 from submissions.quotas.ledger import charge, refuse_unapproved
@@ -39,15 +39,15 @@ class SubmissionOptions:
     public: bool = True
     reusable: bool = False
     note: str = ""
-    round_entry: RoundEntry = NO_ROUND_ENTRY
+    round_entry: RoundEntry = RoundEntry()  # noqa: RUF009  # frozen
     team: Team | None = None
     anonymous_until: date | None = None
     bulk: str = ""
 
     def columns(self) -> dict[str, Any]:
-        """Return the values of the submission's columns of the same names."""
+        """Return the values of the submission's columns."""
         names = ("configuration", "public", "reusable", "note", "bulk")
-        return {name: getattr(self, name) for name in names}
+        return {"run_type": self.round_entry.run_type, **{name: getattr(self, name) for name in names}}
 
 
 def submitting_team(submitter: User, system: System | SystemFields, options: SubmissionOptions) -> Team:

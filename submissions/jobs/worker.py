@@ -69,11 +69,8 @@ class WorkerPresence(bootsteps.StartStopStep):
 
     def start(self, worker: Any) -> None:
         """Announce the worker."""
-        monitor, idle_since, longest = (
-            HungProcessMonitor(workers.worker_name()),
-            time.monotonic(),
-            settings.WORKER_UNTIL_IDLE,
-        )
+        monitor, idle_since = HungProcessMonitor(workers.worker_name()), time.monotonic()
+        longest = settings.WORKER_UNTIL_IDLE
 
         def look() -> None:
             nonlocal idle_since

@@ -140,7 +140,18 @@ def send_deliveries(until: float) -> int:
     while settings.WEBHOOKS_ENABLED and time.monotonic() < until and (delivery := _claim()) is not None:
         outcome = _attempt(delivery)
         logger.info("delivery %s to webhook %s: %s", delivery.pk, delivery.webhook_id, outcome.text)
-        _settle(delivery, outcome)
+        # What came of the attempt is stored unless another sender has claimed the message since.
+        now = timezone.now()
+        changes: dict[str, Any] = {"answer": outcome.text[:120]}
+        if outcome.arrived:
+            changes |= {"state": "sent", "sent_at": now, "not_before": None}
+        elif delivery.attempts >= ATTEMPTS:
+            changes |= {"state": "failed", "not_before": None}
+        else:
+            changes |= {"not_before": now + BACKOFF[delivery.attempts - 1]}
+        with transaction.atomic():
+            if _waiting().held(delivery).update(**changes) and changes.get("state") == "failed":
+                _switch_off_if_failing(delivery.webhook, now)
         arrived += outcome.arrived
     return arrived
 
@@ -186,21 +197,6 @@ def _attempt(delivery: Delivery) -> DeliveryOutcome:
     except Exception as error:
         logger.error("delivery %s could not be sent: %s", delivery.pk, type(error).__name__)
         return DeliveryOutcome(False, "a fault of ours")
-
-
-@transaction.atomic
-def _settle(delivery: Delivery, outcome: DeliveryOutcome) -> None:
-    """Note what came of an attempt, unless somebody else has claimed the message since."""
-    now = timezone.now()
-    changes: dict[str, Any] = {"answer": outcome.text[:120]}
-    if outcome.arrived:
-        changes |= {"state": "sent", "sent_at": now, "not_before": None}
-    elif delivery.attempts >= ATTEMPTS:
-        changes |= {"state": "failed", "not_before": None}
-    else:
-        changes |= {"not_before": now + BACKOFF[delivery.attempts - 1]}
-    if _waiting().held(delivery).update(**changes) and changes.get("state") == "failed":
-        _switch_off_if_failing(delivery.webhook, now)
 
 
 def _switch_off_if_failing(webhook: Webhook, now: datetime) -> None:

@@ -36,11 +36,7 @@ TRANSITIONS: Mapping[State, frozenset[State]] = {
     ),
     State.SCORING: frozenset({State.DONE, State.REJECTED, State.QUEUED, State.VALIDATING} | _ENDS),
     State.DONE: frozenset({State.WITHDRAWN}),
-    State.REJECTED: frozenset(),
-    State.FAILED: frozenset(),
-    State.CANCELLED: frozenset(),
-    State.TIMED_OUT: frozenset(),
-    State.WITHDRAWN: frozenset(),
+    **dict.fromkeys(TERMINAL - {State.DONE}, frozenset()),
 }
 
 #: A submission is in the first of these states that one of its jobs is in.
@@ -110,16 +106,10 @@ def revive(job_id: int, to: State, **changes: Any) -> bool:
     No holder of an earlier claim can write any more, which is why this is none of the transitions.
     """
     ended = Job.objects.filter(pk=job_id, state__in=(State.FAILED, State.TIMED_OUT))
-    anew = {
-        "attempts": 0,
-        "progress": 0.0,
-        "error_code": "",
-        "fault": "",
-        "worker": "",
-        "cancel_requested": False,
-    }
+    anew: dict[str, Any] = {"attempts": 0, "progress": 0.0, "cancel_requested": False}
+    texts = dict.fromkeys(("error_code", "fault", "worker"), "")
     times = dict.fromkeys(("started_at", "finished_at", "not_before"))
-    return ended.update(state=to, fence=F("fence") + 1, **anew, **times, **changes) == 1
+    return ended.update(state=to, fence=F("fence") + 1, **anew, **texts, **times, **changes) == 1
 
 
 def log_line(line: str) -> str:
@@ -275,15 +265,8 @@ def requeue(job: Job, *, counted: bool, delay: timedelta = timedelta(0), line: s
     """
     attempts = job.attempts if counted else job.attempts - 1
     delay = BACKOFF[min(attempts, len(BACKOFF)) - 1] if counted else delay
-    moved = advance(
-        job.pk,
-        waiting_state(job),
-        fence=job.fence,
-        unless_cancelled=True,
-        line=line,
-        attempts=attempts,
-        not_before=Now() + delay if delay else None,
-    )
+    changes: dict[str, Any] = {"attempts": attempts, "not_before": Now() + delay if delay else None}
+    moved = advance(job.pk, waiting_state(job), fence=job.fence, unless_cancelled=True, line=line, **changes)
     if moved:
         wake_worker(job.queue)
     return moved or end_cancelled(job)
@@ -318,14 +301,8 @@ def reap() -> int:
     for job in Job.objects.expired():
         if job.attempts >= ATTEMPTS:
             line = "The worker was lost three times. This is a fault of ours."
-            failed = advance(
-                job.pk,
-                State.FAILED,
-                fence=job.fence,
-                unless_cancelled=True,
-                line=line,
-                error_code="worker_lost",
-            )
+            reason: dict[str, Any] = {"line": line, "error_code": "worker_lost"}
+            failed = advance(job.pk, State.FAILED, fence=job.fence, unless_cancelled=True, **reason)
             count += failed or end_cancelled(job)
         else:
             count += requeue(job, counted=True, line="The worker was lost; the job is tried again.")
@@ -364,8 +341,7 @@ def create_requested_jobs() -> int:
         with transaction.atomic():
             if not WorkRequest.objects.filter(pk=request.pk, taken_at=None).update(taken_at=timezone.now()):
                 continue
-            unclaimed = Job.objects.waiting().filter(kind=kind, dataset=request.dataset_id)
-            if request.dataset_id is None or (kind in _ONCE and unclaimed.exists()):
+            if request.dataset_id is None or (kind in _ONCE and _is_waiting(kind, request.dataset_id)):
                 continue  # it will find the dataset as it is now
             Job.objects.create(
                 kind=kind,
@@ -377,6 +353,11 @@ def create_requested_jobs() -> int:
             )
             count += 1
     return count
+
+
+def _is_waiting(kind: Job.Kind, dataset_id: int) -> bool:
+    """Return whether such a job waits that nobody has claimed."""
+    return Job.objects.waiting().filter(kind=kind, dataset=dataset_id).exists()
 
 
 def wake_waiting_queues() -> None:

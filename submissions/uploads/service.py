@@ -154,11 +154,9 @@ def find_upload(owner: User, identifier: str) -> Upload | None:
 def require_offset(upload: Upload, offset: int) -> None:
     """Raise Refused for bytes that begin elsewhere than the upload ends."""
     if offset != upload.offset:
-        raise Refused.of(
-            UPLOAD_OFFSET,
-            f"The upload has {upload.offset:,} bytes, and these begin at {offset:,}.",
-            "Ask with HEAD how far it is, and go on from there.",
-        )
+        message = f"The upload has {upload.offset:,} bytes, and these begin at {offset:,}."
+        hint = "Ask with HEAD how far it is, and go on from there."
+        raise Refused.of(UPLOAD_OFFSET, message, hint)
 
 
 def too_long(upload: Upload) -> Refused:
@@ -293,11 +291,9 @@ def completed_upload(owner: User, identifier: str, kind: str) -> Upload:
             "Send the rest, then submit it.",
         )
     if upload.kind != kind:
-        raise Refused.of(
-            WRONG_UPLOAD_KIND,
-            f"{upload.file_name or 'The upload'} was sent as a {upload.get_kind_display()}.",
-            f"Send it with kind {kind} in Upload-Metadata.",
-        )
+        message = f"{upload.file_name or 'The upload'} was sent as a {upload.get_kind_display()}."
+        hint = f"Send it with kind {kind} in Upload-Metadata."
+        raise Refused.of(WRONG_UPLOAD_KIND, message, hint)
     return upload
 
 

@@ -144,15 +144,18 @@ def accept_model(
     with lock_for_reading(uploads):
         with recording_refusals(submitter, plan.datasets):
             # A worker fetches a model on the hub.
-            kept, known = None, None
+            kept, stored, known = None, None, None
             if isinstance(model, CheckpointArchive):
                 kept = checkpoints.store_files(team, model, kinds_of(plan.engine))
                 known = kept.description
             elif isinstance(model, Checkpoint):
-                known = checkpoints.describe(model)
+                stored, known = model, checkpoints.describe(model)
             if known is not None:
-                _refuse_unfit(plan, known)
-        stored = model if isinstance(model, Checkpoint) else None
+                _complete(plan.engine, plan.parameters, known)
+                for dataset, payload in plan.payloads.items():
+                    if own := payload.get("parameters"):
+                        where = f"prompts of {dataset.slug}: "
+                        _complete(plan.engine, {**plan.parameters, **own}, known, where)
         with transaction.atomic():
             team = lock_quota(submitter, team)
             admission = _admit(submitter, team, plan, options)
@@ -167,7 +170,7 @@ def accept_model(
                 **options.columns(),
                 **admission.columns(),
             )
-            jobs = [_job(submission, dataset, plan, admission.entry.tag) for dataset in plan.datasets]
+            jobs = [_job(submission, dataset, plan, options.round_entry.tag) for dataset in plan.datasets]
             for job in jobs:
                 refuse_repeat(job, submission)
             store_submission(submission, jobs, uploads)
@@ -260,18 +263,14 @@ def _refuse_unsuitable(
     if system.architecture != engine.architecture:
         labels = dict(architecture_choices())
         is_now, would_be = labels[system.architecture], labels[engine.architecture]
-        raise Refused.of(
-            ARCHITECTURE_MISMATCH,
-            f"{system.name} is said to be “{is_now}”, and {engine.label} is “{would_be}”.",
-            "Choose the engine of its architecture, or submit this as another system.",
-        )
+        message = f"{system.name} is said to be “{is_now}”, and {engine.label} is “{would_be}”."
+        hint = "Choose the engine of its architecture, or submit this as another system."
+        raise Refused.of(ARCHITECTURE_MISMATCH, message, hint)
     wanted, model = kinds_of(engine), request.model
     if wanted and model is None:
-        raise Refused.of(
-            NO_CHECKPOINT,
-            f"{engine.label} runs a model, and none was given.",
-            f"Upload a checkpoint, or choose one sent before: {checkpoints.in_words(wanted)}.",
-        )
+        message = f"{engine.label} runs a model, and none was given."
+        hint = f"Upload a checkpoint, or choose one sent before: {checkpoints.in_words(wanted)}."
+        raise Refused.of(NO_CHECKPOINT, message, hint)
     if not wanted and model is not None:
         hint = "Leave the checkpoint out, or choose the engine that runs it."
         raise Refused.of(CHECKPOINT_NOT_WANTED, f"{engine.label} runs no model.", hint)
@@ -334,14 +333,6 @@ def _prompts(
 def prompt_parameters(engine: EngineDescription) -> list[Parameter]:
     """Return the engine's prompts, which each dataset may have for itself."""
     return [parameter for parameter in engine.parameters if parameter.keeps_blanks]
-
-
-def _refuse_unfit(plan: _Plan, model: CheckpointDescription) -> None:
-    """Raise Refused if parameters do not fit the checkpoint."""
-    _complete(plan.engine, plan.parameters, model)
-    for dataset, payload in plan.payloads.items():
-        if own := payload.get("parameters"):
-            _complete(plan.engine, {**plan.parameters, **own}, model, f"prompts of {dataset.slug}: ")
 
 
 def _completed(

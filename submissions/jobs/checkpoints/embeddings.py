@@ -399,9 +399,20 @@ def _delete_encoding(key: str, *, copy_alone: bool = False) -> bool:
     """Delete the encoding and its files, unless it is in use, or will be; or this machine's copy, unless in use."""
     with transaction.atomic():
         encoding = Encoding.objects.select_for_update().filter(key=key).first()
-        if encoding is None or _is_in_use(encoding) or (not copy_alone and _is_wanted(encoding)):
+        if encoding is None:
+            return False
+        # A job uses it, waits for it, or makes a part of it.
+        made = encoding.shards.filter(job__isnull=False).exclude(job__state__in=TERMINAL)
+        if encoding.waiting_jobs.exists() or made.exists():
             return False
         if not copy_alone:
+            # A job that has not ended, of the same model and corpus, may be about to request it.
+            jobs = Job.objects.filter(
+                submission__checkpoint__model_sha256=encoding.checkpoint.model_sha256,
+                dataset__current_version__corpus_sha256=encoding.version.corpus_sha256,
+            )
+            if jobs.exclude(state__in=TERMINAL).exists():
+                return False
             encoding.delete()
         _remove_folder(key)
     if (
@@ -425,18 +436,3 @@ def _remove_stored(key: str) -> None:
     for shard in _storage().listdir(key)[0]:
         Bundle(_storage(), f"{key}/{shard}").remove()
     _storage().delete(f"{key}/used")
-
-
-def _is_in_use(encoding: Encoding) -> bool:
-    """Return whether a job uses it, waits for it, or makes a part of it."""
-    made = encoding.shards.filter(job__isnull=False).exclude(job__state__in=TERMINAL)
-    return encoding.waiting_jobs.exists() or made.exists()
-
-
-def _is_wanted(encoding: Encoding) -> bool:
-    """Return whether a job that has not ended is of the same model and corpus: it may be about to ask for it."""
-    jobs = Job.objects.filter(
-        submission__checkpoint__model_sha256=encoding.checkpoint.model_sha256,
-        dataset__current_version__corpus_sha256=encoding.version.corpus_sha256,
-    )
-    return jobs.exclude(state__in=TERMINAL).exists()

@@ -223,18 +223,14 @@ def wait_for_shards(job: Job, setting: EncodingSetting) -> bool:
     """
     with transaction.atomic():
         encoding = _get_or_create_encoding(setting)
-        moved = advance(
-            job.pk,
-            State.RETRIEVING,
-            fence=job.fence,
-            unless_cancelled=True,
-            waits_for=encoding,
-            lease_expires_at=None,
-            attempts=max(job.attempts - 1, 0),
-            stage="encoding",
-            line=f"The corpus is encoded in {encoding.shards_expected} shards, by any worker that is free.",
-        )
-        if not moved:
+        columns: dict[str, Any] = {
+            "line": f"The corpus is encoded in {encoding.shards_expected} shards, by any worker that is free.",
+            "stage": "encoding",
+            "waits_for": encoding,
+            "lease_expires_at": None,
+            "attempts": max(job.attempts - 1, 0),
+        }
+        if not advance(job.pk, State.RETRIEVING, fence=job.fence, unless_cancelled=True, **columns):
             return end_cancelled(job)
         # Shards that failed earlier jobs are tried anew, also those that get no job of theirs yet.
         encoding.shards.filter(done_at=None, job__state__in=_ENDED_BADLY).update(job=None)

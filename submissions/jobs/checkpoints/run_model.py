@@ -153,10 +153,8 @@ def sample_model_job(job: Job, lease: Lease) -> None:
         adapted_to=[job.dataset.slug],
     )
     task = ModelTask(system, engine, engine.complete({}), checkpoint)
-    job.payload = {
-        **job.payload,
-        MADE_BY: made_by(SAMPLE_ENGINE, task.parameters_on(job.dataset), checkpoint),
-    }
+    made = made_by(SAMPLE_ENGINE, task.parameters_on(job.dataset), checkpoint)
+    job.payload = {**job.payload, MADE_BY: made}
     run_model(job, lease, task)
 
 
@@ -307,16 +305,15 @@ def _store_runs(
     retrieval = result["retrieval"]
     files = {} if handover.MEASURES in plan.job.payload else retrieval["variants"] or {"": RUN_NAME}
     task = plan.task
-    if task.checkpoint is None:
-        known = {}
-    else:
-        prompts, used = task.checkpoint.description.get("prompts", {}), {}
+    known: dict[str, str] = {}
+    if task.checkpoint is not None:
+        # The texts that were put before queries and documents, unless the model decides them itself.
+        prompts = task.checkpoint.description.get("prompts", {})
         for side in SIDES:
             asked = task.parameters.get(f"{side}_prompt")
             shown = asked != AUTO or side in prompts or task.checkpoint.kind not in _OWN_MARKS
             if asked is not None and shown:
-                used[f"{side}_prompt"] = prompt_of(prompts, side, asked)
-        known = used
+                known[f"{side}_prompt"] = prompt_of(prompts, side, asked)
     classes = (plan.encoded.hardware if plan.encoded else frozenset()) | {result["hardware"]["slug"]}
     if len(classes) > 1:
         known["hardware_mixture"] = " + ".join(sorted(classes))

@@ -185,14 +185,9 @@ def _require_whole_checkpoint(work: ExecutionJob) -> None:
 
 def reject_model(job: Job, failure: ModelFailure) -> None:
     """End the job: what the model did is its owner's affair. The report says what was found and what would be right."""
-    advance(
-        job.pk,
-        State.REJECTED,
-        fence=job.fence,
-        line=f"The model cannot be used: {failure.message}",
-        error_code=failure.code,
-        report=failure_report(failure.code, failure.message).as_dict(),
-    )
+    line, code = f"The model cannot be used: {failure.message}", failure.code
+    report = failure_report(code, failure.message).as_dict()
+    advance(job.pk, State.REJECTED, fence=job.fence, line=line, error_code=code, report=report)
 
 
 def failure_report(code: str, message: str) -> Report:
