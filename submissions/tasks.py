@@ -21,12 +21,13 @@ from leaderboard.results.publishing.publication import publish_due
 from leaderboard.results.significance.computing import request_missing_certainty
 from leaderboard.systems.anonymity import end_due_anonymity
 from submissions.accounts.access import delete_expired_sessions
+from submissions.accounts.outbox import NOTIFY
 from submissions.jobs.checkpoints.encodings import settle_waiting_jobs
 from submissions.jobs.cleanup import remove_unreferenced
 from submissions.jobs.kinds.datasets import fail_lost_rescores, retry_failed_certainty
 from submissions.jobs.worker import TURNS, dispatcher_is_late, drain_if_idle
 from submissions.models import Worker
-from submissions.notifications.sending import NOTIFY, send_notifications, wake_notifier
+from submissions.notifications.sending import send_notifications, wake_notifier
 from submissions.notifications.webhooks import delete_old_deliveries
 from submissions.queue.queue import WORK, create_requested_jobs, reap, wake_waiting_queues
 from submissions.queue.workers import AT_WORK, delete_silent_workers, own_queues, refusal, worker_name

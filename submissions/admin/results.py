@@ -14,8 +14,7 @@ from leaderboard.admin.results import MODERATES, EntryAdmin
 from leaderboard.admin.tables import SystemAdmin
 from leaderboard.models import Entry, System
 from leaderboard.systems.records import CannotMerge
-from submissions.intake.merge_systems import merge_systems
-from submissions.jobs.changes import CannotMeasure, request_measurement
+from submissions.jobs.changes import CannotMeasure, merge_systems, request_measurement
 
 
 class MergeForm(ReasonForm):

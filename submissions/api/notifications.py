@@ -23,7 +23,6 @@ from submissions.api import requests
 from submissions.api.schema import call
 from submissions.models import NoticeKind, Scope, Webhook
 from submissions.notifications import webhooks
-from submissions.notifications.forms import WebhookForm
 from submissions.notifications.inbox import inbox_of, mark_read, unread_count
 
 
@@ -107,7 +106,7 @@ class WebhookRequest(requests.RequestSerializer):
 
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """As the page reads it. Raises ApiError."""
-        form = WebhookForm(data)
+        form = webhooks.WebhookForm(data)
         if not form.is_valid():
             raise requests.malformed("webhook", str(form.errors["url"][0]))
         return form.cleaned_data

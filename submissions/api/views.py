@@ -29,15 +29,19 @@ from submissions.checkpoints.service import check_checkpoint
 from submissions.core.errors import Refused
 from submissions.intake.checkpoints.intake import accept_model
 from submissions.intake.files import TOO_LARGE_TO_CHECK_AT_ONCE
-from submissions.intake.rounds import set_priority
 from submissions.intake.runs import accept_submission, check_only
 from submissions.intake.system_form import seen_systems
 from submissions.jobs import changes
 from submissions.models import Scope, Submission
 from submissions.quotas.counting import quotas_for
 from submissions.quotas.ledger import refusals_of
-from submissions.status.description import describe, load_jobs, with_jobs
-from submissions.status.standings import describe_with_standing, with_standings
+from submissions.status.description import (
+    describe,
+    describe_with_standing,
+    load_jobs,
+    with_jobs,
+    with_standings,
+)
 
 ONE_FILE = ProblemCode("one_file", "Several files were sent to be checked.", "The API checks one file at a "
     "time.")  # fmt: skip
@@ -240,7 +244,7 @@ class PriorityView(_ThrottledChange):
     @_changes("Give a submission another priority in its round", requests.PriorityRequest, throttled=True)
     def post(self, request: Request, identifier: str) -> Response:
         """Set `priority`, until the round closes. The team's run that has it gets the old one."""
-        return self.change(request, identifier, set_priority, requests.PriorityRequest)
+        return self.change(request, identifier, changes.set_priority, requests.PriorityRequest)
 
 
 class ReusableView(_ThrottledChange):

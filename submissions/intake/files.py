@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
@@ -24,6 +25,7 @@ from evaluation.archives.zip import (
 )
 from evaluation.core.problems import InvalidContent, Problem, ProblemCode, Report
 from evaluation.runs.forms import recognize, trec_text, write_as_trec
+from evaluation.runs.header import MAX_HEADER_BYTES, read_header
 from evaluation.runs.json_runs import JSON
 from evaluation.runs.problems import EMPTY, UNKNOWN_DOCUMENTS_SHARE, refuse_binary
 from evaluation.runs.quoting import quote
@@ -127,6 +129,16 @@ class CheckedFile:
     def tag(self) -> str | None:
         """The first tag in the file, empty where it has none; None where nobody has read it yet."""
         return None if self.report is None else next(iter(self.report.statistics.tags), "")
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """The metadata before the lines of the run, empty for a large one that its worker will refuse."""
+        if self.report is not None:
+            return self.report.statistics.metadata
+        try:
+            return read_header(_read_start(self.run.path, MAX_HEADER_BYTES - 1)).metadata
+        except InvalidContent:
+            return {}
 
     @property
     def file_report(self) -> FileReport:
@@ -320,9 +332,10 @@ def check_files(runs: Iterable[RunFile]) -> Iterator[CheckedFile]:
         at_most = min(in_all, settings.VALIDATE_AT_ONCE_BYTES)
         text, report = None, None
         try:
-            text = _read_expanded(run.path, at_most)
-            in_all -= at_most if text is None else len(text)
-            if text is not None:
+            start = _read_start(run.path, at_most)
+            in_all -= min(len(start), at_most)
+            if len(start) <= at_most:
+                text = start
                 # JSON is read from the file: how far it may expand depends on how it is compressed.
                 content = run.path if recognize(text[:BLOCK]) == "json" else text
                 report = check_run(content, scoring_target(run.version))
@@ -335,15 +348,14 @@ def check_files(runs: Iterable[RunFile]) -> Iterator[CheckedFile]:
             yield CheckedFile(run, report, text)
 
 
-def _read_expanded(path: Path, at_most: int) -> bytes | None:
-    """Return the file's content, expanded; None if it has more bytes. Raises InvalidContent for a damaged file."""
-    blocks, size = [], 0
+def _read_start(path: Path, at_most: int) -> bytes:
+    """Return the expanded file as far as the block in which it exceeds `at_most` bytes. Raises InvalidContent."""
+    content = bytearray()
     for block in open_blocks(path, FileLimits()):
-        size += len(block)
-        if size > at_most:
-            return None
-        blocks.append(block)
-    return b"".join(blocks)
+        content += block
+        if len(content) > at_most:
+            break
+    return bytes(content)
 
 
 #: So many documents of a file are looked up.
@@ -364,7 +376,13 @@ def datasets_of(path: Path) -> list[Dataset]:
 
     Raises InvalidContent for a file that has no lines, or is no text.
     """
-    queries, documents = _ids(path)
+    queries, documents = set[str](), dict[str, None]()
+    for line in _beginning(path).splitlines():
+        fields = line.split()
+        if len(fields) == 6:
+            queries.add(fields[0].decode(errors="replace"))
+            if len(documents) < DOCUMENTS:
+                documents[fields[2].decode(errors="replace")] = None
     found: dict[tuple[bool, float], list[Dataset]] = {}
     taking = Dataset.objects.open_for_runs().select_related("current_version", "current_qrels")
     for dataset in taking if queries else ():
@@ -375,7 +393,7 @@ def datasets_of(path: Path) -> list[Dataset]:
         target = scoring_target(version)
         topics, corpus = set(target.query_ids), target.document_ids
         alike = len(queries & topics) / len(queries | topics)
-        known = corpus is None or corpus.contain(documents).mean() >= 1 - UNKNOWN_DOCUMENTS_SHARE
+        known = corpus is None or corpus.contain(list(documents)).mean() >= 1 - UNKNOWN_DOCUMENTS_SHARE
         if known and alike >= (LEAST_ALIKE_WITHOUT_CORPUS if corpus is None else LEAST_ALIKE):
             # A corpus that has the documents says more than topics do.
             found.setdefault((corpus is not None, alike), []).append(dataset)
@@ -387,47 +405,28 @@ def without_metadata(files: Mapping[str, Path]) -> dict[str, Path]:
 
     A file whose JSON is damaged may be a run and remains.
     """
-    kept = {
-        name: path for name, path in files.items() if not (_METADATA.fullmatch(name) and _is_no_run(path))
-    }
+    kept = dict(files)
+    for name in filter(_METADATA.fullmatch, files):
+        try:
+            with trec_text(files[name]):
+                pass
+        except InvalidContent as error:
+            # Valid JSON, but in no format of runs.
+            if all(problem.code == JSON and not problem.lines for problem in error.report.problems):
+                del kept[name]
     return kept or dict(files)
 
 
-def _is_no_run(path: Path) -> bool:
-    """Return whether a file is valid JSON, but in no format of runs."""
-    try:
-        with trec_text(path):
-            return False
-    except InvalidContent as error:
-        return all(problem.code == JSON and not problem.lines for problem in error.report.problems)
-
-
-def _ids(path: Path) -> tuple[set[str], list[str]]:
-    """Return ids of queries, and of some documents, from the start of a file. Raises InvalidContent."""
-    queries, documents = set[str](), dict[str, None]()
-    for line in _beginning(path).splitlines():
-        fields = line.split()
-        if len(fields) == 6:
-            queries.add(fields[0].decode(errors="replace"))
-            if len(documents) < DOCUMENTS:
-                documents[fields[2].decode(errors="replace")] = None
-    return queries, list(documents)
-
-
 def _beginning(path: Path) -> bytes:
-    content, limits = bytearray(), FileLimits()
-    for block in open_blocks(path, limits):
-        content += block
-        if len(content) > settings.VALIDATE_AT_ONCE_BYTES:
-            break
+    content = _read_start(path, settings.VALIDATE_AT_ONCE_BYTES)
     if not content.strip():
         raise InvalidContent.of(EMPTY.problem())
-    form = recognize(bytes(content[:BLOCK]))
+    form = recognize(content[:BLOCK])
     if form is None:
-        refuse_binary(bytes(content[:4096]))
-        return bytes(content)
+        refuse_binary(content[:4096])
+        return content
     lines = BytesIO()
     # A JSON document is read as a whole; the last of several lines may be incomplete.
-    whole_lines = bytes(content[: content.rfind(b"\n") + 1])
-    write_as_trec(form, path if form == "json" else whole_lines or bytes(content), limits, lines)
+    whole_lines = content[: content.rfind(b"\n") + 1]
+    write_as_trec(form, path if form == "json" else whole_lines or content, FileLimits(), lines)
     return lines.getvalue()

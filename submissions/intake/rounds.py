@@ -9,17 +9,14 @@ What comes late is marked, and takes no place.
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import dataclass
 from typing import Any
 
-from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
 from evaluation.core.problems import Problem, ProblemCode
 from leaderboard.models import Dataset, Round, Team, User
-from leaderboard.results.records import set_priority as set_priority_of_runs
 from leaderboard.rounds.lifecycle import (
     Phase,
     announced_rounds,
@@ -31,8 +28,6 @@ from leaderboard.rounds.lifecycle import (
     utc,
     within_quota,
 )
-from submissions.core.errors import Refused
-from submissions.intake.actors import record_curator_action
 from submissions.intake.files import refuse
 from submissions.models import Job, State, Submission
 
@@ -72,29 +67,18 @@ class RoundEntry:
     run_type: str = ""
 
 
-NO_ROUND_ENTRY = RoundEntry()
-
-
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """How a submission comes in: its round if there is one, whether late, and what is kept of what was said.
-
-    `problems` are what stands in its way.
-    """
+    """The admission of a submission to its round, if there is one, with the problems that prevent it."""
 
     round: Round | None = None
     late: bool = False
-    entry: RoundEntry = NO_ROUND_ENTRY
+    priority: int | None = None
     problems: Sequence[Problem] = ()
 
     def columns(self) -> dict[str, Any]:
         """Return the values of the submission's columns."""
-        return {
-            "round": self.round,
-            "late": self.late,
-            "run_type": self.entry.run_type,
-            "priority": self.entry.priority,
-        }
+        return {"round": self.round, "late": self.late, "priority": self.priority}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +89,6 @@ class RoundStanding:
     datasets: Sequence[Dataset]
     phase: Phase
     used: int
-    free_priorities: Sequence[int]
     until: str
 
     @property
@@ -146,7 +129,7 @@ def check_admission(
     governing = {dataset: current_round(dataset, now) for dataset in dict.fromkeys(datasets)}
     rounds = {row.pk: row for row in governing.values() if row is not None}
     if not rounds:
-        return Admission(entry=entry, problems=_wrong_tag(entry))
+        return Admission(priority=entry.priority, problems=_wrong_tag(entry))
     if len(rounds) > 1 or None in governing.values():
         listed = "; ".join(f"{dataset}: {row or 'in no round'}" for dataset, row in governing.items())
         hint = "Send what is for one round in one submission, and the others in another."
@@ -161,9 +144,9 @@ def check_admission(
         return Admission(problems=[ROUND_CLOSED.problem(why, hint)])
     problems = _entry_problems(row, team, entry, tags)
     if phase(row, now) == Phase.CLOSED:
-        return Admission(row, True, replace(entry, priority=None), problems)
-    priority, more = _place(row, person, team, entry)
-    return Admission(row, False, replace(entry, priority=priority), [*problems, *more])
+        return Admission(row, True, None, problems)
+    priority, more = _place(row, person, team, entry.priority)
+    return Admission(row, False, priority, [*problems, *more])
 
 
 def readmit(submission: Submission) -> None:
@@ -181,7 +164,7 @@ def readmit(submission: Submission) -> None:
     if row.revealed_at is not None:
         hint = "Submit it again, outside of the round."
         refuse([ROUND_CLOSED.problem(f"{row} was revealed meanwhile.", hint)])
-    priority, problems = _place(row, submission.submitter, team, NO_ROUND_ENTRY)
+    priority, problems = _place(row, submission.submitter, team)
     refuse(problems)
     Submission.objects.filter(pk=submission.pk).update(priority=priority)
 
@@ -213,26 +196,25 @@ def _entry_problems(
 
 
 def _place(
-    row: Round, person: User, team: Team | None, entry: RoundEntry
+    row: Round, person: User, team: Team | None, priority: int | None = None
 ) -> tuple[int | None, list[Problem]]:
-    """Return the run's priority among its team's, and problems: no place is left, or the priority is taken."""
+    """Return the run's priority among its team's, and problems: no place is left, or the given one is taken."""
     there = list(counted_submissions(row, team=team))
     if len(there) >= row.runs_per_team:
         return None, [_full_problem(row, there, "of each team, and yours has sent")]
     own = list(counted_submissions(row, submitter=person))
     if len(own) >= row.runs_per_team:
         return None, [_full_problem(row, own, "of each person, over all teams, and you have sent")]
-    free = free_priorities(row, there)
-    if entry.priority is None:
-        return free[0], []
-    if entry.priority in free:
-        return entry.priority, []
+    taken = {each.priority for each in there}
+    free = [number for number in range(1, row.runs_per_team + 1) if number not in taken]
+    if priority is None or priority in free:
+        return priority or free[0], []
     choose = f"Send one of {', '.join(map(str, free))}, or leave it out to get {free[0]}."
-    if not 1 <= entry.priority <= row.runs_per_team:
-        message = f"Priority {entry.priority} is not between 1 and {row.runs_per_team}, the runs of a team."
+    if not 1 <= priority <= row.runs_per_team:
+        message = f"Priority {priority} is not between 1 and {row.runs_per_team}, the runs of a team."
         return None, [INVALID_PRIORITY.problem(message, choose)]
-    other = next(each for each in there if each.priority == entry.priority)
-    message = f"Priority {entry.priority} is that of {other.get_absolute_url()}."
+    other = next(each for each in there if each.priority == priority)
+    message = f"Priority {priority} is that of {other.get_absolute_url()}."
     return None, [PRIORITY_TAKEN.problem(message, choose)]
 
 
@@ -245,12 +227,6 @@ def _full_problem(row: Round, there: Sequence[Submission], whose: str) -> Proble
     )
 
 
-def free_priorities(row: Round, there: Iterable[Submission]) -> list[int]:
-    """Return the places in the team's order that no run has."""
-    taken = {each.priority for each in there}
-    return [number for number in range(1, row.runs_per_team + 1) if number not in taken]
-
-
 def _wrong_tag(entry: RoundEntry) -> list[Problem]:
     if not entry.tag or TAG.fullmatch(entry.tag):
         return []
@@ -260,40 +236,12 @@ def _wrong_tag(entry: RoundEntry) -> list[Problem]:
     return [INVALID_TAG.problem(f"“{entry.tag[:40]}” cannot be a run tag.", hint)]
 
 
-def may_reorder(submission: Submission, now: datetime | None = None) -> bool:
+def may_reorder(submission: Submission) -> bool:
     """Whether the submission's place among its team's runs may change now."""
     row = submission.round
     if row is None or submission.late or submission.withdrawn_at is not None:
         return False
-    return phase(row, now or timezone.now()) == Phase.OPEN
-
-
-@transaction.atomic
-def set_priority(submission: Submission, priority: int, by: User, now: datetime | None = None) -> None:
-    """Give the submission another place among its team's runs; a run that has that place gets the old one.
-
-    Raises Refused for one that is in no open round, and for a place that the round does not have.
-    """
-    now = now or timezone.now()
-    Team.objects.select_for_update(no_key=True).get(pk=submission.team_id)
-    found = Submission.objects.select_related("round").get(pk=submission.pk)
-    row = found.round
-    if row is None or not may_reorder(found, now):
-        closed = row is not None and now >= row.closes_at
-        when = f"{row} closed at {utc(row.closes_at)}." if row and closed else "It is in no open round."
-        message = f"The priority stays. {when}"
-        raise Refused.of(ROUND_CLOSED, message, "Priorities change until a round closes.")
-    if not 1 <= priority <= row.runs_per_team:
-        message = f"Priority {priority} is not between 1 and {row.runs_per_team}, the runs of a team."
-        raise Refused.of(INVALID_PRIORITY, message, f"Send one of 1 to {row.runs_per_team}.")
-    other = counted_submissions(row, team=found.team).filter(priority=priority).exclude(pk=found.pk).first()
-    for each, place in ((other, found.priority), (found, priority)):
-        if each is not None:
-            Submission.objects.filter(pk=each.pk).update(priority=place)
-            set_priority_of_runs(each.pk, place)
-            before, after = {"priority": each.priority}, {"priority": place}
-            record_curator_action("priority", each, by, before=before, after=after)
-    submission.priority = priority
+    return phase(row, timezone.now()) == Phase.OPEN
 
 
 def round_standings(person: User, team: Team | None) -> list[RoundStanding]:
@@ -303,11 +251,11 @@ def round_standings(person: User, team: Team | None) -> list[RoundStanding]:
     standings = []
     for row in announced_rounds(taking):
         is_in = phase(row, now)
-        there = list(counted_submissions(row, team=team)) if team is not None else []
-        used = max(len(there), counted_submissions(row, submitter=person).count())
+        used = counted_submissions(row, submitter=person).count()
+        if team is not None:
+            used = max(used, counted_submissions(row, team=team).count())
         moment = row.opens_at if is_in == Phase.BEFORE else row.closes_at
         verb = {Phase.BEFORE: "opens", Phase.OPEN: "closes"}.get(is_in, "closed")
         until = f"{verb} {relative_time(moment, now)}, {utc(moment)}"
-        free = free_priorities(row, there)
-        standings.append(RoundStanding(row, listed_datasets(row), is_in, used, free, until))
+        standings.append(RoundStanding(row, listed_datasets(row), is_in, used, until))
     return standings

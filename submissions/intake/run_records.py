@@ -16,18 +16,21 @@ MADE_BY = "made_by"
 
 def record_job_run(
     job: Job,
-    submission: Submission | None,
     system: System,
     stored: StoredRun,
     statistics: RunStatistics,
     version: DatasetVersion,
-    *,
-    origin: Run.Origin,
     label: str = "",
 ) -> Run:
     """Record a job's run: when it is scored, or before, if that has to wait for judgements."""
+    submission, metadata = job.submission, dict(statistics.metadata)
     configuration, sent = "", NO_SUBMISSION
-    if submission is not None:
+    if submission is None:
+        # The payload of a job of the site's own model names the model.
+        metadata |= {MADE_BY: job.payload[MADE_BY]} if MADE_BY in job.payload else {}
+    else:
+        if submission.kind == Submission.Kind.MODEL:
+            metadata[MADE_BY] = made_by(submission.engine, job.model_parameters, submission.checkpoint)
         configuration = submission.configuration
         sent = RunOrigin(
             submission_reference=submission.pk,
@@ -41,30 +44,18 @@ def record_job_run(
         version=version,
         system=system,
         sha256=stored.sha256,
-        origin=origin,
+        origin=Run.Origin.UPLOADED if job.kind == Job.Kind.SCORE else Run.Origin.RETRIEVED,
         size=stored.size,
         lines=statistics.lines,
         # As its team gave it, else as the file has it.
         tag=job.payload.get("run_tag") or (statistics.tags[0] if statistics.tags else ""),
         # The variant first: what tells runs apart must survive the cut.
         configuration=" · ".join(filter(None, [label, configuration]))[:80],
-        metadata={**statistics.metadata, **_run_metadata(job, submission)},
+        metadata=metadata,
         reusable=submission.reusable if submission else False,
         built_from=job.payload.get("run_ids", []),
         sent=sent,
     )
-
-
-def _run_metadata(job: Job, submission: Submission | None) -> dict[str, Any]:
-    """Return the model and engine of a run that was made here; nothing for one that was sent.
-
-    A job without a submission has said it in its payload, where a model of the site's own was run.
-    """
-    if submission is None:
-        return {name: job.payload[name] for name in (MADE_BY,) if name in job.payload}
-    if submission.kind != Submission.Kind.MODEL:
-        return {}
-    return {MADE_BY: made_by(submission.engine, job.model_parameters, submission.checkpoint)}
 
 
 def made_by(engine: str, parameters: Mapping[str, Any], checkpoint: Checkpoint | None) -> dict[str, Any]:
@@ -90,15 +81,12 @@ def waiting_payload(stored: StoredRun, statistics: RunStatistics) -> dict[str, A
 
 def record_waiting_run(
     job: Job, submission: Submission, stored: StoredRun, statistics: RunStatistics, version: DatasetVersion
-) -> Run:
+) -> None:
     """Record a run that waits for judgements: pools are drawn from these, and the dataset's page lists them.
 
-    Call it, and what is below, with the boards of the submission's datasets locked.
+    Call it with the boards of the submission's datasets locked.
     """
-    run = record_job_run(
-        job, submission, submission.system, stored, statistics, version,
-        origin=Run.Origin.UPLOADED, label=job.seed,
-    )  # fmt: skip
+    job.submission = submission
+    record_job_run(job, submission.system, stored, statistics, version, job.seed)
     if submission.public:
         board_changed(job.dataset, Kind.VISIBILITY, touched=Entry.objects.none())
-    return run

@@ -13,10 +13,8 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
-from evaluation.archives.compression import open_blocks
 from evaluation.core.files import sha256_of
-from evaluation.core.problems import InvalidContent, Problem, ProblemCode
-from evaluation.runs.header import MAX_HEADER_BYTES, read_header
+from evaluation.core.problems import Problem, ProblemCode
 from leaderboard.core.storage.runs import store_run
 from leaderboard.core.storage.store import Area, put_by_link
 from leaderboard.core.text.names import validate_name
@@ -24,7 +22,7 @@ from leaderboard.models import System, User
 from leaderboard.results.board_rows.revisions import lock_boards
 from leaderboard.results.publishing.scored import SEEDS
 from leaderboard.systems.records import SystemFields
-from submissions.core.errors import INVALID_RUN, FileReport, Refused
+from submissions.core.errors import FileReport, Refused
 from submissions.intake.files import CheckedFile, IncomingFile, RunFile, check_files, refuse, run_files
 from submissions.intake.run_records import record_waiting_run, waiting_payload
 from submissions.intake.submission import (
@@ -70,14 +68,22 @@ def accept_submission(
         datasets = [run.dataset for run in runs]
         with recording_refusals(submitter, datasets):
             checked, problems = _check(runs, seeds)
-            if not problems and all(file.report is None or file.report.valid for file in checked):
+            valid = all(file.report is None or file.report.valid for file in checked)
+            if valid and not problems:
                 checked = _store_all(checked)
             with transaction.atomic():
                 # Boards that list runs which wait for judgements. Before all else, and in one order.
                 lock_boards(dataset.pk for dataset in datasets if dataset.awaits_judgements)
                 team = lock_quota(submitter, submitting_team(submitter, system, options))
                 admission = admit(submitter, team, datasets, options, [file.tag for file in checked])
-                _refuse_wrong(checked, problems, admission.problems)
+                if not valid:
+                    refused = Refused.for_files(file.file_report for file in checked)
+                    # The verdict on a file precedes what a round requires.
+                    first = (
+                        (problems[0].code, problems[0].message) if problems else (refused.code, str(refused))
+                    )
+                    raise Refused(*first, [*problems, *admission.problems], refused.files)
+                refuse([*problems, *admission.problems])
                 submission = Submission(
                     submitter=submitter,
                     team=team,
@@ -85,7 +91,7 @@ def accept_submission(
                     **options.columns(),
                     **admission.columns(),
                 )
-                jobs = [_job(submission, file, admission.entry.tag) for file in checked]
+                jobs = [_job(submission, file, options.round_entry.tag) for file in checked]
                 for job in jobs if isinstance(system, System) else ():
                     refuse_repeat(job, submission)
                 store_submission(submission, jobs, uploads)
@@ -106,19 +112,6 @@ def _check(runs: Sequence[RunFile], seeds: Sequence[str]) -> tuple[list[CheckedF
 def _uploads(files: Iterable[IncomingFile]) -> list[str]:
     """Return the ids of the uploads that brought files in pieces."""
     return list(dict.fromkeys(file.upload for file in files if file.upload))
-
-
-def _refuse_wrong(
-    checked: Sequence[CheckedFile], problems: Sequence[Problem], not_admitted: Sequence[Problem]
-) -> None:
-    """Raise Refused with all problems at once: of seed sets, of the content of files, and of a round."""
-    if all(file.report is None or file.report.valid for file in checked):
-        refuse([*problems, *not_admitted])
-        return
-    refused = Refused.for_files(file.file_report for file in checked)
-    # A file's own verdict counts before what a round asks.
-    code, detail = (problems[0].code, problems[0].message) if problems else (INVALID_RUN, str(refused))
-    raise Refused(code, detail, [*problems, *not_admitted], refused.files)
 
 
 def _store_all(files: Sequence[CheckedFile]) -> list[CheckedFile]:
@@ -151,7 +144,7 @@ def _mark_closed(system: System | SystemFields, files: Iterable[CheckedFile]) ->
     """
     if system.closed_api:
         return system
-    closed = [file.run.name for file in files if _is_closed(_metadata(file))]
+    closed = [file.run.name for file in files if _is_closed(file.metadata)]
     if not closed:
         return system
     if isinstance(system, System):
@@ -162,21 +155,6 @@ def _mark_closed(system: System | SystemFields, files: Iterable[CheckedFile]) ->
             CLOSED_INTERFACE.remedy,
         )
     return replace(system, closed_api=True)
-
-
-def _metadata(file: CheckedFile) -> Mapping[str, Any]:
-    """Return the metadata in front of a run; empty for a large one that cannot be read, which its worker reports."""
-    if file.report is not None:
-        return file.report.statistics.metadata
-    start = b""
-    try:
-        for block in open_blocks(file.run.path):
-            start += block
-            if len(start) >= MAX_HEADER_BYTES:
-                break
-    except InvalidContent:
-        return {}
-    return read_header(start).metadata
 
 
 def _is_closed(value: Any) -> bool:

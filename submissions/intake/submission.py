@@ -13,7 +13,7 @@ from submissions.accounts.approval import refuse_unaccepted
 from submissions.accounts.permissions import teams_of
 from submissions.accounts.teams import personal_team
 from submissions.core.errors import ALREADY_SUBMITTED, LABEL_NEEDED, Refused
-from submissions.intake.rounds import NO_ROUND_ENTRY, Admission, RoundEntry, check_admission
+from submissions.intake.rounds import Admission, RoundEntry, check_admission
 from submissions.models import Job, Submission
 from submissions.queue import queue
 from submissions.quotas.ledger import charge, refuse_unapproved
@@ -39,15 +39,15 @@ class SubmissionOptions:
     public: bool = True
     reusable: bool = False
     note: str = ""
-    round_entry: RoundEntry = NO_ROUND_ENTRY
+    round_entry: RoundEntry = RoundEntry()  # noqa: RUF009  # frozen
     team: Team | None = None
     anonymous_until: date | None = None
     bulk: str = ""
 
     def columns(self) -> dict[str, Any]:
-        """Return the values of the submission's columns of the same names."""
+        """Return the values of the submission's columns."""
         names = ("configuration", "public", "reusable", "note", "bulk")
-        return {name: getattr(self, name) for name in names}
+        return {"run_type": self.round_entry.run_type, **{name: getattr(self, name) for name in names}}
 
 
 def submitting_team(submitter: User, system: System | SystemFields, options: SubmissionOptions) -> Team:
@@ -122,7 +122,7 @@ def refuse_repeat(new: Job, submission: Submission) -> None:
     jobs = blocking.select_related("submission__checkpoint", "submission__system").defer("report", "log")
     earlier = [(job, job.submission) for job in jobs if job.submission is not None]
     for job, its_submission in earlier:
-        if _is_same_model(new, job) if is_model else _is_same_run(new, job):
+        if _is_same(new, job):
             raise _repeated(new, job, its_submission)
     for job, its_submission in earlier:
         if its_submission.system == submission.system and its_submission.withdrawn_at is None:
@@ -131,13 +131,12 @@ def refuse_repeat(new: Job, submission: Submission) -> None:
                 raise _label_required(new, its_submission, changes)
 
 
-def _is_same_run(new: Job, earlier: Job) -> bool:
-    if new.validated:
-        return bool(earlier.payload.get("run_sha256") == new.payload["run_sha256"])
-    return earlier.upload_sha256 == new.upload_sha256
-
-
-def _is_same_model(new: Job, earlier: Job) -> bool:
+def _is_same(new: Job, earlier: Job) -> bool:
+    """Return whether both jobs have the same run, or run the same model in the same way."""
+    if new.kind != Job.Kind.MODEL:
+        if new.validated:
+            return bool(earlier.payload.get("run_sha256") == new.payload["run_sha256"])
+        return earlier.upload_sha256 == new.upload_sha256
     # The payload of a model on the hub names it. It has a checkpoint only once it was fetched.
     on_hub = "hub_name" in new.payload
     if _changes(new, earlier) or not (on_hub or _model_sha256(new) == _model_sha256(earlier)):

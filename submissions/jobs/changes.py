@@ -9,16 +9,25 @@ from django.db.models import Q
 from django.utils import timezone
 
 from evaluation.checkpoints.description import FILE_NAME
-from leaderboard.core.audit import acting, record
+from leaderboard.core.audit import acting, actor, record
 from leaderboard.core.storage.runs import run_path
 from leaderboard.core.storage.store import Area, path_of
-from leaderboard.models import Entry, User
+from leaderboard.models import Entry, System, Team, User
 from leaderboard.results import records
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_boards
+from leaderboard.results.publishing.descriptions import lock_systems
 from leaderboard.results.publishing.visibility import set_visibility, withdraw_entries
+from leaderboard.rounds.lifecycle import utc
+from leaderboard.systems import records as system_records
 from submissions.checkpoints.service import folder_of
-from submissions.intake.actors import actor_label, is_team_member, record_curator_action
-from submissions.intake.rounds import readmit
+from submissions.core.errors import Refused
+from submissions.intake.rounds import (
+    INVALID_PRIORITY,
+    ROUND_CLOSED,
+    counted_submissions,
+    may_reorder,
+    readmit,
+)
 from submissions.intake.run_records import MADE_BY
 from submissions.jobs.checkpoints.encodings import cancel_unneeded_shards
 from submissions.jobs.kinds.handover import KEY, MEASURES, MISSED, RetrievalResult
@@ -41,6 +50,31 @@ from submissions.quotas.ledger import charge_again, lock_quota
 #: Payload key: how often its people had the job tried again.
 RETRIES = "retries"
 _RUN_MODELS = (Job.Kind.MODEL, Job.Kind.SAMPLE_MODEL)
+_NOTHING: Mapping[str, Any] = {}
+
+
+def _is_team_member(submission: Submission, person: User) -> bool:
+    return submission.team.memberships.filter(user=person).exists()
+
+
+def _actor_label(submission: Submission, person: User) -> str:
+    """Return the person's role for the submission's log, which its team reads: never a name."""
+    if not _is_team_member(submission, person):
+        return "a curator"
+    return "the submitter" if person.pk == submission.submitter_id else "its team"
+
+
+def _record_curator_action(
+    action: str,
+    submission: Submission,
+    by: User,
+    after: Mapping[str, Any],
+    before: Mapping[str, Any] = _NOTHING,
+) -> None:
+    """Record what a curator did to a submission. The acts of its own team are not recorded."""
+    if before != after and not _is_team_member(submission, by):
+        with acting(by, actor().reason):
+            record(action, f"submission {submission.pk}", before=dict(before), after=dict(after))
 
 
 @transaction.atomic
@@ -55,16 +89,14 @@ def withdraw(submission: Submission, reason: str, by: User) -> bool:
     )
     if not moved:
         return False
-    who = "its team" if is_team_member(submission, by) else "a curator"
+    who = "its team" if _is_team_member(submission, by) else "a curator"
     for job in submission.jobs.order_by("pk"):
         if advance(job.pk, State.WITHDRAWN, line=f"Withdrawn by {who}: {reason}"):
             transaction.on_commit(partial(delete_upload, job))
     # After the commit: a worker that stores a shard holds its job's row, and wants those of the waiting jobs.
     transaction.on_commit(cancel_unneeded_shards)
     with acting(by, reason):
-        record_curator_action(
-            "submission withdrawn", submission, by, before={}, after={"reason": reason[:300]}
-        )
+        _record_curator_action("submission withdrawn", submission, by, {"reason": reason[:300]})
         withdraw_entries(submission.pk, reason)
         _delete_waiting_runs(submission)
     submission.refresh_from_db()
@@ -73,11 +105,11 @@ def withdraw(submission: Submission, reason: str, by: User) -> bool:
 
 def cancel(submission: Submission, by: User) -> int:
     """Stop every job that has not ended, at once if it waits, soon if it runs. Return how many."""
-    count, who = 0, actor_label(submission, by)
+    count, who = 0, _actor_label(submission, by)
     jobs = list(submission.jobs.exclude(state__in=TERMINAL))
     if jobs:
         # First: each job ends with a commit of its own, and what cut this short would leave an act without a record.
-        record_curator_action("submission cancelled", submission, by, before={}, after={"jobs": len(jobs)})
+        _record_curator_action("submission cancelled", submission, by, {"jobs": len(jobs)})
     for job in jobs:
         if request_cancel(job):
             job.refresh_from_db()
@@ -115,9 +147,7 @@ def set_public(submission: Submission, public: bool, by: User | None = None) -> 
     submission.public = public
     with acting(by, f"submission {submission.pk} {'shown' if public else 'kept back'}"):
         if by is not None:
-            record_curator_action(
-                "visibility", submission, by, before={"public": was}, after={"public": public}
-            )
+            _record_curator_action("visibility", submission, by, {"public": public}, {"public": was})
         set_visibility(submission.pk, public=public)
         records.set_waiting_visibility(submission.pk, public=public)
         _waiting_changed(submission)
@@ -126,10 +156,8 @@ def set_public(submission: Submission, public: bool, by: User | None = None) -> 
 @transaction.atomic
 def set_reusable(submission: Submission, reusable: bool, by: User) -> None:
     """Let others re-rank and fuse the submission's runs from now on, or no longer."""
-    before, after = {"reusable": submission.reusable}, {"reusable": reusable}
-    record_curator_action(
-        "runs lent" if reusable else "runs no longer lent", submission, by, before=before, after=after
-    )
+    action, before = "runs lent" if reusable else "runs no longer lent", {"reusable": submission.reusable}
+    _record_curator_action(action, submission, by, {"reusable": reusable}, before)
     Submission.objects.filter(pk=submission.pk).update(reusable=reusable)
     submission.reusable = reusable
     entries = Entry.objects.filter(submission_reference=submission.pk)
@@ -148,6 +176,32 @@ def _waiting_changed(submission: Submission) -> None:
     for job in submission.jobs.select_related("dataset"):
         if job.dataset.awaits_judgements and job.validated:
             board_changed(job.dataset, Kind.VISIBILITY, touched=Entry.objects.none())
+
+
+@transaction.atomic
+def set_priority(submission: Submission, priority: int, by: User) -> None:
+    """Give the submission another place among its team's runs; a run that has that place gets the old one.
+
+    Raises Refused for one that is in no open round, and for a place that the round does not have.
+    """
+    Team.objects.select_for_update(no_key=True).get(pk=submission.team_id)
+    found = Submission.objects.select_related("round").get(pk=submission.pk)
+    row = found.round
+    if row is None or not may_reorder(found):
+        closed = row is not None and timezone.now() >= row.closes_at
+        when = f"{row} closed at {utc(row.closes_at)}." if row and closed else "It is in no open round."
+        message = f"The priority stays. {when}"
+        raise Refused.of(ROUND_CLOSED, message, "Priorities change until a round closes.")
+    if not 1 <= priority <= row.runs_per_team:
+        message = f"Priority {priority} is not between 1 and {row.runs_per_team}, the runs of a team."
+        raise Refused.of(INVALID_PRIORITY, message, f"Send one of 1 to {row.runs_per_team}.")
+    other = counted_submissions(row, team=found.team).filter(priority=priority).exclude(pk=found.pk).first()
+    for each, place in ((other, found.priority), (found, priority)):
+        if each is not None:
+            Submission.objects.filter(pk=each.pk).update(priority=place)
+            records.set_priority(each.pk, place)
+            _record_curator_action("priority", each, by, {"priority": place}, {"priority": each.priority})
+    submission.priority = priority
 
 
 # --- try again
@@ -172,21 +226,18 @@ def retry(submission: Submission, by: User) -> int:
             return 0
         readmit(submission)
         charge_again(submission, {job.dataset_id for job in jobs})
-        record_curator_action("tried again", submission, by, before={}, after={"jobs": len(jobs)})
+        _record_curator_action("tried again", submission, by, {"jobs": len(jobs)})
         for job in jobs:
-            _queue_again(job, f"Tried again: asked for by {actor_label(submission, by)}.")
+            payload, queue = {**job.payload, RETRIES: job.payload.get(RETRIES, 0) + 1}, job.queue
+            retrieval = RetrievalResult.from_payload(payload)
+            if retrieval is not None and payload.pop(MISSED, 0):  # its runs are lost
+                queue = retrieval.queue
+                del payload[KEY]
+            log = append_log_line(f"Tried again: asked for by {_actor_label(submission, by)}.")
+            if revive(job.pk, waiting_state(job), payload=payload, queue=queue, log=log):
+                wake_worker(queue)
         Submission.objects.filter(pk=submission.pk).update(noticed_at=None)
     return len(jobs)
-
-
-def _queue_again(job: Job, line: str) -> None:
-    payload, queue = {**job.payload, RETRIES: job.payload.get(RETRIES, 0) + 1}, job.queue
-    retrieval = RetrievalResult.from_payload(payload)
-    if retrieval is not None and payload.pop(MISSED, 0):  # its runs are lost
-        queue = retrieval.queue
-        del payload[KEY]
-    if revive(job.pk, waiting_state(job), payload=payload, queue=queue, log=append_log_line(line)):
-        wake_worker(queue)
 
 
 def _has_its_file(job: Job) -> bool:
@@ -224,6 +275,11 @@ def request_measurement(entry: Entry) -> Job:
         raise CannotMeasure(f"{entry} is being measured already.")
     retrieval = RetrievalResult.from_payload(origin.payload)
     queue = retrieval.queue if retrieval else origin.queue  # a scorer may have ended it
+    if origin.submission is not None:
+        checkpoint = origin.submission.checkpoint_id
+    else:  # the site's own, if any
+        own = Checkpoint.objects.filter(team=None, model_sha256=made.get("checkpoint", {}).get("sha256", ""))
+        checkpoint = own.values_list("pk", flat=True).first()
     job = Job.objects.create(
         kind=Job.Kind.MODEL,
         queue=queue,
@@ -236,7 +292,7 @@ def request_measurement(entry: Entry) -> Job:
             "system": entry.system.slug,
             "engine": made["engine"],
             "parameters": made["parameters"],
-            "checkpoint": _checkpoint(origin, made),
+            "checkpoint": checkpoint,
             "run_ids": origin.payload.get("run_ids", []),
             **({UNPROTECTED: True} if origin.payload.get(UNPROTECTED) else {}),
         },
@@ -247,9 +303,18 @@ def request_measurement(entry: Entry) -> Job:
     return job
 
 
-def _checkpoint(origin: Job, made: Mapping[str, Any]) -> int | None:
-    """Return the key of the checkpoint that the job ran, if any: the site's own one if it has no submission."""
-    if origin.submission is not None:
-        return origin.submission.checkpoint_id
-    own = Checkpoint.objects.filter(team=None, model_sha256=made.get("checkpoint", {}).get("sha256", ""))
-    return own.values_list("pk", flat=True).first()
+# --- merge systems
+
+
+@transaction.atomic
+def merge_systems(duplicate: System, into: System) -> System:
+    """Move the duplicate's submissions and everything else of it to the other system, in one transaction.
+
+    Submissions stay their team's and their submitter's. Raises leaderboard.systems.records.CannotMerge with all
+    conflicts, and nothing is changed. Call within `leaderboard.core.audit.acting`.
+    """
+    lock_systems(duplicate, into)
+    if conflicts := system_records.conflicts_of(duplicate, into):
+        raise system_records.CannotMerge(conflicts)
+    Submission.objects.filter(system=duplicate).update(system=into)
+    return system_records.merge_systems(duplicate, into)

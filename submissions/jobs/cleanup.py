@@ -25,7 +25,7 @@ from submissions.jobs.kinds.handover import RetrievalResult
 from submissions.models import TERMINAL, Checkpoint, Job, Upload
 from submissions.sandbox.processes import remove_old
 from submissions.uploads import storage
-from submissions.uploads.service import sweep_uploads
+from submissions.uploads.service import discard_expired_uploads
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ def remove_unreferenced(grace: float = GRACE) -> int:
         return 0
     profiles = CollectionProfile.objects.values_list("terms_sha256", flat=True)
     uploads = Job.objects.needing_files().values_list("upload_sha256", flat=True)
-    arriving = Path(settings.FILE_UPLOAD_TEMP_DIR)
+    arriving, pieces = Path(settings.FILE_UPLOAD_TEMP_DIR), Upload.objects.values_list("pk", flat=True)
     steps: dict[str, Callable[[], int]] = {
         "runs": lambda: _sweep_files(_folder(Area.RUNS), referenced_runs(), grace),
         "top documents": lambda: _sweep_files(_folder(Area.TOP_DOCUMENTS), _top_documents(), grace),
@@ -58,7 +58,8 @@ def remove_unreferenced(grace: float = GRACE) -> int:
         "datasets' files": lambda: _sweep_datasets(grace),
         "expanded zips": lambda: remove_old(filter(Path.is_dir, arriving.glob("zip-*")), grace),
         "unfinished uploads": lambda: _sweep_files(arriving, set(), grace),
-        "uploads in pieces": lambda: sweep_uploads(grace),
+        "expired uploads": discard_expired_uploads,
+        "uploads in pieces": lambda: _sweep_files(storage.folder(), set(pieces), grace),
         "work": lambda: sweep_work(grace),
         "embeddings": sweep_embeddings,
         "indexes of words": sweep_indexes,

@@ -26,8 +26,7 @@ from submissions.jobs.checkpoints.embeddings import trim_cache
 from submissions.jobs.checkpoints.encodings import settle_shard_waiters
 from submissions.jobs.checkpoints.own_engines import retrieve_job, sweep_indexes
 from submissions.jobs.checkpoints.run_model import model_job, sample_model_job
-from submissions.jobs.checkpoints.running import reject_model, sweep_work
-from submissions.jobs.checkpoints.shards import WARM, shard_job
+from submissions.jobs.checkpoints.running import WARM, reject_model, shard_job, sweep_work
 from submissions.jobs.kinds import datasets
 from submissions.jobs.kinds.datasets import rescore_job
 from submissions.jobs.kinds.score import delete_upload, score_job

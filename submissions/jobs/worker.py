@@ -69,18 +69,19 @@ class WorkerPresence(bootsteps.StartStopStep):
 
     def start(self, worker: Any) -> None:
         """Announce the worker."""
-        monitor, idle_since, longest = (
-            HungProcessMonitor(workers.worker_name()),
-            time.monotonic(),
-            settings.WORKER_UNTIL_IDLE,
-        )
+        monitor, idle_since = HungProcessMonitor(workers.worker_name()), time.monotonic()
+        longest = settings.WORKER_UNTIL_IDLE
 
         def look() -> None:
             nonlocal idle_since
             monitor.end(self._pool())
             if longest and _held_jobs():
                 idle_since = time.monotonic()
-            if longest and time.monotonic() - idle_since > longest and not _ended_lately(longest):
+            if not longest or time.monotonic() - idle_since <= longest:
+                return
+            # A job of this worker may have ended between two looks.
+            own = Job.objects.filter(worker__startswith=f"{workers.worker_name()}:")
+            if not own.filter(finished_at__gt=timezone.now() - timedelta(seconds=longest)).exists():
                 logger.info("nothing was to be done for %g seconds: the worker ends", longest)
                 send_signal(os.getpid(), signal.SIGTERM)
 
@@ -163,7 +164,7 @@ def start_pool_process(**_: Any) -> None:
     if threading.current_thread() is threading.main_thread():
         signal.signal(LEAVE, lambda number, frame: workers.STOPPING.set())
     ENDS_ITS_PROCESS.set()
-    start_polling()
+    threading.Thread(target=_poll_forever, daemon=True, name="polling").start()
 
 
 # --- giving work back
@@ -194,12 +195,6 @@ def drain_pool(pool: list[int]) -> None:
 def _held_jobs() -> list[Job]:
     """Return the jobs that pool processes of this worker hold."""
     return list(Job.objects.held_by(workers.worker_name()))
-
-
-def _ended_lately(seconds: float) -> bool:
-    """Return whether a job of this worker ended within so many seconds, perhaps between two looks."""
-    own = Job.objects.filter(worker__startswith=f"{workers.worker_name()}:")
-    return own.filter(finished_at__gt=timezone.now() - timedelta(seconds=seconds)).exists()
 
 
 # --- processes that no longer answer
@@ -259,11 +254,6 @@ def drain_if_idle(queue: str) -> None:
         drain_queue(queue, workers.process_name())
     finally:
         workers.AT_WORK.release()
-
-
-def start_polling() -> None:
-    """Start the thread of this process."""
-    threading.Thread(target=_poll_forever, daemon=True, name="polling").start()
 
 
 def _poll_forever() -> None:

@@ -30,9 +30,16 @@ from submissions.models import TERMINAL, Job, NoticeKind, State, Submission
 from submissions.notifications.inbox import Message, notify, team_members
 from submissions.notifications.webhooks import has_webhooks, queue_delivery
 from submissions.quotas.counting import charges_of
-from submissions.status.description import JobStatus, SubmissionStatus, describe, with_jobs
+from submissions.status.description import (
+    JobStatus,
+    SubmissionStatus,
+    describe,
+    describe_with_standing,
+    outcome_text,
+    with_jobs,
+    with_standings,
+)
 from submissions.status.scores import NO_CHANGE
-from submissions.status.standings import describe_with_standing, outcome_text, with_standings
 
 logger = logging.getLogger(__name__)
 
@@ -235,13 +242,16 @@ def _notify_rescored(payload: Mapping[str, Any]) -> None:
     by_team: dict[int, list[Submission]] = defaultdict(list)
     for submission in submissions.select_related("system", "team").order_by("-created_at"):
         by_team[submission.team_id].append(submission)
-    outcomes = _rescored_outcomes(rescore, entries)
+    outcomes, name, page = _rescored_outcomes(rescore, entries), rescore.dataset.name, page_of(rescore)
+    subject = _("Rescored: {dataset}").format(dataset=name)
+    grown = _("The judgements of {dataset} have grown, and every stored run was scored again.")
     for person in team_members(by_team):
         teams = set(person.memberships.values_list("team", flat=True)) & set(by_team)
         # Of each team the newest submissions.
         latest = [submission for team in sorted(teams) for submission in by_team[team][:OUTCOMES]]
         lines = [line for submission in latest for line in outcomes.get(str(submission.pk), ())]
-        notify([person], _rescored_message(rescore, lines))
+        text = "\n\n".join([grown.format(dataset=name), "\n".join(lines)])
+        notify([person], Message(NoticeKind.RESCORED, f"rescore-{rescore.pk}", subject, text, page))
     for own in by_team.values():
         if has_webhooks(own[0].team):
             for submission in own:
@@ -292,7 +302,7 @@ def _finished_message(status: SubmissionStatus) -> Message:
     where = datasets[0] if len(datasets) == 1 else _("{n} datasets").format(n=len(datasets))
     # The subject says what ended how: the text begins with what more there is to say.
     lines = [outcome_text(status)] if kind == NoticeKind.FINISHED else []
-    lines += [_failure_text(job) for job in status.jobs if job.state not in (State.DONE, State.WITHDRAWN)]
+    lines += [_failure_text(job) for job in status.jobs if job.lost]
     for cost in charges_of(submission, now=False):
         if not cost.is_counted:
             told = _("It does not count towards the quota on {dataset}.")
@@ -325,7 +335,7 @@ def _bulk_message(bulk: str, statuses: Sequence[SubmissionStatus]) -> Message:
         f"{status.submission.system.name}\n{_failure_text(job)}"
         for status in lost[:PROBLEMS]
         for job in status.jobs
-        if job.state not in (State.DONE, State.WITHDRAWN)
+        if job.lost
     ]
     if len(lost) > PROBLEMS:
         lines.append(_("And {n:,} more: the list of submissions has them.").format(n=len(lost) - PROBLEMS))
@@ -342,31 +352,15 @@ def _failure_text(job: JobStatus) -> str:
     """Return why one dataset's part has no score, and what to do."""
     file = f", {job.job.file_name}" if job.job.file_name else ""
     lines = [f"{job.job.dataset.name}{file}: {job.error or job.meaning}"]
-    lines += [f"- {_problem_line(problem)}" for problem in job.problems[:PROBLEMS]]
+    for problem in job.problems[:PROBLEMS]:
+        where = at_lines(problem.get("lines") or (), problem.get("count", 0))
+        hint = f" {problem['hint']}" if problem.get("hint") else ""
+        lines.append(f"- {problem['message']}{where}.{hint}".replace("..", "."))
     if len(job.problems) > PROBLEMS:
         lines.append(_("- and {n} more").format(n=len(job.problems) - PROBLEMS))
     if job.model.remedy:
         lines.append(job.model.remedy)
     return "\n".join(lines)
-
-
-def _problem_line(problem: Mapping[str, Any]) -> str:
-    where = at_lines(problem.get("lines") or (), problem.get("count", 0))
-    hint = f" {problem['hint']}" if problem.get("hint") else ""
-    return f"{problem['message']}{where}.{hint}".replace("..", ".")
-
-
-def _rescored_message(rescore: Rescore, outcomes: Sequence[str]) -> Message:
-    """Return the message on new judgments of a dataset. `outcomes` has a line for each of the person's own results."""
-    dataset = rescore.dataset
-    text = _("The judgements of {dataset} have grown, and every stored run was scored again.")
-    return Message(
-        kind=NoticeKind.RESCORED,
-        key=f"rescore-{rescore.pk}",
-        subject=_("Rescored: {dataset}").format(dataset=dataset.name),
-        text="\n\n".join([text.format(dataset=dataset.name), "\n".join(outcomes)]),
-        path=page_of(rescore),
-    )
 
 
 def _rescored_outcomes(rescore: Rescore, entries: Iterable[Entry]) -> Mapping[str, list[str]]:

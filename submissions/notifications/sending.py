@@ -22,13 +22,11 @@ from django.utils import timezone
 from leaderboard.core import wakeup
 from leaderboard.core.http.site_url import own_address
 from leaderboard.models import WorkRequest
-from submissions.accounts.outbox import NOTIFY, QUEUE
+from submissions.accounts import outbox
 from submissions.models import AccountMail, Notice
 from submissions.models.notifications import OutboxQuerySet
 from submissions.notifications import events
 from submissions.notifications.webhooks import deliveries_are_due, send_deliveries
-
-__all__ = ["NOTIFY", "QUEUE", "has_notifications", "send_notifications", "wake_notifier"]
 
 logger = logging.getLogger(__name__)
 
@@ -186,8 +184,8 @@ def wake_notifier() -> bool:
     """Wake a notifier if there is anything to tell. Return whether there is."""
     if not has_notifications():
         return False
-    if not wakeup.count_pending(QUEUE):  # without a notifier they would pile up in the broker
-        wakeup.send_wakeup(NOTIFY, QUEUE)
+    if not wakeup.count_pending(outbox.QUEUE):  # without a notifier they would pile up in the broker
+        wakeup.send_wakeup(outbox.NOTIFY, outbox.QUEUE)
     return True
 
 

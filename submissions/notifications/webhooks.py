@@ -13,19 +13,22 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import standardwebhooks
+from django import forms
 from django.conf import settings
+from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import Max
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from leaderboard.models import Team, User
 from submissions.core.errors import ChangeRefused
 from submissions.models import Delivery, NoticeKind, Webhook
 from submissions.models.notifications import OutboxQuerySet
 from submissions.notifications.inbox import Message, notify, team_owners
-from submissions.notifications.webhook_client import DeliveryOutcome, parse_target, post
+from submissions.notifications.webhook_client import AddressRefused, DeliveryOutcome, parse_target, post
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +45,26 @@ KEPT_FOR = timedelta(days=90)
 
 class TooManyWebhooks(ChangeRefused):
     """The team has as many as it may."""
+
+
+class WebhookForm(forms.Form):
+    """Where results are to be sent."""
+
+    url = forms.CharField(
+        label=gettext_lazy("Address"),
+        max_length=500,
+        widget=forms.URLInput(attrs={"placeholder": "https://", "autocomplete": "off"}),
+        help_text=gettext_lazy("https, port 443 or 8443, on the internet. Each message is signed."),
+    )
+
+    def clean_url(self) -> str:
+        """The address. Raises ValidationError for one that nothing is sent to."""
+        url: str = self.cleaned_data["url"]
+        try:
+            parse_target(url)
+        except AddressRefused as refusal:
+            raise ValidationError(str(refusal)) from None
+        return url
 
 
 @transaction.atomic
@@ -117,7 +140,18 @@ def send_deliveries(until: float) -> int:
     while settings.WEBHOOKS_ENABLED and time.monotonic() < until and (delivery := _claim()) is not None:
         outcome = _attempt(delivery)
         logger.info("delivery %s to webhook %s: %s", delivery.pk, delivery.webhook_id, outcome.text)
-        _settle(delivery, outcome)
+        # What came of the attempt is stored unless another sender has claimed the message since.
+        now = timezone.now()
+        changes: dict[str, Any] = {"answer": outcome.text[:120]}
+        if outcome.arrived:
+            changes |= {"state": "sent", "sent_at": now, "not_before": None}
+        elif delivery.attempts >= ATTEMPTS:
+            changes |= {"state": "failed", "not_before": None}
+        else:
+            changes |= {"not_before": now + BACKOFF[delivery.attempts - 1]}
+        with transaction.atomic():
+            if _waiting().held(delivery).update(**changes) and changes.get("state") == "failed":
+                _switch_off_if_failing(delivery.webhook, now)
         arrived += outcome.arrived
     return arrived
 
@@ -163,21 +197,6 @@ def _attempt(delivery: Delivery) -> DeliveryOutcome:
     except Exception as error:
         logger.error("delivery %s could not be sent: %s", delivery.pk, type(error).__name__)
         return DeliveryOutcome(False, "a fault of ours")
-
-
-@transaction.atomic
-def _settle(delivery: Delivery, outcome: DeliveryOutcome) -> None:
-    """Note what came of an attempt, unless somebody else has claimed the message since."""
-    now = timezone.now()
-    changes: dict[str, Any] = {"answer": outcome.text[:120]}
-    if outcome.arrived:
-        changes |= {"state": "sent", "sent_at": now, "not_before": None}
-    elif delivery.attempts >= ATTEMPTS:
-        changes |= {"state": "failed", "not_before": None}
-    else:
-        changes |= {"not_before": now + BACKOFF[delivery.attempts - 1]}
-    if _waiting().held(delivery).update(**changes) and changes.get("state") == "failed":
-        _switch_off_if_failing(delivery.webhook, now)
 
 
 def _switch_off_if_failing(webhook: Webhook, now: datetime) -> None:

@@ -77,7 +77,8 @@ def advance_claimed(job: Job, to: State, *, line: str = "", **changes: object) -
 
     Raises Cancelled where its submitter asked to stop before this moment, LeaseLost where the claim is gone.
     """
-    charged = job.submission_id is not None
+    # A run that is done counts; only that of a seed may decide for others of its set.
+    charged = job.submission_id is not None and (to != State.DONE or bool(job.seed))
     options: dict[str, Any] = {"charged": charged, "line": line, **changes}
     if not advance(job.pk, to, fence=job.fence, unless_cancelled=True, **options):
         stopped = Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists()
@@ -144,6 +145,43 @@ class Lease:
         if self.cancelled:
             raise Cancelled
 
+    def look_after(self) -> None:
+        """Extend the lease. End this process if its work, foreign code that never asks, does not stop as it must."""
+        try:
+            if not self.lost:
+                self.extend()
+        except Exception:
+            logger.exception("fault %s in keeping a lease", secrets.token_hex(4))
+        self.unheard = self.unheard + LOOK if self.lost or self.cancelled else 0.0
+        if self.unheard > settings.QUEUE_TIMES.unheard and ENDS_ITS_PROCESS.is_set():
+            logger.error("job %s must stop and does not: the process ends", self.job.pk)
+            with suppress(DatabaseError):
+                if self.cancelled and not self.lost:
+                    advance(self.job.pk, State.CANCELLED, fence=self.job.fence)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def extend(self) -> None:
+        """Report that the worker is alive, and note whether the work must stop."""
+        job = self.job
+        try:
+            if self.seconds_left < 0:
+                time_out(job)  # the dispatcher does so too, but it may be away
+            now, stage = time.monotonic(), self.stage
+            # Nobody watches the progress of a shard, or waits for it to be cancelled: its row is written several times
+            # in a lease, and not at each look. Hundreds of workers look.
+            is_recent = stage == self.told_stage and now - self.extended_at < settings.QUEUE_TIMES.lease / 6
+            if job.kind == Job.Kind.SHARD and is_recent:
+                return
+            told = (self.progress, stage, self.note)
+            if not extend_lease(job, *told, waited=self.waited, unless_cancelled=True):
+                held = Job.objects.filter(pk=job.pk, fence=job.fence).exclude(state__in=TERMINAL)
+                self.cancelled = held.filter(cancel_requested=True).exists()
+                # It is held until the work has stopped.
+                self.lost = not (self.cancelled and extend_lease(job, *told, waited=self.waited))
+            self.extended_at, self.told_stage = now, stage
+        except DatabaseError:
+            connection.close()  # the next look opens a new one; the lease outlasts several failures
+
 
 class _Keeper(threading.Thread):
     """Keeps a lease alive, one after the other over one connection: to open one costs more than all a shard asks."""
@@ -176,7 +214,7 @@ class _Keeper(threading.Thread):
             while not self._ended.wait(LOOK):
                 with self._telling:
                     if self._lease is not None and time.monotonic() - self._lease.claimed_at >= LOOK:
-                        _look_after(self._lease)
+                        self._lease.look_after()
         finally:
             connection.close()
 
@@ -216,53 +254,6 @@ def hold_lease(job: Job) -> Iterator[Lease]:
                     add_stage_times(job.kind, lease.clock.ended())
                 except DatabaseError:
                     logger.warning("the stage times of job %s were not recorded", job.pk)
-
-
-def _look_after(lease: Lease) -> None:
-    try:
-        if not lease.lost:
-            _extend(lease)
-    except Exception:
-        logger.exception("fault %s in keeping a lease", secrets.token_hex(4))
-    lease.unheard = lease.unheard + LOOK if lease.lost or lease.cancelled else 0.0
-    if lease.unheard > settings.QUEUE_TIMES.unheard and ENDS_ITS_PROCESS.is_set():
-        _end_process(lease)
-
-
-def _extend(lease: Lease) -> None:
-    """Say that we are alive, and hear whether the work must stop."""
-    job = lease.job
-    try:
-        if lease.seconds_left < 0:
-            time_out(job)  # the dispatcher does so too, but it may be away
-        now, stage = time.monotonic(), lease.stage
-        # Nobody watches the progress of a shard, or waits for it to be cancelled: its row is written several times in a
-        # lease, and not at each look. Hundreds of workers look.
-        watched = job.kind != Job.Kind.SHARD
-        if (
-            not watched
-            and stage == lease.told_stage
-            and now - lease.extended_at < settings.QUEUE_TIMES.lease / 6
-        ):
-            return
-        told = (lease.progress, stage, lease.note)
-        if not extend_lease(job, *told, waited=lease.waited, unless_cancelled=True):
-            held = Job.objects.filter(pk=job.pk, fence=job.fence).exclude(state__in=TERMINAL)
-            lease.cancelled = held.filter(cancel_requested=True).exists()
-            # It is held until the work has stopped.
-            lease.lost = not (lease.cancelled and extend_lease(job, *told, waited=lease.waited))
-        lease.extended_at, lease.told_stage = now, stage
-    except DatabaseError:
-        connection.close()  # the next look opens a new one; the lease outlasts several failures
-
-
-def _end_process(lease: Lease) -> None:
-    """End this process, whose work does not stop though it must: foreign code that never asks."""
-    logger.error("job %s must stop and does not: the process ends", lease.job.pk)
-    with suppress(DatabaseError):
-        if lease.cancelled and not lease.lost:
-            advance(lease.job.pk, State.CANCELLED, fence=lease.job.fence)
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 class StageTimer:

@@ -36,24 +36,14 @@ TRANSITIONS: Mapping[State, frozenset[State]] = {
     ),
     State.SCORING: frozenset({State.DONE, State.REJECTED, State.QUEUED, State.VALIDATING} | _ENDS),
     State.DONE: frozenset({State.WITHDRAWN}),
-    State.REJECTED: frozenset(),
-    State.FAILED: frozenset(),
-    State.CANCELLED: frozenset(),
-    State.TIMED_OUT: frozenset(),
-    State.WITHDRAWN: frozenset(),
+    **dict.fromkeys(TERMINAL - {State.DONE}, frozenset()),
 }
 
-#: From best to worst: a submission without a finished job is in the worst state of its jobs.
-_SEVERITY = (
-    State.DONE,
-    State.WITHDRAWN,
-    State.CANCELLED,
-    State.REJECTED,
-    State.TIMED_OUT,
-    State.FAILED,
-)
-#: From furthest to least far: while jobs are under way, a submission is where its last job is.
-_PROGRESS = (State.SCORING, State.RETRIEVING, State.QUEUED, State.VALIDATING, State.UPLOADING)
+#: A submission is in the first of these states that one of its jobs is in.
+_PRECEDENCE = (
+    State.UPLOADING, State.VALIDATING, State.QUEUED, State.RETRIEVING, State.SCORING, State.DONE,
+    State.FAILED, State.TIMED_OUT, State.REJECTED, State.CANCELLED, State.WITHDRAWN,
+)  # fmt: skip
 
 
 def advance(
@@ -116,16 +106,10 @@ def revive(job_id: int, to: State, **changes: Any) -> bool:
     No holder of an earlier claim can write any more, which is why this is none of the transitions.
     """
     ended = Job.objects.filter(pk=job_id, state__in=(State.FAILED, State.TIMED_OUT))
-    anew = {
-        "attempts": 0,
-        "progress": 0.0,
-        "error_code": "",
-        "fault": "",
-        "worker": "",
-        "cancel_requested": False,
-    }
+    anew: dict[str, Any] = {"attempts": 0, "progress": 0.0, "cancel_requested": False}
+    texts = dict.fromkeys(("error_code", "fault", "worker"), "")
     times = dict.fromkeys(("started_at", "finished_at", "not_before"))
-    return ended.update(state=to, fence=F("fence") + 1, **anew, **times, **changes) == 1
+    return ended.update(state=to, fence=F("fence") + 1, **anew, **texts, **times, **changes) == 1
 
 
 def log_line(line: str) -> str:
@@ -148,14 +132,8 @@ def submission_state(states: Iterable[str]) -> State:
 
     While one is under way, the least advanced of them; then `done` if any is done, else the worst.
     """
-    present = {State(state) for state in states}
-    under_way = [state for state in reversed(_PROGRESS) if state in present]
-    if under_way:
-        return under_way[0]
-    if State.DONE in present:
-        return State.DONE
-    ended = [state for state in reversed(_SEVERITY) if state in present]
-    return ended[0] if ended else State.UPLOADING
+    present = set(states)
+    return next((state for state in _PRECEDENCE if state in present), State.UPLOADING)
 
 
 # --- claims
@@ -223,7 +201,8 @@ def claim(queues: Sequence[str], worker: str, permitted: Q | None = None) -> Job
                 progress_note="",
             ):
                 related = ("dataset__current_version", "submission__submitter", "submission__system__team")
-                return Job.objects.select_related(*related).defer(*_NOT_READ).get(pk=candidate["pk"])
+                deferred = () if settings.PRIVATE_STORAGE else _NOT_READ
+                return Job.objects.select_related(*related).defer(*deferred).get(pk=candidate["pk"])
 
 
 def next_turn(queue: str, team: Team | None) -> int:
@@ -286,15 +265,8 @@ def requeue(job: Job, *, counted: bool, delay: timedelta = timedelta(0), line: s
     """
     attempts = job.attempts if counted else job.attempts - 1
     delay = BACKOFF[min(attempts, len(BACKOFF)) - 1] if counted else delay
-    moved = advance(
-        job.pk,
-        waiting_state(job),
-        fence=job.fence,
-        unless_cancelled=True,
-        line=line,
-        attempts=attempts,
-        not_before=Now() + delay if delay else None,
-    )
+    changes: dict[str, Any] = {"attempts": attempts, "not_before": Now() + delay if delay else None}
+    moved = advance(job.pk, waiting_state(job), fence=job.fence, unless_cancelled=True, line=line, **changes)
     if moved:
         wake_worker(job.queue)
     return moved or end_cancelled(job)
@@ -329,14 +301,8 @@ def reap() -> int:
     for job in Job.objects.expired():
         if job.attempts >= ATTEMPTS:
             line = "The worker was lost three times. This is a fault of ours."
-            failed = advance(
-                job.pk,
-                State.FAILED,
-                fence=job.fence,
-                unless_cancelled=True,
-                line=line,
-                error_code="worker_lost",
-            )
+            reason: dict[str, Any] = {"line": line, "error_code": "worker_lost"}
+            failed = advance(job.pk, State.FAILED, fence=job.fence, unless_cancelled=True, **reason)
             count += failed or end_cancelled(job)
         else:
             count += requeue(job, counted=True, line="The worker was lost; the job is tried again.")

@@ -335,13 +335,19 @@ class Heartbeat:
         finally:
             connection.close()
 
+    @functools.cached_property
+    def _hardware_class(self) -> str:
+        """Hardware class of the timings that are made here; empty for a worker that makes none."""
+        device = "cuda" if Job.Queue.GPU in self.queues else "cpu"
+        return describe(settings.MODEL_THREADS, device).slug if runs_models(self.queues) else ""
+
     def _write_row(self) -> None:
         """Write the row; that of a worker for models waits until its sandbox has been tried."""
         able = own_capability(self.queues) if runs_models(self.queues) else None
         row = {
             "queues": self.queues,
             "version": self.version,
-            "hardware_class": own_hardware_class(self.queues),
+            "hardware_class": self._hardware_class,
             "sandbox": {**able.as_dict(), "device": own_device(self.queues)} if able else {},
             # Whoever takes work in this worker asks for itself, and more often.
             "refusal": (refusal(heartbeats=6) or (able.refusal if able else ""))[:300],
@@ -352,18 +358,6 @@ class Heartbeat:
         # A container that is started again has the name and the number of the one before.
         Worker.objects.update_or_create(name=self.name, defaults={**row, "started_at": Now()})
         self._announced = True
-
-
-@functools.cache
-def _hardware_class(threads: int, device: str) -> str:
-    return describe(threads, device).slug
-
-
-def own_hardware_class(queues: Sequence[str]) -> str:
-    """What timings made here are filed under; empty for a worker that makes none."""
-    if not runs_models(queues):
-        return ""
-    return _hardware_class(settings.MODEL_THREADS, "cuda" if Job.Queue.GPU in queues else "cpu")
 
 
 def own_device(queues: Sequence[str]) -> str:

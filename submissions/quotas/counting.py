@@ -130,7 +130,13 @@ def quotas_of(person: User, teams: Sequence[Team | None], datasets: Iterable[Dat
     ).order_by()
     own = _counted(uses.filter(person=person), now, "dataset")
     shared = _counted(uses.filter(team__in=known), now, "dataset", "team")
-    exceptions = _exceptions(known, datasets, now)
+    rows = QuotaException.objects.filter(
+        Q(until=None) | Q(until__gt=now), Q(dataset=None) | Q(dataset__in=datasets), team__in=known
+    )
+    exceptions: dict[tuple[int, int], QuotaException] = {}
+    for row in sorted(rows, key=lambda each: each.dataset_id is not None):
+        named = [dataset.pk for dataset in datasets] if row.dataset_id is None else [row.dataset_id]
+        exceptions.update({(dataset, row.team_id): row for dataset in named})
     tomorrow = start_of_day(now) + timedelta(days=1)
     next_month = (start_of_month(now) + timedelta(days=32)).replace(day=1)
     found = []
@@ -157,20 +163,6 @@ def _counted(
         today=Count("pk", filter=Q(at__gte=start_of_day(now))), month=Count("pk")
     )
     return {tuple(row[:-2]): (row[-2], row[-1]) for row in rows}
-
-
-def _exceptions(
-    teams: Sequence[Team], datasets: Sequence[Dataset], now: datetime
-) -> Mapping[tuple[int, int], QuotaException]:
-    """Those in force by dataset and team: one for the dataset goes before one for all."""
-    rows = QuotaException.objects.filter(
-        Q(until=None) | Q(until__gt=now), Q(dataset=None) | Q(dataset__in=datasets), team__in=teams
-    )
-    found: dict[tuple[int, int], QuotaException] = {}
-    for row in sorted(rows, key=lambda each: each.dataset_id is not None):
-        named = [dataset.pk for dataset in datasets] if row.dataset_id is None else [row.dataset_id]
-        found.update({(dataset, row.team_id): row for dataset in named})
-    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import F
 from django.utils import timezone
 
 from evaluation.core.problems import Problem, ProblemCode, is_free
@@ -128,19 +128,10 @@ def charge_again(submission: Submission, datasets: Iterable[int]) -> None:
     given_back.update(refunded_at=None, refund_reason="", at=timezone.now())
 
 
-def refund(submission: Submission, dataset: Dataset, why: str) -> bool:
-    """Give back what the submission cost on the dataset. False where it cost nothing, or was given back before."""
-    return bool(_refund_uses(QuotaUse.objects.filter(submission=submission, dataset=dataset), why))
-
-
 def refund_use(use: QuotaUse, why: str) -> bool:
     """Give back one use of the ledger. False where it was given back before, or was a refusal."""
-    return bool(_refund_uses(QuotaUse.objects.filter(pk=use.pk), why))
-
-
-def _refund_uses(uses: QuerySet[QuotaUse], why: str) -> int:
-    unit = uses.filter(kind=QuotaUse.Kind.SUBMISSION, refunded_at=None)
-    return unit.update(refunded_at=timezone.now(), refund_reason=why[:120])
+    unit = QuotaUse.objects.filter(pk=use.pk, kind=QuotaUse.Kind.SUBMISSION, refunded_at=None)
+    return unit.update(refunded_at=timezone.now(), refund_reason=why[:120]) == 1
 
 
 def settle_quota(job_id: int) -> None:
@@ -198,18 +189,16 @@ def _refund_reason(jobs: Sequence[Job]) -> str:
     What failed through us does not, a seed set of which we lost one run included: nothing is told of an incomplete
     set. What was scored counts, and what was cancelled or withdrawn after a worker began: its sender chose the moment.
     """
-    if any(_is_our_fault(job) for job in jobs):
+    states = {job.state for job in jobs}
+    # A run that takes the scorer too long is our fault; models' own time is not.
+    if State.FAILED in states or any(
+        job.state == State.TIMED_OUT and job.kind != Job.Kind.MODEL for job in jobs
+    ):
         return OUR_FAULT
-    if any(job.state in (State.DONE, State.WITHDRAWN) for job in jobs):
+    began = any(job.state in (State.CANCELLED, State.TIMED_OUT) and job.started_at for job in jobs)
+    if began or states & {State.DONE, State.WITHDRAWN}:
         return ""
-    if any(job.state in (State.CANCELLED, State.TIMED_OUT) and job.started_at is not None for job in jobs):
-        return ""
-    return REJECTED if any(job.state == State.REJECTED for job in jobs) else NEVER_BEGAN
-
-
-def _is_our_fault(job: Job) -> bool:
-    """Return whether a job failed, or its run took the scorer too long. Models' own time is not our fault."""
-    return job.state == State.FAILED or (job.state == State.TIMED_OUT and job.kind != Job.Kind.MODEL)
+    return REJECTED if State.REJECTED in states else NEVER_BEGAN
 
 
 TOO_MANY_REFUSALS = ProblemCode("too_many_refusals", "Many of your files for hidden datasets were refused today; "
@@ -240,8 +229,17 @@ def recording_refusals(person: User, datasets: Iterable[Dataset]) -> Iterator[No
         yield
     except Refused as refusal:
         # Where files are wrong too, theirs is the first code.
-        if not is_free(refusal.code):
-            _record_refusal(person, hidden, refusal)
+        if hidden and not is_free(refusal.code):
+            with transaction.atomic():
+                # Held before they are counted: of two that end at once the second sees the first.
+                User.objects.select_for_update(no_key=True).get(pk=person.pk)
+                _refuse_beyond_limit(person)
+                wrong, now = {file.dataset for file in refusal.files if not file.report.valid}, timezone.now()
+                QuotaUse.objects.bulk_create(
+                    QuotaUse(kind=QuotaUse.Kind.REFUSAL, dataset=dataset, person=person, at=now)
+                    for dataset in hidden
+                    if not wrong or dataset.slug in wrong
+                )
         raise
 
 
@@ -255,21 +253,6 @@ def _refuse_beyond_limit(person: User) -> None:
         f"{refusals.limit} a day cost nothing.",
         f"Submit to these again {counting.format_remaining(refusals.resets_at)}, at {refusals.resets_at:%H:%M} UTC on "
         f"{refusals.resets_at:%-d %B}. Until then “Check only” says what is wrong with a file.",
-    )
-
-
-@transaction.atomic
-def _record_refusal(person: User, hidden: list[Dataset], refusal: Refused) -> None:
-    if not hidden:
-        return
-    # Held before they are counted: of two that end at once the second sees the first.
-    User.objects.select_for_update(no_key=True).get(pk=person.pk)
-    _refuse_beyond_limit(person)
-    wrong = {file.dataset for file in refusal.files if not file.report.valid}
-    refused = [dataset for dataset in hidden if not wrong or dataset.slug in wrong]
-    now = timezone.now()
-    QuotaUse.objects.bulk_create(
-        QuotaUse(kind=QuotaUse.Kind.REFUSAL, dataset=dataset, person=person, at=now) for dataset in refused
     )
 
 

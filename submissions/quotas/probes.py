@@ -50,38 +50,20 @@ def flag_suspicious_run(
         noticed[Flag.Kind.FEW_QUERIES] = {"answered": answered, "topics": len(signed.documents)}
     if 0 < signed.usual_documents < LEAST_DOCUMENTS:
         noticed[Flag.Kind.FEW_DOCUMENTS] = {"usual_documents": signed.usual_documents}
-    earlier = _earlier_signatures(submission, run)
-    if same := _same_scores(evaluation, earlier):
-        noticed[Flag.Kind.SAME_SCORES] = {"submission": same}
-    if alike := _nearest_earlier(run, signed.signature, earlier):
-        noticed[Flag.Kind.NEARLY_THE_SAME] = alike
-    about = {"dataset": job.dataset, "team": submission.team, "submission": submission}
-    return [
-        Flag.objects.get_or_create(job=job, kind=kind, defaults={**about, "details": dict(details)})[0]
-        for kind, details in noticed.items()
-    ]
-
-
-def _earlier_signatures(submission: Submission, run: Run) -> dict[str, list[RunSignature]]:
-    """Return the runs of all teams' last submissions to the version, by submission, the latest first."""
-    rows = (
+    # The runs of all teams' last submissions to the version, by submission, the latest first.
+    signatures = (
         RunSignature.objects.filter(run__version=run.version_id)
         .exclude(submission=submission)
         .exclude(submission=None)
         .select_related("run")
         .order_by("-pk")
     )
-    found: dict[str, list[RunSignature]] = {}
-    for row in rows.iterator(chunk_size=50):
+    earlier: dict[str, list[RunSignature]] = {}
+    for row in signatures.iterator(chunk_size=50):
         key = str(row.submission_id)
-        if key not in found and len(found) == COMPARED:
+        if key not in earlier and len(earlier) == COMPARED:
             break
-        found.setdefault(key, []).append(row)
-    return found
-
-
-def _same_scores(evaluation: Evaluation, earlier: Mapping[str, Sequence[RunSignature]]) -> str:
-    """Return the latest earlier submission with exactly the same mean of every measure, or an empty text."""
+        earlier.setdefault(key, []).append(row)
     runs = {row.run_id: key for key, rows in earlier.items() for row in rows}
     others = Evaluation.objects.filter(
         run__in=runs, qrels=evaluation.qrels_id, specification=evaluation.specification
@@ -89,8 +71,15 @@ def _same_scores(evaluation: Evaluation, earlier: Mapping[str, Sequence[RunSigna
     for run_id, means in others.values_list("run", "means"):
         common = set(means) & set(evaluation.means)
         if common and all(means[name] == evaluation.means[name] for name in common):
-            return runs[run_id]
-    return ""
+            noticed[Flag.Kind.SAME_SCORES] = {"submission": runs[run_id]}
+            break  # the latest one alone
+    if alike := _nearest_earlier(run, signed.signature, earlier):
+        noticed[Flag.Kind.NEARLY_THE_SAME] = alike
+    about = {"dataset": job.dataset, "team": submission.team, "submission": submission}
+    return [
+        Flag.objects.get_or_create(job=job, kind=kind, defaults={**about, "details": dict(details)})[0]
+        for kind, details in noticed.items()
+    ]
 
 
 def _nearest_earlier(

@@ -49,9 +49,19 @@ class ResultVariant:
     """One of a job's results: its entry, its place among several by depth or bytes, and what a search took."""
 
     entry: Entry
-    place: tuple[Axis, float] | None
-    latency_ms: float | None
-    is_main: bool
+
+    @property
+    def place(self) -> tuple[Axis, float] | None:
+        """Its depth or bytes. Its own label precedes the submission's in the configuration."""
+        return depth_of(self.entry.configuration.split(" · ")[0], self.entry.facts)
+
+    @property
+    def latency_ms(self) -> float | None:
+        """The mean latency of a search, unless it is in doubt."""
+        measured = _measured(self.entry)
+        if measured is None or _measured_entry(measured).doubt:
+            return None
+        return float(measured.figures["latency_ms"]["mean"])
 
     @property
     def label(self) -> str:
@@ -111,9 +121,26 @@ def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
     """What there is to say of a model's job; without `complete` what boards show alone."""
     failure = MODEL_FAILURES.get(job.error_code) if complete else None
     running = job.state == State.RETRIEVING and complete
-    variants = _variants(job, entry, complete=complete) if entry else []
+    further = [
+        each
+        for each in (job.further_entries.all() if entry else ())
+        if complete or each.visibility == Entry.Visibility.PUBLIC
+    ]
+    variants = [ResultVariant(each) for each in (*further, entry)] if entry and further else []
+    variants.sort(key=lambda variant: (variant.place or (DEPTH, 0), variant.label))
     measured = _measured(entry) if entry else None
     shards = _shards(job) if running else None
+    # Effectiveness and latency against depth, of a re-ranker; against bytes where dimensions differ.
+    measure, points = job.dataset.primary_measure, []
+    for variant in variants:
+        value = variant.score(measure)
+        if variant.place and value is not None:
+            points.append(DepthPoint(variant.place[1], value, variant.latency_ms))
+    axis = next((variant.place[0] for variant in variants if variant.place), DEPTH)
+    submission, main_alone = job.submission, False
+    if submission is not None and job.dataset.hidden and submission.engine in ENGINES:
+        left_out = ENGINES[submission.engine].main_alone
+        main_alone = any(submission.parameters.get(name) != value for name, value in left_out.items())
     return ModelPart(
         stage=STAGES.get(job.stage, job.stage) if running else "",
         note=job.progress_note if running else "",
@@ -121,11 +148,11 @@ def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
         shards=shards,
         facts=fact_texts(entry.facts) if entry else (),
         variants=variants,
-        depth=_depth_series(job, variants),
+        depth=depth_series(measure, points, axis),
         costs=costs_of(measured) if measured else None,
         meaning=failure.meaning if failure else "",
         remedy=failure.remedy if failure else "",
-        main_alone=_main_alone(job),
+        main_alone=main_alone,
         run_stays=run_stays_private(job),
         own_parameters=job.payload.get("parameters", {}),
     )
@@ -134,13 +161,6 @@ def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
 def model_problems(problems: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """What was found in a run that a model made here, in words for whoever sent the model."""
     return [{**each, "hint": _HINTS.get(each["code"], each["hint"])} for each in problems]
-
-
-def _main_alone(job: Job) -> bool:
-    if job.submission is None or not job.dataset.hidden or job.submission.engine not in ENGINES:
-        return False
-    left_out = ENGINES[job.submission.engine].main_alone
-    return any(job.submission.parameters.get(name) != value for name, value in left_out.items())
 
 
 def _time_left(job: Job) -> timedelta | None:
@@ -178,44 +198,9 @@ def _shards(job: Job) -> ShardProgress | None:
     )
 
 
-def _variants(job: Job, main: Entry, *, complete: bool) -> list[ResultVariant]:
-    """All results of a job that has several, by depth."""
-    further = [
-        entry
-        for entry in job.further_entries.all()
-        if complete or entry.visibility == Entry.Visibility.PUBLIC
-    ]
-    if not further:
-        return []
-    found = [_variant(entry, entry.pk == main.pk) for entry in (*further, main)]
-    return sorted(found, key=lambda variant: (variant.place or (DEPTH, 0), variant.label))
-
-
-def _variant(entry: Entry, is_main: bool) -> ResultVariant:
-    # The variant's own label stands first in the configuration, the submission's after it.
-    place = depth_of(entry.configuration.split(" · ")[0], entry.facts)
-    measured = _measured(entry)
-    latency = measured.figures["latency_ms"]["mean"] if measured else None
-    if measured and _measured_entry(measured).doubt:
-        latency = None
-    return ResultVariant(entry, place, latency, is_main)
-
-
 def _measured(entry: Entry) -> Measurement | None:
     """Return the entry's newest measurement."""
     return max(entry.measurements.all(), key=lambda each: each.measured_at, default=None)
-
-
-def _depth_series(job: Job, variants: Sequence[ResultVariant]) -> DepthSeries | None:
-    """Effectiveness and latency against depth, of a re-ranker; against bytes where dimensions differ."""
-    measure = job.dataset.primary_measure
-    points = [
-        DepthPoint(variant.place[1], value, variant.latency_ms)
-        for variant in variants
-        if variant.place and (value := variant.score(measure)) is not None
-    ]
-    axis = next((variant.place[0] for variant in variants if variant.place), DEPTH)
-    return depth_series(measure, points, axis)
 
 
 #: Columns that a sentence of their own stands for.

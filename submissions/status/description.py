@@ -1,6 +1,6 @@
 """What a submission looks like to somebody: one description for the status page and the API."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -12,15 +12,16 @@ from django.utils.translation import gettext_noop
 
 from evaluation.execution.failures import MODEL_FAILURES
 from leaderboard.boards.system.page import LABEL
-from leaderboard.boards.system.standing import Standing
+from leaderboard.boards.system.standing import Standing, standings
 from leaderboard.core import anonymity
 from leaderboard.models import Dataset, Entry
+from leaderboard.results.publishing.publication import best_shown_result
 from submissions.models import TERMINAL, WAITING, Job, State, Submission
 from submissions.queue.queue import awaits_judgements, queue_position, submission_state
 from submissions.queue.workers import Obstacle, count_workers, find_obstacle
 from submissions.quotas.counting import DatasetCharge, charges_of
 from submissions.status.checkpoints import ModelPart, model_part, model_problems
-from submissions.status.scores import Score, describe_held, is_held, scores_of_entry, scores_of_job
+from submissions.status.scores import NO_CHANGE, Score, describe_held, is_held, scores_of_entry, scores_of_job
 
 #: What each state means, in words for the submitter.
 MEANING = {
@@ -70,7 +71,6 @@ class JobStatus(_Result):
     meaning: str
     queue_position: int | None
     workers_alive: int
-    elapsed: timedelta
     workers_refusing: int = 0
     obstacle: Obstacle | None = None
     scores: Sequence[Score] = ()
@@ -91,6 +91,12 @@ class JobStatus(_Result):
             return f"Its workers are of another version than the database and wait for the upgrade{or_gpus}"
         needs_gpu = self.job.queue == Job.Queue.GPU or self.job.kind == Job.Kind.MODEL
         return f"No {self.job.queue.upper()} worker is alive" if needs_gpu else "No worker is alive"
+
+    @property
+    def elapsed(self) -> timedelta:
+        """Duration of the last attempt, or the time since its arrival while it has not ended."""
+        begun = self.job.created_at if self.job.finished_at is None else self.job.started_at
+        return max((self.job.finished_at or timezone.now()) - (begun or self.job.created_at), timedelta(0))
 
     @property
     def progress(self) -> float:
@@ -121,6 +127,11 @@ class JobStatus(_Result):
     def ended(self) -> bool:
         """Whether nothing more will happen."""
         return self.state in TERMINAL
+
+    @property
+    def lost(self) -> bool:
+        """Whether it ended without a score."""
+        return self.ended and self.state not in (State.DONE, State.WITHDRAWN)
 
     @property
     def word_pieces(self) -> str:
@@ -183,7 +194,7 @@ class SeedSetStatus(_Result):
     @property
     def lost(self) -> list[JobStatus]:
         """Those that ended without a score: while there are any, the set is not published."""
-        return [job for job in self.jobs if job.ended and job.state not in (State.DONE, State.WITHDRAWN)]
+        return [job for job in self.jobs if job.lost]
 
     @property
     def meaning(self) -> str:
@@ -204,7 +215,7 @@ class SeedSetStatus(_Result):
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DatasetPart:
     """What a submission has on one dataset: a job, or a seed set with several."""
 
@@ -230,9 +241,30 @@ class DatasetPart:
     @property
     def reason(self) -> str:
         """Why it has no score, in a few words; empty where it has one, or may still get one."""
-        lost = [job for job in self.jobs if job.ended and job.state not in (State.DONE, State.WITHDRAWN)]
+        lost = [job for job in self.jobs if job.lost]
         errors = [each for job in lost for each in job.problems if each["severity"] == "error"]
         return str(errors[0]["message"]) if errors else next((job.error for job in lost), "")
+
+    @property
+    def outcome(self) -> str:
+        """How it ended, in a line: of a seed set what the set has, and nothing where it is not complete."""
+        name, entry = self.dataset.name, self.entry
+        if entry is not None and entry.waits_for_its_turn:
+            return f"{name}: scored, and published in its turn."
+        if entry is not None and is_held(entry):
+            known = best_shown_result(entry)
+            measure = self.dataset.primary_measure
+            shown = known.scores.get(measure) if known is not None else None
+            told = f" Your team has {measure} {shown:.3f}." if shown is not None else ""
+            return f"{name}: {NO_CHANGE}.{told}"
+        if self.standing is not None:
+            sentence = self.standing.sentence
+            return f"{name}: {self.standing.score_text}. {sentence[:1].upper()}{sentence[1:]}."
+        lost = [job for job in self.jobs if job.state != State.DONE]
+        seeds = (
+            f" (seed {', '.join(job.job.seed for job in lost)})" if self.seeds is not None and lost else ""
+        )
+        return f"{name}: {(lost or self.jobs)[0].state.label}{seeds}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,43 +356,62 @@ def _jobs() -> QuerySet[Job]:
     return jobs.select_related(*related).defer("evaluation__values")
 
 
-def _without_names(submission: Submission) -> None:
-    """Keep back what may say whose a system is while a review lasts. The row is not to be saved."""
-    submission.team.name, submission.checkpoint = anonymity.ANONYMOUS, None
-    for number, job in enumerate(submission.jobs.all(), 1):
-        job.file_name = ""
-        job.seed = f"seed {number}" if job.seed else ""
-
-
 def describe(submission: Submission, *, complete: bool, compare: bool = True) -> SubmissionStatus:
     """Return the submission as it stands now, whole or only the facts that a public board shows as well.
 
     With `compare`, scores stand beside their dataset's baseline.
     """
     if not complete and submission.system.anonymous_until is not None:
-        _without_names(submission)
+        submission.team.name, submission.checkpoint = anonymity.ANONYMOUS, None
+        for number, job in enumerate(submission.jobs.all(), 1):
+            job.file_name = ""
+            job.seed = f"seed {number}" if job.seed else ""
     jobs = [describe_job(job, complete=complete, compare=compare) for job in submission.jobs.all()]
     if not complete:
         jobs = [job for job in jobs if job.entry is not None]
     state = State.WITHDRAWN if submission.withdrawn_at else submission_state(job.state for job in jobs)
-    parts = tuple(_parts(jobs, compare))
+    by_dataset: dict[int, list[JobStatus]] = {}
+    for status in jobs:
+        by_dataset.setdefault(status.job.dataset_id, []).append(status)
+    parts: list[DatasetPart] = []
+    for members in by_dataset.values():
+        if members[0].job.seed:
+            entry = members[0].entry
+            scores = scores_of_entry(entry, compare) if entry is not None else []
+            parts.append(DatasetPart(members, SeedSetStatus(members, entry, scores)))
+        else:
+            parts += [DatasetPart([member]) for member in members]
     unpublished = [part.seeds.meaning for part in parts if part.seeds and part.seeds.lost]
     meaning = unpublished[0] if unpublished and state == State.DONE else _(MEANING[state])
     return SubmissionStatus(submission, state, meaning, tuple(jobs), complete, parts, compare)
 
 
-def _parts(jobs: Sequence[JobStatus], compare: bool) -> Iterator[DatasetPart]:
-    """The jobs by dataset, in order; those of a seed set together."""
-    by_dataset: dict[int, list[JobStatus]] = {}
-    for status in jobs:
-        by_dataset.setdefault(status.job.dataset_id, []).append(status)
-    for members in by_dataset.values():
-        if not members[0].job.seed:
-            yield from (DatasetPart([member]) for member in members)
-            continue
-        entry = members[0].entry
-        scores = scores_of_entry(entry, compare) if entry is not None else []
-        yield DatasetPart(members, SeedSetStatus(members, entry, scores))
+def with_standings(statuses: Iterable[SubmissionStatus]) -> list[SubmissionStatus]:
+    """Return the same, where each dataset's part says where its result stands. They are read together."""
+    statuses = list(statuses)
+    parts = [part for status in statuses for part in status.parts]
+    for part in parts:
+        if part.entry is not None:
+            part.entry.dataset = part.dataset  # the same row, which need not be read again
+    found = standings([part.entry for part in parts if part.entry is not None])
+    for part in parts:
+        part.standing = found.get(part.entry.pk if part.entry else 0)
+    return statuses
+
+
+def describe_with_standing(
+    submission: Submission, *, complete: bool, compare: bool = True
+) -> SubmissionStatus:
+    """`describe` for one submission, with where its results stand."""
+    return with_standings([describe(submission, complete=complete, compare=compare)])[0]
+
+
+def outcome_text(status: SubmissionStatus, dataset: Dataset | None = None) -> str:
+    """Return how a submission ended, for mails and webhooks: plain text, a line for each dataset, or for one alone.
+
+    The status is one with standings, and its jobs have all ended.
+    """
+    return "\n".join(part.outcome for part in status.parts if dataset in (None, part.dataset))
 
 
 def describe_job(job: Job, *, complete: bool, compare: bool = True) -> JobStatus:
@@ -381,7 +432,6 @@ def describe_job(job: Job, *, complete: bool, compare: bool = True) -> JobStatus
         meaning=hindered.text if hindered else _meaning(job, state, entry),
         queue_position=queue_position(job),
         workers_alive=alive,
-        elapsed=_elapsed(job),
         workers_refusing=refusing,
         obstacle=hindered,
         scores=scores_of_job(job, entry, compare) if state == State.DONE else (),
@@ -429,10 +479,3 @@ def _error(job: Job) -> str:
         known = _(" Our log knows it as {id}.").format(id=job.fault) if job.fault else ""
         return _(MEANING[State.FAILED]) + known
     return _(MEANING[State(job.state)]) if job.state in (State.REJECTED, State.TIMED_OUT) else ""
-
-
-def _elapsed(job: Job) -> timedelta:
-    """What the last attempt took; of one that has not ended, the time since its arrival."""
-    if job.finished_at is None:
-        return max(timezone.now() - job.created_at, timedelta(0))
-    return max(job.finished_at - (job.started_at or job.created_at), timedelta(0))

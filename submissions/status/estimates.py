@@ -123,8 +123,17 @@ def similar_finished_jobs(load: ModelLoad) -> list[FinishedJob]:
     )
     if load.kind:
         jobs = jobs.filter(submission__checkpoint__kind=load.kind)
-    found = list(jobs[:HISTORY])
-    return [ended for job in found if (ended := _ended(job, load)) and _device(job) == _device(found[0])]
+    found, ended = list(jobs[:HISTORY]), []
+    for job in found:
+        if not (job.started_at and job.finished_at and job.submission) or _device(job) != _device(found[0]):
+            continue
+        checkpoint = job.submission.checkpoint
+        weights = checkpoint.description.get("parameters") if checkpoint else None
+        done = ModelLoad(load.engine, checkpoint.kind if checkpoint else "", weights, job.model_parameters)
+        if done.light == load.light:  # else a text met something else in it
+            took = (job.finished_at - job.started_at).total_seconds() + seconds_worked_before(job.payload)
+            ended.append(FinishedJob(done.seconds(job.dataset), max(took, 1.0)))
+    return ended
 
 
 def estimate_time(load: ModelLoad, history: Sequence[FinishedJob], dataset: Dataset) -> TimeEstimate:
@@ -137,19 +146,6 @@ def estimate_time(load: ModelLoad, history: Sequence[FinishedJob], dataset: Data
     takes = expected * (median(each.seconds / each.rule for each in alike) if alike else 1.0)
     factor = RULE_FACTOR if not alike else 1.0 if len(alike) >= ENOUGH else FACTOR
     return TimeEstimate(timedelta(seconds=takes / factor), timedelta(seconds=takes * factor))
-
-
-def _ended(job: Job, load: ModelLoad) -> FinishedJob | None:
-    """Return the job, None where a text met something else in it."""
-    if job.started_at is None or job.finished_at is None or job.submission is None:
-        return None
-    checkpoint = job.submission.checkpoint
-    weights = checkpoint.description.get("parameters") if checkpoint else None
-    done = ModelLoad(load.engine, checkpoint.kind if checkpoint else "", weights, job.model_parameters)
-    if done.light != load.light:
-        return None
-    took = (job.finished_at - job.started_at).total_seconds() + seconds_worked_before(job.payload)
-    return FinishedJob(done.seconds(job.dataset), max(took, 1.0))
 
 
 def _device(job: Job) -> str:

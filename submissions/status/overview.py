@@ -118,25 +118,33 @@ class Overview:
 def overview() -> Overview:
     """Return workers, queues, jobs and failures as of now."""
     now = Worker.objects.database_now()
-    jobs = _jobs(now)
+    held = Job.objects.exclude(state__in=TERMINAL).filter(lease_expires_at__isnull=False)
+    jobs = []
+    for job in held.select_related("dataset", "submission").defer("log", "report", "payload"):
+        assert job.lease_expires_at is not None
+        jobs.append(JobRow(job, _age(job.started_at or now, now), job.lease_expires_at - now))
     workers = _workers(now, jobs)
-    queues = [*_job_queues(now, workers), *_other_queues(now, workers)]
-    return Overview(now, queues, workers, jobs, _failures(now))
+    # The notifier's messages, and the requests that the dispatcher has not yet turned into jobs.
+    messages, oldest_message, later = _count_messages()
+    requests, oldest_request = _count(WorkRequest.objects.filter(taken_at=None))
+    queues = [
+        *_job_queues(now, workers),
+        _row("notices", now, workers, oldest_message, waiting=messages, later=later, unit="message"),
+        _row("dispatch", now, workers, oldest_request, waiting=requests, later=0, unit="request"),
+    ]
+    ended = Job.objects.filter(state__in=_ENDED_BADLY, finished_at__gte=now - _PERIOD).order_by()
+    counted = ended.values("error_code", "kind", "state").annotate(count=Count("pk"), last=Max("finished_at"))
+    failures = [
+        {**row, "kind": Job.Kind(row["kind"]).label, "state": State(row["state"]).label}
+        for row in counted.order_by("-count", "error_code", "kind")
+    ]
+    return Overview(now, queues, workers, jobs, failures)
 
 
 def job_queues() -> list[QueueRow]:
     """Return the queues of jobs as of now."""
     now = Worker.objects.database_now()
     return _job_queues(now, _workers(now, []))
-
-
-def _jobs(now: datetime) -> list[JobRow]:
-    held = Job.objects.exclude(state__in=TERMINAL).filter(lease_expires_at__isnull=False)
-    rows = []
-    for job in held.select_related("dataset", "submission").defer("log", "report", "payload"):
-        assert job.lease_expires_at is not None
-        rows.append(JobRow(job, _age(job.started_at or now, now), job.lease_expires_at - now))
-    return rows
 
 
 def _workers(now: datetime, jobs: Sequence[JobRow]) -> list[WorkerRow]:
@@ -176,16 +184,6 @@ def _job_queues(now: datetime, workers: Sequence[WorkerRow]) -> list[QueueRow]:
     return rows
 
 
-def _other_queues(now: datetime, workers: Sequence[WorkerRow]) -> list[QueueRow]:
-    """Return the notifier's messages, and the requests that the dispatcher has not yet turned into jobs."""
-    messages, oldest_message, later = _count_messages()
-    requests, oldest_request = _count(WorkRequest.objects.filter(taken_at=None))
-    return [
-        _row("notices", now, workers, oldest_message, waiting=messages, later=later, unit="message"),
-        _row("dispatch", now, workers, oldest_request, waiting=requests, later=0, unit="request"),
-    ]
-
-
 def _count(rows: QuerySet[Any]) -> tuple[int, datetime | None]:
     """Return the number of rows and the creation time of the oldest one."""
     counted = rows.order_by().aggregate(n=Count("pk"), oldest=Min("created_at"))
@@ -210,12 +208,3 @@ def _count_messages() -> tuple[int, datetime | None, int]:
 
 def _age(since: datetime, now: datetime) -> timedelta:
     return max(now - since, timedelta(0))
-
-
-def _failures(now: datetime) -> list[dict[str, Any]]:
-    ended = Job.objects.filter(state__in=_ENDED_BADLY, finished_at__gte=now - _PERIOD).order_by()
-    counted = ended.values("error_code", "kind", "state").annotate(count=Count("pk"), last=Max("finished_at"))
-    return [
-        {**row, "kind": Job.Kind(row["kind"]).label, "state": State(row["state"]).label}
-        for row in counted.order_by("-count", "error_code", "kind")
-    ]

@@ -122,7 +122,10 @@ def _scores(
     deviations: Mapping[str, float] = MappingProxyType({}),
 ) -> list[Score]:
     """Put values by measure beside those of the baseline."""
-    depth = _shallow_depth(job)
+    report = job.report if job is not None else {}
+    codes = [problem["code"] for problem in report.get("problems", [])]
+    # The depth of the run, if a measure of the dataset reads more documents.
+    depth = report["statistics"].get("depth") if SHALLOW in codes else None
     return [
         Score(
             measure,
@@ -131,21 +134,10 @@ def _scores(
             word_pieces.get(measure),
             deviations.get(measure),
             baseline.name,
-            _capped_at(measure, depth),
+            depth if depth is not None and parse_measure(measure).depth > depth else None,
         )
         for measure, value in values.items()
     ]
-
-
-def _shallow_depth(job: Job | None) -> int | None:
-    """Return the depth of the job's run if a measure of the dataset reads more documents."""
-    report = job.report if job is not None else {}
-    codes = [problem["code"] for problem in report.get("problems", [])]
-    return report["statistics"].get("depth") if SHALLOW in codes else None
-
-
-def _capped_at(measure: str, depth: int | None) -> int | None:
-    return depth if depth is not None and parse_measure(measure).depth > depth else None
 
 
 def _baseline(dataset_id: int, comparison_group: str, entry_id: int | None) -> Baseline:

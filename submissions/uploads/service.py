@@ -7,7 +7,6 @@ row, which the sweep removes.
 import hashlib
 import hmac
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -100,8 +99,14 @@ def begin_upload(owner: User, *, length: int, kind: str, file_name: str = "", me
     upload = Upload(owner=owner, length=length, kind=kind, file_name=file_name[:200], metadata=metadata)
     upload.touched_at = timezone.now()
     storage.create_file(upload.pk)
+    # Bytes are reserved for what uploads under way have announced and not sent: of each as many as came already, and
+    # what the next sync may bring. An upload that is only announced takes no room. Where more comes, `receive_bytes`
+    # finds no room.
+    since = timezone.now() - timedelta(seconds=UPLOAD_LIFETIME_SECONDS)
+    under_way = Upload.objects.filter(completed_at=None, touched_at__gt=since)
+    kept = Sum(Least(F("length") - F("offset"), F("offset") + storage.SYNC_EVERY))
     try:
-        require_free_space(storage.folder(), length + _reserved_bytes())
+        require_free_space(storage.folder(), length + int(under_way.aggregate(kept=kept)["kept"] or 0))
         with transaction.atomic():
             # Held while they are counted: of two that begin at once the second sees the first.
             User.objects.select_for_update(no_key=True).get(pk=owner.pk)
@@ -112,19 +117,6 @@ def begin_upload(owner: User, *, length: int, kind: str, file_name: str = "", me
         storage.remove_file(upload.pk, named=not isinstance(error, (Refused, DiskFull)))
         raise
     return upload if length else _complete(upload, hashlib.sha256().hexdigest())
-
-
-def _reserved_bytes() -> int:
-    """Return the bytes that are reserved for what uploads under way have announced and not sent.
-
-    Of each as many as came already, and what the next sync may bring: who only announces takes nobody's room. Of
-    several people who begin in one moment none sees the others. Where more comes than was kept, `receive_bytes` finds
-    no room.
-    """
-    since = timezone.now() - timedelta(seconds=UPLOAD_LIFETIME_SECONDS)
-    under_way = Upload.objects.filter(completed_at=None, touched_at__gt=since)
-    kept = Least(F("length") - F("offset"), F("offset") + storage.SYNC_EVERY)
-    return int(under_way.aggregate(kept=Sum(kept))["kept"] or 0)
 
 
 def _refuse_too_many(owner: User, length: int) -> None:
@@ -162,11 +154,9 @@ def find_upload(owner: User, identifier: str) -> Upload | None:
 def require_offset(upload: Upload, offset: int) -> None:
     """Raise Refused for bytes that begin elsewhere than the upload ends."""
     if offset != upload.offset:
-        raise Refused.of(
-            UPLOAD_OFFSET,
-            f"The upload has {upload.offset:,} bytes, and these begin at {offset:,}.",
-            "Ask with HEAD how far it is, and go on from there.",
-        )
+        message = f"The upload has {upload.offset:,} bytes, and these begin at {offset:,}."
+        hint = "Ask with HEAD how far it is, and go on from there."
+        raise Refused.of(UPLOAD_OFFSET, message, hint)
 
 
 def too_long(upload: Upload) -> Refused:
@@ -197,7 +187,8 @@ def receive_bytes(
                 if checksum is None and safe > upload.offset:
                     _record_offset(upload, safe)
 
-            end = storage.append_blocks(file, offset, upload.length, _hashed(blocks, whole, part), note)
+            hashed = _hashed(blocks, [each for each in (whole, part) if each])
+            end = storage.append_blocks(file, offset, upload.length, hashed, note)
             if checksum is not None and part is not None:
                 if not hmac.compare_digest(part.digest(), checksum.digest):
                     file.truncate(offset)
@@ -214,10 +205,9 @@ def receive_bytes(
     return upload
 
 
-def _hashed(blocks: Iterable[bytes], *hashes: Any) -> Iterator[bytes]:
-    known = [each for each in hashes if each is not None]
+def _hashed(blocks: Iterable[bytes], hashes: list[Any]) -> Iterator[bytes]:
     for block in blocks:
-        for each in known:
+        for each in hashes:
             each.update(block)
         yield block
 
@@ -301,11 +291,9 @@ def completed_upload(owner: User, identifier: str, kind: str) -> Upload:
             "Send the rest, then submit it.",
         )
     if upload.kind != kind:
-        raise Refused.of(
-            WRONG_UPLOAD_KIND,
-            f"{upload.file_name or 'The upload'} was sent as a {upload.get_kind_display()}.",
-            f"Send it with kind {kind} in Upload-Metadata.",
-        )
+        message = f"{upload.file_name or 'The upload'} was sent as a {upload.get_kind_display()}."
+        hint = f"Send it with kind {kind} in Upload-Metadata."
+        raise Refused.of(WRONG_UPLOAD_KIND, message, hint)
     return upload
 
 
@@ -340,8 +328,8 @@ def consume_uploads(owner: User, identifiers: Iterable[str]) -> None:
         transaction.on_commit(lambda identifier=identifier: storage.remove_file(identifier))  # type: ignore[misc]
 
 
-def sweep_uploads(grace: float) -> int:
-    """Give up what expired, and remove files without a row, untouched for `grace` seconds. Returns how many."""
+def discard_expired_uploads() -> int:
+    """Discard the uploads that have expired. Return how many."""
     limit = timezone.now() - timedelta(seconds=UPLOAD_LIFETIME_SECONDS)
     count = 0
     for upload in Upload.objects.filter(touched_at__lte=limit):
@@ -350,18 +338,7 @@ def sweep_uploads(grace: float) -> int:
             count += 1
         except UploadInUse:
             continue
-    return count + sum(_remove_unnamed(path, grace) for path in storage.folder().glob("*"))
-
-
-def _remove_unnamed(path: Path, grace: float) -> bool:
-    try:
-        old = path.stat().st_mtime < time.time() - grace
-    except FileNotFoundError:
-        return False
-    if not old or Upload.objects.filter(pk=path.name).exists() or deletion_lock.deletions_are_paused():
-        return False
-    path.unlink(missing_ok=True)
-    return True
+    return count
 
 
 @contextmanager

@@ -88,7 +88,11 @@ def append_blocks(
             if at == safe:
                 require_free_space(folder(), min(SYNC_EVERY, limit - at))
             too_long = at + len(block) > limit
-            at += _write(file, block[: limit - at])
+            left = memoryview(block)[: limit - at]
+            at += len(left)
+            with disk_errors(folder()):
+                while left:  # an unbuffered file may take less at a time
+                    left = left[file.write(left) :]
             if too_long:
                 break
             if at - safe >= SYNC_EVERY:
@@ -104,15 +108,6 @@ def append_blocks(
     if too_long:
         raise UploadTooLong
     return at
-
-
-def _write(file: BinaryIO, block: bytes) -> int:
-    """All of the block: an unbuffered file may take less at a time."""
-    left = memoryview(block)
-    with disk_errors(folder()):
-        while left:
-            left = left[file.write(left) :]
-    return len(block)
 
 
 def remove_file(identifier: str, *, named: bool = True) -> None:

@@ -21,7 +21,6 @@ from submissions.accounts.permissions import owned_team, personal_page, signed_i
 from submissions.models import Delivery, Webhook
 from submissions.models.notifications import LOG_LINES
 from submissions.notifications import webhooks as hooks
-from submissions.notifications.forms import WebhookForm
 from submissions.notifications.inbox import inbox_of, mark_read, preferences_of, set_preferences, unread_count
 
 PER_PAGE = 25
@@ -72,7 +71,7 @@ def webhooks(request: HttpRequest, slug: str) -> HttpResponse:
     team, person = owned_team(request.user, slug), signed_in(request)
     if request.method != "POST":
         return _webhooks_page(request, team)
-    form = WebhookForm(request.POST)
+    form = hooks.WebhookForm(request.POST)
     added, status = throttling.save_within_limit(
         form,
         throttling.ChangeThrottle(),
@@ -117,7 +116,7 @@ def _webhooks_page(request: HttpRequest, team: Team, status: int = 200, **change
         "team": team,
         "webhooks": Webhook.objects.filter(team=team),
         "deliveries": Delivery.objects.filter(webhook__team=team).select_related("webhook")[:LOG_LINES],
-        "form": WebhookForm(),
+        "form": hooks.WebhookForm(),
         "limit": hooks.LIMIT,
         "attempts": hooks.ATTEMPTS,
         "enabled": settings.WEBHOOKS_ENABLED,

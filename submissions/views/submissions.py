@@ -33,12 +33,17 @@ from submissions.checkpoints.service import remarks_on_prompts
 from submissions.core.errors import Refused
 from submissions.intake.checkpoints.runs import source_runs
 from submissions.intake.forms import AnonymityForm, ChallengeForm, WithdrawalForm
-from submissions.intake.rounds import may_reorder, set_priority
+from submissions.intake.rounds import may_reorder
 from submissions.intake.system_form import SystemForm, seen_systems
 from submissions.jobs import changes
 from submissions.models import Submission
-from submissions.status.description import SubmissionStatus, describe, with_jobs
-from submissions.status.standings import describe_with_standing, with_standings
+from submissions.status.description import (
+    SubmissionStatus,
+    describe,
+    describe_with_standing,
+    with_jobs,
+    with_standings,
+)
 
 #: htmx stops polling at this status.
 STOP_POLLING = 286
@@ -178,7 +183,7 @@ def retry(request: HttpRequest, managed: Submission) -> None:
 def priority(request: HttpRequest, managed: Submission) -> None:
     """Give the submission another place among its team's runs in the round."""
     wanted = request.POST.get("priority", "")
-    set_priority(managed, parse_number(wanted, 9) or 0, permissions.signed_in(request))
+    changes.set_priority(managed, parse_number(wanted, 9) or 0, permissions.signed_in(request))
     messages.success(request, _("Its priority is {priority} now.").format(priority=managed.priority))
 
 

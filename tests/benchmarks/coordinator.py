@@ -119,7 +119,7 @@ def device(delay: float, seconds: float, rounds: int, report: Path) -> None:
 
     from evaluation.execution.job import ExecutionJob
     from leaderboard import VERSION
-    from submissions.jobs.checkpoints import shards
+    from submissions.jobs.checkpoints import running as shards
     from submissions.jobs.runner import drain_queue
     from submissions.jobs.worker import HungProcessMonitor
     from submissions.models import Job

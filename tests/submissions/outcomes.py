@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from submissions.models import Submission
-from submissions.status.description import with_jobs
-from submissions.status.standings import describe_with_standing, outcome_text
+from submissions.status.description import describe_with_standing, outcome_text, with_jobs
 
 
 def outcome_of(submission: Submission) -> str:

@@ -22,9 +22,14 @@ from leaderboard.systems.records import SystemFields
 from submissions.accounts.permissions import checkpoints_of
 from submissions.checkpoints import service as checkpoints
 from submissions.checkpoints.hub import HubModel, refuse_hub
-from submissions.checkpoints.service import CheckpointArchive, StoredFiles
+from submissions.checkpoints.service import CheckpointArchive
 from submissions.core.errors import Refused
-from submissions.intake.checkpoints.readiness import refuse_beyond_quota, refuse_unready, refuse_without_gpu
+from submissions.intake.checkpoints.readiness import (
+    SANDBOX_UNAVAILABLE,
+    readiness,
+    refuse_beyond_quota,
+    refuse_without_gpu,
+)
 from submissions.intake.checkpoints.runs import runs_for
 from submissions.intake.files import UNKNOWN_DATASET, IncomingFile, refuse
 from submissions.intake.rounds import Admission
@@ -127,7 +132,9 @@ def accept_model(
     options: SubmissionOptions = SubmissionOptions(),  # noqa: B008  # frozen
 ) -> Submission:
     """Store a submission and queue its jobs, one for each dataset. Raises Refused, and then nothing is stored."""
-    ready = refuse_unready(submitter, local=request.local)
+    ready = readiness(submitter, local=request.local)
+    if not ready.ready:
+        raise Refused.of(SANDBOX_UNAVAILABLE, ready.reason, ready.remedy)
     team = submitting_team(submitter, system, options)
     plan = _plan(request, team, system, unprotected=ready.unprotected)
     # Before the checkpoint is read, which takes long, and again when nobody else can take a place.
@@ -136,14 +143,19 @@ def accept_model(
     uploads = [model.upload] if isinstance(model, CheckpointArchive) and model.upload else []
     with lock_for_reading(uploads):
         with recording_refusals(submitter, plan.datasets):
-            kept: StoredFiles | Checkpoint | None = (
-                None  # none yet of a model on the hub: a worker fetches it
-            )
+            # A worker fetches a model on the hub.
+            kept, stored, known = None, None, None
             if isinstance(model, CheckpointArchive):
                 kept = checkpoints.store_files(team, model, kinds_of(plan.engine))
+                known = kept.description
             elif isinstance(model, Checkpoint):
-                kept = model
-            _refuse_unfit(plan, kept)
+                stored, known = model, checkpoints.describe(model)
+            if known is not None:
+                _complete(plan.engine, plan.parameters, known)
+                for dataset, payload in plan.payloads.items():
+                    if own := payload.get("parameters"):
+                        where = f"prompts of {dataset.slug}: "
+                        _complete(plan.engine, {**plan.parameters, **own}, known, where)
         with transaction.atomic():
             team = lock_quota(submitter, team)
             admission = _admit(submitter, team, plan, options)
@@ -151,16 +163,14 @@ def accept_model(
                 kind=Submission.Kind.MODEL,
                 submitter=submitter,
                 team=team,
-                system=system_row(_completed(system, kept, plan.parameters), team, options),
+                system=system_row(_completed(system, known, plan.parameters), team, options),
                 engine=plan.engine.name,
                 parameters=plan.parameters,
-                checkpoint=checkpoints.record(kept, team, submitter)
-                if isinstance(kept, StoredFiles)
-                else kept,
+                checkpoint=checkpoints.record(kept, team, submitter) if kept else stored,
                 **options.columns(),
                 **admission.columns(),
             )
-            jobs = [_job(submission, dataset, plan, admission.entry.tag) for dataset in plan.datasets]
+            jobs = [_job(submission, dataset, plan, options.round_entry.tag) for dataset in plan.datasets]
             for job in jobs:
                 refuse_repeat(job, submission)
             store_submission(submission, jobs, uploads)
@@ -253,18 +263,14 @@ def _refuse_unsuitable(
     if system.architecture != engine.architecture:
         labels = dict(architecture_choices())
         is_now, would_be = labels[system.architecture], labels[engine.architecture]
-        raise Refused.of(
-            ARCHITECTURE_MISMATCH,
-            f"{system.name} is said to be “{is_now}”, and {engine.label} is “{would_be}”.",
-            "Choose the engine of its architecture, or submit this as another system.",
-        )
+        message = f"{system.name} is said to be “{is_now}”, and {engine.label} is “{would_be}”."
+        hint = "Choose the engine of its architecture, or submit this as another system."
+        raise Refused.of(ARCHITECTURE_MISMATCH, message, hint)
     wanted, model = kinds_of(engine), request.model
     if wanted and model is None:
-        raise Refused.of(
-            NO_CHECKPOINT,
-            f"{engine.label} runs a model, and none was given.",
-            f"Upload a checkpoint, or choose one sent before: {checkpoints.in_words(wanted)}.",
-        )
+        message = f"{engine.label} runs a model, and none was given."
+        hint = f"Upload a checkpoint, or choose one sent before: {checkpoints.in_words(wanted)}."
+        raise Refused.of(NO_CHECKPOINT, message, hint)
     if not wanted and model is not None:
         hint = "Leave the checkpoint out, or choose the engine that runs it."
         raise Refused.of(CHECKPOINT_NOT_WANTED, f"{engine.label} runs no model.", hint)
@@ -329,28 +335,12 @@ def prompt_parameters(engine: EngineDescription) -> list[Parameter]:
     return [parameter for parameter in engine.parameters if parameter.keeps_blanks]
 
 
-def _refuse_unfit(plan: _Plan, kept: StoredFiles | Checkpoint | None) -> None:
-    """Raise Refused where parameters do not go with the checkpoint, once that is known."""
-    if kept is None:
-        return
-    model = _description(kept)
-    _complete(plan.engine, plan.parameters, model)
-    for dataset, payload in plan.payloads.items():
-        if own := payload.get("parameters"):
-            _complete(plan.engine, {**plan.parameters, **own}, model, f"prompts of {dataset.slug}: ")
-
-
-def _description(kept: StoredFiles | Checkpoint) -> CheckpointDescription:
-    return kept.description if isinstance(kept, StoredFiles) else checkpoints.describe(kept)
-
-
 def _completed(
-    system: System | SystemFields, kept: StoredFiles | Checkpoint | None, parameters: Mapping[str, Any]
+    system: System | SystemFields, known: CheckpointDescription | None, parameters: Mapping[str, Any]
 ) -> System | SystemFields:
     """Return a new system's description, completed from its checkpoint."""
-    if isinstance(system, System) or kept is None:
+    if isinstance(system, System) or known is None:
         return system
-    known = _description(kept)
     own_length = min(known.maximum_length, OWN_LENGTH_LIMIT) if known.maximum_length else None
     return replace(
         system,

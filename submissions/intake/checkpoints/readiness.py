@@ -69,23 +69,13 @@ def readiness(person: User, *, local: bool) -> Readiness:
     return Readiness(False, reason, lack.remedy, asleep=not alive)
 
 
-def refuse_unready(person: User, *, local: bool) -> Readiness:
-    """Raise Refused where models do not run, with the reason and what would help."""
-    state = readiness(person, local=local)
-    if not state.ready:
-        raise Refused.of(SANDBOX_UNAVAILABLE, state.reason, state.remedy)
-    return state
-
-
 def refuse_without_gpu(*, unprotected: bool) -> None:
     """Raise Refused where no worker with a GPU was there within a day that would run it: it might wait for ever."""
     if any(each.will_run(unprotected=unprotected) for each in reported_capabilities(MEMORY, [Job.Queue.GPU])):
         return
-    raise Refused.of(
-        NO_GPU,
-        "No worker with a GPU that runs models is alive, nor was one within a day.",
-        "Leave device out, or send auto (“A GPU if there is one, else CPU”) or cpu.",
-    )
+    message = "No worker with a GPU that runs models is alive, nor was one within a day."
+    hint = "Leave device out, or send auto (“A GPU if there is one, else CPU”) or cpu."
+    raise Refused.of(NO_GPU, message, hint)
 
 
 def is_local_request(request: HttpRequest | Request) -> bool:

@@ -103,26 +103,24 @@ def _run_of(reference: str, dataset: Dataset, team: Team) -> Run:
             "Name a submission of your own, one whose owner lets others build on it, or one of the site's own "
             "systems such as bm25; its run has to be of the dataset's present version.",
         )
-    if dataset.hidden and main.system.team_id is not None:
-        _refuse_probe(reference, main, main.evaluation.run)
-    return main.evaluation.run
-
-
-def _refuse_probe(reference: str, entry: Entry, run: Run) -> None:
-    """Raise Refused for a run of few queries: what is built on it would tell how each of these was judged."""
-    job: Job | None = next(iter(entry.jobs.all()), None)
-    named = job.report.get("statistics", {}).get("known_queries") if job else None
-    if named is None:  # it was not counted when the run was scored
-        named = check_run(run_path(run.sha256), scoring_target(run.version)).statistics.known_queries
+    run = main.evaluation.run
+    if not dataset.hidden or main.system.team_id is None:
+        return run
+    # A result that is built on a run of few queries would tell how each of these was judged.
+    job: Job | None = next(iter(main.jobs.all()), None)
+    covered = job.report.get("statistics", {}).get("known_queries") if job else None
+    if covered is None:  # it was not counted when the run was scored
+        covered = check_run(run_path(run.sha256), scoring_target(run.version)).statistics.known_queries
     queries = int(run.version.statistics["queries"])
-    if int(named) < LEAST_COVERAGE * queries:
+    if int(covered) < LEAST_COVERAGE * queries:
         raise Refused.of(
             FEW_QUERIES,
-            f"“{reference}” names {int(named):,} of the {queries:,} queries of {entry.dataset}, which has hidden "
+            f"“{reference}” names {int(covered):,} of the {queries:,} queries of {dataset}, which has hidden "
             "judgements.",
             f"To be built on there, a run names at least {100 * LEAST_COVERAGE:.0f}% of the queries. Submit one for "
             "all of them, or build on BM25.",
         )
+    return run
 
 
 def _usable_entries(own: set[int]) -> QuerySet[Entry]:

@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -242,19 +243,15 @@ def fetch_shards(key: str, manifests: Mapping[int, str], report: Report) -> froz
         count = _byte_counter("bringing", size, report)
         for number, manifest in wanted.items():
             with _noting_damage(key, number, lost):
-                _fetch_shard(manifest, key, number, count)
+                folder = Path(tempfile.mkdtemp(prefix=".arriving-", dir=embeddings_root()))
+                try:
+                    _bundle(key, number).fetch(manifest, folder, count)
+                    (folder / MANIFEST).write_bytes(manifest.to_json())
+                    move_into_place(folder, shard_folder(key, number))
+                finally:
+                    if folder.exists():
+                        remove(folder)
     return frozenset(lost)
-
-
-def _fetch_shard(manifest: Manifest, key: str, number: int, count: Callable[[int], None]) -> None:
-    folder = Path(tempfile.mkdtemp(prefix=".arriving-", dir=embeddings_root()))
-    try:
-        _bundle(key, number).fetch(manifest, folder, count)
-        (folder / MANIFEST).write_bytes(manifest.to_json())
-        move_into_place(folder, shard_folder(key, number))
-    finally:
-        if folder.exists():
-            remove(folder)
 
 
 @contextmanager
@@ -387,18 +384,9 @@ def _trim_local_copies() -> None:
     for folder in _list_folders():
         with suppress(FileNotFoundError):  # another worker of this host was quicker
             sizes[folder.name], used[folder.name] = size_of([folder]), folder.stat().st_mtime
-
-    @transaction.atomic
-    def delete_copy(key: str) -> bool:
-        encoding = Encoding.objects.select_for_update().filter(key=key).first()
-        if encoding is None or _is_in_use(encoding):
-            return False
-        _remove_folder(key)
-        return True
-
-    remove_least_used(
-        sizes, sorted(sizes, key=used.__getitem__), settings.EMBEDDINGS_CACHE_BYTES, delete_copy
-    )
+    least_used_first = sorted(sizes, key=used.__getitem__)
+    delete_copy = partial(_delete_encoding, copy_alone=True)
+    remove_least_used(sizes, least_used_first, settings.EMBEDDINGS_CACHE_BYTES, delete_copy)
 
 
 def _list_folders() -> list[Path]:
@@ -407,15 +395,29 @@ def _list_folders() -> list[Path]:
     return [path for path in root.iterdir() if path.is_dir()] if root.exists() else []
 
 
-def _delete_encoding(key: str) -> bool:
-    """Delete the encoding and its files, unless it is in use, or will be."""
+def _delete_encoding(key: str, *, copy_alone: bool = False) -> bool:
+    """Delete the encoding and its files, unless it is in use, or will be; or this machine's copy, unless in use."""
     with transaction.atomic():
         encoding = Encoding.objects.select_for_update().filter(key=key).first()
-        if encoding is None or _is_in_use(encoding) or _is_wanted(encoding):
+        if encoding is None:
             return False
-        encoding.delete()
+        # A job uses it, waits for it, or makes a part of it.
+        made = encoding.shards.filter(job__isnull=False).exclude(job__state__in=TERMINAL)
+        if encoding.waiting_jobs.exists() or made.exists():
+            return False
+        if not copy_alone:
+            # A job that has not ended, of the same model and corpus, may be about to request it.
+            jobs = Job.objects.filter(
+                submission__checkpoint__model_sha256=encoding.checkpoint.model_sha256,
+                dataset__current_version__corpus_sha256=encoding.version.corpus_sha256,
+            )
+            if jobs.exclude(state__in=TERMINAL).exists():
+                return False
+            encoding.delete()
         _remove_folder(key)
-    if is_remote():  # a shard that is made anew in this moment is missed, and made again, by whoever needs it
+    if (
+        is_remote() and not copy_alone
+    ):  # a shard that is made anew in this moment is missed, and made again, by whoever needs it
         _remove_stored(key)
     return True
 
@@ -434,18 +436,3 @@ def _remove_stored(key: str) -> None:
     for shard in _storage().listdir(key)[0]:
         Bundle(_storage(), f"{key}/{shard}").remove()
     _storage().delete(f"{key}/used")
-
-
-def _is_in_use(encoding: Encoding) -> bool:
-    """Return whether a job uses it, waits for it, or makes a part of it."""
-    made = encoding.shards.filter(job__isnull=False).exclude(job__state__in=TERMINAL)
-    return encoding.waiting_jobs.exists() or made.exists()
-
-
-def _is_wanted(encoding: Encoding) -> bool:
-    """Return whether a job that has not ended is of the same model and corpus: it may be about to ask for it."""
-    jobs = Job.objects.filter(
-        submission__checkpoint__model_sha256=encoding.checkpoint.model_sha256,
-        dataset__current_version__corpus_sha256=encoding.version.corpus_sha256,
-    )
-    return jobs.exclude(state__in=TERMINAL).exists()

@@ -183,7 +183,10 @@ def use_encoding(job: Job, setting: EncodingSetting, report: Report) -> EncodedC
         if encoding is None:
             return None
         if not embeddings.is_remote():
-            _reset_lost_shards(encoding)
+            for shard in encoding.shards.exclude(done_at=None):
+                folder = embeddings.shard_folder(encoding.key, shard.number)
+                if not folder.is_dir() or embeddings.checked_size(folder) != shard.size:
+                    Shard.objects.filter(pk=shard.pk).update(done_at=None)
         shards = list(encoding.shards.exclude(done_at=None))
         if len(shards) < encoding.shards_expected:
             return None
@@ -194,7 +197,14 @@ def use_encoding(job: Job, setting: EncodingSetting, report: Report) -> EncodedC
             encoding.key, {shard.number: shard.manifest for shard in shards}, report
         )
         if lost:
-            _forget_shards(job, encoding, lost)
+            with transaction.atomic():
+                _lock(Encoding.objects.filter(pk=encoding.pk))
+                encoding.shards.filter(number__in=lost).update(done_at=None)
+            for number in sorted(lost):
+                write_log(
+                    job.pk,
+                    f"Shard {number + 1} of the corpus is missing or damaged on the storage: made again.",
+                )
             return None
     return EncodedCorpus(
         encoding.key,
@@ -206,25 +216,6 @@ def use_encoding(job: Job, setting: EncodingSetting, report: Report) -> EncodedC
     )
 
 
-def _reset_lost_shards(encoding: Encoding) -> None:
-    """Have shards made again whose files somebody removed, or cut."""
-    for shard in encoding.shards.exclude(done_at=None):
-        folder = embeddings.shard_folder(encoding.key, shard.number)
-        if not folder.is_dir() or embeddings.checked_size(folder) != shard.size:
-            Shard.objects.filter(pk=shard.pk).update(done_at=None)
-
-
-def _forget_shards(job: Job, encoding: Encoding, lost: frozenset[int]) -> None:
-    """Have shards made again that are missing or damaged in the storage elsewhere."""
-    with transaction.atomic():
-        _lock(Encoding.objects.filter(pk=encoding.pk))
-        encoding.shards.filter(number__in=lost).update(done_at=None)
-    for number in sorted(lost):
-        write_log(
-            job.pk, f"Shard {number + 1} of the corpus is missing or damaged on the storage: made again."
-        )
-
-
 def wait_for_shards(job: Job, setting: EncodingSetting) -> bool:
     """Give up the claim until the shards exist: rows for all, and a job for each that is not being made.
 
@@ -232,18 +223,14 @@ def wait_for_shards(job: Job, setting: EncodingSetting) -> bool:
     """
     with transaction.atomic():
         encoding = _get_or_create_encoding(setting)
-        moved = advance(
-            job.pk,
-            State.RETRIEVING,
-            fence=job.fence,
-            unless_cancelled=True,
-            waits_for=encoding,
-            lease_expires_at=None,
-            attempts=max(job.attempts - 1, 0),
-            stage="encoding",
-            line=f"The corpus is encoded in {encoding.shards_expected} shards, by any worker that is free.",
-        )
-        if not moved:
+        columns: dict[str, Any] = {
+            "line": f"The corpus is encoded in {encoding.shards_expected} shards, by any worker that is free.",
+            "stage": "encoding",
+            "waits_for": encoding,
+            "lease_expires_at": None,
+            "attempts": max(job.attempts - 1, 0),
+        }
+        if not advance(job.pk, State.RETRIEVING, fence=job.fence, unless_cancelled=True, **columns):
             return end_cancelled(job)
         # Shards that failed earlier jobs are tried anew, also those that get no job of theirs yet.
         encoding.shards.filter(done_at=None, job__state__in=_ENDED_BADLY).update(job=None)
@@ -365,7 +352,15 @@ def settle_encoding(encoding_id: int) -> None:
             line = "The corpus is encoded anew: this version writes shards of another format."
             requeue_waiting(encoding, line)
             return
-        counts = _count_shards(encoding)
+        missing = Q(done_at=None)
+        counts = encoding.shards.aggregate(
+            missing=Count("pk", filter=missing),
+            failed=Count("pk", filter=missing & Q(job__state__in=_ENDED_BADLY)),
+            queued=Count("pk", filter=Q(job__state=State.QUEUED)),
+            under_way=Sum(
+                "job__progress", filter=missing & Q(job__lease_expires_at__isnull=False), default=0.0
+            ),
+        )
         if counts["failed"]:
             _fail_waiting(waiting, encoding)
         elif not counts["missing"]:
@@ -374,7 +369,15 @@ def settle_encoding(encoding_id: int) -> None:
             made = make_shard_jobs(encoding, waiting[0], int(_MOST_WAITING - counts["queued"]))
             for _ in range(min(made, _MOST_WAKEUPS)):
                 wake_worker(waiting[0].queue)
-            _report_progress(encoding, counts)
+            # The waiting jobs show how far the shards are, those under way by their own progress. A job that is being
+            # withdrawn is left out: waiting for it here would hold rows that its withdrawal wants.
+            done = encoding.shards_expected - counts["missing"] + counts["under_way"]
+            shown = (
+                _waiting_jobs().filter(waits_for=encoding).select_for_update(skip_locked=True, no_key=True)
+            )
+            Job.objects.filter(pk__in=list(shown.values_list("pk", flat=True))).update(
+                progress=min(done / encoding.shards_expected, 1.0)
+            )
 
 
 def _waiting_jobs() -> QuerySet[Job]:
@@ -384,17 +387,6 @@ def _waiting_jobs() -> QuerySet[Job]:
 
 def _lock(encodings: QuerySet[Encoding]) -> Encoding | None:
     return encodings.select_for_update(of=("self",)).first()
-
-
-def _count_shards(encoding: Encoding) -> Mapping[str, float]:
-    """Count the shards that are missing, have failed, and are queued, and sum up the progress of those under way."""
-    missing = Q(done_at=None)
-    return encoding.shards.aggregate(
-        missing=Count("pk", filter=missing),
-        failed=Count("pk", filter=missing & Q(job__state__in=_ENDED_BADLY)),
-        queued=Count("pk", filter=Q(job__state=State.QUEUED)),
-        under_way=Sum("job__progress", filter=missing & Q(job__lease_expires_at__isnull=False), default=0.0),
-    )
 
 
 def make_shard_jobs(encoding: Encoding, like: Job, most: int) -> int:
@@ -426,16 +418,6 @@ def make_shard_jobs(encoding: Encoding, like: Job, most: int) -> int:
         shard.job = job
     Shard.objects.bulk_update(shards, ["job"])
     return len(shards)
-
-
-def _report_progress(encoding: Encoding, counts: Mapping[str, float]) -> None:
-    """Show the waiting jobs how far the shards are, as counted, those under way by their own progress."""
-    done = encoding.shards_expected - counts["missing"] + counts["under_way"]
-    # A job that is being withdrawn is left out: waiting for it here would hold rows that its withdrawal wants.
-    waiting = _waiting_jobs().filter(waits_for=encoding).select_for_update(skip_locked=True, no_key=True)
-    Job.objects.filter(pk__in=list(waiting.values_list("pk", flat=True))).update(
-        progress=min(done / encoding.shards_expected, 1.0),
-    )
 
 
 def requeue_waiting(encoding: Encoding, line: str) -> None:

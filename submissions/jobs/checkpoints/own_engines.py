@@ -77,7 +77,10 @@ def with_kept_index(lease: Lease, work: ExecutionJob, version: DatasetVersion) -
     if wanted is None or version.statistics.get("documents", 0) < LEAST_DOCUMENTS:
         return work
     wanted = resolve_language(describe(_ENGINE).complete(wanted), Resources(language=work.language))
-    place = path_of(Area.WORD_INDEXES, _key(version, wanted))
+    analyser = analyser_for(wanted["language"], wanted["stemming"]).description
+    packages = [version_of(name) for name in ("PyStemmer", "icu4py", "whoosh-reloaded")]
+    what = [version.corpus_sha256, _ENGINE, wanted, FORMAT, analyser, packages]
+    place = path_of(Area.WORD_INDEXES, hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest())
     note = place / f"{describe_hardware(settings.MODEL_THREADS, 'cpu').slug}.json"
     building = _noted(note)
     if building is None or not _is_whole(place, building.size, version):
@@ -91,14 +94,6 @@ def with_kept_index(lease: Lease, work: ExecutionJob, version: DatasetVersion) -
     return replace(
         work, index=place / INDEX_FOLDER, index_seconds=building.seconds, index_memory=building.memory
     )
-
-
-def _key(version: DatasetVersion, parameters: Mapping[str, Any]) -> str:
-    """Return a checksum of what decides an index's bytes."""
-    analyser = analyser_for(parameters["language"], parameters["stemming"]).description
-    packages = [version_of(name) for name in ("PyStemmer", "icu4py", "whoosh-reloaded")]
-    what = [version.corpus_sha256, _ENGINE, parameters, FORMAT, analyser, packages]
-    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
 
 
 def _noted(note: Path) -> _Building | None:
@@ -187,42 +182,34 @@ def retrieve_job(job: Job, lease: Lease) -> None:
         return
     configuration = CONFIGURATIONS[job.payload.get("configuration", BM25.slug)]
     begin(job, State.RETRIEVING, "loading")
-    with job_folder() as folder:
-        if job.dataset.awaits_judgements:
-            _retrieve_and_store(job, lease, configuration, folder / "run.txt")
-        else:
-            _retrieve_and_score(job, lease, configuration, folder / "run.txt")
-
-
-def _retrieve_and_score(job: Job, lease: Lease, configuration: EngineConfiguration, out: Path) -> None:
-    version = judged_version(job.dataset)
-    if (kept := _find_waiting_run(configuration, version)) is not None:
-        write_log(job.pk, f"{configuration.name} over {version}, retrieved while runs were collected")
-        write_text(kept.sha256, out)
-    else:
-        _retrieve(job, lease, configuration, version, out)
-    run = handover.store_checked_run(out, version, may_be_empty=True)
-    handover.finish_retrieval(
-        job, lease, handover.RetrievalResult(system_of(configuration).slug, version.pk, job.queue, [run])
-    )
-
-
-def _retrieve_and_store(job: Job, lease: Lease, configuration: EngineConfiguration, out: Path) -> None:
-    version = job.dataset.current_version
+    collecting, version = job.dataset.awaits_judgements, job.dataset.current_version
+    if not collecting:
+        version = judged_version(job.dataset)
     if version is None:
         raise RuntimeError(f"{job.dataset.slug} collects runs and has no version")
-    if _find_waiting_run(configuration, version) is not None:
+    stored_before = _find_waiting_run(configuration, version)
+    if collecting and stored_before is not None:
         advance_claimed(job, State.DONE, progress=1.0)
         return
-    _retrieve(job, lease, configuration, version, out)
-    read = check_run(out, scoring_target(version)).statistics
+    system = system_of(configuration)
+    with job_folder() as folder:
+        out = folder / "run.txt"
+        if stored_before is not None:
+            write_log(job.pk, f"{configuration.name} over {version}, retrieved while runs were collected")
+            write_text(stored_before.sha256, out)
+        else:
+            _retrieve(job, lease, configuration, version, out)
+        if not collecting:
+            run = handover.store_checked_run(out, version, may_be_empty=True)
+            result = handover.RetrievalResult(system.slug, version.pk, job.queue, [run])
+            handover.finish_retrieval(job, lease, result)
+            return
+        read = check_run(out, scoring_target(version)).statistics
+        stored = store_run(out)
     statistics = RunStatistics(lines=read.lines, tags=read.tags, metadata={TOPICS: version.topics_sha256})
-    stored = store_run(out)
     with transaction.atomic():
         finish(job, "Kept. It is scored when the first judgements come.")
-        record_job_run(
-            job, None, system_of(configuration), stored, statistics, version, origin=Run.Origin.RETRIEVED
-        )
+        record_job_run(job, system, stored, statistics, version)
 
 
 def _retrieve(

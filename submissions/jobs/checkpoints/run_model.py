@@ -101,9 +101,27 @@ def model_job(job: Job, lease: Lease) -> None:
     """
     if handover.score_handed_over(job, lease):
         return
-    run_model(
-        job, lease, _task_measured_again(job) if handover.MEASURES in job.payload else _submitted_task(job)
-    )
+    payload, submission = job.payload, job.submission
+    if handover.MEASURES in payload:  # `request_measurement` wrote the payload
+        task = ModelTask(
+            System.objects.get(slug=payload["system"]),
+            describe_engine(payload["engine"]),
+            payload["parameters"],
+            None if payload["checkpoint"] is None else Checkpoint.objects.get(pk=payload["checkpoint"]),
+            payload["run_ids"],
+        )
+    elif submission is None:
+        raise RuntimeError(f"job {job.pk} belongs to no submission")
+    else:
+        engine = describe_engine(submission.engine)
+        task = ModelTask(
+            submission.system,
+            engine,
+            engine.complete(job.model_parameters),
+            submission.checkpoint or fetched_checkpoint(job),
+            payload.get("run_ids", ()),
+        )
+    run_model(job, lease, task)
 
 
 def sample_model_job(job: Job, lease: Lease) -> None:
@@ -115,7 +133,15 @@ def sample_model_job(job: Job, lease: Lease) -> None:
         return
     begin(job, State.RETRIEVING, "loading")
     write_log(job.pk, "Making the sample checkpoint.")
-    checkpoint = _make_sample_checkpoint(job)
+    version = judged_version(job.dataset)
+    with job_folder() as folder:
+        model = folder / "sample"
+        model.mkdir()
+        sample_checkpoint.make_sample_checkpoint(model, local_path(Area.FILES, version.corpus_sha256))
+        archive = sample_checkpoint.archive_checkpoint(model, folder / "kept.zip")
+        source = CheckpointArchive(sample_checkpoint.ARCHIVE_NAME, archive)
+        checkpoint = store_checkpoint(None, source, None)
+        offer_example_runs(version, store_example_models(model, folder))
     lease.check()
     engine = describe_engine(SAMPLE_ENGINE)
     system = house_system(
@@ -127,52 +153,9 @@ def sample_model_job(job: Job, lease: Lease) -> None:
         adapted_to=[job.dataset.slug],
     )
     task = ModelTask(system, engine, engine.complete({}), checkpoint)
-    job.payload = {
-        **job.payload,
-        MADE_BY: made_by(SAMPLE_ENGINE, task.parameters_on(job.dataset), checkpoint),
-    }
+    made = made_by(SAMPLE_ENGINE, task.parameters_on(job.dataset), checkpoint)
+    job.payload = {**job.payload, MADE_BY: made}
     run_model(job, lease, task)
-
-
-def _make_sample_checkpoint(job: Job) -> Checkpoint:
-    """Make and store the checkpoint; the same documents give the same one."""
-    version = judged_version(job.dataset)
-    with job_folder() as folder:
-        model = folder / "sample"
-        model.mkdir()
-        sample_checkpoint.make_sample_checkpoint(model, local_path(Area.FILES, version.corpus_sha256))
-        archive = sample_checkpoint.archive_checkpoint(model, folder / "kept.zip")
-        source = CheckpointArchive(sample_checkpoint.ARCHIVE_NAME, archive)
-        checkpoint = store_checkpoint(None, source, None)
-        offer_example_runs(version, store_example_models(model, folder))
-    return checkpoint
-
-
-def _submitted_task(job: Job) -> ModelTask:
-    """Return the task of the job's submission, with its checkpoint, which may be fetched from the hub."""
-    submission = job.submission
-    if submission is None:
-        raise RuntimeError(f"job {job.pk} belongs to no submission")
-    engine = describe_engine(submission.engine)
-    return ModelTask(
-        submission.system,
-        engine,
-        engine.complete(job.model_parameters),
-        submission.checkpoint or fetched_checkpoint(job),
-        job.payload.get("run_ids", ()),
-    )
-
-
-def _task_measured_again(job: Job) -> ModelTask:
-    """Return the task of an earlier job, from the payload that `request_measurement` wrote."""
-    payload = job.payload
-    return ModelTask(
-        System.objects.get(slug=payload["system"]),
-        describe_engine(payload["engine"]),
-        payload["parameters"],
-        None if payload["checkpoint"] is None else Checkpoint.objects.get(pk=payload["checkpoint"]),
-        payload["run_ids"],
-    )
 
 
 def run_model(job: Job, lease: Lease, task: ModelTask) -> None:
@@ -181,7 +164,19 @@ def run_model(job: Job, lease: Lease, task: ModelTask) -> None:
     begin(job, State.RETRIEVING, "loading")
     if task.checkpoint is not None:
         check_with_library(job, lease, task.checkpoint)
-    setting = _encoding_setting(job, task, version)
+    # Engines that encode no documents have no names.
+    setting, names = None, task.engine.encoding_parameters
+    if names is not None and task.checkpoint is not None:
+        device, threads = device_of(job), settings.MODEL_THREADS
+        setting = encodings.EncodingSetting(
+            checkpoint=task.checkpoint,
+            version=version,
+            engine=task.engine.name,
+            parameters={name: task.parameters[name] for name in names},
+            hardware=describe_hardware(threads, device).slug,
+            device=device,
+            threads=threads,
+        )
     encoded = encodings.use_encoding(job, setting, lease.report_stage) if setting else None
     if setting and not encoded:
         encodings.require_room(setting, task.parameters)
@@ -195,23 +190,6 @@ def run_model(job: Job, lease: Lease, task: ModelTask) -> None:
         found = _retrieve(plan, lease, folder)
     remove(plan.rankings)
     handover.finish_retrieval(job, lease, found)
-
-
-def _encoding_setting(job: Job, task: ModelTask, version: DatasetVersion) -> encodings.EncodingSetting | None:
-    """Return the inputs that name the encoded corpus; None for an engine that encodes no documents."""
-    names = task.engine.encoding_parameters
-    if names is None or task.checkpoint is None:
-        return None
-    device, threads = device_of(job), settings.MODEL_THREADS
-    return encodings.EncodingSetting(
-        checkpoint=task.checkpoint,
-        version=version,
-        engine=task.engine.name,
-        parameters={name: task.parameters[name] for name in names},
-        hardware=describe_hardware(threads, device).slug,
-        device=device,
-        threads=threads,
-    )
 
 
 def _retrieve(plan: _Plan, lease: Lease, folder: Path) -> handover.RetrievalResult:
@@ -234,7 +212,16 @@ def _retrieve(plan: _Plan, lease: Lease, folder: Path) -> handover.RetrievalResu
         f"{retrieval['queries']:,} queries searched in {retrieval['search_seconds']:.1f} s "
         f"({retrieval['index_bytes'] / 2**20:.1f} MiB)",
     )
-    _keep_own_shard(plan, lease, work, result)
+    if plan.setting is not None and not plan.encoded and work.shards is not None:
+        # The child encoded the one shard of a small corpus beside its search.
+        remove_unexpected_files(work.shards)
+        shard = work.shards / shard_name(0)
+        if shard.is_dir():
+            seconds = float(retrieval.get("encoding_seconds", 0.0))
+            encoded = encodings.EncodedShard(
+                shard, retrieval["documents"], seconds, result["hardware"]["slug"]
+            )
+            encodings.store_single_shard(plan.setting, encoded, lease.report_stage)
     figures = _figures(plan, work, result)
     baseline = measure_bm25(lease, work, plan.version, folder) if figures else {}
     costs = {"figures": figures, "hardware": result["hardware"], "baseline": baseline}
@@ -258,7 +245,7 @@ def _execution_job(plan: _Plan, folder: Path) -> ExecutionJob:
         excluded=excluded_path(version),
         parameters=task.parameters_on(dataset),
         checkpoint=folder_of(task.checkpoint) if task.checkpoint else None,
-        runs=_write_runs(task.run_ids, folder) or _write_candidates(version, task, folder),
+        runs=_given_runs(task, version, folder),
         shards=shards,
         shard_size=plan.encoded.shard_size if plan.encoded else settings.SHARD_SIZE,
         rankings=plan.rankings,
@@ -272,42 +259,21 @@ def _execution_job(plan: _Plan, folder: Path) -> ExecutionJob:
     )
 
 
-def _write_runs(run_ids: Sequence[int], folder: Path) -> tuple[Path, ...]:
-    """Write the texts of stored runs as files for the child, in the given order."""
-    by_id = Run.objects.in_bulk(list(run_ids))
-    paths = []
-    for number, run_id in enumerate(run_ids):
-        path = folder / f"given-{number}.txt"
-        write_text(by_id[run_id].sha256, path)
-        paths.append(path)
+def _given_runs(task: ModelTask, version: DatasetVersion, folder: Path) -> tuple[Path, ...]:
+    """Write the runs to build on as files for the child: those of the task, else a re-ranking dataset's candidates.
+
+    An engine that searches the corpus gets none.
+    """
+    by_id, paths = Run.objects.in_bulk(list(task.run_ids)), []
+    for number, run_id in enumerate(task.run_ids):
+        paths.append(folder / f"given-{number}.txt")
+        write_text(by_id[run_id].sha256, paths[-1])
+    if task.engine.runs == (0, 1) and not paths and task.parameters.get("mode", "candidates") == "candidates":
+        offered = version.files.filter(kind=DatasetFile.Kind.CANDIDATES).first()
+        if offered is not None:
+            paths.append(folder / "candidates.txt")
+            paths[0].write_bytes(gzip.decompress(local_path(Area.FILES, offered.sha256).read_bytes()))
     return tuple(paths)
-
-
-def _write_candidates(version: DatasetVersion, task: ModelTask, folder: Path) -> tuple[Path, ...]:
-    """Write the candidates of a re-ranking dataset if the engine re-ranks a run, and none if it searches the corpus."""
-    offered = version.files.filter(kind=DatasetFile.Kind.CANDIDATES).first()
-    if (
-        offered is None
-        or task.engine.runs != (0, 1)
-        or task.parameters.get("mode", "candidates") != "candidates"
-    ):
-        return ()
-    path = folder / "candidates.txt"
-    path.write_bytes(gzip.decompress(local_path(Area.FILES, offered.sha256).read_bytes()))
-    return (path,)
-
-
-def _keep_own_shard(plan: _Plan, lease: Lease, work: ExecutionJob, result: Mapping[str, Any]) -> None:
-    """Store the one shard of a small corpus that the child encoded beside its search."""
-    if plan.setting is None or plan.encoded or work.shards is None:
-        return
-    remove_unexpected_files(work.shards)
-    folder = work.shards / shard_name(0)
-    if folder.is_dir():
-        retrieval = result["retrieval"]
-        seconds = float(retrieval.get("encoding_seconds", 0.0))
-        shard = encodings.EncodedShard(folder, retrieval["documents"], seconds, result["hardware"]["slug"])
-        encodings.store_single_shard(plan.setting, shard, lease.report_stage)
 
 
 def _figures(plan: _Plan, work: ExecutionJob, result: Mapping[str, Any]) -> dict[str, Any]:
@@ -338,7 +304,16 @@ def _store_runs(
     """
     retrieval = result["retrieval"]
     files = {} if handover.MEASURES in plan.job.payload else retrieval["variants"] or {"": RUN_NAME}
-    known = _prompts_used(plan.task)
+    task = plan.task
+    known: dict[str, str] = {}
+    if task.checkpoint is not None:
+        # The texts that were put before queries and documents, unless the model decides them itself.
+        prompts = task.checkpoint.description.get("prompts", {})
+        for side in SIDES:
+            asked = task.parameters.get(f"{side}_prompt")
+            shown = asked != AUTO or side in prompts or task.checkpoint.kind not in _OWN_MARKS
+            if asked is not None and shown:
+                known[f"{side}_prompt"] = prompt_of(prompts, side, asked)
     classes = (plan.encoded.hardware if plan.encoded else frozenset()) | {result["hardware"]["slug"]}
     if len(classes) > 1:
         known["hardware_mixture"] = " + ".join(sorted(classes))
@@ -349,19 +324,6 @@ def _store_runs(
         facts = retrieval["variant_facts"].get(label, retrieval["facts"])
         runs.append(handover.store_checked_run(out / name, plan.version, label, {**facts, **known}))
     return handover.RetrievalResult(plan.task.system.slug, plan.version.pk, plan.job.queue, runs, **costs)
-
-
-def _prompts_used(task: ModelTask) -> dict[str, str]:
-    """Return the texts that were put before queries and documents, as facts, unless the model decides them itself."""
-    if task.checkpoint is None:
-        return {}
-    prompts, used = task.checkpoint.description.get("prompts", {}), {}
-    for side in SIDES:
-        asked = task.parameters.get(f"{side}_prompt")
-        shown = asked != AUTO or side in prompts or task.checkpoint.kind not in _OWN_MARKS
-        if asked is not None and shown:
-            used[f"{side}_prompt"] = prompt_of(prompts, side, asked)
-    return used
 
 
 def fetched_checkpoint(job: Job) -> Checkpoint | None:
@@ -378,34 +340,27 @@ def fetched_checkpoint(job: Job) -> Checkpoint | None:
     if checkpoint is None:
         begin(job, State.RETRIEVING, "fetching")
         write_log(job.pk, f"Fetching {hub.name} at {hub.commit[:12]} from the hub.")
-        checkpoint = _fetch_and_store(job, submission, hub, kinds)
+        with job_folder() as folder:
+            files = folder / "files"
+            files.mkdir()
+            try:
+                if heads := fetch(hub, files):
+                    write_log(
+                        job.pk,
+                        f"Heads in {' and '.join(heads)} are pickles, and were not fetched: this is the dense model "
+                        "alone. `pack` converts them, and makes an archive of all that the model is.",
+                    )
+                file_name = f"{hub.name.replace('/', '_')}@{hub.commit[:12]}.zip"
+                source = CheckpointArchive(file_name, _pack(files, folder / "fetched.zip"))
+                person = User.objects.only("pk").get(pk=submission.submitter_id)
+                checkpoint = store_checkpoint(submission.team, source, person, kinds, hub)
+            except InvalidContent as error:
+                raise InvalidRun.of(*error.report.problems) from error
+            except Refused as refusal:
+                problems = [problem for file in refusal.files for problem in file.report.problems]
+                raise InvalidRun.of(*(problems or refusal.problems)) from refusal
     Submission.objects.filter(pk=submission.pk).update(checkpoint=checkpoint)
     return checkpoint
-
-
-def _fetch_and_store(
-    job: Job, submission: Submission, hub: HubModel, kinds: tuple[CheckpointKind, ...]
-) -> Checkpoint:
-    """Fetch and store a model. Raises InvalidRun if the hub does not have it, or if it cannot be run."""
-    with job_folder() as folder:
-        files = folder / "files"
-        files.mkdir()
-        try:
-            if heads := fetch(hub, files):
-                write_log(
-                    job.pk,
-                    f"Heads in {' and '.join(heads)} are pickles, and were not fetched: this is the dense model alone. "
-                    "`pack` converts them, and makes an archive of all that the model is.",
-                )
-            name = f"{hub.name.replace('/', '_')}@{hub.commit[:12]}.zip"
-            source = CheckpointArchive(name, _pack(files, folder / "fetched.zip"))
-            person = User.objects.only("pk").get(pk=submission.submitter_id)
-            return store_checkpoint(submission.team, source, person, kinds, hub)
-        except InvalidContent as error:
-            raise InvalidRun.of(*error.report.problems) from error
-        except Refused as refusal:
-            problems = [problem for file in refusal.files for problem in file.report.problems]
-            raise InvalidRun.of(*(problems or refusal.problems)) from refusal
 
 
 def _pack(files: Path, archive: Path) -> Path:

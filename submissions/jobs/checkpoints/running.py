@@ -1,8 +1,13 @@
-"""Run a child in the sandbox for a claimed job: its progress becomes the job's, its failure ours or its owner's."""
+"""Run a child in the sandbox for a claimed job: its progress becomes the job's, its failure ours or its owner's.
+
+A process keeps the child that encodes shards from one shard to the next of the same encoding: starting Python and
+loading a model take longer than a small shard does.
+"""
 
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -10,26 +15,30 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Q
 
 from evaluation.checkpoints import CODES
 from evaluation.checkpoints.description import FILE_NAME, CheckpointDescription
 from evaluation.core.problems import ModelFailure, Problem, Report
 from evaluation.engines import describe
+from evaluation.engines.corpus_encoding import SHARD_FORMAT
 from evaluation.execution.failures import MODEL_FAILURES
-from evaluation.execution.job import ExecutionJob
+from evaluation.execution.job import SHARD_FOLDER, ExecutionJob
 from leaderboard.core.storage import shared
-from leaderboard.core.storage.store import sha256_of
+from leaderboard.core.storage.store import Area, local_path, sha256_of
 from submissions import sandbox
 from submissions.checkpoints.service import folder_of
 from submissions.core.errors import CHECKPOINT_REFUSED
 from submissions.jobs.checkpoints.embeddings import GRACE
-from submissions.models import Checkpoint, Job, State
-from submissions.queue.lease import Lease, WorkEnded
-from submissions.queue.queue import ATTEMPTS, advance, requeue, write_log
+from submissions.jobs.checkpoints.encodings import EncodedShard, finish_shard
+from submissions.jobs.kinds.score import begin
+from submissions.models import Checkpoint, Encoding, Job, Shard, State
+from submissions.queue.lease import Cancelled, Lease, WorkEnded
+from submissions.queue.queue import ATTEMPTS, advance, claim, requeue, write_log
 from submissions.queue.workers import own_capability, reset_own_capability
 from submissions.sandbox.backends import Backend, SandboxLimits, UnprotectedBackend
 from submissions.sandbox.processes import remove, remove_old
-from submissions.sandbox.running import SandboxOutcome, run_job
+from submissions.sandbox.running import SandboxOutcome, ShardEncoder, run_job
 from submissions.sandbox.supervision import OnProgress
 
 #: The file beside a checkpoint with the releases of the libraries that accepted it.
@@ -144,23 +153,20 @@ def result_of(outcome: SandboxOutcome, work: ExecutionJob, *, trusted: bool) -> 
     if outcome.kind == "timed_out":
         raise ModelTimedOut
     if outcome.kind == "crashed":
-        _require_whole_input(work)
+        for path in filter(None, (work.corpus, work.queries, work.excluded)):
+            if not path.is_file() or sha256_of(path) != path.name:
+                raise DamagedInput(f"{path} is damaged, or not there")
     if outcome.kind in ("crashed", "model_failed"):
         _require_whole_checkpoint(work)
     if outcome.kind in ("crashed", "model_failed") and work.device == "cuda":
-        _require_gpu()
+        reset_own_capability()
+        if refusal := own_capability([Job.Queue.GPU]).refusal:
+            raise RuntimeError(refusal)
     if outcome.kind == "crashed" and not trusted:
         raise ModelCrashed(outcome.failure_code)
     if outcome.kind == "crashed":
         raise RuntimeError(f"the child ended: {outcome.failure_code}, after {outcome.seconds:.0f} s")
     raise ModelFailure(outcome.failure_code, outcome.message)
-
-
-def _require_whole_input(work: ExecutionJob) -> None:
-    """Raise DamagedInput where a file of the collection is not the bytes that the store names it for."""
-    for path in filter(None, (work.corpus, work.queries, work.excluded)):
-        if not path.is_file() or sha256_of(path) != path.name:
-            raise DamagedInput(f"{path} is damaged, or not there")
 
 
 def _require_whole_checkpoint(work: ExecutionJob) -> None:
@@ -177,23 +183,11 @@ def _require_whole_checkpoint(work: ExecutionJob) -> None:
         raise DamagedInput(f"{work.checkpoint} lacks {', '.join(missing)}")
 
 
-def _require_gpu() -> None:
-    """Raise RuntimeError where the GPU does not work any more, which each model then seems to break."""
-    reset_own_capability()
-    if refusal := own_capability([Job.Queue.GPU]).refusal:
-        raise RuntimeError(refusal)
-
-
 def reject_model(job: Job, failure: ModelFailure) -> None:
     """End the job: what the model did is its owner's affair. The report says what was found and what would be right."""
-    advance(
-        job.pk,
-        State.REJECTED,
-        fence=job.fence,
-        line=f"The model cannot be used: {failure.message}",
-        error_code=failure.code,
-        report=failure_report(failure.code, failure.message).as_dict(),
-    )
+    line, code = f"The model cannot be used: {failure.message}", failure.code
+    report = failure_report(code, failure.message).as_dict()
+    advance(job.pk, State.REJECTED, fence=job.fence, line=line, error_code=code, report=report)
 
 
 def failure_report(code: str, message: str) -> Report:
@@ -263,3 +257,104 @@ def releases() -> str:
     """Return the versions of the libraries that check, as in the note beside a checkpoint that they accepted."""
     names = ("sentence-transformers", "tokenizers", "transformers")
     return "".join(f"{name} {version(name)}\n" for name in names)
+
+
+# --- shards of a corpus, for the jobs that wait for them
+
+
+#: For so many seconds after a process has begun with an encoding, its child has shards of it before anybody's turn.
+#: Starting one takes 7 to 20: where several devices take turns with several corpora, they would do little else.
+STAYS = 300.0
+
+
+class WarmEncoder:
+    """The child of this process that encodes, the encoding that it is for, and since when (on the monotonic clock).
+
+    One that takes the place of a child that crashed has what is left of its time: it may crash as well.
+    """
+
+    def __init__(self) -> None:
+        self._resources = ExitStack()
+        self.encoding: int | None = None
+        self._since = 0.0
+        self._encoder: ShardEncoder | None = None
+
+    def get(self, encoding: Encoding, device: str) -> ShardEncoder:
+        """Return the child for this encoding; one for another encoding ends."""
+        if self.encoding != encoding.pk:
+            self.end_child()
+            self.encoding, self._since = encoding.pk, time.monotonic()
+        if self._encoder is None:
+            folder = self._resources.enter_context(job_folder())
+            self._encoder = _encoder(encoding, device, folder)
+            self._resources.callback(self._encoder.close)
+        return self._encoder
+
+    def claim_next(self, queue: str, worker: str, permitted: Q) -> Job | None:
+        """Return the next job of this process: a shard for the child that it has, else the one whose turn it is."""
+        own = None
+        if self._encoder is not None and time.monotonic() - self._since < STAYS:
+            own = claim([queue], worker, permitted & Q(shard__encoding=self.encoding))
+        return own or claim([queue], worker, permitted)
+
+    def close(self) -> None:
+        """End the child, if there is one: other work has come, or none."""
+        self.encoding = None
+        self.end_child()
+
+    def end_child(self) -> None:
+        """End the child, if there is one, and remove its folder."""
+        self._encoder = None
+        self._resources.close()
+
+
+WARM = WarmEncoder()
+
+
+def shard_job(job: Job, lease: Lease) -> None:
+    """Encode the job's shard and keep it. Raises ModelFailure, ModelTimedOut, LeaseLost or Cancelled."""
+    shard = (
+        Shard.objects.select_related("encoding__checkpoint__team", "encoding__version")
+        .filter(job=job.pk)
+        .first()
+    )
+    if shard is None or shard.done_at is not None:
+        raise Cancelled  # another job makes it now, or has made it
+    begin(job, State.RETRIEVING, "loading")
+    encoding = shard.encoding
+    if encoding.format != SHARD_FORMAT:
+        raise Cancelled  # by the version before: whoever waits has all shards made anew
+    try:
+        encoder = WARM.get(encoding, device_of(job))
+        work = replace(encoder.job, shard=shard.number)
+        report = reporter(lease, {"encoding": (work.shard_documents or 0, "documents")})
+        with tempfile.TemporaryDirectory(dir=encoder.job.out.parent) as name:
+            folder = Path(name) / SHARD_FOLDER
+            outcome = encoder.encode(shard.number, folder, report)
+            result = result_of(outcome, work, trusted=encoding.checkpoint.team is None)
+            figures = result["shard"]
+            encoded = EncodedShard(
+                folder, figures["documents"], figures["seconds"], result["hardware"]["slug"]
+            )
+            finish_shard(job, shard, encoded, lease.report_stage)
+    except BaseException:
+        WARM.end_child()
+        raise
+
+
+def _encoder(encoding: Encoding, device: str, folder: Path) -> ShardEncoder:
+    work = ExecutionJob(
+        task="encode_shards",
+        engine=encoding.engine,
+        out=folder / "out",
+        corpus=local_path(Area.FILES, encoding.version.corpus_sha256),
+        documents=encoding.version.statistics.get("documents"),
+        parameters=describe(encoding.engine).complete(encoding.parameters),
+        checkpoint=folder_of(encoding.checkpoint),
+        shard_size=encoding.shard_size,
+        device=device,
+        threads=settings.MODEL_THREADS,
+        measure=False,
+    )
+    backend = backend_for(trusted=encoding.checkpoint.team is None)
+    return ShardEncoder(backend, work, SandboxLimits.from_settings())

@@ -243,7 +243,10 @@ def rescore_job(job: Job, lease: Lease) -> None:
             _evaluate(job, lease, rescore, run)
             rescore = _evaluating(job)
         if policy_of(dataset).competition:
-            _find_parts(rescore, lease)
+            evaluations = Evaluation.objects.filter(qrels=rescore.to_qrels).order_by("pk")
+            for key in list(evaluations.values_list("pk", flat=True)):
+                lease.check()
+                evaluate_parts(evaluations.select_related("qrels").get(pk=key))
         content, marks = prepare_content(dataset, rescore.to_qrels), count_marks(rescore)
         with transaction.atomic():
             # The state goes first: a lost claim lets nobody decide.
@@ -298,14 +301,6 @@ def _evaluate(job: Job, lease: Lease, rescore: Rescore, run: Run) -> None:
             job.attempts = 1
             Job.objects.filter(pk=job.pk, fence=job.fence).update(attempts=1)
     campaigns.note_progress(rescore)
-
-
-def _find_parts(rescore: Rescore, lease: Lease) -> None:
-    """The means over a competition's parts, where they are not there yet, one evaluation after the other."""
-    evaluations = Evaluation.objects.filter(qrels=rescore.to_qrels).order_by("pk")
-    for key in list(evaluations.values_list("pk", flat=True)):
-        lease.check()
-        evaluate_parts(evaluations.select_related("qrels").get(pk=key))
 
 
 def fail_lost_rescores() -> int:

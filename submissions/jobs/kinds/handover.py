@@ -118,27 +118,22 @@ def score_handed_over(job: Job, lease: Lease) -> bool:
     if found.version != score.current_qrels(job.dataset).version_id:
         _return_to_retrievers(job, found, "The dataset has other content now: it is retrieved again.")
     elif missing := [sha256 for sha256 in found.sha256s if not run_path(sha256).exists()]:
-        _retrieve_again_or_fail(job, found, missing)
+        missed = job.payload.get(MISSED, 0) + 1
+        fault = secrets.token_hex(4)
+        logger.error(
+            "fault %s in job %s (%s): %s is not in the store (time %d of %d); do retriever and scorer share one?",
+            fault, job.pk, job.kind, run_path(missing[0]), missed, ATTEMPTS,
+        )  # fmt: skip
+        line = f"What was retrieved is not here: a fault of ours ({fault})"
+        if missed < ATTEMPTS:
+            job.payload = {**job.payload, MISSED: missed}
+            _return_to_retrievers(job, found, f"{line}; it is retrieved again.")
+        else:
+            line = f"{line}, three times. We are sorry."
+            advance(job.pk, State.FAILED, fence=job.fence, line=line, error_code="run_missing", fault=fault)
     else:
         score_retrieved(job, lease, found)
     return True
-
-
-def _retrieve_again_or_fail(job: Job, found: RetrievalResult, missing: Sequence[str]) -> None:
-    """Retrieve again what is not in this worker's store, which may be another than the retriever's, or give up."""
-    missed = job.payload.get(MISSED, 0) + 1
-    fault = secrets.token_hex(4)
-    logger.error(
-        "fault %s in job %s (%s): %s is not in the store (time %d of %d); do retriever and scorer share one?",
-        fault, job.pk, job.kind, run_path(missing[0]), missed, ATTEMPTS,
-    )  # fmt: skip
-    line = f"What was retrieved is not here: a fault of ours ({fault})"
-    if missed < ATTEMPTS:
-        job.payload = {**job.payload, MISSED: missed}
-        _return_to_retrievers(job, found, f"{line}; it is retrieved again.")
-    else:
-        line = f"{line}, three times. We are sorry."
-        advance(job.pk, State.FAILED, fence=job.fence, line=line, error_code="run_missing", fault=fault)
 
 
 def _return_to_retrievers(job: Job, found: RetrievalResult, line: str) -> None:
@@ -163,8 +158,12 @@ def score_retrieved(job: Job, lease: Lease, found: RetrievalResult) -> None:
         stored = StoredRun(run.sha256, run.size)
         scored = score.evaluate_run(stored, job.dataset, qrels, lease.report)
         results.append(score.ScoredResult(stored, scored, run.label, run.facts))
-    is_baseline = job.kind == Job.Kind.BASELINE
-    examples = _store_examples(job, found) if is_baseline else []
+    is_baseline, examples = job.kind == Job.Kind.BASELINE, list[Any]()
+    if is_baseline:
+        with tempfile.TemporaryDirectory(prefix="runboard-") as name:
+            text = Path(name) / "run.txt"
+            write_text(found.runs[-1].sha256, text)
+            examples = store_example_runs(job.dataset, text, Path(name))
 
     def record_more(results: Sequence[score.ScoredResult], entries: Sequence[Entry]) -> None:
         if found.figures and entries:
@@ -174,14 +173,6 @@ def score_retrieved(job: Job, lease: Lease, found: RetrievalResult) -> None:
             offer_example_runs(qrels.version, examples)
 
     score.publish_on_current_qrels(job, lease, system, results, qrels, record_more)
-
-
-def _store_examples(job: Job, found: RetrievalResult) -> list[Any]:
-    with tempfile.TemporaryDirectory(prefix="runboard-") as name:
-        folder = Path(name)
-        text = folder / "run.txt"
-        write_text(found.runs[-1].sha256, text)
-        return store_example_runs(job.dataset, text, folder)
 
 
 def _hand_over(job: Job, found: RetrievalResult) -> None:

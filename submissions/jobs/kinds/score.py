@@ -325,12 +325,9 @@ def _publish_entries(
         withdrawn = main.visibility == Entry.Visibility.WITHDRAWN
         if job.kind != Job.Kind.MODEL or withdrawn:
             # The same text sent again, compressed otherwise, which its bytes alone did not show.
-            raise InvalidRun.of(
-                ALREADY_SUBMITTED.problem(
-                    f"this system has the same run on {job.dataset} already",
-                    "If it is another seed or configuration, label it.",
-                )
-            )
+            message = f"this system has the same run on {job.dataset} already"
+            hint = "If it is another seed or configuration, label it."
+            raise InvalidRun.of(ALREADY_SUBMITTED.problem(message, hint))
         write_log(job.pk, "It found what it had found before: the entry stays, and is measured again.")
     columns: dict[str, Any] = {"log": append_log_line(_log_line(main))}
     if already_there:
@@ -379,12 +376,9 @@ def _publish_seed(job: Job, submission: Submission, evaluation: Evaluation) -> E
     }
     for label, other in evaluations.items():
         if label != job.seed and other.run.sha256 == evaluation.run.sha256:
-            raise InvalidRun.of(
-                SAME_RUN_TWICE.problem(
-                    f"this is the same run as that of seed {label}",
-                    "Seeds differ: look at how the two were made, and send all seeds again.",
-                )
-            )
+            message = f"this is the same run as that of seed {label}"
+            hint = "Seeds differ: look at how the two were made, and send all seeds again."
+            raise InvalidRun.of(SAME_RUN_TWICE.problem(message, hint))
     done = sum(each.state == State.DONE for each in jobs)
     if done < len(jobs):
         write_log(
@@ -398,12 +392,9 @@ def _publish_seed(job: Job, submission: Submission, evaluation: Evaluation) -> E
         **_origin(submission),
     )
     if entry.submission_reference != submission.pk:
-        raise InvalidRun.of(
-            ALREADY_SUBMITTED.problem(
-                f"this system has the same seeds on {job.dataset} already",
-                "If they are of another configuration, label it.",
-            )
-        )
+        message = f"this system has the same seeds on {job.dataset} already"
+        hint = "If they are of another configuration, label it."
+        raise InvalidRun.of(ALREADY_SUBMITTED.problem(message, hint))
     Job.objects.filter(pk__in=[each.pk for each in jobs]).update(entry=entry)
     write_log(job.pk, _log_line(entry))
     return entry
@@ -421,20 +412,9 @@ def _on_same_qrels(last: Evaluation, earlier: Evaluation) -> Evaluation:
 
 def record_result(job: Job, system: System, result: ScoredResult, qrels: Qrels) -> Evaluation:
     """Store the rows of the run and of its evaluation, unrounded, and flag a run that looks like a probe."""
-    scored = result.scored
-    statistics = scored.report.statistics
-    origin = Run.Origin.UPLOADED if job.kind == Job.Kind.SCORE else Run.Origin.RETRIEVED
-    run = record_job_run(
-        job,
-        job.submission,
-        system,
-        result.stored,
-        statistics,
-        qrels.version,
-        origin=origin,
-        label=result.label,
-    )
-    evaluation = record_scored(run, qrels, scored)
+    statistics = result.scored.report.statistics
+    run = record_job_run(job, system, result.stored, statistics, qrels.version, result.label)
+    evaluation = record_scored(run, qrels, result.scored)
     if job.submission is not None and result.signed is not None:
         probes.flag_suspicious_run(job, job.submission, evaluation, result.signed)
     return evaluation

@@ -21,7 +21,6 @@ from leaderboard.systems.records import SystemFields
 from submissions.accounts.teams import personal_team
 from submissions.checkpoints.service import (
     CheckpointArchive,
-    StoredFiles,
     folder_of,
     store_checkpoint,
     store_files,
@@ -257,6 +256,5 @@ def test_boards_say_how_much_of_a_text_was_read(
 ) -> None:
     kind = CheckpointKind.SENTENCE_ENCODER
     model = CheckpointDescription(kind, ("model",), "qwen3", 1, 1, "0" * 64, maximum_length=own)
-    kept = StoredFiles("0" * 64, "m.zip", model)
-    system = intake._completed(SystemFields("It", "dense"), kept, parameters)
+    system = intake._completed(SystemFields("It", "dense"), model, parameters)
     assert system.maximum_length == read

@@ -20,9 +20,8 @@ from submissions.intake.rounds import (
     RoundEntry,
     check_admission,
     counted_submissions,
-    set_priority,
 )
-from submissions.jobs.changes import withdraw
+from submissions.jobs.changes import set_priority, withdraw
 from submissions.models import Submission
 from tests.factories import make_a_curator, team_of
 from tests.submissions.clients import Api, upload

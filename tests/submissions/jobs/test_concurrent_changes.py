@@ -21,8 +21,7 @@ from leaderboard.rounds.lifecycle import reveal, save_round
 from leaderboard.systems.challenges import raise_challenge
 from leaderboard.systems.records import SystemFields, create_system, update_system
 from submissions.accounts.teams import rename_team
-from submissions.intake.merge_systems import merge_systems
-from submissions.jobs.changes import set_public, withdraw
+from submissions.jobs.changes import merge_systems, set_public, withdraw
 from submissions.models import Job, State, Submission
 from tests.curating import filled
 from tests.factories import make_user, team_of

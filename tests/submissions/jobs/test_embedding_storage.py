@@ -40,7 +40,7 @@ from submissions.jobs.checkpoints.encodings import (
     store_single_shard,
     use_encoding,
 )
-from submissions.jobs.checkpoints.shards import WARM
+from submissions.jobs.checkpoints.running import WARM
 from submissions.jobs.runner import run_job
 from submissions.models import Checkpoint, Encoding, Job, Shard, State
 from submissions.queue.lease import LeaseLost

@@ -22,7 +22,7 @@ from submissions.jobs.checkpoints.encodings import (
     use_encoding,
     wait_for_shards,
 )
-from submissions.jobs.checkpoints.shards import shard_job
+from submissions.jobs.checkpoints.running import shard_job
 from submissions.models import Encoding, Job, Shard, State
 from submissions.queue import workers as capability
 from submissions.queue.lease import Cancelled, Lease

@@ -13,7 +13,7 @@ from leaderboard.core.storage.runs import run_path
 from leaderboard.core.storage.store import Area
 from leaderboard.settings.environment import storages_of_several_hosts
 from submissions.checkpoints.service import folder_of
-from submissions.jobs.checkpoints.shards import WARM
+from submissions.jobs.checkpoints.running import WARM
 from submissions.jobs.runner import run_job
 from submissions.models import Job, State
 from submissions.queue.queue import claim

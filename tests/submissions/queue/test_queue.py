@@ -18,6 +18,7 @@ from leaderboard.core.work_requests import request_work
 from leaderboard.models import WorkRequest
 from leaderboard.settings import cache_location
 from submissions import tasks
+from submissions.accounts import outbox
 from submissions.models import Job, State, Worker
 from submissions.notifications import sending
 from submissions.queue import queue
@@ -296,7 +297,7 @@ def test_every_bell_expires_and_outlives_a_clock_that_is_minutes_ahead(
         wakeup.wake_dispatcher()
         queue.wake_worker(Job.Queue.GPU)
         sending.wake_notifier()
-    assert set(rung) == {wakeup.DISPATCH, queue.WORK, sending.NOTIFY}
+    assert set(rung) == {wakeup.DISPATCH, queue.WORK, outbox.NOTIFY}
     assert [task for task, seconds in rung.items() if not 1800 <= seconds <= 7200] == []
 
 

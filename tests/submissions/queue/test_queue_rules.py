@@ -224,7 +224,7 @@ def test_a_lease_ends_with_the_wall_clock_though_nobody_dispatches(settings: Any
     job = claimed()
     lease = Lease(job)
     settings.JOB_WALL_CLOCK_SECONDS = 0
-    leases._extend(lease)
+    lease.extend()
     job.refresh_from_db()
     assert (job.state, job.error_code, lease.lost) == (State.TIMED_OUT, "timed_out", True)
 
@@ -332,7 +332,7 @@ def test_what_runs_is_cancelled_by_its_worker_or_when_that_is_lost(
         assert request_cancel(job)
         if lost:
             raise leases.LeaseLost
-        leases._extend(lease)
+        lease.extend()
         lease.report_stage(stage, 0.5)
 
     monkeypatch.setitem(runner.WORK, Job.Kind.POOL, work)

@@ -10,7 +10,7 @@ import pytest
 from django.db.models import Q
 
 from leaderboard.models import Dataset, Team
-from submissions.jobs.checkpoints import shards
+from submissions.jobs.checkpoints import running as shards
 from submissions.jobs.checkpoints.encodings import SHARDS_A_TURN, EncodingSetting, wait_for_shards
 from submissions.models import Checkpoint, Encoding, Job, State
 from submissions.queue.queue import claim, next_turn, queue_position
