@@ -79,17 +79,14 @@ def runs_of(
         wanted = {each.run_id for each in entry_evaluations(entry)}
         evaluations = Evaluation.objects.filter(run__in=wanted, qrels=qrels).select_related("run")
         newest = {each.run_id: each for each in evaluations.order_by("-run", "pk")}
-        if wanted and newest.keys() == wanted:
-            found.append(_run(entry, list(newest.values()), dataset))
+        if not wanted or newest.keys() != wanted:
+            continue
+        names, values = mean_values(list(newest.values()))
+        measures = [name for name in dataset.measures if name in names]
+        tag = next(iter(newest.values())).run.tag or entry.configuration
+        label = f"{entry.system.name} · {tag}" if tag else entry.system.name
+        found.append(RoundRun(entry, label, measures, values[:, [names.index(name) for name in measures]]))
     return found
-
-
-def _run(entry: Entry, evaluations: Sequence[Evaluation], dataset: Dataset) -> RoundRun:
-    names, values = mean_values(evaluations)
-    measures = [name for name in dataset.measures if name in names]
-    tag = evaluations[0].run.tag or entry.configuration
-    label = f"{entry.system.name} · {tag}" if tag else entry.system.name
-    return RoundRun(entry, label, measures, values[:, [names.index(name) for name in measures]])
 
 
 def parties_by_team(entries: Iterable[Entry]) -> dict[int, int]:

@@ -75,10 +75,6 @@ class Correction(NamedTuple):
     day: str
     changes: list[FieldChange]
 
-    def as_data(self) -> dict[str, Any]:
-        """As plain values."""
-        return {"day": self.day, "changes": [change._asdict() for change in self.changes]}
-
 
 def corrections_of(system_id: int) -> list[Correction]:
     """The system's corrections, the newest first. Three queries at most."""
