@@ -83,7 +83,10 @@ def open_source(
             # while they are read, which may have the same name.
             expanded = work / "expanded"
             expanded.mkdir()
-            targets = {name: expanded / _name_on_disk(name, part) for part, name in parts.items()}
+            targets = {
+                name: expanded / (name.rpartition("/")[2] if other_format(name) else part)
+                for part, name in parts.items()
+            }
             archive.extract(targets, lambda name, share: progress(f"expanding {part_of[name]}", share))
         yield _source({part: targets[name] for part, name in parts.items()}, problems, options, work)
     else:
@@ -113,11 +116,6 @@ def _files_below(folder: Path, depth: int) -> Iterator[Path]:
             yield path
         elif path.is_dir() and depth > 1:
             yield from _files_below(path, depth - 1)
-
-
-def _name_on_disk(name: str, part: str) -> str:
-    """Return the name of an entry on disk: its part, or in another format the last part of its name."""
-    return name.rpartition("/")[2] if other_format(name) else part
 
 
 def _find_parts(names: Iterable[str], split: str) -> tuple[dict[str, str], list[Problem]]:

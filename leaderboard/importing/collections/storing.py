@@ -68,7 +68,7 @@ def store_content(
         id_table_sha256=_id_table_sha256(inspected, options.slug),
         judgements=kept,
         answers=stored(answers.path, "answers.gz") if answers and not options.hidden else None,
-        excluded=stored(excluded.file.path, "excluded.gz") if excluded else None,
+        excluded=stored(excluded.path, "excluded.gz") if excluded else None,
         candidates=_store_candidates(inspected, options.split, work) if options.candidates_only else None,
     )
     progress("storing", 1.0)
@@ -154,10 +154,6 @@ def offer_content(
         )
     else:
         files.withdraw_file(version, files.ALL_QUERIES_NAME)
-    if stored.corpus is not None:
-        files.offer_file(version, Kind.CORPUS, stored.corpus, "corpus.jsonl.gz")
-    if stored.document_ids is not None:
-        files.offer_file(version, Kind.DOCUMENT_IDS, stored.document_ids, "document-ids.txt.gz")
     offered = {
         files.judgements_name(split): (split, kept)
         for split, kept in stored.judgements.items()
@@ -169,10 +165,13 @@ def offer_content(
             files.withdraw_file(version, file.name)
     for name, (split, kept) in offered.items():
         files.offer_file(version, Kind.QRELS, kept, name, f"The {split} judgements")
-    if stored.excluded is not None:
-        files.offer_file(version, Kind.EXCLUDED, stored.excluded, files.EXCLUDED_NAME)
-    if stored.candidates is not None:
-        files.offer_file(version, Kind.CANDIDATES, stored.candidates, "candidates.txt.gz")
-    if stored.answers is not None:
-        files.offer_file(version, Kind.QRELS, stored.answers, "answers.jsonl.gz", "The answer strings")
+    for kind, further, name in (
+        (Kind.CORPUS, stored.corpus, "corpus.jsonl.gz"),
+        (Kind.DOCUMENT_IDS, stored.document_ids, "document-ids.txt.gz"),
+        (Kind.EXCLUDED, stored.excluded, files.EXCLUDED_NAME),
+        (Kind.CANDIDATES, stored.candidates, "candidates.txt.gz"),
+        (Kind.QRELS, stored.answers, "answers.jsonl.gz"),
+    ):
+        if further is not None:
+            files.offer_file(version, kind, further, name, "The answer strings" if kind == Kind.QRELS else "")
     return set(version.files.values_list("name", "sha256")) != before
