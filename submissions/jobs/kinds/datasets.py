@@ -28,8 +28,8 @@ from leaderboard.judgements.imports import State as ImportState
 from leaderboard.judgements.imports import fail_import
 from leaderboard.judgements.pools import JudgingRefused, fail_pool
 from leaderboard.judgements.rescoring import campaigns
-from leaderboard.judgements.rescoring.comparison import count_marks
 from leaderboard.judgements.rescoring.content import prepare_content
+from leaderboard.judgements.rescoring.switch import count_marks
 from leaderboard.models import (
     Dataset,
     Evaluation,
@@ -83,7 +83,7 @@ def pool_job(job: Job, lease: Lease) -> None:
                 fail_pool(key, str(error))
             return
         with transaction.atomic():
-            finish(job, f"{stored.statistics['pairs']:,} pairs to be judged.")
+            finish(job, f"{stored['statistics']['pairs']:,} pairs to be judged.")
             record_pool(pool, stored)
 
 
