@@ -66,10 +66,12 @@ def score_queries(
         missing_queries=0,
     )
     return publish_entry(
-        evaluation=evaluation,
-        provenance=Entry.Provenance.SCORED,
-        public=public,
-        submission_reference=f"certain{number}",
+        Entry(
+            provenance=Entry.Provenance.SCORED,
+            public_wanted=public,
+            submission_reference=f"certain{number}",
+        ),
+        evaluation,
         is_baseline=baseline,
     )
 

@@ -23,7 +23,7 @@ from leaderboard.core.cache.memory import LONG_LIFETIME, TTLCache
 from leaderboard.models import Dataset, Entry, EntryVersion
 from leaderboard.results.board_rows.entry_rows import EntryRow, entry_row
 from leaderboard.results.board_rows.measurements import MeasuredEntry, measured_rows
-from leaderboard.results.board_rows.snapshot import PARTS
+from leaderboard.results.board_rows.revisions import PARTS
 from leaderboard.results.kinds import REPORTED, SCORED
 from leaderboard.results.reported_facts import COSTS
 from leaderboard.results.values import published_value
@@ -183,11 +183,6 @@ _reading = Lock()
 def decoded_size(text_bytes: int) -> int:
     """Return the memory that stored rows or tests take, with everything that boards derive from them."""
     return 4 * text_bytes + 4096
-
-
-def clear_rows() -> None:
-    """Read everything again next time; for measuring."""
-    board_cache.clear()
 
 
 def rows_at(revisions: Mapping[int, Revision]) -> dict[int, BoardRows]:

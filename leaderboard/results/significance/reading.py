@@ -64,6 +64,12 @@ class PastBoard(NamedTuple):
     entries: Sequence[EntryRow]
     baseline: int | None = None
 
+    def is_compared_in(self, certainty: BoardCertainty) -> bool:
+        """Return whether the certainty was computed from exactly these entries and this baseline."""
+        compared = {entry for measure in certainty.content.values() for entry in measure["entries"]}
+        baselines = {measure["baseline"] for measure in certainty.content.values()} - {None}
+        return compared == {entry.pk for entry in self.entries} and baselines == {self.baseline} - {None}
+
 
 def read_certainty_at(boards: Mapping[int, PastBoard]) -> dict[int, BoardCertainty]:
     """Return the last certainty of each board until its revision, by dataset. Two queries.
@@ -81,14 +87,8 @@ def read_certainty_at(boards: Mapping[int, PastBoard]) -> dict[int, BoardCertain
         board = boards[row["dataset_id"]]
         if row["comparison_group"] == board.comparison_group:
             certainty = _certainty(row, current=True, baseline=board.baseline)
-            certainties[certainty.dataset] = replace(certainty, current=_is_computed_from(certainty, board))
+            certainties[certainty.dataset] = replace(certainty, current=board.is_compared_in(certainty))
     return certainties
-
-
-def _is_computed_from(certainty: BoardCertainty, board: PastBoard) -> bool:
-    compared = {entry for measure in certainty.content.values() for entry in measure["entries"]}
-    baselines = {measure["baseline"] for measure in certainty.content.values()} - {None}
-    return compared == {entry.pk for entry in board.entries} and baselines == {board.baseline} - {None}
 
 
 def _rows(ids: Sequence[int]) -> list[dict[str, Any]]:

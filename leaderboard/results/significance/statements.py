@@ -87,17 +87,13 @@ class BoardStatements:
     def of(self, entry: int, measure: str) -> Statement:
         """What may be said of the entry with this id; over hidden judgements of the primary measure alone."""
         gap = self.gaps.get(entry) if measure == self.gaps_in else None
-        said = self._of(entry, measure)
-        return replace(said, gap=gap) if gap is not None else said
-
-    def _of(self, entry: int, measure: str) -> Statement:
         if self.published is not None and measure == self.published.measure:
             tied = entry in self.published.tied if entry in self.published.ranked else None
-            return Statement(better=self.published.better.get(entry), tied_with_best=tied)
+            return Statement(better=self.published.better.get(entry), tied_with_best=tied, gap=gap)
         found = self.tests(measure)
         one = found.of(entry) if found is not None else None
         if found is None or one is None:
-            return UNKNOWN
+            return Statement(gap=gap) if gap is not None else UNKNOWN
         sign = numbers.direction(one.delta, measure) if differs(one) else ""
         known = one.p_baseline is not None
         return Statement(
@@ -110,7 +106,27 @@ class BoardStatements:
             tied_with_best=one.ties_with_best,
             p_best=one.p_best_corrected,
             ranks=one.ranks,
+            gap=gap,
         )
+
+    def gains(self, measure: str) -> tuple[int, Mapping[int, Interval]]:
+        """Return the baseline's entry, 0 without one, and how much better than it each entry is, with an interval."""
+        if self.published is not None:
+            least, step = self.published.least_difference, self.published.step
+            differences = self.published.differences.items()
+            gains = {entry: published_interval(difference, least, step) for entry, difference in differences}
+            return self.published.baseline or 0, gains
+        found = self.tests(measure)
+        if found is None:
+            return 0, {}
+        gains = {
+            entry: Interval(one.delta, *one.delta_interval)
+            for entry, one in found.entries.items()
+            if one.delta is not None and one.delta_interval is not None
+        }
+        if better(measure) == "lower":
+            gains = {entry: Interval(-one.value, -one.high, -one.low) for entry, one in gains.items()}
+        return found.baseline or 0, gains
 
     def tests(self, measure: str) -> MeasureCertainty | None:
         """Return the tests of one measure, None where there are none."""
@@ -149,8 +165,10 @@ def statements(datasets: Collection[int]) -> Mapping[int, BoardStatements]:
     wanted = {*datasets, *(half for each in twins for half in each[:2])}
     certain = read_certainty(wanted)
     published = published_comparisons([dataset for dataset in wanted if dataset not in certain])
-    gaps = gaps_between(twins, certain, published, present_results(twins)) if twins else {}
-    return _by_dataset(datasets, twins, certain, published, gaps)
+    boards = {dataset: BoardStatements(certain.get(dataset), published.get(dataset)) for dataset in wanted}
+    if twins:
+        boards = with_gaps(boards, twins, present_results(twins))
+    return {dataset: boards[dataset] for dataset in datasets}
 
 
 def statements_at(
@@ -168,30 +186,17 @@ def statements_at(
         if dataset not in certain
         and (comparison := comparison_at(revisions[dataset].facts, board.entries, board.baseline))
     }
-    halves = [_twins_at(each, revisions) for each in twins]
+    said = {dataset: BoardStatements(certain.get(dataset), published.get(dataset)) for dataset in revisions}
+    halves = []
+    for each in twins:  # the measure that both halves had then
+        measures = {revisions[half].facts["primary_measure"] for half in each[:2]}
+        halves.append(each._replace(measure=measures.pop() if len(measures) == 1 else ""))
     results = {
         dataset: {row.pk: (row.system_id, row.configuration) for row in _scored(rows[dataset])}
         for each in halves
         for dataset in each[:2]
     }
-    gaps = gaps_between(halves, certain, published, results)
-    return _by_dataset(revisions, halves, certain, published, gaps)
-
-
-def _by_dataset(
-    datasets: Collection[int],
-    twins: Sequence[Twins],
-    certain: Mapping[int, BoardCertainty],
-    published: Mapping[int, PublishedComparison],
-    gaps: Mapping[int, Mapping[int, Gap]],
-) -> Mapping[int, BoardStatements]:
-    measures = {half: each.measure for each in twins for half in each[:2]}
-    return {
-        dataset: BoardStatements(
-            certain.get(dataset), published.get(dataset), gaps.get(dataset, {}), measures.get(dataset, "")
-        )
-        for dataset in datasets
-    }
+    return with_gaps(said, halves, results)
 
 
 def _board_at(revision: Revision, rows: BoardRows) -> PastBoard:
@@ -209,12 +214,6 @@ def _board_at(revision: Revision, rows: BoardRows) -> PastBoard:
 
 def _scored(rows: BoardRows) -> list[EntryRow]:
     return [row for row in rows.entries if row.is_public and row.provenance != REPORTED]
-
-
-def _twins_at(twins: Twins, revisions: Mapping[int, Revision]) -> Twins:
-    """Return the twins with the measure that both halves had then."""
-    measures = {revisions[half].facts["primary_measure"] for half in twins[:2]}
-    return twins._replace(measure=measures.pop() if len(measures) == 1 else "")
 
 
 def differs(one: EntryCertainty | None) -> bool:
@@ -279,60 +278,26 @@ def present_results(twins: Collection[Twins]) -> Results:
     return results
 
 
-def gaps_between(
-    twins: Collection[Twins],
-    certain: Mapping[int, BoardCertainty],
-    published: Mapping[int, PublishedComparison],
-    results: Results,
-) -> dict[int, dict[int, Gap]]:
-    """Return by dataset, for both halves, the gap of each entry whose system has a public result on the other half.
+def with_gaps(
+    boards: Mapping[int, BoardStatements], twins: Collection[Twins], results: Results
+) -> dict[int, BoardStatements]:
+    """Return the boards, those of the twins with the gap of each entry whose system has a result on the other half.
 
     Results of one system and configuration belong together, of several the newest; both halves must have the same
-    baseline system. `certain`, `published`, and `results` cover all datasets of the `twins`.
+    baseline system. `boards` and `results` cover all datasets of the `twins`.
     """
-    gaps: dict[int, dict[int, Gap]] = {half: {} for each in twins for half in each[:2]}
-    for each in twins:
-        if not each.measure:
-            continue
-        of_public, of_hidden = results[each.public], results[each.hidden]
-        first, second = (
-            _gains(certain.get(half), published.get(half), each.measure)
-            for half in (each.public, each.hidden)
-        )
-        if of_public.get(first.baseline, "") != of_hidden.get(second.baseline):
-            continue
-        others = {key: entry for entry, key in of_hidden.items() if entry in second.by_entry}
-        for entry, key in of_public.items():
-            if entry in first.by_entry and (other := others.get(key)) is not None:
-                gains = first.by_entry[entry], second.by_entry[other]
-                gap = Gap(*gap_between(*gains), *(one.value for one in gains))
-                gaps[each.public][entry] = gaps[each.hidden][other] = gap
-    return gaps
-
-
-class _Gains(NamedTuple):
-    """The baseline's entry, 0 where there is none, and how much better than it each entry is, with its interval."""
-
-    baseline: int
-    by_entry: Mapping[int, Interval]
-
-
-def _gains(certainty: BoardCertainty | None, published: PublishedComparison | None, measure: str) -> _Gains:
-    if published is not None:
-        least, step = published.least_difference, published.step
-        gains = {
-            entry: published_interval(difference, least, step)
-            for entry, difference in published.differences.items()
-        }
-        return _Gains(published.baseline or 0, gains)
-    found = certainty.of(measure) if certainty is not None else None
-    if found is None:
-        return _Gains(0, {})
-    gains = {
-        entry: Interval(one.delta, *one.delta_interval)
-        for entry, one in found.entries.items()
-        if one.delta is not None and one.delta_interval is not None
-    }
-    if better(measure) == "lower":
-        gains = {entry: Interval(-one.value, -one.high, -one.low) for entry, one in gains.items()}
-    return _Gains(found.baseline or 0, gains)
+    found = dict(boards)
+    for public, hidden, measure in twins:
+        gaps = {half: dict(found[half].gaps) for half in (public, hidden)}
+        baseline, gains = boards[public].gains(measure)
+        other_baseline, other_gains = boards[hidden].gains(measure)
+        if measure and results[public].get(baseline, "") == results[hidden].get(other_baseline):
+            others = {key: entry for entry, key in results[hidden].items() if entry in other_gains}
+            for entry, key in results[public].items():
+                if entry in gains and (other := others.get(key)) is not None:
+                    pair = gains[entry], other_gains[other]
+                    gap = Gap(*gap_between(*pair), *(gain.value for gain in pair))
+                    gaps[public][entry] = gaps[hidden][other] = gap
+        for half in (public, hidden):
+            found[half] = replace(found[half], gaps=gaps[half], gaps_in=measure)
+    return found

@@ -64,9 +64,7 @@ def score_something(
         per_query=np.zeros((2, len(DEFAULT_MEASURES))),
         missing_queries=0,
     )
-    return publish_entry(
-        evaluation=evaluation, provenance=Entry.Provenance.MEASURED, public=True, is_baseline=baseline
-    )
+    return publish_entry(Entry(provenance=Entry.Provenance.MEASURED), evaluation, is_baseline=baseline)
 
 
 def test_a_folder_becomes_a_dataset_that_waits_for_its_baseline(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def publish(dataset: Dataset, folder: Path, name: str = "Words", values: float =
         per_query=np.array([[values], [values / 2]]),
         missing_queries=0,
     )
-    return publish_entry(evaluation=evaluation, provenance=Entry.Provenance.MEASURED, public=True)
+    return publish_entry(Entry(provenance=Entry.Provenance.MEASURED), evaluation)
 
 
 def page_of(client: Client, slug: str = "tiny") -> str:
