@@ -25,8 +25,8 @@ from leaderboard.core.work_requests import request_notice
 from leaderboard.judgements.rescoring.campaigns import settings_of, waiting_runs
 from leaderboard.judgements.rescoring.content import OfferedContent, offer_content
 from leaderboard.models import Dataset, Entry, Evaluation, Rescore, Seed
+from leaderboard.results.board_rows.entry_rows import rank_values
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_boards
-from leaderboard.results.kinds import rank_values
 from leaderboard.results.publishing.publication import update_shown
 from leaderboard.results.publishing.scored import mark_pooled
 from leaderboard.results.records import entry_evaluations, per_query_values
@@ -61,7 +61,7 @@ class MovedEntry:
 
     def as_row(self, *, hidden: bool) -> dict[str, Any]:
         """Return its row of the comparison, without ranks. The holes of a held result are not published."""
-        holes = None, None
+        holes: tuple[float | None, float | None] = None, None
         if self.entry.visibility != Entry.Visibility.HELD:
             holes = _hole(self.before, hidden=hidden), _hole(self.after, hidden=hidden)
         return {
