@@ -15,8 +15,7 @@ from leaderboard.core import anonymity
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import canonical_name
 from leaderboard.models import Dataset, Entry, EntryQuerySet, System
-from leaderboard.results.board_rows.entry_rows import short_citation
-from leaderboard.results.kinds import REPORTED, STALE
+from leaderboard.results.board_rows.entry_rows import REPORTED, STALE, short_citation
 
 #: The reason why a dataset has no tests, if its results are neither reported nor stale.
 HIDDEN = "hidden"

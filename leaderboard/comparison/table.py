@@ -31,7 +31,7 @@ from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
 from leaderboard.models import Benchmark, Dataset
-from leaderboard.results.kinds import REPORTED, UNRANKED
+from leaderboard.results.board_rows.entry_rows import REPORTED, UNRANKED
 from leaderboard.results.significance.statements import BoardStatements, Gap, statements
 from leaderboard.results.significance.types import ALPHA
 

@@ -21,10 +21,9 @@ from django.db.models.functions import Cast
 
 from leaderboard.core.cache.memory import LONG_LIFETIME, TTLCache
 from leaderboard.models import Dataset, Entry, EntryVersion
-from leaderboard.results.board_rows.entry_rows import EntryRow, entry_row
+from leaderboard.results.board_rows.entry_rows import REPORTED, SCORED, EntryRow, entry_row
 from leaderboard.results.board_rows.measurements import MeasuredEntry, measured_rows
 from leaderboard.results.board_rows.revisions import PARTS
-from leaderboard.results.kinds import REPORTED, SCORED
 from leaderboard.results.reported_facts import COSTS
 from leaderboard.results.values import published_value
 

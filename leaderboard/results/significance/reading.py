@@ -15,9 +15,8 @@ from django.db.models.functions import Cast, Coalesce
 
 from leaderboard.core.cache.memory import LONG_LIFETIME
 from leaderboard.models import Certainty, Dataset, Entry
-from leaderboard.results.board_rows.entry_rows import EntryRow
+from leaderboard.results.board_rows.entry_rows import EntryRow, present_group
 from leaderboard.results.board_rows.rows import board_cache, decoded_size
-from leaderboard.results.kinds import present_group
 from leaderboard.results.significance.types import METHOD, BoardCertainty, TestSettings
 
 #: What was found last of a dataset's board. In SQL, as `history.rows.CHANGED_AT` is.

@@ -23,9 +23,8 @@ from evaluation.statistics.gap import Interval, gap_between, published_interval
 from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
 from leaderboard.models import Dataset, Entry
-from leaderboard.results.board_rows.entry_rows import EntryRow
+from leaderboard.results.board_rows.entry_rows import REPORTED, EntryRow, present_group
 from leaderboard.results.board_rows.rows import BoardRows, Revision
-from leaderboard.results.kinds import REPORTED, present_group
 from leaderboard.results.significance.hidden import (
     PublishedComparison,
     comparison_at,
