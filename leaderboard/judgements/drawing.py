@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import orjson
 
@@ -111,13 +111,16 @@ def texts_of_documents(
                 length = file.write(orjson.dumps([_cut(document.title), _cut(document.text)]))
                 places[document.id] = (end, length)
                 end += length
-        yield lambda name: _read(file, *places[name]) if name in places else ("", "")
 
+        def read(name: str) -> tuple[str, str]:
+            if name not in places:
+                return "", ""
+            start, length = places[name]
+            file.seek(start)
+            title, text = orjson.loads(file.read(length))
+            return title, text
 
-def _read(file: BinaryIO, start: int, length: int) -> tuple[str, str]:
-    file.seek(start)
-    title, text = orjson.loads(file.read(length))
-    return title, text
+        yield read
 
 
 def _cut(text: str) -> str:

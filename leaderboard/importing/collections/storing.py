@@ -59,13 +59,18 @@ def store_content(
     def stored(path: Path, name: str) -> files.StoredFile:
         return files.store_file(files.gzipped(path, work / name))
 
+    id_table_sha256 = ""
+    if inspected.id_table is not None:  # the first one's, because no two tables are alike
+        versions = DatasetVersion.objects.filter(dataset__slug=options.slug)
+        known = versions.filter(content_sha256=inspected.content_sha256).first()
+        id_table_sha256 = known.document_ids_sha256 if known else put(Area.INDEXES, inspected.id_table)
     corpus = source.corpus if inspected.corpus is not None else None
     content = StoredContent(
         queries=stored(source.queries, "queries.gz"),
         topics=stored(topics, "topics.gz") if topics else None,
         corpus=files.store_file(files.in_blocks(corpus, work / "corpus.gz")) if corpus else None,
         document_ids=stored(inspected.id_list, "ids.gz") if inspected.id_list else None,
-        id_table_sha256=_id_table_sha256(inspected, options.slug),
+        id_table_sha256=id_table_sha256,
         judgements=kept,
         answers=stored(answers.path, "answers.gz") if answers and not options.hidden else None,
         excluded=stored(excluded.path, "excluded.gz") if excluded else None,
@@ -88,14 +93,6 @@ def _store_candidates(inspected: InspectedCollection, split: str, work: Path) ->
     plain = work / "candidates.txt"
     plain.write_text("".join(lines), "utf-8")
     return files.store_file(files.gzipped(plain, work / "candidates.gz"))
-
-
-def _id_table_sha256(inspected: InspectedCollection, slug: str) -> str:
-    """Return the key of the table of document ids: that of the first one, because no two tables are alike."""
-    if inspected.id_table is None:
-        return ""
-    known = DatasetVersion.objects.filter(dataset__slug=slug, content_sha256=inspected.content_sha256).first()
-    return known.document_ids_sha256 if known else put(Area.INDEXES, inspected.id_table)
 
 
 def create_version(

@@ -81,13 +81,15 @@ def _with_teams_left_out(
     )
     earlier = kept.order_by("-from_revision").values_list("content", flat=True).first()
     known = MeasureCertainty.from_dict(found.measure, earlier[found.measure]).entries if earlier else {}
-    scores = {pk: one.without_own for pk, one in known.items() if one.without_own is not None}
-    left_out = left_out_scores(dataset.current_qrels, found.measure, list(found.entries), scores, progress)
+    known_scores = {pk: one.without_own for pk, one in known.items() if one.without_own is not None}
+    scores, gone = left_out_scores(
+        dataset.current_qrels, found.measure, list(found.entries), known_scores, progress
+    )
     entries = {
-        pk: one._replace(without_own=float(_SCORE.format(left_out.scores[pk])) if pk in left_out.scores else None)
+        pk: one._replace(without_own=float(_SCORE.format(scores[pk])) if pk in scores else None)
         for pk, one in found.entries.items()
     }  # fmt: skip
-    return replace(found, entries=entries, pool_gone=left_out.gone)
+    return replace(found, entries=entries, pool_gone=gone)
 
 
 def _intervals(
