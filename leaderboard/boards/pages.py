@@ -51,10 +51,10 @@ from leaderboard.results.board_rows.rows import (
     newest,
     rows_at,
 )
-from leaderboard.results.significance.reading import read_certainty
 from leaderboard.results.significance.statements import (
     BoardStatements,
     Twins,
+    read_certainty,
     statements,
     statements_at,
     twins_of,

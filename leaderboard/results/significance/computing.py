@@ -19,7 +19,7 @@ from leaderboard.models import Certainty, Dataset, Entry, WorkRequest
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_board, lock_boards
 from leaderboard.results.pooled import left_out_scores
 from leaderboard.results.records import per_query_means
-from leaderboard.results.significance.reading import ComparedBoard, compared_boards, is_known
+from leaderboard.results.significance.statements import ComparedBoard, compared_boards, is_known
 from leaderboard.results.significance.types import METHOD, EntryCertainty, MeasureCertainty, TestSettings
 
 Values = NDArray[np.float64]

@@ -19,7 +19,7 @@ from leaderboard.results.publishing.publication import refresh_scores
 from leaderboard.results.publishing.scored import publish_entry
 from leaderboard.results.publishing.visibility import set_visibility, withdraw_entries
 from leaderboard.results.records import per_query_means, record_evaluation
-from leaderboard.results.significance.reading import read_certainty
+from leaderboard.results.significance.statements import read_certainty
 from tests.leaderboard.certainty import compute_certainty
 from tests.leaderboard.entries import evaluate, make_system, score, score_seeds, scored_dataset
 from tests.pages import one_line

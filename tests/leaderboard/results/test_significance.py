@@ -22,7 +22,7 @@ from leaderboard.results.significance.computing import (
     request_missing_certainty,
     store_certainty,
 )
-from leaderboard.results.significance.reading import read_certainty
+from leaderboard.results.significance.statements import read_certainty
 from leaderboard.results.significance.types import verdict_of
 from tests.leaderboard.certainty import compute_certainty
 from tests.leaderboard.entries import renew_judgements, score_seeds, scored_dataset
