@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db import transaction
 
 from leaderboard.importing.collections.halves import import_twin
-from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.importing.demo.stdlib_search import (
     DEMO_SLUG,
     DESCRIPTION,

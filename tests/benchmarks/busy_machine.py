@@ -108,7 +108,7 @@ def main() -> None:
 def _make_demo(folder: Path) -> None:
     """The demo collection with its BM25 and the sample checkpoint, as at a first start."""
     from leaderboard.importing.collections.importer import import_dataset
-    from leaderboard.importing.collections.options import ImportOptions
+    from leaderboard.importing.collections.source import ImportOptions
     from leaderboard.importing.demo.stdlib_search import DEMO_SLUG, build_stdlib_search
     from leaderboard.systems.baselines import request_sample_model
     from submissions.jobs.runner import drain_queue

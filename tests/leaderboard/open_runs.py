@@ -11,7 +11,7 @@ from evaluation.runs.score import score_run
 from leaderboard.core.storage.runs import store_run
 from leaderboard.datasets.qrels import scoring_target
 from leaderboard.importing.collections.importer import import_dataset
-from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.models import Dataset, Entry, Run, System
 from leaderboard.results.publishing.scored import publish_entry
 from leaderboard.results.publishing.visibility import mark_published

@@ -23,7 +23,7 @@ LARGEST_SITEMAP = 60
 def fill(folder: Path, systems: int = SYSTEMS, datasets: int = DATASETS) -> None:
     """Make everything that needs no worker, and ask workers for the rest; the generated board has so many rows."""
     from leaderboard.importing.collections.importer import import_dataset
-    from leaderboard.importing.collections.options import ImportOptions
+    from leaderboard.importing.collections.source import ImportOptions
     from leaderboard.importing.demo.stdlib_search import DEMO_SLUG, build_stdlib_search
     from leaderboard.importing.reported.loader import load_reported
     from leaderboard.results.board_rows.revisions import record_present

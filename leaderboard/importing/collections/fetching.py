@@ -19,8 +19,7 @@ from evaluation.core.problems import InvalidContent
 from leaderboard.core.storage.store import work_folder
 from leaderboard.datasets.problems import problem
 from leaderboard.importing.collections.importer import DiskSpaceError
-from leaderboard.importing.collections.options import ImportOptions
-from leaderboard.importing.collections.source import ZIP_POLICY, Progress
+from leaderboard.importing.collections.source import ZIP_POLICY, ImportOptions, Progress
 
 #: The layouts of mteb's repositories: JSON lines as BEIR's, or Parquet in a folder for each part; and BRIGHT's, whose
 #: splits have documents of their own, and examples with queries, judgements and excluded documents.

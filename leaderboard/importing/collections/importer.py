@@ -27,8 +27,7 @@ from leaderboard.datasets.problems import in_file, missing_documents, problem
 from leaderboard.datasets.qrels import current_or_next_qrels
 from leaderboard.importing.collections import storing
 from leaderboard.importing.collections.inspection import InspectedCollection, Inspection, check_split
-from leaderboard.importing.collections.options import ImportOptions
-from leaderboard.importing.collections.source import Progress, open_source
+from leaderboard.importing.collections.source import ImportOptions, Progress, open_source
 from leaderboard.importing.collections.storing import StoredContent
 from leaderboard.importing.collections.twins import (
     NOT_COMPARED,

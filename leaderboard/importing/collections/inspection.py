@@ -32,8 +32,7 @@ from evaluation.judgements.qrels import Qrels, read_grades, read_qrels
 from evaluation.verification.comparing import Judgements
 from leaderboard.datasets.problems import in_file, name_some, problem, unknown_ids
 from leaderboard.datasets.qrels import JudgementFile, documents_not_in_corpus
-from leaderboard.importing.collections.options import ImportOptions
-from leaderboard.importing.collections.source import CollectionFiles, Progress
+from leaderboard.importing.collections.source import CollectionFiles, ImportOptions, Progress
 
 
 @dataclass(frozen=True, slots=True)

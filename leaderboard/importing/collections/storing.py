@@ -9,8 +9,7 @@ from django.db.models import Max
 from leaderboard.core.storage.store import Area, put
 from leaderboard.datasets import files
 from leaderboard.importing.collections.inspection import InspectedCollection
-from leaderboard.importing.collections.options import ImportOptions
-from leaderboard.importing.collections.source import CollectionFiles, Progress
+from leaderboard.importing.collections.source import CollectionFiles, ImportOptions, Progress
 from leaderboard.models import Dataset, DatasetFile, DatasetVersion
 
 Kind = DatasetFile.Kind

@@ -18,7 +18,7 @@ from leaderboard.core.audit import acting
 from leaderboard.core.storage.runs import open_run, store_run
 from leaderboard.datasets.qrels import load_qrels, scoring_target
 from leaderboard.importing.collections.importer import ImportResult, import_dataset
-from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.importing.reported.loader import load_reported
 from leaderboard.judgements.disclosure import COMPARED
 from leaderboard.models import AuditRecord, Dataset, Entry, Run, WorkRequest

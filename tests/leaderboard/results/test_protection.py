@@ -17,7 +17,7 @@ from evaluation.judgements.qrels import Qrels as Judged
 from leaderboard.core.audit import acting
 from leaderboard.datasets import qrels as stored_qrels
 from leaderboard.importing.collections.importer import import_dataset
-from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.models import (
     AuditRecord,
     BoardChange,
