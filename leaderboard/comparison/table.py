@@ -58,12 +58,17 @@ class ComparedCell:
         return {
             "value": numbers.format_value(self.value, numbers.DECIMALS),
             "delta": numbers.signed(self.delta, numbers.DECIMALS),
-            "direction": numbers.direction(self.delta, self.measure) if self.is_significant else "ns",
+            "direction": self.direction if self.is_significant else "ns",
             "p": "—" if self.tested is None else format_p_value(self.tested.p),
             "corrected": "" if self.corrected is None else self.corrected.text,
             "spread": self.spread,
             "gap": gap_texts(self.gap),
         }
+
+    @property
+    def direction(self) -> str:
+        """Whether the difference to the first system is for the better, as `numbers.direction` names it."""
+        return numbers.direction(self.delta, self.measure)
 
     @property
     def p_values_text(self) -> str:
@@ -156,6 +161,10 @@ def compare(
     rows = [row for row in found if sum(cell.value is not None for cell in row.cells) > 1]
     boards = statements({cell.entry.dataset_id for row in rows for cell in row.cells if cell.entry})
     rows, pairs, permutations = _run_tests(rows, boards)
+    directions = [
+        [row.cells[place].direction for row in rows if row.cells[place].delta is not None]
+        for place in range(len(slugs))
+    ]
     return Comparison(
         rows=rows,
         alone=sum(sum(cell.value is not None for cell in row.cells) == 1 for row in found),
@@ -163,7 +172,8 @@ def compare(
         measure=measure,
         pairs=pairs,
         permutations=permutations,
-        won=[_won(rows, place) for place in range(len(slugs))],
+        # On how many datasets each system is better than, equal to and worse than the first one.
+        won=[(each.count("up"), each.count(""), each.count("down")) for each in directions],
         **_means(slugs, rows, measure, benchmark),
     )
 
@@ -300,13 +310,6 @@ def _mean_cells(means: Sequence[float], measure: str) -> list[ComparedCell]:
         )
         for place, mean in enumerate(means)
     ]
-
-
-def _won(rows: Sequence[ComparedDataset], place: int) -> tuple[int, int, int]:
-    """On how many datasets the system is better than, equal to and worse than the first one."""
-    compared = [(row.cells[place].delta, row.measure) for row in rows if row.cells[place].delta is not None]
-    directions = [numbers.direction(delta, measure) for delta, measure in compared]
-    return directions.count("up"), directions.count(""), directions.count("down")
 
 
 def reasons(rows: Sequence[ComparedDataset]) -> Mapping[str, list[str]]:

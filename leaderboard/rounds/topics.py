@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +61,12 @@ class Topic:
     def difference(self) -> float | None:
         """The own value less the median."""
         return None if self.own is None or self.median is None else self.own - self.median
+
+    @property
+    def order(self) -> list[tuple[int, str]]:
+        """Sort key of its query as people count: 2 before 10, q9 before q10."""
+        parts = re.split(r"([0-9]+)", self.query)
+        return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
     @property
     def less_median(self) -> str:
@@ -149,9 +156,4 @@ def topics(summary: RoundSummary, run: RoundRun | None, measure: str) -> list[To
     nothing: Sequence[float | None] = [None] * len(summary.queries)
     columns = (own, *(of_all.get(name, nothing) for name in ("best", "median", "worst")))
     found = [Topic(query, *row) for query, *row in zip(summary.queries, *columns, strict=True)]
-    return sorted(found, key=lambda topic: _natural_key(topic.query))
-
-
-def _natural_key(query: str) -> list[tuple[int, str]]:
-    """By which ids are sorted as people count: 2 before 10, q9 before q10."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"([0-9]+)", query)]
+    return sorted(found, key=attrgetter("order"))

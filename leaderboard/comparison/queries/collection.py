@@ -143,7 +143,11 @@ def open_collection(slug: str) -> OpenCollection | None:
         judgements = open_judgements(dataset)
     except JudgementsNotOpen:
         return None
-    return OpenCollection(dataset, judgements, _natural_order(judgements.query_ids))
+    ids = judgements.query_ids
+    order: Iterable[int] = range(len(ids))
+    if all(name.isascii() and name.isdigit() for name in ids):
+        order = sorted(order, key=lambda row: int(ids[row]))
+    return OpenCollection(dataset, judgements, tuple(order))
 
 
 def query_url(slug: str, query_id: str) -> str:
@@ -180,13 +184,6 @@ def by_score(entries: Iterable[Entry], measure: str) -> list[Entry]:
         return not entry.is_baseline, value is None, 0.0 if value is None else sign * value
 
     return sorted(entries, key=place)
-
-
-def _natural_order(query_ids: tuple[str, ...]) -> tuple[int, ...]:
-    rows = range(len(query_ids))
-    if all(name.isascii() and name.isdigit() for name in query_ids):
-        return tuple(sorted(rows, key=lambda row: int(query_ids[row])))
-    return tuple(rows)
 
 
 @lru_cache(maxsize=16)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from django.db import connection
 
 from leaderboard.models import Architecture, Entry
+from leaderboard.results.values import published_value
 
 
 class EntryRow(NamedTuple):
@@ -76,6 +77,16 @@ class EntryRow(NamedTuple):
     def reported_by(self) -> int | None:
         """The id of the publication that reports it, None where it was scored here."""
         return self.source_id if self.provenance == REPORTED else None
+
+    def rounded(self) -> "EntryRow":
+        """Return the row as of judgements that are hidden now; what a paper prints is no secret, and stays."""
+        if self.provenance == REPORTED:
+            return self
+        scores, deviations = (
+            {measure: published_value(value, hidden=True) for measure, value in values.items()}
+            for values in (self.scores, self.deviations)
+        )
+        return self._replace(scores=scores, deviations=deviations)
 
     @property
     def is_public(self) -> bool:

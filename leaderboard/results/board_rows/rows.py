@@ -25,7 +25,6 @@ from leaderboard.results.board_rows.entry_rows import REPORTED, SCORED, EntryRow
 from leaderboard.results.board_rows.measurements import MeasuredEntry, measured_rows
 from leaderboard.results.board_rows.revisions import PARTS
 from leaderboard.results.reported_facts import COSTS
-from leaderboard.results.values import published_value
 
 
 class Revision(NamedTuple):
@@ -216,19 +215,8 @@ def _read(revisions: Mapping[int, Revision]) -> dict[int, BoardRows]:
     versions = EntryVersion.objects.filter(reduce(or_, shown))
     for dataset, text in versions.values_list("dataset_id", Cast("row", TextField())):
         row = entry_row(orjson.loads(text))
-        found[dataset].append(_rounded(row) if revisions[dataset].rounded else row)
+        found[dataset].append(row.rounded() if revisions[dataset].rounded else row)
         lengths[dataset] += len(text)
     for rows in found.values():
         rows.sort(key=attrgetter("published", "pk"))
     return {dataset: BoardRows(dataset, rows, lengths[dataset]) for dataset, rows in found.items()}
-
-
-def _rounded(row: EntryRow) -> EntryRow:
-    """Rounded where it was scored on judgements that are hidden now; what a paper prints is no secret."""
-    if row.provenance == REPORTED:
-        return row
-    scores, deviations = (
-        {measure: published_value(value, hidden=True) for measure, value in values.items()}
-        for values in (row.scores, row.deviations)
-    )
-    return row._replace(scores=scores, deviations=deviations)
