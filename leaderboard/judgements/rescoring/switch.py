@@ -181,9 +181,9 @@ def moved_entries(rescore: Rescore) -> tuple[list[MovedEntry], list[UnmovedEntry
     taken = set(Entry.objects.filter(evaluation__qrels=rescore.to_qrels).values_list("evaluation", flat=True))
     taken |= set(Seed.objects.filter(evaluation__qrels=rescore.to_qrels).values_list("evaluation", flat=True))
     found: dict[int, MovedEntry | UnmovedEntry] = {}
-    # Of two results of one run that on the present judgements counts: an older one would only repeat it.
 
     def repeats(entry: Entry) -> bool:
+        # Of two results of one run that on the present judgements counts: an older one would only repeat it.
         return all(each.qrels_id != rescore.from_qrels_id for each in entry_evaluations(entry))
 
     for entry in sorted(entries, key=repeats):

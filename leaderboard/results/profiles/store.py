@@ -84,6 +84,7 @@ def profile_collection(
         return version, {}
     query, relevant, grade = _choose_example(version, judged)
     wanted = [relevant] if relevant else []
+    values: dict[str, Any] = {}
     if known is None:
         profile = profile_corpus(corpus, progress, examples=wanted)
         documents, lengths, unigrams = profile.examples, profile.documents, profile.unigrams
@@ -96,7 +97,7 @@ def profile_collection(
             "document_lengths": profile.lengths.as_data(),
         }
     else:
-        values, documents = {}, _documents(corpus, wanted, progress)
+        documents = _documents(corpus, wanted, progress)
         lengths = read_document_lengths(path_of(Area.PROFILES, known.terms_sha256))
     values["example"] = {"basis": basis}
     document = documents.get(relevant) if relevant else next(iter(documents.values()), None)
