@@ -17,8 +17,7 @@ from leaderboard.admin.forms import (
 )
 from leaderboard.importing.collections.halves import import_twin
 from leaderboard.importing.collections.importer import ImportResult, import_dataset
-from leaderboard.importing.collections.options import ImportOptions
-from leaderboard.importing.collections.source import Progress
+from leaderboard.importing.collections.source import ImportOptions, Progress
 from leaderboard.models import Dataset, Protection, Visibility
 
 #: What the form asks, step by step: title, what it is about, and the fields.

@@ -21,7 +21,7 @@ from leaderboard.admin.forms import TextFileField, WhyField, optional_choice, op
 from leaderboard.admin.pages import curation_page, require, submit
 from leaderboard.core.storage.store import work_folder
 from leaderboard.core.text.numbers import parse_number
-from leaderboard.importing.reported.curated import SCALES, CuratedFigure, enter_figures
+from leaderboard.importing.reported.loader import SCALES, CuratedFigure, enter_figures
 from leaderboard.importing.reported.mteb import MtebResults, read_mteb_results
 from leaderboard.models import Dataset, Source, System, architecture_choices
 

@@ -19,8 +19,7 @@ from leaderboard.admin.pages import Operation, ReasonForm, curation_page, object
 from leaderboard.core.audit import acting
 from leaderboard.judgements.disclosure import is_secret_preview, record_preview_read
 from leaderboard.judgements.rescoring import campaigns
-from leaderboard.judgements.rescoring.comparison import comparison_of, digest
-from leaderboard.judgements.rescoring.switch import CannotSwitch, switch_board
+from leaderboard.judgements.rescoring.switch import CannotSwitch, comparison_of, digest, switch_board
 from leaderboard.judgements.rescoring.table import as_csv, comparison_table, unmoved_results
 from leaderboard.models import Qrels, Rescore
 

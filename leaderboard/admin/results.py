@@ -10,7 +10,7 @@ from leaderboard.admin.base import ReadOnlyAdmin
 from leaderboard.admin.forms import optional_text
 from leaderboard.admin.pages import Operation, ReasonForm
 from leaderboard.admin.reported import report_view
-from leaderboard.importing.reported.curated import withdraw_figure
+from leaderboard.importing.reported.loader import withdraw_figure
 from leaderboard.models import Entry
 from leaderboard.results.publishing.visibility import (
     CannotModerate,

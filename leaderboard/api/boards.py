@@ -31,7 +31,7 @@ from leaderboard.datasets import lists
 from leaderboard.datasets.files import keeping_out, offered_files
 from leaderboard.importing.benchmarks.catalogue import completeness
 from leaderboard.models import Dataset, Round
-from leaderboard.results.kinds import QUARANTINED
+from leaderboard.results.board_rows.entry_rows import QUARANTINED
 from leaderboard.results.values import published_statistics
 from leaderboard.rounds.lifecycle import (
     announced_rounds,

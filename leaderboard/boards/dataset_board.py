@@ -43,9 +43,7 @@ from leaderboard.boards.summary import summarise
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better, canonical_name
 from leaderboard.core.text import numbers
-from leaderboard.results.board_rows.entry_rows import EntryRow
-from leaderboard.results.board_rows.measurements import MeasuredEntry
-from leaderboard.results.kinds import (
+from leaderboard.results.board_rows.entry_rows import (
     CLOSED,
     CLOSED_NOTE,
     PRIVATE,
@@ -53,9 +51,11 @@ from leaderboard.results.kinds import (
     REPORTED,
     SCORED,
     STALE,
+    EntryRow,
     present_group,
     ranked_in,
 )
+from leaderboard.results.board_rows.measurements import MeasuredEntry
 from leaderboard.results.significance.statements import BoardStatements, Gap, differs
 from leaderboard.results.significance.types import (
     EntryCertainty,

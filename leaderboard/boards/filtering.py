@@ -35,8 +35,7 @@ from leaderboard.boards.state import FACETS, PRESETS, ROWS_OF_A_PAGE, BoardState
 from leaderboard.core.http.choices import UnknownChoice, UnknownParameter
 from leaderboard.core.measures import canonical_name
 from leaderboard.models import Entry
-from leaderboard.results.board_rows.entry_rows import EntryRow
-from leaderboard.results.kinds import PRIVATE, UNRANKED, rank_values
+from leaderboard.results.board_rows.entry_rows import PRIVATE, UNRANKED, EntryRow, rank_values
 
 #: The training of rows in a zero-shot view. Adaptation to the corpus saw no label; without a declaration, a system may
 #: have been trained on anything.

@@ -15,8 +15,7 @@ from django.utils.text import slugify
 from django.utils.translation import gettext
 from django.utils.translation import gettext_noop as _
 
-from leaderboard.results.board_rows.entry_rows import EntryRow
-from leaderboard.results.kinds import CLOSED, GONE, QUARANTINED, REPORTED, STALE
+from leaderboard.results.board_rows.entry_rows import CLOSED, GONE, QUARANTINED, REPORTED, STALE, EntryRow
 from leaderboard.results.significance.statements import BoardStatements
 
 if TYPE_CHECKING:

@@ -37,7 +37,8 @@ from leaderboard.models import (
     Qrels,
 )
 from leaderboard.results.board_rows import past
-from leaderboard.results.board_rows.entry_rows import EntryRow
+from leaderboard.results.board_rows.entry_rows import GONE, QUARANTINED, SCORED, EntryRow
+from leaderboard.results.board_rows.revisions import private_rows
 from leaderboard.results.board_rows.rows import (
     BENCHMARK_CHANGED_AT,
     CHANGED_AT,
@@ -50,12 +51,10 @@ from leaderboard.results.board_rows.rows import (
     newest,
     rows_at,
 )
-from leaderboard.results.board_rows.snapshot import private_rows
-from leaderboard.results.kinds import GONE, QUARANTINED, SCORED
-from leaderboard.results.significance.reading import read_certainty
 from leaderboard.results.significance.statements import (
     BoardStatements,
     Twins,
+    read_certainty,
     statements,
     statements_at,
     twins_of,

@@ -26,7 +26,7 @@ from leaderboard.boards.model import (
 )
 from leaderboard.boards.row_heads import Names, escaped, row_head
 from leaderboard.core.text.numbers import DECIMALS, MINUS, format_quantity, signed_percent
-from leaderboard.results.kinds import REPORTED
+from leaderboard.results.board_rows.entry_rows import REPORTED
 from leaderboard.results.significance.statements import differs
 
 #: As wide as a digit and as a point, so that 0.123, 0.1234 and 12 align.

@@ -16,8 +16,7 @@ from leaderboard.boards.columns.about import ARCHITECTURES
 from leaderboard.boards.columns.significance import ranks_text
 from leaderboard.boards.model import Board, Row, Value, reason_gone
 from leaderboard.core.text.numbers import format_quantity
-from leaderboard.results.board_rows.entry_rows import EntryRow
-from leaderboard.results.kinds import GONE, REPORTED, SCORED, STALE
+from leaderboard.results.board_rows.entry_rows import GONE, REPORTED, SCORED, STALE, EntryRow
 
 #: How a result was obtained, and what state it or its system is in, in few words.
 PROVENANCES = {

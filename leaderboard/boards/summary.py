@@ -17,7 +17,7 @@ from leaderboard.boards.model import DELTA, SEPARATED, Board, Part, Row, Summary
 from leaderboard.boards.wording import p_text, p_values_text, pairs_text
 from leaderboard.core.measures import better
 from leaderboard.core.text.numbers import format_quantity, format_value, signed, signed_percent
-from leaderboard.results.kinds import REPORTED, SCORED
+from leaderboard.results.board_rows.entry_rows import REPORTED, SCORED
 from leaderboard.results.significance.statements import UNKNOWN, Statement
 
 #: A system that costs least is looked for among those that have this share of the best score.

@@ -9,7 +9,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_noop as _
 from numpy.typing import NDArray
 
-from evaluation.runs.top_documents import TopDocuments, displayed_documents
+from evaluation.runs.top_documents import displayed_documents
 from evaluation.statistics import SEED
 from evaluation.statistics.bootstrap import RESAMPLES
 from evaluation.statistics.comparison import PairedResult, compare_paired, count_wins
@@ -90,7 +90,10 @@ def permutations_for(queries: int) -> int:
 
 def run_tests(questions: Sequence[TestRequest], permutations: int) -> dict[TestRequest, list[PairTest]]:
     """The answers: for each entry after the first one. Two queries more where one is not remembered."""
-    keys = {question: _key(question, permutations) for question in questions}
+    # The evaluations of an entry never change: other judgements make other entries.
+    keys = {
+        question: f"{question.entries} {question.measure} {permutations} {SEED}" for question in questions
+    }
     known = comparisons.get_many(keys.values())
     missing = [question for question, key in keys.items() if key not in known]
     if missing:
@@ -123,11 +126,6 @@ def _run_test(
     return list(zip(*columns, strict=True))[1:]
 
 
-def _key(question: TestRequest, permutations: int) -> str:
-    # The evaluations of an entry never change: other judgements make other entries.
-    return f"{question.entries} {question.measure} {permutations} {SEED}"
-
-
 def corrected_on_board(board: BoardStatements, pair: tuple[int, int], measure: str) -> CorrectedP | None:
     """Return a board's p-value for a pair of its entries that includes its best or its baseline."""
     certainty = board.tests(measure)
@@ -150,24 +148,16 @@ MOST_CLEAR = 10
 MOST_DRAWN = 10_000_000
 
 
-class QueryDifference(NamedTuple):
-    """A query on which two systems differ; values as the page writes them."""
-
-    id: str
-    text: str
-    url: str
-    first: str
-    second: str
-    difference: str
-
-
 class PairComparison(NamedTuple):
-    """`differences` are the other's values less the first's, in the order of the judgements' queries."""
+    """`differences` are the other's values less the first's, in the order of the judgements' queries.
+
+    `first_wins` and `second_wins` are the queries that each wins most clearly, as the page shows them.
+    """
 
     result: PairedResult
     differences: NDArray[np.float64]
-    first_wins: list[QueryDifference]
-    second_wins: list[QueryDifference]
+    first_wins: list[dict[str, str]]
+    second_wins: list[dict[str, str]]
 
 
 def by_query(collection: OpenCollection, entries: Sequence[Entry], measure: str) -> PairComparison | None:
@@ -193,53 +183,43 @@ def by_query(collection: OpenCollection, entries: Sequence[Entry], measure: str)
     )
 
 
-def _difference(collection: OpenCollection, values: NDArray[np.float64], row: int) -> QueryDifference:
+def _difference(collection: OpenCollection, values: NDArray[np.float64], row: int) -> dict[str, str]:
     name = collection.judgements.query_ids[row]
     first, second = values[row].tolist()
-    return QueryDifference(
-        name,
-        collection.text(name),
-        query_url(collection.dataset.slug, name),
-        numbers.format_value(first, 3),
-        numbers.format_value(second, 3),
-        numbers.signed(second - first, 3),
-    )
+    return {
+        "id": name,
+        "text": collection.text(name),
+        "url": query_url(collection.dataset.slug, name),
+        "first": numbers.format_value(first, 3),
+        "second": numbers.format_value(second, 3),
+        "difference": numbers.signed(second - first, 3),
+    }
 
 
-class Overlap(NamedTuple):
-    """Means over the judged queries for which either of two systems has a document."""
+def overlaps(
+    collection: OpenCollection, entries: Sequence[Entry]
+) -> list[tuple[int, int, float, float]] | None:
+    """Return for each pair of entries, by position, the mean number of shared documents and mean Jaccard similarity.
 
-    first: int
-    second: int
-    shared: float
-    jaccard: float
-
-
-def overlaps(collection: OpenCollection, entries: Sequence[Entry]) -> list[Overlap] | None:
-    """Every pair of the entries, by their places; None where a run has not been prepared for pages.
-
-    Of a seed set the first seed's run.
+    Means are over the judged queries for which either has a document. The run of a seed set is its first seed's.
+    Returns None if a run has not been prepared for pages.
     """
     sets = []
     for entry in entries:
         top = top_documents(first_run(entry), collection.excluded_sha256)
         if top is None:
             return None
-        sets.append(_sets(collection, top))
-    return [
-        Overlap(first, second, *_shared(sets[first], sets[second]))
-        for first, second in combinations(range(len(sets)), 2)
-    ]
-
-
-def _sets(collection: OpenCollection, top: TopDocuments) -> dict[str, frozenset[str]]:
-    judged = set(collection.judgements.query_ids)
-    drop = collection.dataset.drop_self_matches
-    return {
-        query: frozenset(displayed_documents(documents, query, depth=DEPTH, drop_self_matches=drop))
-        for query, documents in top
-        if query in judged
-    }
+        judged = set(collection.judgements.query_ids)
+        drop = collection.dataset.drop_self_matches
+        sets.append(
+            {
+                query: frozenset(displayed_documents(documents, query, depth=DEPTH, drop_self_matches=drop))
+                for query, documents in top
+                if query in judged
+            }
+        )
+    pairs = combinations(range(len(sets)), 2)
+    return [(first, second, *_shared(sets[first], sets[second])) for first, second in pairs]
 
 
 def _shared(first: dict[str, frozenset[str]], second: dict[str, frozenset[str]]) -> tuple[float, float]:

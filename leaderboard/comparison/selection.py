@@ -15,7 +15,10 @@ from leaderboard.core import anonymity
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import canonical_name
 from leaderboard.models import Dataset, Entry, EntryQuerySet, System
-from leaderboard.results.board_rows.entry_rows import short_citation
+from leaderboard.results.board_rows.entry_rows import REPORTED, STALE, short_citation
+
+#: The reason why a dataset has no tests, if its results are neither reported nor stale.
+HIDDEN = "hidden"
 
 
 class SystemChoice(NamedTuple):
@@ -56,6 +59,15 @@ class ComparedEntry(NamedTuple):
     def is_current(self) -> bool:
         """Whether it was scored on the dataset's present version and judgements."""
         return self.group.startswith(f"scored:{self.version}:{self.qrels}:")
+
+    @property
+    def untested(self) -> str:
+        """The reason why its dataset has no tests, empty where it has."""
+        if self.provenance == REPORTED:
+            return REPORTED
+        if self.hidden:
+            return HIDDEN
+        return "" if self.is_current else STALE
 
     @property
     def judged(self) -> int:

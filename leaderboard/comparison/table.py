@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from django.utils.translation import gettext as _
@@ -31,12 +31,9 @@ from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
 from leaderboard.models import Benchmark, Dataset
-from leaderboard.results.kinds import REPORTED, STALE, UNRANKED
+from leaderboard.results.board_rows.entry_rows import REPORTED, UNRANKED
 from leaderboard.results.significance.statements import BoardStatements, Gap, statements
 from leaderboard.results.significance.types import ALPHA
-
-#: Why a dataset has no tests, beside that its results are reported or stale.
-HIDDEN = "hidden"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +58,17 @@ class ComparedCell:
         return {
             "value": numbers.format_value(self.value, numbers.DECIMALS),
             "delta": numbers.signed(self.delta, numbers.DECIMALS),
-            "direction": numbers.direction(self.delta, self.measure) if self.is_significant else "ns",
+            "direction": self.direction if self.is_significant else "ns",
             "p": "—" if self.tested is None else format_p_value(self.tested.p),
             "corrected": "" if self.corrected is None else self.corrected.text,
             "spread": self.spread,
             "gap": gap_texts(self.gap),
         }
+
+    @property
+    def direction(self) -> str:
+        """Whether the difference to the first system is for the better, as `numbers.direction` names it."""
+        return numbers.direction(self.delta, self.measure)
 
     @property
     def p_values_text(self) -> str:
@@ -159,7 +161,10 @@ def compare(
     rows = [row for row in found if sum(cell.value is not None for cell in row.cells) > 1]
     boards = statements({cell.entry.dataset_id for row in rows for cell in row.cells if cell.entry})
     rows, pairs, permutations = _run_tests(rows, boards)
-    means = _means(slugs, rows, measure, benchmark)
+    directions = [
+        [row.cells[place].direction for row in rows if row.cells[place].delta is not None]
+        for place in range(len(slugs))
+    ]
     return Comparison(
         rows=rows,
         alone=sum(sum(cell.value is not None for cell in row.cells) == 1 for row in found),
@@ -167,8 +172,9 @@ def compare(
         measure=measure,
         pairs=pairs,
         permutations=permutations,
-        won=[_won(rows, place) for place in range(len(slugs))],
-        **means._asdict(),
+        # On how many datasets each system is better than, equal to and worse than the first one.
+        won=[(each.count("up"), each.count(""), each.count("down")) for each in directions],
+        **_means(slugs, rows, measure, benchmark),
     )
 
 
@@ -192,7 +198,7 @@ def _row(slugs: Sequence[str], entries: Sequence[ComparedEntry], chosen: str) ->
         chosen_among = max(chosen_among, len(together or own))
     one = next((cell.entry for cell in cells if cell.comparable and cell.entry), entries[0])
     return ComparedDataset(
-        one.dataset, one.dataset_name, measure, tuple(cells), _untested(one), chosen_among > 1
+        one.dataset, one.dataset_name, measure, tuple(cells), one.untested, chosen_among > 1
     )
 
 
@@ -218,14 +224,6 @@ def _group(slugs: Sequence[str], entries: Sequence[ComparedEntry]) -> str:
         return slugs[0] in systems, len(systems), found[0].is_current, max(entry.published for entry in found)
 
     return max(groups, key=place, default="")
-
-
-def _untested(entry: ComparedEntry) -> str:
-    if entry.provenance == "reported":
-        return REPORTED
-    if entry.hidden:
-        return HIDDEN
-    return "" if entry.is_current else STALE
 
 
 def _run_tests(
@@ -276,17 +274,10 @@ def _with_tests(
     return replace(row, cells=tuple(cells))
 
 
-class _Means(NamedTuple):
-    """The fields of `Comparison` that are about means."""
-
-    common: int
-    means: list[ComparedCell] | None
-    benchmark: BenchmarkScope | None
-    whole: bool = False
-
-
-def _means(slugs: Sequence[str], rows: Sequence[ComparedDataset], chosen: str, benchmark: str) -> _Means:
-    """The means of the benchmark's board where it has all of them, else those over common datasets."""
+def _means(
+    slugs: Sequence[str], rows: Sequence[ComparedDataset], chosen: str, benchmark: str
+) -> dict[str, Any]:
+    """Return the fields of `Comparison` about means: those of the benchmark's board, else over common datasets."""
     complete = [row for row in rows if row.complete]
     scopes = benchmark_scopes({row.slug for row in complete}, benchmark) if complete or benchmark else []
     for scope in scopes:
@@ -297,15 +288,16 @@ def _means(slugs: Sequence[str], rows: Sequence[ComparedDataset], chosen: str, b
     return _common_means([row for row in complete if row.slug in scopes[0].counted], scopes[0])
 
 
-def _common_means(complete: Sequence[ComparedDataset], scope: BenchmarkScope | None) -> _Means:
+def _common_means(complete: Sequence[ComparedDataset], scope: BenchmarkScope | None) -> dict[str, Any]:
     """The means over the datasets that all systems can be compared on, by the measure that most of these have."""
     counts = Counter(row.measure for row in complete)
     measure = max(counts, key=counts.__getitem__, default="")
     common = [row for row in complete if row.measure == measure]
-    if len(common) < 2:
-        return _Means(len(common), None, scope)
-    values = np.array([[cell.value for cell in row.cells] for row in common], np.float64)
-    return _Means(len(common), _mean_cells(values.mean(axis=0).tolist(), measure), scope)
+    means = None
+    if len(common) > 1:
+        values = np.array([[cell.value for cell in row.cells] for row in common], np.float64)
+        means = _mean_cells(values.mean(axis=0).tolist(), measure)
+    return {"common": len(common), "means": means, "benchmark": scope}
 
 
 def _mean_cells(means: Sequence[float], measure: str) -> list[ComparedCell]:
@@ -318,13 +310,6 @@ def _mean_cells(means: Sequence[float], measure: str) -> list[ComparedCell]:
         )
         for place, mean in enumerate(means)
     ]
-
-
-def _won(rows: Sequence[ComparedDataset], place: int) -> tuple[int, int, int]:
-    """On how many datasets the system is better than, equal to and worse than the first one."""
-    compared = [(row.cells[place].delta, row.measure) for row in rows if row.cells[place].delta is not None]
-    directions = [numbers.direction(delta, measure) for delta, measure in compared]
-    return directions.count("up"), directions.count(""), directions.count("down")
 
 
 def reasons(rows: Sequence[ComparedDataset]) -> Mapping[str, list[str]]:
@@ -383,7 +368,7 @@ def benchmark_scopes(datasets: Collection[str], wanted: str) -> list[BenchmarkSc
     return sorted(fitting, key=lambda scope: len(scope.members))
 
 
-def board_means(scope: BenchmarkScope, slugs: Sequence[str], measure: str) -> _Means | None:
+def board_means(scope: BenchmarkScope, slugs: Sequence[str], measure: str) -> dict[str, Any] | None:
     """The systems' means on the benchmark's board, all scored or all reported; None where one of them has none.
 
     Of several results of a system that with the best mean is taken. `measure` is empty for the benchmark's own.
@@ -404,5 +389,6 @@ def board_means(scope: BenchmarkScope, slugs: Sequence[str], measure: str) -> _M
                 means.get(row.entry.slug, []).append(float(value))
         if all(means.values()):
             cells = _mean_cells([best(means[slug]) for slug in slugs], page.board.measure)
-            return _Means(sum(member.counted for member in page.members), cells, scope, whole=True)
+            counted = sum(member.counted for member in page.members)
+            return {"common": counted, "means": cells, "benchmark": scope, "whole": True}
     return None

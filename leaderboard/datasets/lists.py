@@ -109,28 +109,30 @@ def recent_results(entries: QuerySet[Entry], most: int) -> list[dict[str, Any]]:
         )[:most]
     )  # fmt: skip
     baselines = baselines_of((row["dataset_id"], row["comparison_group"]) for row in rows)
-    return [_recent(row, baselines.get((row["dataset_id"], row["comparison_group"]), NONE)) for row in rows]
-
-
-def _recent(row: Mapping[str, Any], baseline: Baseline) -> dict[str, Any]:
-    measure = row["dataset__primary_measure"]
-    value = row["scores"].get(measure)
-    against = None if row["is_baseline"] else baseline.scores.get(measure)
-    delta = numbers.difference(value, against)
-    return {
-        "system": row["system__name"],
-        "slug": row["system__slug"],
-        "dataset": row["dataset__name"],
-        "dataset_slug": row["dataset__slug"],
-        "measure": measure,
-        "value": numbers.format_value(value, numbers.DECIMALS),
-        "delta": numbers.signed(delta, numbers.DECIMALS),
-        "relative": numbers.signed(numbers.relative_difference(value, against), 1, percent=True),
-        "direction": numbers.direction(delta, measure),
-        "baseline": baseline.name,
-        "published": row["published"][:10],
-        **{name: row[name] for name in ("configuration", "provenance", "is_baseline")},
-    }
+    results = []
+    for row in rows:
+        measure = row["dataset__primary_measure"]
+        baseline = baselines.get((row["dataset_id"], row["comparison_group"]), NONE)
+        value = row["scores"].get(measure)
+        against = None if row["is_baseline"] else baseline.scores.get(measure)
+        delta = numbers.difference(value, against)
+        results.append(
+            {
+                "system": row["system__name"],
+                "slug": row["system__slug"],
+                "dataset": row["dataset__name"],
+                "dataset_slug": row["dataset__slug"],
+                "measure": measure,
+                "value": numbers.format_value(value, numbers.DECIMALS),
+                "delta": numbers.signed(delta, numbers.DECIMALS),
+                "relative": numbers.signed(numbers.relative_difference(value, against), 1, percent=True),
+                "direction": numbers.direction(delta, measure),
+                "baseline": baseline.name,
+                "published": row["published"][:10],
+                **{name: row[name] for name in ("configuration", "provenance", "is_baseline")},
+            }
+        )
+    return results
 
 
 class Baseline(NamedTuple):

@@ -20,7 +20,7 @@ from leaderboard.core.text.numbers import DECIMALS
 from leaderboard.figures.drawing import ARCHITECTURE, INK, PAPER, SOFT, cut, go
 from leaderboard.figures.model import Cell, FigureRequest, Table
 from leaderboard.models import architecture_choices
-from leaderboard.results.kinds import REPORTED, STALE
+from leaderboard.results.board_rows.entry_rows import REPORTED, STALE
 
 #: The column of wins, ties and losses over datasets.
 WINS = "wins"

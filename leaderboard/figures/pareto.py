@@ -14,8 +14,8 @@ from leaderboard.figures import chart_rows
 from leaderboard.figures.drawing import BLUE, GREY, SOFT, go, linear_axis, log_axis, sentence, uncapitalised
 from leaderboard.figures.model import Figure, FigureChoice, FigureRequest, Plot, Table
 from leaderboard.models import Dataset, Entry
+from leaderboard.results.board_rows.entry_rows import REPORTED, SCORED
 from leaderboard.results.board_rows.rows import present_rows
-from leaderboard.results.kinds import REPORTED, SCORED
 
 #: By axis: the board's column of what was measured here, and what the axis is called.
 MEASURED = {

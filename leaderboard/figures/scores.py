@@ -14,9 +14,8 @@ from leaderboard.figures import chart_rows
 from leaderboard.figures.drawing import BLUE, ORANGE, PAPER, go, linear_axis, sentence
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.models import Entry
-from leaderboard.results.board_rows.entry_rows import EntryRow
+from leaderboard.results.board_rows.entry_rows import REPORTED, EntryRow
 from leaderboard.results.board_rows.rows import present_rows
-from leaderboard.results.kinds import REPORTED
 
 #: From how many different dates on there is any progress to see.
 FEWEST_DATES = 3

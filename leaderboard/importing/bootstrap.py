@@ -12,7 +12,16 @@ from allauth.account.models import EmailAddress
 from django.conf import settings
 from django.db import transaction
 
-from leaderboard.importing.demo.collection import DEMO_SLUG, make_demo_twin
+from leaderboard.importing.collections.halves import import_twin
+from leaderboard.importing.collections.source import ImportOptions
+from leaderboard.importing.demo.stdlib_search import (
+    DEMO_SLUG,
+    DESCRIPTION,
+    NAME,
+    QUERIES,
+    VERSION,
+    build_stdlib_search,
+)
 from leaderboard.importing.reported.loader import load_reported
 from leaderboard.models import Dataset, Entry, Source, User
 from leaderboard.results.board_rows.revisions import record_present
@@ -21,6 +30,17 @@ from leaderboard.results.values import datasets_without_shares
 from leaderboard.systems.baselines import BM25, request_demo_rows, request_sample_model
 
 CURATOR = "curator@runboard.localhost"
+_DEMO = ImportOptions(
+    slug=DEMO_SLUG,
+    name=NAME,
+    task="Code search",
+    domain="Software",
+    licence="PSF-2.0",
+    homepage="https://docs.python.org/3/library/",
+    description=f"{DESCRIPTION} Half of the questions have hidden judgements: the two boards together show how much "
+    "more a system gains on public ones. Anyone with this Python has the answers: this is an example, not a secret.",
+    version_label=VERSION,
+)
 
 
 def prepare() -> None:
@@ -32,10 +52,11 @@ def prepare() -> None:
         refresh_scores(dataset)
     if not Dataset.objects.filter(slug=DEMO_SLUG, current_version__isnull=False).exists():
         with tempfile.TemporaryDirectory(dir=settings.FILE_UPLOAD_TEMP_DIR) as folder:
-            demo, hidden = make_demo_twin(Path(folder))
-        request_demo_rows(demo)
-        request_demo_rows(hidden)
-        request_sample_model(demo)
+            build_stdlib_search(Path(folder), queries=2 * QUERIES)
+            demo, hidden = import_twin(Path(folder), _DEMO, 0.5, seed=0)
+        request_demo_rows(demo.dataset)
+        request_demo_rows(hidden.dataset)
+        request_sample_model(demo.dataset)
 
 
 def ready() -> bool:

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from leaderboard.datasets.files import StoredFile, gzipped, offer_file, store_file
-from leaderboard.importing.demo.collection import DEMO_SLUG
 from leaderboard.importing.demo.sample_checkpoint import (
     ARCHIVE_NAME,
     REFUSED_NAME,
     archive_checkpoint,
     archive_with_pickle,
 )
+from leaderboard.importing.demo.stdlib_search import DEMO_SLUG
 from leaderboard.models import Dataset, DatasetFile, DatasetVersion
 
 #: Documents a query in an example run: 300 queries with the longest ids stay below what is checked at once.
@@ -23,8 +23,8 @@ EXAMPLE_DEPTH = 100
 #: Lines of the run with mistakes.
 BROKEN_LINES = 40
 
-#: What is wrong with it: line → (code of the problem, what becomes of the fields, given those of the line before).
-_MISTAKES: dict[int, tuple[str, Callable[[list[str], list[str]], str]]] = {
+#: Its mistakes: 1-based line → (code of the validation report, the line made of its fields and those before it).
+MISTAKES: dict[int, tuple[str, Callable[[list[str], list[str]], str]]] = {
     3: ("fields", lambda fields, before: " ".join(fields[:5])),
     7: ("score", lambda fields, before: " ".join([*fields[:4], "nan", fields[5]])),
     8: ("score", lambda fields, before: " ".join([*fields[:4], fields[4].replace(".", ","), fields[5]])),
@@ -99,17 +99,12 @@ def truncate_run(run: Path, target: Path, depth: int) -> Path:
     return target
 
 
-def write_broken_run(run: Path, target: Path) -> dict[str, tuple[int, ...]]:
-    """Write the first lines of a good run to `target`, with mistakes in some, and say which: code of the validation
-    report → 1-based lines."""
+def write_broken_run(run: Path, target: Path) -> None:
+    """Write the first lines of a good run to `target`, with MISTAKES in some."""
     with run.open(encoding="utf-8") as file:
         good = [[*line.split()[:5], "broken"] for line in islice(file, BROKEN_LINES)]
     lines = [" ".join(fields) for fields in good]
-    mistakes: dict[str, tuple[int, ...]] = {}
-    for number, (code, spoil) in _MISTAKES.items():
-        if number > len(lines):
-            break
-        lines[number - 1] = spoil(good[number - 1], good[number - 2])
-        mistakes[code] = (*mistakes.get(code, ()), number)
+    for number, (_, spoil) in MISTAKES.items():
+        if number <= len(lines):
+            lines[number - 1] = spoil(good[number - 1], good[number - 2])
     target.write_bytes("".join(f"{line}\n" for line in lines).encode("latin-1"))
-    return mistakes

@@ -52,15 +52,6 @@ from leaderboard.systems.baselines import request_baseline
 
 
 @dataclass(frozen=True, slots=True)
-class ImportComparison:
-    """What comes of a comparison with `against`; the conflicts lie in private storage."""
-
-    against: Qrels | None
-    counts: dict[str, Any]
-    conflicts_sha256: str
-
-
-@dataclass(frozen=True, slots=True)
 class MergedJudgements:
     """Merged judgements in private storage, not named by a row yet."""
 
@@ -69,8 +60,8 @@ class MergedJudgements:
     judged_by: dict[str, Any]
 
 
-def compare_import(brought: JudgementImport, folder: Path) -> ImportComparison:
-    """Hold the import against the judgements that the dataset has now. No row is written."""
+def compare_import(brought: JudgementImport, folder: Path) -> dict[str, Any]:
+    """Compare the import with the dataset's current judgements; return the columns of its row. Nothing is written."""
     against = brought.dataset.current_qrels
     new = _imported_grades(brought, against)
     held = compare(present_grades(against), new)
@@ -87,7 +78,8 @@ def compare_import(brought: JudgementImport, folder: Path) -> ImportComparison:
         for each in agreements([*_judged_before(against), (judge_of(brought), new)], level)
         if str(judge_of(brought)) in each["judges"]
     ]
-    return ImportComparison(against, {**held.counts(), "agreement": agreed}, key)
+    counts = {**brought.counts, **held.counts(), "agreement": agreed}
+    return {"against": against, "counts": counts, "conflicts_sha256": key}
 
 
 def _judged_before(qrels: Qrels | None) -> Judged:
@@ -108,46 +100,27 @@ def _judged_before(qrels: Qrels | None) -> Judged:
     return found or [(NOT_NAMED, present_grades(lineage[-1]))]
 
 
-def _about_judges(brought: JudgementImport, merged: Grades) -> dict[str, Any]:
-    """Who made the merged judgements, how many of them, and how far they agree on what several judged."""
-    new = (judge_of(brought), _imported_grades(brought, brought.against))
-    judged = [*_judged_before(brought.against), new]
-    standing = count_standing(judged, merged)
-    return {
-        "judges": [
-            {**judge._asdict(), "called": str(judge), "judgements": count}
-            for judge, count in standing.items()
-        ],
-        "agreement": agreements(judged, brought.dataset.relevance_level),
-    }
-
-
-def record_comparison(brought: JudgementImport, found: ImportComparison) -> None:
+def record_comparison(brought: JudgementImport, columns: dict[str, Any]) -> None:
     """Show the curator what was found, within `audit.acting`.
 
     Where nothing is new there is nothing to decide: the import ends. Beside hidden judgements that would tell grades.
     """
-    secret = is_secret(brought, found.against)
-    nothing = not secret and not found.counts["new"] and not found.counts["conflicts"]
+    against, counts = columns["against"], columns["counts"]
+    nothing = not is_secret(brought, against) and not counts["new"] and not counts["conflicts"]
     waiting = JudgementImport.objects.filter(pk=brought.pk, state=State.COMPARING)
     waiting.update(
         state=State.DISCARDED if nothing else State.READY,
         settled_at=timezone.now() if nothing else None,
         version=brought.dataset.current_version,
-        against=found.against,
-        counts={**brought.counts, **found.counts},
-        conflicts_sha256=found.conflicts_sha256,
+        **columns,
     )
-    record_compared(brought, brought.dataset, found.against)
+    record_compared(brought, brought.dataset, against)
 
 
 def merge_import(brought: JudgementImport, folder: Path) -> MergedJudgements:
     """Merge as the curator chose, and store the file. No row is written."""
-    grades = merge(
-        present_grades(brought.against),
-        _imported_grades(brought, brought.against),
-        MergePolicy(brought.policy),
-    )
+    new = _imported_grades(brought, brought.against)
+    grades = merge(present_grades(brought.against), new, MergePolicy(brought.policy))
     path = folder / "merged.tsv"
     write_judgements(grades, path)
     qrels, table = read_qrels(path), brought.version.document_ids_sha256
@@ -157,7 +130,15 @@ def merge_import(brought: JudgementImport, folder: Path) -> MergedJudgements:
     judged = JudgementFile(qrels, path, sha256_of(path), frozenset(missing))
     put(Area.QRELS, path, judged.sha256)
     row = Qrels(version=brought.version, split=split_of(brought), sha256=judged.sha256)
-    return MergedJudgements(judged, prepare_content(brought.dataset, row), _about_judges(brought, grades))
+    # Who made the merged judgements, how many of them, and how far they agree on what several judged.
+    by_judge = [*_judged_before(brought.against), (judge_of(brought), new)]
+    judges = [
+        {**judge._asdict(), "called": str(judge), "judgements": count}
+        for judge, count in count_standing(by_judge, grades).items()
+    ]
+    agreement = agreements(by_judge, brought.dataset.relevance_level)
+    content = prepare_content(brought.dataset, row)
+    return MergedJudgements(judged, content, {"judges": judges, "agreement": agreement})
 
 
 @transaction.atomic

@@ -7,9 +7,9 @@ import csv
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import orjson
 
@@ -21,7 +21,7 @@ from leaderboard.core.storage.store import Area, local_path, put
 from leaderboard.datasets.qrels import load_qrels, scoring_target
 from leaderboard.judgements.disclosure import record_compared
 from leaderboard.judgements.pools import JudgingRefused
-from leaderboard.models import Pool, Qrels
+from leaderboard.models import Pool
 from leaderboard.results.pooled import runs_of
 
 COLUMNS = ("item", "query_id", "query", "document_id", "title", "text", "grade")
@@ -34,17 +34,8 @@ Pairs = Sequence[tuple[str, str]]
 Texts = Callable[[str], tuple[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class StoredPool:
-    """A pool's files in private storage, not yet named by its row, and what may be told of it."""
-
-    qrels: Qrels | None
-    files: dict[str, str]
-    statistics: dict[str, Any]
-
-
-def draw(pool: Pool, folder: Path, progress: Callable[[float], None]) -> StoredPool:
-    """Draw the pool from its runs against the present judgements, and store its files; `folder` is for scratch.
+def draw(pool: Pool, folder: Path, progress: Callable[[float], None]) -> dict[str, Any]:
+    """Draw the pool from its runs, store its files, and return the columns of its row; `folder` is for scratch.
 
     Only the topics are drawn, as only they are scored. Runs are read half the time, the corpus the other half.
     Within `audit.acting`: that hidden judgements are compared is recorded before they are read. Raises
@@ -73,18 +64,17 @@ def draw(pool: Pool, folder: Path, progress: Callable[[float], None]) -> StoredP
         write_csv(drawn.pairs, table, str(pool.pk), asked, texts)
     with lines.open("w", encoding="utf-8", newline="\n") as file:  # -1 is to be replaced by grades
         file.writelines(f"{query} 0 {document} {UNJUDGED}\n" for query, document in drawn.pairs)
-    return StoredPool(
-        qrels=qrels,
-        files={"csv": put(Area.CURATION, table), "trec": put(Area.CURATION, lines)},
-        statistics={**drawn.statistics(), "runs": len(drawn.by_run), "texts": corpus is not None},
-    )
+    return {
+        "qrels": qrels,
+        "files": {"csv": put(Area.CURATION, table), "trec": put(Area.CURATION, lines)},
+        "statistics": {**drawn.statistics(), "runs": len(drawn.by_run), "texts": corpus is not None},
+    }
 
 
-def record_pool(pool: Pool, stored: StoredPool) -> None:
-    """Say that the pool is there."""
-    Pool.objects.filter(pk=pool.pk, state=Pool.State.DRAWING).update(
-        state=Pool.State.READY, qrels=stored.qrels, files=stored.files, statistics=stored.statistics
-    )
+def record_pool(pool: Pool, columns: dict[str, Any]) -> None:
+    """Store the columns of a pool that was drawn."""
+    drawing = Pool.objects.filter(pk=pool.pk, state=Pool.State.DRAWING)
+    drawing.update(state=Pool.State.READY, **columns)
 
 
 def write_csv(pairs: Pairs, target: Path, prefix: str, queries: dict[str, str], texts: Texts) -> None:
@@ -121,13 +111,16 @@ def texts_of_documents(
                 length = file.write(orjson.dumps([_cut(document.title), _cut(document.text)]))
                 places[document.id] = (end, length)
                 end += length
-        yield lambda name: _read(file, *places[name]) if name in places else ("", "")
 
+        def read(name: str) -> tuple[str, str]:
+            if name not in places:
+                return "", ""
+            start, length = places[name]
+            file.seek(start)
+            title, text = orjson.loads(file.read(length))
+            return title, text
 
-def _read(file: BinaryIO, start: int, length: int) -> tuple[str, str]:
-    file.seek(start)
-    title, text = orjson.loads(file.read(length))
-    return title, text
+        yield read
 
 
 def _cut(text: str) -> str:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import replace
 from statistics import fmean
-from typing import NamedTuple
 
 from django.db.models import Q, QuerySet
 
@@ -14,16 +13,6 @@ from leaderboard.core.storage.runs import run_path
 from leaderboard.datasets.qrels import load_qrels, scoring_target
 from leaderboard.models import Entry, JudgementImport, Pool, Qrels, Run
 from leaderboard.results.records import entry_evaluations
-
-
-class LeftOut(NamedTuple):
-    """By the ids of entries, their scores without what is judged because of their team alone.
-
-    `gone` says why there are none where runs that fed a pool are no longer stored.
-    """
-
-    scores: Mapping[int, float]
-    gone: str = ""
 
 
 def fed_pools(qrels: Qrels) -> QuerySet[Pool]:
@@ -55,12 +44,13 @@ def left_out_scores(
     entries: Collection[int],
     known: Mapping[int, float],
     progress: Callable[[float], object] = lambda share: None,
-) -> LeftOut:
+) -> tuple[Mapping[int, float], str]:
     """Leave one team out: the scores of entries whose team fed a pool, without the documents that it alone brought in.
 
     Of open judgements, for the scorer. `known` are scores that were found on these judgements before. Nothing where
     no pool was fed. Systems of the site itself count as one team's, as in pools; where a team sent runs of several
-    participants, each of these is one. `progress` is called now and then, and may raise.
+    participants, each of these is one. `progress` is called now and then, and may raise. The text says why there are no
+    scores if runs that fed a pool are no longer stored.
     """
     fed = [
         (run.system.contributor, run, pool)
@@ -78,10 +68,10 @@ def left_out_scores(
         if each.system.contributor in teams
     ]
     if not missing:
-        return LeftOut({pk: known[pk] for pk in entries if pk in known})
+        return {pk: known[pk] for pk in entries if pk in known}, ""
     if gone := sum(not run_path(run.sha256).exists() for _, run, _ in fed):
         are = "is" if gone == 1 else "are"
-        return LeftOut({}, f"{gone} of the {len(fed)} runs that fed the pool {are} not stored any more")
+        return {}, f"{gone} of the {len(fed)} runs that fed the pool {are} not stored any more"
     target, first = scoring_target(qrels.version, qrels=qrels), fed[0][2].qrels
     present = load_qrels(qrels)
     found = sole_finds(
@@ -100,4 +90,4 @@ def left_out_scores(
         progress(len(scores) / len(missing))
         if all(path.exists() for path in paths):
             scores[entry.pk] = fmean(score_run(path, against, [measure]).means[measure] for path in paths)
-    return LeftOut(scores | {pk: known[pk] for pk in entries if pk in known})
+    return scores | {pk: known[pk] for pk in entries if pk in known}, ""

@@ -105,7 +105,8 @@ class ProtectionPolicy:
     @property
     def _rounded(self) -> str:
         first, further, every = (
-            " and ".join(_listed(names)) for names in (self.measures[:1], self.measures[1:], self.measures)
+            " and ".join(names if len(names) < 3 else (", ".join(names[:-1]), names[-1]))
+            for names in (self.measures[:1], self.measures[1:], self.measures)
         )
         decimals = f"rounded to {HIDDEN_DECIMALS} decimals"
         if self.competition:
@@ -156,11 +157,6 @@ def primary_step(*, competition: bool) -> float:
 
 def _times(count: int) -> str:
     return {1: "once", 2: "twice"}.get(count, f"{count} times")
-
-
-def _listed(names: tuple[str, ...]) -> tuple[str, ...]:
-    """At most two items to be joined by “and”."""
-    return names if len(names) < 3 else (", ".join(names[:-1]), names[-1])
 
 
 #: The columns of `Dataset` that decide.
@@ -242,17 +238,13 @@ def draw_parts(qrels: Qrels) -> Qrels:
         return row
     dataset = row.version.dataset
     relevant = judged_parts.relevant_counts(load_qrels(row), dataset.relevance_level)
-    before = _earlier(row)
+    before = row.made_from
+    if before is None or not before.parts_sha256:
+        parted = Qrels.objects.filter(version__dataset=row.version.dataset_id).exclude(parts_sha256="")
+        before = parted.order_by("-pk").first()
     earlier = load_parts(before) if before is not None else None
     store_parts(row, judged_parts.draw_parts(relevant, dataset.public_share, earlier))
     return row
-
-
-def _earlier(row: Qrels) -> Qrels | None:
-    if row.made_from is not None and row.made_from.parts_sha256:
-        return row.made_from
-    parted = Qrels.objects.filter(version__dataset=row.version.dataset_id).exclude(parts_sha256="")
-    return parted.order_by("-pk").first()
 
 
 def public_queries(qrels: Qrels) -> NDArray[np.bool_]:

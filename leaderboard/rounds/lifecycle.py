@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
@@ -82,12 +83,9 @@ def datasets_of(row: Round) -> list[Dataset]:
     return [member.dataset for member in members]
 
 
-def listed_rounds() -> QuerySet[Round]:
-    """Every round that anybody may know of, with its datasets; not one of a dataset in preparation."""
-    return _listed(Round.objects.all())
-
-
-def _listed(rounds: QuerySet[Round]) -> QuerySet[Round]:
+def listed_rounds(rounds: QuerySet[Round] | None = None) -> QuerySet[Round]:
+    """Return the rounds, by default all, with their datasets, without those of datasets in preparation."""
+    rounds = Round.objects.all() if rounds is None else rounds
     rounds = rounds.exclude(dataset__state=Dataset.State.PREPARING).select_related("dataset", "benchmark")
     return rounds.prefetch_related("benchmark__members__dataset")
 
@@ -261,7 +259,7 @@ def unfinished_rounds() -> list[Round]:
 
 def announced_rounds(datasets: Iterable[int]) -> list[Round]:
     """Return the unfinished rounds of datasets and of their benchmarks."""
-    return list(_listed(rounds_of(*datasets).filter(revealed_at=None)))
+    return list(listed_rounds(rounds_of(*datasets).filter(revealed_at=None)))
 
 
 def dataset_rounds(dataset: int) -> list[Round]:
@@ -289,16 +287,6 @@ class RoundListing:
     def label(self) -> str:
         """The phase as a badge says it."""
         return "announced" if self.phase == Phase.BEFORE else self.phase.value
-
-
-@dataclass(frozen=True, slots=True)
-class TimelineStep:
-    """One point of a round's timeline: `when` is past, now or to come."""
-
-    label: str
-    moment: datetime
-    when: str
-    how_far: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,8 +344,8 @@ def closed_datasets(datasets: Iterable[int], now: datetime) -> dict[int, str]:
     return {key: why for key, why in found.items() if why}
 
 
-def timeline(row: Round, now: datetime) -> list[TimelineStep]:
-    """Opening, closing and reveal, in order, each past or to come; the one that comes next is marked."""
+def timeline(row: Round, now: datetime) -> list[dict[str, Any]]:
+    """Return opening, closing and reveal, in order; `when` is “past”, “next” for the first to come, or “to come”."""
     points = [("Opens", row.opens_at), ("Closes", row.closes_at)]
     points.append(
         ("Revealed", row.revealed_at) if row.revealed_at else ("Reveal, at the earliest", row.reveals_at)
@@ -367,7 +355,7 @@ def timeline(row: Round, now: datetime) -> list[TimelineStep]:
         done = now >= moment and not (moment == row.reveals_at and row.revealed_at is None)
         when = "past" if done else "to come" if next_is_marked else "next"
         next_is_marked = next_is_marked or not done
-        steps.append(TimelineStep(label, moment, when, relative_time(moment, now)))
+        steps.append({"label": label, "moment": moment, "when": when, "how_far": relative_time(moment, now)})
     return steps
 
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +63,12 @@ class Topic:
         return None if self.own is None or self.median is None else self.own - self.median
 
     @property
+    def order(self) -> list[tuple[int, str]]:
+        """Sort key of its query as people count: 2 before 10, q9 before q10."""
+        parts = re.split(r"([0-9]+)", self.query)
+        return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
+
+    @property
     def less_median(self) -> str:
         """The same as people read it."""
         return "—" if self.difference is None else f"{self.difference:+.3f}".replace("-", MINUS)
@@ -79,17 +86,14 @@ def runs_of(
         wanted = {each.run_id for each in entry_evaluations(entry)}
         evaluations = Evaluation.objects.filter(run__in=wanted, qrels=qrels).select_related("run")
         newest = {each.run_id: each for each in evaluations.order_by("-run", "pk")}
-        if wanted and newest.keys() == wanted:
-            found.append(_run(entry, list(newest.values()), dataset))
+        if not wanted or newest.keys() != wanted:
+            continue
+        names, values = mean_values(list(newest.values()))
+        measures = [name for name in dataset.measures if name in names]
+        tag = next(iter(newest.values())).run.tag or entry.configuration
+        label = f"{entry.system.name} · {tag}" if tag else entry.system.name
+        found.append(RoundRun(entry, label, measures, values[:, [names.index(name) for name in measures]]))
     return found
-
-
-def _run(entry: Entry, evaluations: Sequence[Evaluation], dataset: Dataset) -> RoundRun:
-    names, values = mean_values(evaluations)
-    measures = [name for name in dataset.measures if name in names]
-    tag = evaluations[0].run.tag or entry.configuration
-    label = f"{entry.system.name} · {tag}" if tag else entry.system.name
-    return RoundRun(entry, label, measures, values[:, [names.index(name) for name in measures]])
 
 
 def parties_by_team(entries: Iterable[Entry]) -> dict[int, int]:
@@ -152,9 +156,4 @@ def topics(summary: RoundSummary, run: RoundRun | None, measure: str) -> list[To
     nothing: Sequence[float | None] = [None] * len(summary.queries)
     columns = (own, *(of_all.get(name, nothing) for name in ("best", "median", "worst")))
     found = [Topic(query, *row) for query, *row in zip(summary.queries, *columns, strict=True)]
-    return sorted(found, key=lambda topic: _natural_key(topic.query))
-
-
-def _natural_key(query: str) -> list[tuple[int, str]]:
-    """By which ids are sorted as people count: 2 before 10, q9 before q10."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"([0-9]+)", query)]
+    return sorted(found, key=attrgetter("order"))

@@ -43,7 +43,9 @@ def latest_end(system: System | None, now: datetime.datetime) -> datetime.date:
         # When it became anonymous first, be it so now or not.
         rows = history.filter(id=system.pk, anonymous_until__isnull=False).order_by("history_date")
         since = rows.values_list("history_date", flat=True).first() or now
-    return _months_after(since, LONGEST_MONTHS)
+    # The same day of a later month, or its last day where it is shorter.
+    year, month = divmod(since.year * 12 + since.month - 1 + LONGEST_MONTHS, 12)
+    return datetime.date(year, month + 1, min(since.day, calendar.monthrange(year, month + 1)[1]))
 
 
 def may_be_anonymous(system: System) -> bool:
@@ -110,9 +112,3 @@ def _set_anonymous_until(system: System, until: datetime.datetime | None, action
 
 def _day(at: datetime.datetime | None) -> str | None:
     return at.date().isoformat() if at is not None else None
-
-
-def _months_after(at: datetime.datetime, months: int) -> datetime.date:
-    """The same day of a later month, or its last day where it is shorter."""
-    year, month = divmod(at.year * 12 + at.month - 1 + months, 12)
-    return datetime.date(year, month + 1, min(at.day, calendar.monthrange(year, month + 1)[1]))

@@ -4,7 +4,6 @@ Only what changed since everyone sees the system. While it is anonymous, what mi
 changed and no more; what is kept back meanwhile is never told of that time.
 """
 
-import datetime
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -75,14 +74,14 @@ class Correction(NamedTuple):
     day: str
     changes: list[FieldChange]
 
-    def as_data(self) -> dict[str, Any]:
-        """As plain values."""
-        return {"day": self.day, "changes": [change._asdict() for change in self.changes]}
-
 
 def corrections_of(system_id: int) -> list[Correction]:
     """The system's corrections, the newest first. Three queries at most."""
-    since = _shown_since(system_id)
+    # When everyone saw anything of the system first.
+    seen = EntryQuerySet(Entry).seen().filter(system=system_id)
+    at_that = Q(revision=OuterRef("from_revision"), dataset=OuterRef("dataset"))
+    times = BoardChange.objects.filter(at_that).values("at")[:1]
+    since = EntryVersion.objects.filter(entry__in=seen).aggregate(first=Min(Subquery(times)))["first"]
     if since is None:
         return []
     history: Any = System.history
@@ -94,17 +93,6 @@ def corrections_of(system_id: int) -> list[Correction]:
         if changes:
             found.append(Correction(after["history_date"].date().isoformat(), changes))
     return found[::-1][:MOST]
-
-
-def _shown_since(system_id: int) -> datetime.datetime | None:
-    """When everyone saw anything of the system first; None where nobody has."""
-    seen = EntryQuerySet(Entry).seen().filter(system=system_id)
-    at_that = Q(revision=OuterRef("from_revision"), dataset=OuterRef("dataset"))
-    changes = BoardChange.objects.filter(at_that).values("at")[:1]
-    first: datetime.datetime | None = EntryVersion.objects.filter(entry__in=seen).aggregate(
-        first=Min(Subquery(changes))
-    )["first"]
-    return first
 
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any], anonymous_now: bool) -> list[FieldChange]:

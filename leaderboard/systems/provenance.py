@@ -1,9 +1,8 @@
 """What a system's runs were made with, and how each result is made again, or why nobody else can."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.contrib.auth.models import AnonymousUser
 from django.db.models import Q
@@ -23,33 +22,11 @@ _SHOWN = Q(evaluations__entry__in=_PUBLIC) | Q(evaluations__seed__entry__in=_PUB
 _GREATEST = 1e15
 
 
-class SystemCredit(NamedTuple):
-    """A system whose run was re-ranked or fused."""
+def self_reported_costs(system_id: int) -> list[dict[str, Any]]:
+    """Return what the headers of the system's public runs say of tokens and cost, by dataset. One query.
 
-    slug: str
-    name: str
-
-
-class RunProvenance(NamedTuple):
-    """One way in which the system's runs were made; `checkpoint` is empty where no model was run."""
-
-    engine: str
-    parameters: list[tuple[str, str]]
-    checkpoint: Mapping[str, Any]
-    credits: list[SystemCredit]
-    datasets: list[str]
-
-
-class SelfReportedCost(NamedTuple):
-    """What a run says that an interface took for it; `cost_usd` is None where it does not say."""
-
-    dataset: str
-    tokens: int
-    cost_usd: float | None
-
-
-def self_reported_costs(system_id: int) -> list[SelfReportedCost]:
-    """What the headers of the system's public runs say of tokens and cost, by datasets. One query."""
+    `cost_usd` is None if a run does not state it.
+    """
     rows = (
         Run.objects.filter(_SHOWN, system_id=system_id, metadata__resources__self_reported="true")
         .order_by("version__dataset__name", "pk")
@@ -61,7 +38,7 @@ def self_reported_costs(system_id: int) -> list[SelfReportedCost]:
         told = metadata["resources"]
         tokens, cost = _number(told.get("tokens")), _number(told.get("cost_usd"))
         if tokens is not None:
-            found.append(SelfReportedCost(dataset, int(tokens), cost))
+            found.append({"dataset": dataset, "tokens": int(tokens), "cost_usd": cost})
     return found
 
 
@@ -74,8 +51,11 @@ def _number(text: object) -> float | None:
     return number if 0 <= number < _GREATEST else None
 
 
-def run_provenance(system_id: int) -> list[RunProvenance]:
-    """Every way in which the system's public runs were made here, each once. Three queries."""
+def run_provenance(system_id: int) -> list[dict[str, Any]]:
+    """Return every way in which the system's public runs were made here, each once. Three queries.
+
+    `checkpoint` is empty where no model was run; `credits` are the systems whose runs were re-ranked or fused.
+    """
     runs = (
         Run.objects.filter(_SHOWN, system_id=system_id)
         .exclude(metadata={})
@@ -86,24 +66,28 @@ def run_provenance(system_id: int) -> list[RunProvenance]:
     made = [run for run in runs if "made_by" in run.metadata]
     sources = _credits([run.pk for run in made])
     kept_back = System.objects.filter(anonymity.anonymous_now(), pk=system_id).exists()
-    found: list[RunProvenance] = []
+    found: list[dict[str, Any]] = []
     for run in made:
-        one = _provenance(run.metadata["made_by"], sources.get(run.pk, []))
-        if kept_back:  # a checkpoint may be known elsewhere, and other runs are mostly the team's own
-            one = one._replace(checkpoint={}, credits=[])
-        known = next((each for each in found if each[:4] == one[:4]), one)
-        if known is one:
-            found.append(one)
-        if run.version.dataset.name not in known.datasets:
-            known.datasets.append(run.version.dataset.name)
+        told = run.metadata["made_by"]
+        engine = told.get("engine", "")
+        one = {
+            "engine": ENGINES[engine].label if engine in ENGINES else engine,
+            "parameters": [
+                (name, parameter_text(value)) for name, value in told.get("parameters", {}).items()
+            ],
+            # An anonymous system's checkpoint may be known elsewhere, and other runs are mostly the team's own.
+            "checkpoint": {} if kept_back else told.get("checkpoint", {}),
+            "credits": [] if kept_back else sources.get(run.pk, []),
+        }
+        name, known = (
+            run.version.dataset.name,
+            next((each for each in found if one.items() <= each.items()), None),
+        )
+        if known is None:
+            found.append({**one, "datasets": [name]})
+        elif name not in known["datasets"]:
+            known["datasets"].append(name)
     return found
-
-
-def _provenance(told: Mapping[str, Any], credits: list[SystemCredit]) -> RunProvenance:
-    engine = told.get("engine", "")
-    label = ENGINES[engine].label if engine in ENGINES else engine
-    parameters = [(name, parameter_text(value)) for name, value in told.get("parameters", {}).items()]
-    return RunProvenance(label, parameters, told.get("checkpoint", {}), credits, [])
 
 
 def parameter_text(value: object) -> str:
@@ -113,7 +97,7 @@ def parameter_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _credits(runs: list[int]) -> dict[int, list[SystemCredit]]:
+def _credits(runs: list[int]) -> dict[int, list[dict[str, str]]]:
     """Of each run, the systems whose runs it was built on, as far as they are public."""
     rows = (
         Run.objects.filter(_SHOWN, used_by__in=runs)
@@ -122,9 +106,9 @@ def _credits(runs: list[int]) -> dict[int, list[SystemCredit]]:
         .values_list("used_by", "system__slug", "system__name")
         .distinct()
     )
-    found: dict[int, list[SystemCredit]] = {}
+    found: dict[int, list[dict[str, str]]] = {}
     for run, slug, name in rows:
-        found.setdefault(run, []).append(SystemCredit(slug, name))
+        found.setdefault(run, []).append({"slug": slug, "name": name})
     return found
 
 
@@ -193,7 +177,17 @@ def _recipe(entry: Entry) -> Recipe:
         if file.kind != Kind.QRELS or file.name == scored
     }
     engine, parameters, checkpoint = _made_by(entry, run)
-    reason = _refusal(entry, run, set(read) <= files.keys()) or ("" if engine in ENGINES else _UNKNOWN)
+    reasons = (
+        (entry.provenance == Entry.Provenance.REPORTED, _REPORTED),
+        (entry.dataset.hidden, _HIDDEN),
+        (run.version_id != entry.dataset.current_version_id, _STALE),
+        (not (set(read) <= files.keys()), _SEALED),
+        (run.origin == Run.Origin.UPLOADED, _UPLOADED),
+        (entry.system.anonymous_until is not None, _ANONYMOUS),
+    )
+    reason = next((reason for holds, reason in reasons if holds), "") or (
+        "" if engine in ENGINES else _UNKNOWN
+    )
     if not reason and ENGINES[engine].runs[1] and run.built_from.exists():
         reason = _FROM_RUNS
     if reason:
@@ -215,19 +209,6 @@ def _recipe(entry: Entry) -> Recipe:
         files={str(kind): files[kind].sha256 for kind in read},
         scores=evaluation.means,
     )
-
-
-def _refusal(entry: Entry, run: Run, offered: bool) -> str:
-    """Why nobody else can make it again; empty where somebody may."""
-    reasons = (
-        (entry.provenance == Entry.Provenance.REPORTED, _REPORTED),
-        (entry.dataset.hidden, _HIDDEN),
-        (run.version_id != entry.dataset.current_version_id, _STALE),
-        (not offered, _SEALED),
-        (run.origin == Run.Origin.UPLOADED, _UPLOADED),
-        (entry.system.anonymous_until is not None, _ANONYMOUS),
-    )
-    return next((reason for holds, reason in reasons if holds), "")
 
 
 def _made_by(entry: Entry, run: Run) -> tuple[str, dict[str, Any], dict[str, Any]]:

@@ -195,4 +195,7 @@ def _overlaps(
     if pairs is None:
         return None
     names = [choice for choice, _ in there]
-    return [(names[one.first], names[one.second], f"{one.shared:.1f}", f"{one.jaccard:.2f}") for one in pairs]
+    return [
+        (names[first], names[second], f"{shared:.1f}", f"{jaccard:.2f}")
+        for first, second, shared, jaccard in pairs
+    ]

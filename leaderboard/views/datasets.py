@@ -27,7 +27,7 @@ from leaderboard.core.measures import canonical_name
 from leaderboard.core.permissions import may_see_dataset
 from leaderboard.core.storage.store import Area
 from leaderboard.datasets.files import find_file, is_sealed, keeping_out
-from leaderboard.judgements.rescoring.comparison import restrict_comparison
+from leaderboard.judgements.rescoring.switch import restrict_comparison
 from leaderboard.judgements.rescoring.switched import switched_rescores
 from leaderboard.judgements.rescoring.table import as_csv, comparison_table, unmoved_results
 from leaderboard.models import Dataset, Entry, Rescore, User, Visibility

@@ -19,7 +19,7 @@ from leaderboard.comparison.search import KINDS, read_query, search
 from leaderboard.core.cache.pages import PageVariant, cache_page
 from leaderboard.core.http.query_parameters import reads
 from leaderboard.figures.registry import FIGURES
-from leaderboard.results.kinds import SCORED
+from leaderboard.results.board_rows.entry_rows import SCORED
 from leaderboard.results.profiles.public import public_overlaps
 from leaderboard.rounds.lifecycle import describe_round, unfinished_rounds
 from leaderboard.views.board_views import is_part, site_revision

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from leaderboard.importing.collections.importer import import_dataset
-from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.models import Dataset, User
 from submissions.queue.queue import create_requested_jobs
 from tests.attack.prober import DEPTH, QUERIES, Collection, Rankings, honest

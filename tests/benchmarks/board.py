@@ -223,14 +223,14 @@ def measure(site: Site, address: str, board: Any, rounds: int) -> dict[str, floa
     from leaderboard.core.cache.pages import clear_page_cache
     from leaderboard.models import Dataset
     from leaderboard.results.board_rows.revisions import Kind, board_changed
-    from leaderboard.results.board_rows.rows import clear_rows
+    from leaderboard.results.board_rows.rows import board_cache
 
     plain, same = naive_templates(board)
     dataset = Dataset.objects.get(slug="dataset-0")
 
     def restarted() -> None:
         clear_page_cache()
-        clear_rows()
+        board_cache.clear()
 
     contenders: dict[str, tuple[Callable[[], Any], Callable[[], Any], int]] = {
         "unread": (restarted, lambda: site.get(address), 1),
@@ -258,10 +258,10 @@ def queries(site: Site, address: str) -> list[int]:
     from django.test.utils import CaptureQueriesContext
 
     from leaderboard.core.cache.pages import clear_page_cache
-    from leaderboard.results.board_rows.rows import clear_rows
+    from leaderboard.results.board_rows.rows import board_cache
 
     counts = []
-    clear_rows()
+    board_cache.clear()
     for before in (clear_page_cache, clear_page_cache, lambda: None):
         before()
         with CaptureQueriesContext(connection) as captured:

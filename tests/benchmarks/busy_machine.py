@@ -107,14 +107,17 @@ def main() -> None:
 
 def _make_demo(folder: Path) -> None:
     """The demo collection with its BM25 and the sample checkpoint, as at a first start."""
-    from leaderboard.importing.demo.collection import make_demo_collection
+    from leaderboard.importing.collections.importer import import_dataset
+    from leaderboard.importing.collections.source import ImportOptions
+    from leaderboard.importing.demo.stdlib_search import DEMO_SLUG, build_stdlib_search
     from leaderboard.systems.baselines import request_sample_model
     from submissions.jobs.runner import drain_queue
     from submissions.queue.queue import create_requested_jobs
 
     scratch = folder / "demo"
     scratch.mkdir()
-    demo = make_demo_collection(scratch)
+    options = ImportOptions(slug=DEMO_SLUG, name="StdlibSearch", hidden=False)
+    demo = import_dataset(build_stdlib_search(scratch), options).dataset
     for _ in range(2):  # its BM25 first, which makes it public
         create_requested_jobs()
         drain_queue("cpu", "benchmark")

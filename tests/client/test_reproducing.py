@@ -10,7 +10,7 @@ import pytest
 
 from leaderboard.core.work_requests import request_work
 from leaderboard.importing.collections.importer import import_dataset
-from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.models import Dataset, Run, WorkRequest
 from runboard import Client
 from runboard.cli import main

@@ -26,7 +26,7 @@ from leaderboard.core.storage.runs import StoredRun, store_run
 from leaderboard.core.storage.store import Area, remove
 from leaderboard.datasets.derived_files import prepare_files
 from leaderboard.importing.collections.importer import import_dataset
-from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.models import (
     Architecture,
     Benchmark,

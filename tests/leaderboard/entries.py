@@ -12,7 +12,7 @@ from evaluation.efficiency import PROTOCOL, Hardware
 from leaderboard.models import Dataset, Entry, Evaluation, Measurement, Qrels, Source, System, Team
 from leaderboard.results.board_rows.revisions import Kind, boards_changed
 from leaderboard.results.efficiency import record_measurement
-from leaderboard.results.publishing.scored import publish_entry, publish_seed_set
+from leaderboard.results.publishing.scored import publish_entry
 from leaderboard.results.publishing.visibility import publish_reported
 from leaderboard.results.records import record_evaluation, record_run
 from tests.factories import make_dataset, make_version
@@ -51,10 +51,12 @@ def score(
     """A scored entry; `ndcg` stands for nDCG@10 and `recall` for R@100."""
     system = make_system(system) if isinstance(system, str) else system
     return publish_entry(
-        evaluation=evaluate(dataset, system, **scores),
-        provenance=Entry.Provenance.SCORED,
-        public=public,
-        submission_reference=f"reference{next(_numbers)}",
+        Entry(
+            provenance=Entry.Provenance.SCORED,
+            public_wanted=public,
+            submission_reference=f"reference{next(_numbers)}",
+        ),
+        evaluate(dataset, system, **scores),
         is_baseline=baseline,
     )
 
@@ -81,12 +83,14 @@ def score_seeds(
 ) -> Entry:
     """A scored seed set, one dictionary of scores for each seed: they are labelled 1, 2, …"""
     system = make_system(system) if isinstance(system, str) else system
-    return publish_seed_set(
+    return publish_entry(
+        Entry(
+            provenance=Entry.Provenance.SCORED,
+            public_wanted=public,
+            configuration=configuration,
+            submission_reference=f"reference{next(_numbers)}",
+        ),
         {str(number): evaluate(dataset, system, **scores) for number, scores in enumerate(seeds, 1)},
-        provenance=Entry.Provenance.SCORED,
-        public=public,
-        configuration=configuration,
-        submission_reference=f"reference{next(_numbers)}",
     )
 
 

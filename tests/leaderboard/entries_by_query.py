@@ -17,8 +17,7 @@ from leaderboard.models import BoardChange, Dataset, Entry, Run, System
 from leaderboard.results.board_rows.rows import Revision, rows_at
 from leaderboard.results.publishing.scored import publish_entry
 from leaderboard.results.records import record_evaluation, record_run
-from leaderboard.results.significance.reading import read_certainty
-from leaderboard.results.significance.statements import statements_at
+from leaderboard.results.significance.statements import read_certainty, statements_at
 from leaderboard.results.significance.types import BoardCertainty
 from tests.leaderboard.entries import make_system, scored_dataset
 
@@ -66,10 +65,12 @@ def score_queries(
         missing_queries=0,
     )
     return publish_entry(
-        evaluation=evaluation,
-        provenance=Entry.Provenance.SCORED,
-        public=public,
-        submission_reference=f"certain{number}",
+        Entry(
+            provenance=Entry.Provenance.SCORED,
+            public_wanted=public,
+            submission_reference=f"certain{number}",
+        ),
+        evaluation,
         is_baseline=baseline,
     )
 

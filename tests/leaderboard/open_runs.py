@@ -11,9 +11,9 @@ from evaluation.runs.score import score_run
 from leaderboard.core.storage.runs import store_run
 from leaderboard.datasets.qrels import scoring_target
 from leaderboard.importing.collections.importer import import_dataset
-from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.models import Dataset, Entry, Run, System
-from leaderboard.results.publishing.scored import publish_entry, publish_seed_set
+from leaderboard.results.publishing.scored import publish_entry
 from leaderboard.results.publishing.visibility import mark_published
 from leaderboard.results.records import record_evaluation, record_run
 from tests.leaderboard.entries import make_system
@@ -78,10 +78,12 @@ def run_for(
         missing_queries=scored.missing_queries,
     )
     return publish_entry(
-        evaluation=evaluation,
-        provenance=Entry.Provenance.SCORED,
-        public=public,
-        submission_reference=f"open{next(_numbers)}",
+        Entry(
+            provenance=Entry.Provenance.SCORED,
+            public_wanted=public,
+            submission_reference=f"open{next(_numbers)}",
+        ),
+        evaluation,
         is_baseline=baseline,
     )
 
@@ -94,6 +96,4 @@ def seeds_for(dataset: Dataset, system: System, seeds: dict[str, dict[str, list[
         assert entry.evaluation is not None
         evaluations[label] = entry.evaluation
         entry.delete()
-    return publish_seed_set(
-        evaluations, provenance=Entry.Provenance.SCORED, public=True, submission_reference="seeds"
-    )
+    return publish_entry(Entry(provenance=Entry.Provenance.SCORED, submission_reference="seeds"), evaluations)

@@ -17,9 +17,9 @@ from django.test import Client
 
 from leaderboard.core.storage.store import Area, put
 from leaderboard.models import Dataset, Entry, Evaluation, Qrels, User
-from leaderboard.results.board_rows.rows import clear_rows
-from leaderboard.results.significance.computing import compute_certainty
+from leaderboard.results.board_rows.rows import board_cache
 from tests.factories import make_user
+from tests.leaderboard.certainty import compute_certainty
 from tests.leaderboard.entries import scored_dataset
 from tests.leaderboard.entries_by_query import score_queries, spread
 from tests.leaks.opening import clear_kept_judgements
@@ -72,7 +72,7 @@ class TwoSites:
 
     def _ask_one(self, key: str, what: Callable[[Site], Sequence[str]]) -> list[str]:
         clear_kept_judgements()
-        clear_rows()
+        board_cache.clear()
         cache.clear()
         with taken_back():
             Qrels.objects.filter(pk=self.dataset.current_qrels_id).update(sha256=key)

@@ -22,7 +22,7 @@ from django.test import Client
 from leaderboard.core.audit import acting
 from leaderboard.datasets.qrels import load_parts
 from leaderboard.importing.collections.importer import import_dataset
-from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.models import AuditRecord, Dataset, Entry, Evaluation, Membership, System, User, Visibility
 from leaderboard.results.publishing.protection import request_change
 from leaderboard.results.publishing.visibility import quarantine

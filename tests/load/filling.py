@@ -23,8 +23,8 @@ LARGEST_SITEMAP = 60
 def fill(folder: Path, systems: int = SYSTEMS, datasets: int = DATASETS) -> None:
     """Make everything that needs no worker, and ask workers for the rest; the generated board has so many rows."""
     from leaderboard.importing.collections.importer import import_dataset
-    from leaderboard.importing.collections.options import ImportOptions
-    from leaderboard.importing.demo.collection import make_demo_collection
+    from leaderboard.importing.collections.source import ImportOptions
+    from leaderboard.importing.demo.stdlib_search import DEMO_SLUG, build_stdlib_search
     from leaderboard.importing.reported.loader import load_reported
     from leaderboard.results.board_rows.revisions import record_present
     from leaderboard.systems.baselines import request_demo_rows
@@ -34,7 +34,8 @@ def fill(folder: Path, systems: int = SYSTEMS, datasets: int = DATASETS) -> None
     record_present()
     generate_board(systems, datasets)
     with tempfile.TemporaryDirectory(dir=settings.FILE_UPLOAD_TEMP_DIR) as made:
-        request_demo_rows(make_demo_collection(Path(made)))
+        demo = ImportOptions(slug=DEMO_SLUG, name="StdlibSearch", hidden=False)
+        request_demo_rows(import_dataset(build_stdlib_search(Path(made)), demo).dataset)
     runs.write_collection(folder)
     options = ImportOptions(slug=runs.DATASET, name="Load", task="search", hidden=False, runs_only=True)
     import_dataset(folder, options)

@@ -96,11 +96,11 @@ def describe_anew(clock: Clock, made: dict[str, Any]) -> None:
     from leaderboard.models import Entry, Price, Round
     from leaderboard.results.efficiency import price_changed
     from leaderboard.results.publishing.descriptions import system_changed, team_changed
-    from leaderboard.results.publishing.scored import EntryOrigin, publish_entry
-    from leaderboard.results.significance.computing import compute_certainty
+    from leaderboard.results.publishing.scored import publish_entry
     from leaderboard.rounds.lifecycle import save_round
     from leaderboard.systems.challenges import raise_challenge
     from tests.factories import make_user
+    from tests.leaderboard.certainty import compute_certainty
     from tests.leaderboard.entries import cost, evaluate, machine, make_system
 
     opened, entries = made["datasets"][0], made["entries"]
@@ -133,11 +133,14 @@ def describe_anew(clock: Clock, made: dict[str, Any]) -> None:
     row.reveals_at += datetime.timedelta(hours=2)
     save_round(row)
     publish_entry(
-        evaluation=evaluate(opened, make_system("Late"), ndcg=0.33, recall=0.2),
-        provenance=Entry.Provenance.SCORED,
-        public=True,
-        submission_reference="late",
-        marks=EntryOrigin(round_id=row.pk, late=True, run_type="manual"),
+        Entry(
+            provenance=Entry.Provenance.SCORED,
+            submission_reference="late",
+            round_id=row.pk,
+            late=True,
+            run_type="manual",
+        ),
+        evaluate(opened, make_system("Late"), ndcg=0.33, recall=0.2),
     )
 
 

@@ -14,7 +14,7 @@ from evaluation.engines import ENGINES, Resources, RetrievalTask, retrieve
 from evaluation.execution.job import ExecutionJob
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.importing.collections.importer import import_dataset
-from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.models import Dataset
 from leaderboard.systems.records import SystemFields, create_system
 from submissions import sandbox

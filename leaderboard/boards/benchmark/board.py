@@ -46,9 +46,8 @@ from leaderboard.boards.state import VIEWS, BoardState
 from leaderboard.boards.summary import summarise
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.text.baselines import baselines_label
-from leaderboard.results.board_rows.entry_rows import EntryRow
+from leaderboard.results.board_rows.entry_rows import CLOSED, CLOSED_NOTE, PRIVATE, REPORTED, EntryRow
 from leaderboard.results.board_rows.rows import BoardRows
-from leaderboard.results.kinds import CLOSED, CLOSED_NOTE, PRIVATE, REPORTED
 from leaderboard.results.significance.types import BoardCertainty
 from leaderboard.systems.baselines import BM25
 

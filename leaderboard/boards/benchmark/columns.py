@@ -21,9 +21,8 @@ from leaderboard.boards.filtering import best_values, filter_rows
 from leaderboard.boards.model import EFFECTIVENESS, SYSTEM, Board, Cell, Column, Kind, Row, Value, fill_cells
 from leaderboard.boards.state import BoardState
 from leaderboard.core.measures import better
-from leaderboard.results.board_rows.entry_rows import EntryRow
+from leaderboard.results.board_rows.entry_rows import PRIVATE, REPORTED, EntryRow
 from leaderboard.results.board_rows.rows import BoardRows
-from leaderboard.results.kinds import PRIVATE, REPORTED
 
 MEAN, COMMON, COVERAGE = "mean", "common-mean", "coverage"
 AVERAGE, MEAN_RELATIVE, WINS = "average-relative", "mean-relative", "wins"

@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 from leaderboard.boards.facts import Member
 from leaderboard.models import Entry
-from leaderboard.results.board_rows.entry_rows import EntryRow
+from leaderboard.results.board_rows.entry_rows import SCORED, EntryRow, present_group
 from leaderboard.results.board_rows.rows import BoardRows, LineKey
-from leaderboard.results.kinds import SCORED, present_group
 from leaderboard.results.protection import HIDDEN_DECIMALS
 
 #: How the comparison groups of composed entries begin: their dataset has neither version nor judgements of its own,

@@ -15,7 +15,7 @@ from leaderboard.boards.state import BoardState
 from leaderboard.core.measures import better
 from leaderboard.core.text.baselines import baseline_label
 from leaderboard.models import Entry
-from leaderboard.results.board_rows.entry_rows import EntryRow
+from leaderboard.results.board_rows.entry_rows import CLOSED, REPORTED, SCORED, EntryRow
 from leaderboard.results.board_rows.measurements import (
     MeasuredEntry,
     chosen_machine,
@@ -23,7 +23,6 @@ from leaderboard.results.board_rows.measurements import (
     with_baseline,
 )
 from leaderboard.results.board_rows.rows import BoardRows, Figures, LineKey, matches_source
-from leaderboard.results.kinds import CLOSED, REPORTED, SCORED
 from leaderboard.systems.baselines import BM25
 
 IN_DOMAIN = Entry.Training.IN_DOMAIN.value

@@ -8,7 +8,7 @@ from leaderboard.boards.facts import BenchmarkFacts
 from leaderboard.boards.model import Board
 from leaderboard.core.text.numbers import signed
 from leaderboard.importing.reported.tables import PublishedAverage
-from leaderboard.results.kinds import REPORTED
+from leaderboard.results.board_rows.entry_rows import REPORTED
 
 
 class PublishedMeansRow(NamedTuple):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from leaderboard.boards.columns.significance import WITHHELD, format_p_value, ranks_text
 from leaderboard.boards.facts import BenchmarkFacts
 from leaderboard.boards.model import SEPARATED, Board, Cell
-from leaderboard.results.kinds import PRIVATE, REPORTED
+from leaderboard.results.board_rows.entry_rows import PRIVATE, REPORTED
 from leaderboard.results.significance.types import (
     BoardCertainty,
     EntryCertainty,

@@ -8,7 +8,7 @@ from django.utils.translation import gettext_noop as _
 from leaderboard.boards.facets import HOUSE
 from leaderboard.boards.model import ABOUT, Column, Value
 from leaderboard.models import DECLARED_NUMBERS, Entry, architecture_choices
-from leaderboard.results.kinds import REPORTED
+from leaderboard.results.board_rows.entry_rows import REPORTED
 
 SELF_REPORTED = _("self-reported: what its team declared, or a publication says")
 

@@ -11,7 +11,7 @@ from evaluation.statistics.agreement import kendall_tau
 from leaderboard.boards.facts import DatasetFacts
 from leaderboard.boards.model import JUDGED_SHARE, Column, Row
 from leaderboard.core.measures import better
-from leaderboard.results.kinds import SCORED
+from leaderboard.results.board_rows.entry_rows import SCORED
 from leaderboard.results.significance.types import MeasureCertainty
 
 LEFT_OUT = "own-team-left-out"

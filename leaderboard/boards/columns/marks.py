@@ -5,8 +5,7 @@ from collections.abc import Collection, Iterable
 from django.utils.translation import gettext_noop as _
 
 from leaderboard.boards.model import Row
-from leaderboard.results.board_rows.entry_rows import EntryRow
-from leaderboard.results.kinds import CLOSED, SCORED
+from leaderboard.results.board_rows.entry_rows import CLOSED, SCORED, EntryRow
 
 #: Follows the name of a system whose run fed a pool that was judged.
 POOLED = "§"

@@ -17,7 +17,7 @@ from leaderboard.boards.model import EFFECTIVENESS, Board, Cell, Column, Row
 from leaderboard.boards.state import BoardState
 from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
-from leaderboard.results.kinds import SCORED
+from leaderboard.results.board_rows.entry_rows import SCORED
 from leaderboard.results.significance.types import (
     BoardCertainty,
     EntryCertainty,

@@ -12,8 +12,8 @@ from itertools import pairwise
 from django.utils.translation import gettext_noop as _
 
 from leaderboard.boards.model import EFFICIENCY, Column, Row
+from leaderboard.results.board_rows.entry_rows import UNRANKED
 from leaderboard.results.board_rows.measurements import Machine
-from leaderboard.results.kinds import UNRANKED
 
 WEIGHTED = "weighted-score"
 #: What is weighed, and the column that says it.

@@ -11,7 +11,7 @@ from leaderboard.boards.columns import marks
 from leaderboard.boards.facets import OF_DATASETS
 from leaderboard.boards.model import EFFECTIVENESS, SEPARATED, Board, Column, Row
 from leaderboard.core.text import numbers
-from leaderboard.results.kinds import CLOSED, QUARANTINED
+from leaderboard.results.board_rows.entry_rows import CLOSED, QUARANTINED
 
 #: What a missing value is written as.
 MISSING = "—"

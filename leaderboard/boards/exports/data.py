@@ -12,7 +12,7 @@ from leaderboard.boards.exports.cells import MOMENT, Citation, key_of, label_of
 from leaderboard.boards.model import DELTA, EFFECTIVENESS, SYSTEM, Board, Column, Row, Value, reason_gone
 from leaderboard.boards.state import VIEWS
 from leaderboard.core.text.plain import safe_cell
-from leaderboard.results.kinds import QUARANTINED
+from leaderboard.results.board_rows.entry_rows import QUARANTINED
 
 
 def to_json_text(board: Board, cited: Citation) -> str:

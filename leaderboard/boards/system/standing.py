@@ -21,18 +21,18 @@ from leaderboard.core.text.baselines import baseline_label
 from leaderboard.core.text.numbers import DECIMALS, format_value, lead
 from leaderboard.core.text.plain import for_xml
 from leaderboard.models import Dataset, Entry, System
-from leaderboard.results.board_rows.entry_rows import EntryRow
-from leaderboard.results.board_rows.rows import present_rows
-from leaderboard.results.kinds import (
+from leaderboard.results.board_rows.entry_rows import (
     CLOSED,
     REPORTED,
     SCORED,
     STALE,
     UNRANKED,
+    EntryRow,
     present_group,
     rank_values,
     ranked_in,
 )
+from leaderboard.results.board_rows.rows import present_rows
 from leaderboard.results.significance.statements import BoardStatements, Statement, statements
 
 #: Whose place or difference is told: what boards show, and to its team what is private or behind a better one.

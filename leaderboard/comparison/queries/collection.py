@@ -83,6 +83,50 @@ class OpenCollection:
         after = ids[self.order[place + 1]] if place + 1 < len(self.order) else None
         return before, after
 
+    def mentions(self, place: int, text: str) -> bool:
+        """Whether a query or its id has the text, ignoring case."""
+        name = self.judgements.query_ids[place]
+        return text in name.casefold() or text in (self.text(name) or "").casefold()
+
+    def columns(self, found: Difficulty | None) -> dict[str, NDArray[Any]]:
+        """The columns by key, each with a value for every query."""
+        judged = self.judgements
+        relevant = judged.grades >= self.dataset.relevance_level
+        values: dict[str, NDArray[Any]] = {
+            "relevant": np.bincount(judged.rows, relevant, len(judged.query_ids)).astype(int),
+            "judged": np.diff(judged.offsets),
+        }
+        if found:
+            values |= {
+                "mean": found.mean,
+                "spread": found.deviation,
+                "lowest": found.lowest,
+                "highest": found.highest,
+            }
+            if found.baseline is not None:
+                values["baseline"] = found.baseline
+        return values
+
+    def ordered(self, values: NDArray[Any] | None, *, descending: bool) -> list[int]:
+        """Rows by value, equal ones as people count them; without values in that order, or its reverse."""
+        if values is None:
+            return list(reversed(self.order)) if descending else list(self.order)
+        keys = -values if descending else values
+        return sorted(self.order, key=keys.tolist().__getitem__)
+
+    def line(self, row: int, values: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+        """One query; numbers as the page writes them."""
+        name = self.judgements.query_ids[row]
+        figures = ("mean", "spread", "lowest", "highest", "baseline")
+        return {
+            "id": name,
+            "text": self.text(name),
+            "url": query_url(self.dataset.slug, name),
+            "relevant": int(values["relevant"][row]),
+            "judged": int(values["judged"][row]),
+            **{key: format_value(float(values[key][row]) if key in values else None, 3) for key in figures},
+        }
+
 
 def open_collection(slug: str) -> OpenCollection | None:
     """The dataset with its judgements, None where there is none or its judgements are not open. One query."""
@@ -99,7 +143,11 @@ def open_collection(slug: str) -> OpenCollection | None:
         judgements = open_judgements(dataset)
     except JudgementsNotOpen:
         return None
-    return OpenCollection(dataset, judgements, _natural_order(judgements.query_ids))
+    ids = judgements.query_ids
+    order: Iterable[int] = range(len(ids))
+    if all(name.isascii() and name.isdigit() for name in ids):
+        order = sorted(order, key=lambda row: int(ids[row]))
+    return OpenCollection(dataset, judgements, tuple(order))
 
 
 def query_url(slug: str, query_id: str) -> str:
@@ -136,13 +184,6 @@ def by_score(entries: Iterable[Entry], measure: str) -> list[Entry]:
         return not entry.is_baseline, value is None, 0.0 if value is None else sign * value
 
     return sorted(entries, key=place)
-
-
-def _natural_order(query_ids: tuple[str, ...]) -> tuple[int, ...]:
-    rows = range(len(query_ids))
-    if all(name.isascii() and name.isdigit() for name in query_ids):
-        return tuple(sorted(rows, key=lambda row: int(query_ids[row])))
-    return tuple(rows)
 
 
 @lru_cache(maxsize=16)
@@ -220,70 +261,23 @@ def query_list(collection: OpenCollection, state: ListState) -> QueryList:
     dataset = collection.dataset
     measure = collection.measure(state.measure)
     found = difficulty(dataset, measure, len(collection.judgements.query_ids))
-    values = _values(collection, found)
+    values = collection.columns(found)
     # What systems disagree on comes first: the hardest queries have 0 everywhere.
     sort = state.sort or ("spread" if found else "query")
     lower = better(measure) == "lower" and sort in ("mean", "lowest", "highest", "baseline")
     hardest_first = "desc" if lower else ""
     order = state.order or hardest_first or COLUMNS[sort][1]
-    places = _ordered(collection, values.get(sort), descending=order == "desc")
+    places = collection.ordered(values.get(sort), descending=order == "desc")
     if state.text:
-        places = [place for place in places if _mentions(collection, place, state.text.casefold())]
+        places = [place for place in places if collection.mentions(place, state.text.casefold())]
     pages = max(1, -(-len(places) // ROWS_OF_A_PAGE))
     if state.page > pages:
         raise UnknownChoice("page", str(state.page), expected=f"1 to {pages}")
     shown = places[(state.page - 1) * ROWS_OF_A_PAGE : state.page * ROWS_OF_A_PAGE]
-    rows = [_row(collection, row, values) for row in shown]
+    rows = [collection.line(row, values) for row in shown]
     return QueryList(
         measure, rows, len(places), sort, order, state.page, pages, found.systems if found else 0
     )
-
-
-def _mentions(collection: OpenCollection, place: int, text: str) -> bool:
-    name = collection.judgements.query_ids[place]
-    return text in name.casefold() or text in (collection.text(name) or "").casefold()
-
-
-def _values(collection: OpenCollection, found: Difficulty | None) -> dict[str, NDArray[Any]]:
-    """The columns by key, each with a value for every query."""
-    judged = collection.judgements
-    relevant = judged.grades >= collection.dataset.relevance_level
-    values: dict[str, NDArray[Any]] = {
-        "relevant": np.bincount(judged.rows, relevant, len(judged.query_ids)).astype(int),
-        "judged": np.diff(judged.offsets),
-    }
-    if found:
-        values |= {
-            "mean": found.mean,
-            "spread": found.deviation,
-            "lowest": found.lowest,
-            "highest": found.highest,
-        }
-        if found.baseline is not None:
-            values["baseline"] = found.baseline
-    return values
-
-
-def _ordered(collection: OpenCollection, values: NDArray[Any] | None, *, descending: bool) -> list[int]:
-    """Rows by value, equal ones as people count them; without values in that order, or its reverse."""
-    if values is None:
-        return list(reversed(collection.order)) if descending else list(collection.order)
-    keys = -values if descending else values
-    return sorted(collection.order, key=keys.tolist().__getitem__)
-
-
-def _row(collection: OpenCollection, row: int, values: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-    """One query; numbers as the page writes them."""
-    name = collection.judgements.query_ids[row]
-    figures = ("mean", "spread", "lowest", "highest", "baseline")
-    return {
-        "id": name,
-        "text": collection.text(name),
-        "url": query_url(collection.dataset.slug, name),
-        "relevant": int(values["relevant"][row]),
-        "judged": int(values["judged"][row]),
-        **{key: format_value(float(values[key][row]) if key in values else None, 3) for key in figures},
-    }
 
 
 #: So many systems are looked at, the best ones; a board of a thousand says nothing else of its queries.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import zip_longest
+from typing import Any, NamedTuple
 
 from evaluation.collections.excerpts import Excerpt
 from evaluation.runs.top_documents import displayed_documents
@@ -77,26 +78,8 @@ class QueryRanking(NamedTuple):
     documents: list[RankedDocument] | None = None
 
 
-class QueryPage(NamedTuple):
-    """All that the page of a query shows. `rows` are the rankings by rank, with a blank where one is shorter."""
-
-    id: str
-    text: str
-    measure: str
-    rankings: list[QueryRanking]
-    rows: list[list[RankedDocument | None]]
-    judged: list[RankedDocument]
-    judged_total: int
-    relevant_total: int
-    systems: list[tuple[str, str, bool]]
-    before: str
-    after: str
-    has_texts: bool
-    excluded: bool
-
-
-def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> QueryPage | None:
-    """The page of a judged query, None for any other id. Four queries. Raises UnknownChoice."""
+def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> dict[str, Any] | None:
+    """Return what the page of a judged query shows, None for any other id. Four queries. Raises UnknownChoice."""
     row = collection.judgements.row_of(query_id)
     if row is None:
         return None
@@ -134,21 +117,22 @@ def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> 
         for ranking, first in zip(_rankings(chosen, measure, row), found.values(), strict=True)
     ]
     before, after = collection.neighbours(row)
-    return QueryPage(
-        id=query_id,
-        text=collection.text(query_id),
-        measure=measure,
-        rankings=rankings,
-        rows=_rows(rankings),
-        judged=[documents[name] for name in shown_judged],
-        judged_total=len(graded),
-        relevant_total=sum(grade >= dataset.relevance_level for grade in graded.values()),
-        systems=[(slug, entry.system.name, entry.pk in entries) for slug, entry in best.items()],
-        before=query_url(dataset.slug, before) if before is not None else "",
-        after=query_url(dataset.slug, after) if after is not None else "",
-        has_texts=texts is not None,
-        excluded=collection.excludes_for(query_id),
-    )
+    return {
+        "id": query_id,
+        "text": collection.text(query_id),
+        "measure": measure,
+        "rankings": rankings,
+        # By rank, with a blank where a ranking is shorter.
+        "rows": list(zip_longest(*(ranking.documents or () for ranking in rankings))),
+        "judged": [documents[name] for name in shown_judged],
+        "judged_total": len(graded),
+        "relevant_total": sum(grade >= dataset.relevance_level for grade in graded.values()),
+        "systems": [(slug, entry.system.name, entry.pk in entries) for slug, entry in best.items()],
+        "before": query_url(dataset.slug, before) if before is not None else "",
+        "after": query_url(dataset.slug, after) if after is not None else "",
+        "has_texts": texts is not None,
+        "excluded": collection.excludes_for(query_id),
+    }
 
 
 def first_run(entry: Entry) -> Run:
@@ -190,14 +174,3 @@ def _rankings(chosen: Sequence[Entry], measure: str, row: int) -> list[QueryRank
         )
         rankings.append(ranking)
     return rankings
-
-
-def _rows(rankings: Sequence[QueryRanking]) -> list[list[RankedDocument | None]]:
-    depth = max((len(ranking.documents or ()) for ranking in rankings), default=0)
-    return [
-        [
-            ranking.documents[rank] if ranking.documents and rank < len(ranking.documents) else None
-            for ranking in rankings
-        ]
-        for rank in range(depth)
-    ]

@@ -50,29 +50,12 @@ def datasets_of(benchmark: str) -> tuple[CataloguedDataset, ...]:
     return tuple(row for row in rows if row.benchmark == benchmark)
 
 
-@dataclass(frozen=True, slots=True)
-class MissingDataset:
-    """A dataset that takes no runs here yet, and why; `is_reported`: its board has published figures alone."""
+def completeness(benchmark: str) -> dict[str, Any] | None:
+    """Return how many `of` a benchmark's datasets are `here`, and the `missing` ones, which take no runs here yet.
 
-    slug: str
-    name: str
-    why: str
-    is_reported: bool
-    bm25: float | None
-    bm25_source: str
-
-
-@dataclass(frozen=True, slots=True)
-class Completeness:
-    """How many of a benchmark's datasets are on this site, and which are not."""
-
-    here: int
-    of: int
-    missing: tuple[MissingDataset, ...]
-
-
-def completeness(benchmark: str) -> Completeness | None:
-    """Return how complete a benchmark is here, None if it is not in the catalogue. One query."""
+    A missing dataset says why; if it `is_reported`, its board has published figures alone. None is returned for a
+    benchmark that is not in the catalogue. One query.
+    """
     rows = datasets_of(benchmark)
     if not rows:
         return None
@@ -94,6 +77,6 @@ def completeness(benchmark: str) -> Completeness | None:
             why = "It is here and waits for its baseline."
         elif parts_here:
             why = f"{row.note} Here are {', '.join(parts_here)}."
-        reported = state == Dataset.State.REPORTED
-        missing.append(MissingDataset(row.slug, row.name, why, reported, row.bm25, row.bm25_source))
-    return Completeness(len(members) - len(missing), len(members), tuple(missing))
+        columns = {name: getattr(row, name) for name in ("slug", "name", "bm25", "bm25_source")}
+        missing.append({**columns, "why": why, "is_reported": state == Dataset.State.REPORTED})
+    return {"here": len(members) - len(missing), "of": len(members), "missing": missing}

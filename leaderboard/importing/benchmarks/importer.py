@@ -11,8 +11,7 @@ from evaluation.core.problems import InvalidContent
 from leaderboard.importing.benchmarks.catalogue import CataloguedDataset, benchmarks, datasets_of
 from leaderboard.importing.collections.fetching import fetched
 from leaderboard.importing.collections.importer import DiskSpaceError, import_dataset
-from leaderboard.importing.collections.options import ImportOptions
-from leaderboard.importing.collections.source import Progress
+from leaderboard.importing.collections.source import ImportOptions, Progress
 from leaderboard.importing.reported.loader import make_bibtex
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset
 from leaderboard.results.board_rows.revisions import Kind, benchmark_changed, boards_changed, lock_boards

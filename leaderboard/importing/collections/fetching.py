@@ -19,8 +19,7 @@ from evaluation.core.problems import InvalidContent
 from leaderboard.core.storage.store import work_folder
 from leaderboard.datasets.problems import problem
 from leaderboard.importing.collections.importer import DiskSpaceError
-from leaderboard.importing.collections.options import ImportOptions
-from leaderboard.importing.collections.source import ZIP_POLICY, Progress
+from leaderboard.importing.collections.source import ZIP_POLICY, ImportOptions, Progress
 
 #: The layouts of mteb's repositories: JSON lines as BEIR's, or Parquet in a folder for each part; and BRIGHT's, whose
 #: splits have documents of their own, and examples with queries, judgements and excluded documents.
@@ -94,7 +93,14 @@ def _from_hub(named: str, options: ImportOptions, target: Path, progress: Progre
             here += file.size
             parts.setdefault(_part_of(file.name), []).append(path)
     for part, paths in parts.items():
-        _place(part, paths, target, options.split)
+        if part == _EXAMPLES:
+            convert_examples(paths, target, options.split)
+        elif part.endswith(".tsv") and paths[0].suffix != ".tsv":
+            convert_judgements(paths, target / part)
+        elif paths[0].suffix == ".parquet":
+            convert_texts(paths, target / part)
+        else:
+            paths[0].rename(target / part)
     label = options.version_label or f"{name[:60]}@{commit[:12]}"
     return replace(options, source=f"hf:{name}@{commit}", version_label=label)
 
@@ -125,18 +131,6 @@ def _check_files(files: list[HubFile], options: ImportOptions, target: Path) -> 
     if size * _COPIES > free:
         needs = f"{describe_bytes(size)} are said to come, and {_COPIES} times as much is needed"
         raise DiskSpaceError(f"Nothing was imported: {needs}; {describe_bytes(max(0, free))} are free.")
-
-
-def _place(part: str, paths: list[Path], target: Path, split: str) -> None:
-    """Put a part's files where the import looks: as they are where they have its layout, else converted."""
-    if part == _EXAMPLES:
-        convert_examples(paths, target, split)
-    elif part.endswith(".tsv") and paths[0].suffix != ".tsv":
-        convert_judgements(paths, target / part)
-    elif paths[0].suffix == ".parquet":
-        convert_texts(paths, target / part)
-    else:
-        paths[0].rename(target / part)
 
 
 def _from_ir_datasets(name: str, options: ImportOptions, target: Path, progress: Progress) -> ImportOptions:

@@ -24,8 +24,7 @@ from evaluation.runs.score import ScoringTarget, score_run
 from leaderboard.core.storage.store import work_folder
 from leaderboard.datasets.problems import problem
 from leaderboard.importing.collections.importer import ImportResult, import_dataset
-from leaderboard.importing.collections.options import ImportOptions
-from leaderboard.importing.collections.source import CollectionFiles, Progress, open_source
+from leaderboard.importing.collections.source import CollectionFiles, ImportOptions, Progress, open_source
 from leaderboard.importing.collections.twins import LEAST_TOPICS, check_opened_topics, too_few
 from leaderboard.models import Dataset
 from leaderboard.results.measures import check_measures, check_reads_texts

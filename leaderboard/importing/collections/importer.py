@@ -9,26 +9,25 @@ from typing import Any
 from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.utils.text import slugify
 
-from evaluation.core.problems import InvalidContent, Problem
+from evaluation.collections.document_ids import DocumentIds
+from evaluation.core.problems import InvalidContent, InvalidRun, Problem
+from evaluation.runs.score import ScoringTarget, check_run
+from evaluation.runs.stored import run_name
 from evaluation.text import analyser_for
 from evaluation.text.languages import known_language_code
 from leaderboard.core.audit import actor, record
 from leaderboard.core.permissions import opened_despite_agreement
+from leaderboard.core.storage.runs import StoredRun, store_run
 from leaderboard.core.storage.store import work_folder
+from leaderboard.core.work_requests import request_work
 from leaderboard.datasets.files import offered_files
-from leaderboard.datasets.problems import missing_documents, problem
-from leaderboard.datasets.qrels import JudgementFile, current_or_next_qrels
+from leaderboard.datasets.problems import in_file, missing_documents, problem
+from leaderboard.datasets.qrels import current_or_next_qrels
 from leaderboard.importing.collections import storing
-from leaderboard.importing.collections.baseline_run import (
-    BaselineRun,
-    name_run_on_board,
-    read_baseline_run,
-    request_baseline_run,
-)
-from leaderboard.importing.collections.inspection import InspectedCollection, check_split, inspect
-from leaderboard.importing.collections.options import ImportOptions
-from leaderboard.importing.collections.source import Progress, open_source
+from leaderboard.importing.collections.inspection import InspectedCollection, Inspection, check_split
+from leaderboard.importing.collections.source import ImportOptions, Progress, open_source
 from leaderboard.importing.collections.storing import StoredContent
 from leaderboard.importing.collections.twins import (
     NOT_COMPARED,
@@ -39,11 +38,13 @@ from leaderboard.importing.collections.twins import (
 )
 from leaderboard.judgements.disclosure import may_see_counts, record_compared
 from leaderboard.judgements.rescoring.campaigns import is_needed, start_rescore, under_way
-from leaderboard.models import Dataset, DatasetVersion, Entry, Protection, Qrels, WorkRequest
+from leaderboard.models import Architecture, Dataset, DatasetVersion, Entry, Protection, Qrels, WorkRequest
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_boards
 from leaderboard.results.measures import check_measures, check_reads_texts, shown_measures
 from leaderboard.results.publishing.publication import refresh_scores
+from leaderboard.results.publishing.visibility import name_baseline
 from leaderboard.systems.baselines import request_baseline
+from leaderboard.systems.records import house_system
 
 #: Settings that decide what a score means: fixed once there are scores.
 _DECIDING = ("relevance_level", "drop_self_matches", "candidates_only")
@@ -77,15 +78,23 @@ class ImportResult:
         return text
 
 
+@dataclass(frozen=True, slots=True)
+class BaselineRun:
+    """A run that passed its check and is in the store."""
+
+    name: str
+    stored: StoredRun
+    lines: int
+    tag: str
+
+
 class DiskSpaceError(Exception):
     """The disk is full, which is no fault of the collection's."""
 
 
-def _no_progress(stage: str, share: float) -> None:
-    """For callers who do not watch."""
-
-
-def import_dataset(path: Path, options: ImportOptions, progress: Progress = _no_progress) -> ImportResult:
+def import_dataset(
+    path: Path, options: ImportOptions, progress: Progress = lambda stage, share: None
+) -> ImportResult:
     """Take in the collection at `path`, or bring the dataset up to date with it. Within `audit.acting`: where hidden
     judgements are kept, what is told depends on who acts.
 
@@ -100,7 +109,7 @@ def import_dataset(path: Path, options: ImportOptions, progress: Progress = _no_
         try:
             with open_source(path, options, work, progress) as source:
                 permit_comparison(source.qrels, options, existing)
-                inspected = inspect(source, options, work, progress)
+                inspected = Inspection(source, options, work, progress).read()
                 refusals += check_overlap(inspected, options, existing)
                 refusals += _check_answers(inspected, options, existing)
                 if source.queries is not None:
@@ -238,6 +247,9 @@ def _record(
         board_changed(dataset, Kind.IMPORTED)
     if named:
         changes.append("baseline run")
+    remarks = missing_documents(judged.statistics(dataset.relevance_level)) if judged is not None else []
+    if not dataset.runs_only and (remark := analyser_for(dataset.language).remark):
+        remarks.append(remark)
     return ImportResult(
         dataset,
         version,
@@ -246,7 +258,7 @@ def _record(
         requested or run_requested,
         offered=tuple(file.name for file in offered_files(dataset, AnonymousUser())),
         left_out=withheld_splits(inspected, options),
-        remarks=tuple(_remarks(dataset, judged)),
+        remarks=tuple(remarks),
     )
 
 
@@ -259,7 +271,8 @@ def _choose_qrels(
 ) -> tuple[Qrels | None, bool]:
     """Return the judgements of the board, and whether it stays on the present ones until a rescore is decided.
 
-    An import without judgements takes none away.
+    An import without judgements takes none away. Raises InvalidContent while a rescore on yet other judgements is not
+    decided.
     """
     present = dataset.current_qrels if dataset.current_version_id == version.pk else None
     judged = inspected.judgements.get(options.split)
@@ -269,8 +282,16 @@ def _choose_qrels(
     wanted = current_or_next_qrels(version, options.split, judged, answers_sha256=answers)
     if dataset.current_version_id != version.pk or not is_needed(dataset, wanted):
         return wanted, False
-    if _rescore(dataset, wanted):
+    other = under_way(dataset)
+    if other is None:
+        start_rescore(dataset, wanted, "The collection was imported with other judgements.")
         changes.append(f"rescore on {wanted.split} qrels v{wanted.number}")
+    elif other.to_qrels_id != wanted.pk:
+        message = (
+            f"{dataset.slug} is being rescored on qrels v{other.to_qrels.number}, other judgements than these"
+        )
+        hint = "Switch its board to those or throw them away, then import again."
+        raise InvalidContent.of(problem("rescore_under_way", message, hint))
     return present, True
 
 
@@ -298,13 +319,6 @@ def _take_run(
     return False, True
 
 
-def _remarks(dataset: Dataset, judged: JudgementFile | None) -> Iterator[str]:
-    if judged is not None:
-        yield from missing_documents(judged.statistics(dataset.relevance_level))
-    if not dataset.runs_only and (remark := analyser_for(dataset.language).remark):
-        yield remark
-
-
 def _request_bm25(dataset: Dataset, qrels: Qrels | None, changes: Sequence[str], *, moved: bool) -> bool:
     """Request the dataset's BM25 if it has no baseline and none is requested; return whether it was requested now.
 
@@ -321,24 +335,6 @@ def _request_bm25(dataset: Dataset, qrels: Qrels | None, changes: Sequence[str],
         return False
     request_baseline(dataset)
     return True
-
-
-def _rescore(dataset: Dataset, qrels: Qrels) -> bool:
-    """Have the results that are there evaluated on other judgements, before the board may stand on these.
-
-    False where that is under way. Raises InvalidContent while a rescore on yet others is not decided.
-    """
-    other = under_way(dataset)
-    if other is None:
-        start_rescore(dataset, qrels, "The collection was imported with other judgements.")
-        return True
-    if other.to_qrels_id == qrels.pk:
-        return False
-    message = (
-        f"{dataset.slug} is being rescored on qrels v{other.to_qrels.number}, other judgements than these"
-    )
-    hint = "Switch its board to those or throw them away, then import again."
-    raise InvalidContent.of(problem("rescore_under_way", message, hint))
 
 
 def _opened(dataset: Dataset, options: ImportOptions) -> Iterator[Problem]:
@@ -381,3 +377,65 @@ def _settings(options: ImportOptions) -> tuple[Dataset, list[str]]:
     if {"hidden", "measures"} & set(changed):
         refresh_scores(dataset)
     return dataset, ["dataset"] if created else changed
+
+
+def read_baseline_run(path: Path, inspected: InspectedCollection) -> BaselineRun:
+    """Check the run against the collection and store it. Raises InvalidContent with its problems."""
+    documents = DocumentIds.open(inspected.id_table) if inspected.id_table else None
+    try:
+        report = check_run(path, ScoringTarget(query_ids=inspected.topics.ids, document_ids=documents))
+    except InvalidContent as error:
+        raise InvalidContent.of(*in_file(path.name, error.report.problems)) from error
+    if not report.valid:
+        raise InvalidRun.of(*in_file(path.name, report.errors))
+    tags = report.statistics.tags
+    return BaselineRun(
+        run_name(path, tags), store_run(path), report.statistics.lines, tags[0] if tags else ""
+    )
+
+
+def name_run_on_board(dataset: Dataset, run: BaselineRun) -> bool:
+    """Make the result that the board has of this very run the baseline; False if there is none, or it is one already.
+
+    A second result of the same run would be compared with itself, and count as one more test.
+    """
+    same = Entry.objects.public().filter(
+        dataset=dataset, evaluation__qrels=dataset.current_qrels, evaluation__run__sha256=run.stored.sha256
+    )
+    # A team's own result goes before the site's, which was imported as the baseline alone.
+    rows = same.select_related("dataset", "system").order_by("published_at", "pk")
+    first = min(rows, key=lambda entry: entry.system.team_id is None, default=None)
+    if first is None or first.is_baseline:
+        return False
+    name_baseline(first)
+    return True
+
+
+def request_baseline_run(dataset: Dataset, run: BaselineRun) -> bool:
+    """Ask for the run to be scored as the baseline; False if it is the baseline, or asked for, already."""
+    baselines = Entry.objects.filter(
+        dataset=dataset, is_baseline=True, evaluation__qrels=dataset.current_qrels
+    )
+    if baselines.filter(evaluation__run__sha256=run.stored.sha256).exists():
+        return False
+    system = house_system(
+        slug=slugify(f"{run.name}-{dataset.slug}".replace(".", "-"))[:120],
+        name=f"{run.name[: max(1, 117 - len(dataset.name))]} ({dataset.name})"[:120],
+        architecture=Architecture.OTHER,
+        description=f"The run that the curator named as the baseline of {dataset.name}.",
+        parameters={},
+        training_declared=False,
+    )
+    payload = {
+        "run_sha256": run.stored.sha256,
+        "size": run.stored.size,
+        "lines": run.lines,
+        "system_slug": system.slug,
+        "baseline": True,
+        "tag": run.tag,
+    }
+    waiting = WorkRequest.objects.filter(kind=WorkRequest.Kind.SCORE, dataset=dataset, taken_at=None)
+    if any(request.payload == payload for request in waiting):
+        return False
+    request_work(WorkRequest.Kind.SCORE, dataset, payload)
+    return True

@@ -32,8 +32,7 @@ from evaluation.judgements.qrels import Qrels, read_grades, read_qrels
 from evaluation.verification.comparing import Judgements
 from leaderboard.datasets.problems import in_file, name_some, problem, unknown_ids
 from leaderboard.datasets.qrels import JudgementFile, documents_not_in_corpus
-from leaderboard.importing.collections.options import ImportOptions
-from leaderboard.importing.collections.source import CollectionFiles, Progress
+from leaderboard.importing.collections.source import CollectionFiles, ImportOptions, Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +51,6 @@ class PlainFile(NamedTuple):
     sha256: str
 
 
-class ExcludedDocuments(NamedTuple):
-    """The documents that are left out of rankings, by query, and a plain copy of their file."""
-
-    pairs: Qrels
-    file: PlainFile
-
-
 @dataclass(frozen=True, slots=True)
 class InspectedCollection:
     """A collection that may be stored. `id_list` has one document id a line, `id_table` the same memory-mapped.
@@ -74,7 +66,7 @@ class InspectedCollection:
     answers: PlainFile | None = None
     judgements: dict[str, JudgementFile] = field(default_factory=dict)
     origin: dict[str, str] = field(default_factory=dict)
-    excluded: ExcludedDocuments | None = None
+    excluded: JudgementFile | None = None
 
     @property
     def content_sha256(self) -> str:
@@ -82,7 +74,7 @@ class InspectedCollection:
         documents = self.corpus.sha256 if self.corpus else sha256_of(self.id_list) if self.id_list else "none"
         named = f"documents {documents}\nqueries {self.queries.sha256}\n"
         if self.excluded is not None:
-            named += f"excluded {self.excluded.file.sha256}\n"
+            named += f"excluded {self.excluded.sha256}\n"
         return hashlib.sha256(named.encode()).hexdigest()
 
     def statistics(self) -> dict[str, Any]:
@@ -110,19 +102,12 @@ class InspectedCollection:
         elif self.id_table is not None:
             statistics["documents"] = len(DocumentIds.open(self.id_table))
         if self.excluded is not None:
-            statistics["excluded"] = self.excluded.pairs.number_of_judgements
-            statistics["queries_with_excluded"] = len(self.excluded.pairs.query_ids)
+            statistics["excluded"] = self.excluded.qrels.number_of_judgements
+            statistics["queries_with_excluded"] = len(self.excluded.qrels.query_ids)
         return statistics
 
 
-def inspect(
-    source: CollectionFiles, options: ImportOptions, work: Path, progress: Progress
-) -> InspectedCollection:
-    """Read everything once. Raises InvalidContent with all problems of all files together."""
-    return _Inspection(source, options, work, progress).read()
-
-
-class _Inspection:
+class Inspection:
     """A collection as it is read; `problems` are those of all of its files."""
 
     def __init__(
@@ -137,6 +122,7 @@ class _Inspection:
         self.part = ""
 
     def read(self) -> InspectedCollection:
+        """Read everything once. Raises InvalidContent with all problems of all files together."""
         source, options, work = self.source, self.options, self.work
         queries = corpus = answers = excluded = None
         if source.queries is not None:
@@ -223,7 +209,11 @@ class _Inspection:
                 return
             raise
         file = _expanded(path, self.work / f"plain-{split}.tsv")
-        if not _is_read_alike(file.path, qrels):
+        try:  # does the simpler reader, which verifies scores, read the same?
+            is_read_alike = Judgements(file.path.read_bytes()).graded == qrels.as_dict()
+        except ValueError:
+            is_read_alike = False
+        if not is_read_alike:
             write_judgements(read_grades(path), file.path)
             file = PlainFile(file.path, sha256_of(file.path))
         missing = self._check_ids(qrels, f"{split} qrels", strict=self.options.strict)
@@ -240,11 +230,11 @@ class _Inspection:
             raise InvalidContent.of(problem("unanswered_query", message, hint, count=len(without)))
         return _expanded(path, self.work / "plain-answers.jsonl")
 
-    def _read_excluded(self, path: Path) -> ExcludedDocuments:
+    def _read_excluded(self, path: Path) -> JudgementFile:
         """Return the excluded documents. None may be relevant to its query, because no run could find it."""
-        excluded = ExcludedDocuments(read_excluded(path), _expanded(path, self.work / "plain-excluded.tsv"))
-        self._check_ids(excluded.pairs, "excluded.tsv")
-        pairs = {(query, document) for query, document, _ in excluded.pairs.judgements()}
+        excluded = JudgementFile(read_excluded(path), *_expanded(path, self.work / "plain-excluded.tsv"))
+        self._check_ids(excluded.qrels, "excluded.tsv")
+        pairs = {(query, document) for query, document, _ in excluded.qrels.judgements()}
         scored = self.judgements.get(self.options.split)
         both = [
             f"{query} {document}"
@@ -289,14 +279,6 @@ class _Inspection:
             return Topics(self.query_ids, queries)
         target = self.work / "topics.jsonl"
         return Topics(wanted, copy_queries(path, wanted, target), target)
-
-
-def _is_read_alike(path: Path, qrels: Qrels) -> bool:
-    """Return whether the simpler reader that verifies scores reads the same judgments from the file."""
-    try:
-        return Judgements(path.read_bytes()).graded == qrels.as_dict()
-    except ValueError:
-        return False
 
 
 def _expanded(path: Path, plain: Path) -> PlainFile:

@@ -1,4 +1,4 @@
-"""A collection where it lies, a folder or a zip, as files to read, which are found by their names.
+"""A collection as a folder or zip of files that are found by their names, and what a curator says about it.
 
 The layout is BEIR's: `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv`; also `qrels.txt` in TREC format for the
 scored split, `document-ids.txt` where the documents themselves may not be kept, `answers.jsonl` for measures that
@@ -10,9 +10,10 @@ may end in `.gz`. Where one of the first three is not there, it may be in anothe
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from evaluation.archives.compression import open_blocks
 from evaluation.archives.zip import ZipPolicy, is_zip, open_archive
@@ -26,7 +27,6 @@ from evaluation.collections.tables import convert_judgements, convert_texts, has
 from evaluation.collections.topics import queries_of, read_topics
 from evaluation.core.problems import InvalidContent, Problem
 from leaderboard.datasets.problems import missing, problem
-from leaderboard.importing.collections.options import ImportOptions
 
 #: Told what is being done and the share of it that is done, 0 to 1.
 Progress = Callable[[str, float], None]
@@ -47,6 +47,62 @@ ZIP_POLICY = ZipPolicy(
     expansion_hint="Text shrinks three- to tenfold. Import the folder instead, if this one is real.",
     free_bytes=2**30,
 )
+
+
+#: Options that are no columns of `Dataset` as they stand.
+_OTHERS = (
+    "slug", "collecting", "split", "primary", "measures", "baseline", "version_label", "twin_of", "topic_field",
+    "source", "strict",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportOptions:
+    """None means: as it is, or the default for a new dataset.
+
+    `hidden` is True by default. `collecting` opens the dataset for runs before there are judgements. `split` names
+    the judgements that runs are scored against. `measures` are those that the board shows, `primary` the first of
+    them. `protection` and `public_share` are for new datasets. `baseline` is the run that systems are
+    compared with instead of BM25. `twin_of` is the slug of the open dataset whose hidden half this is. `topic_field` is
+    the field of TREC topics that is the query, one of `evaluation.collections.topics.FIELDS`. `source` says where the
+    collection was fetched from. `strict` refuses judgements of documents that the corpus lacks.
+    """
+
+    slug: str
+    name: str | None = None
+    task: str | None = None
+    domain: str | None = None
+    language: str | None = None
+    licence: str | None = None
+    homepage: str | None = None
+    citation: str | None = None
+    description: str | None = None
+    hidden: bool | None = None
+    runs_only: bool | None = None
+    collecting: bool = False
+    split: str = "test"
+    primary: str | None = None
+    measures: tuple[str, ...] = ()
+    relevance_level: int | None = None
+    drop_self_matches: bool | None = None
+    candidates_only: bool | None = None
+    queries_visibility: str | None = None
+    documents_visibility: str | None = None
+    runs_visibility: str | None = None
+    ir_datasets_id: str | None = None
+    beir_name: str | None = None
+    protection: str | None = None
+    public_share: float | None = None
+    baseline: Path | None = None
+    version_label: str = ""
+    twin_of: str | None = None
+    topic_field: str | None = None
+    source: str = ""
+    strict: bool = False
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns of `Dataset` that were said."""
+        return {name: said for name, said in asdict(self).items() if said is not None and name not in _OTHERS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +139,10 @@ def open_source(
             # while they are read, which may have the same name.
             expanded = work / "expanded"
             expanded.mkdir()
-            targets = {name: expanded / _name_on_disk(name, part) for part, name in parts.items()}
+            targets = {
+                name: expanded / (name.rpartition("/")[2] if other_format(name) else part)
+                for part, name in parts.items()
+            }
             archive.extract(targets, lambda name, share: progress(f"expanding {part_of[name]}", share))
         yield _source({part: targets[name] for part, name in parts.items()}, problems, options, work)
     else:
@@ -113,11 +172,6 @@ def _files_below(folder: Path, depth: int) -> Iterator[Path]:
             yield path
         elif path.is_dir() and depth > 1:
             yield from _files_below(path, depth - 1)
-
-
-def _name_on_disk(name: str, part: str) -> str:
-    """Return the name of an entry on disk: its part, or in another format the last part of its name."""
-    return name.rpartition("/")[2] if other_format(name) else part
 
 
 def _find_parts(names: Iterable[str], split: str) -> tuple[dict[str, str], list[Problem]]:

@@ -9,8 +9,7 @@ from django.db.models import Max
 from leaderboard.core.storage.store import Area, put
 from leaderboard.datasets import files
 from leaderboard.importing.collections.inspection import InspectedCollection
-from leaderboard.importing.collections.options import ImportOptions
-from leaderboard.importing.collections.source import CollectionFiles, Progress
+from leaderboard.importing.collections.source import CollectionFiles, ImportOptions, Progress
 from leaderboard.models import Dataset, DatasetFile, DatasetVersion
 
 Kind = DatasetFile.Kind
@@ -59,16 +58,21 @@ def store_content(
     def stored(path: Path, name: str) -> files.StoredFile:
         return files.store_file(files.gzipped(path, work / name))
 
+    id_table_sha256 = ""
+    if inspected.id_table is not None:  # the first one's, because no two tables are alike
+        versions = DatasetVersion.objects.filter(dataset__slug=options.slug)
+        known = versions.filter(content_sha256=inspected.content_sha256).first()
+        id_table_sha256 = known.document_ids_sha256 if known else put(Area.INDEXES, inspected.id_table)
     corpus = source.corpus if inspected.corpus is not None else None
     content = StoredContent(
         queries=stored(source.queries, "queries.gz"),
         topics=stored(topics, "topics.gz") if topics else None,
         corpus=files.store_file(files.in_blocks(corpus, work / "corpus.gz")) if corpus else None,
         document_ids=stored(inspected.id_list, "ids.gz") if inspected.id_list else None,
-        id_table_sha256=_id_table_sha256(inspected, options.slug),
+        id_table_sha256=id_table_sha256,
         judgements=kept,
         answers=stored(answers.path, "answers.gz") if answers and not options.hidden else None,
-        excluded=stored(excluded.file.path, "excluded.gz") if excluded else None,
+        excluded=stored(excluded.path, "excluded.gz") if excluded else None,
         candidates=_store_candidates(inspected, options.split, work) if options.candidates_only else None,
     )
     progress("storing", 1.0)
@@ -88,14 +92,6 @@ def _store_candidates(inspected: InspectedCollection, split: str, work: Path) ->
     plain = work / "candidates.txt"
     plain.write_text("".join(lines), "utf-8")
     return files.store_file(files.gzipped(plain, work / "candidates.gz"))
-
-
-def _id_table_sha256(inspected: InspectedCollection, slug: str) -> str:
-    """Return the key of the table of document ids: that of the first one, because no two tables are alike."""
-    if inspected.id_table is None:
-        return ""
-    known = DatasetVersion.objects.filter(dataset__slug=slug, content_sha256=inspected.content_sha256).first()
-    return known.document_ids_sha256 if known else put(Area.INDEXES, inspected.id_table)
 
 
 def create_version(
@@ -154,10 +150,6 @@ def offer_content(
         )
     else:
         files.withdraw_file(version, files.ALL_QUERIES_NAME)
-    if stored.corpus is not None:
-        files.offer_file(version, Kind.CORPUS, stored.corpus, "corpus.jsonl.gz")
-    if stored.document_ids is not None:
-        files.offer_file(version, Kind.DOCUMENT_IDS, stored.document_ids, "document-ids.txt.gz")
     offered = {
         files.judgements_name(split): (split, kept)
         for split, kept in stored.judgements.items()
@@ -169,10 +161,13 @@ def offer_content(
             files.withdraw_file(version, file.name)
     for name, (split, kept) in offered.items():
         files.offer_file(version, Kind.QRELS, kept, name, f"The {split} judgements")
-    if stored.excluded is not None:
-        files.offer_file(version, Kind.EXCLUDED, stored.excluded, files.EXCLUDED_NAME)
-    if stored.candidates is not None:
-        files.offer_file(version, Kind.CANDIDATES, stored.candidates, "candidates.txt.gz")
-    if stored.answers is not None:
-        files.offer_file(version, Kind.QRELS, stored.answers, "answers.jsonl.gz", "The answer strings")
+    for kind, further, name in (
+        (Kind.CORPUS, stored.corpus, "corpus.jsonl.gz"),
+        (Kind.DOCUMENT_IDS, stored.document_ids, "document-ids.txt.gz"),
+        (Kind.EXCLUDED, stored.excluded, files.EXCLUDED_NAME),
+        (Kind.CANDIDATES, stored.candidates, "candidates.txt.gz"),
+        (Kind.QRELS, stored.answers, "answers.jsonl.gz"),
+    ):
+        if further is not None:
+            files.offer_file(version, kind, further, name, "The answer strings" if kind == Kind.QRELS else "")
     return set(version.files.values_list("name", "sha256")) != before

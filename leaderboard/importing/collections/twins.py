@@ -22,7 +22,7 @@ from leaderboard.datasets.files import may_offer_judgements
 from leaderboard.datasets.problems import name_some, problem
 from leaderboard.datasets.qrels import load_open_qrels
 from leaderboard.importing.collections.inspection import InspectedCollection
-from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.judgements.disclosure import load_compared, may_see_counts, record_compared
 from leaderboard.models import Dataset, Qrels
 

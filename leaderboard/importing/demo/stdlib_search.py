@@ -27,7 +27,7 @@ EXCLUDED_FOLDERS = frozenset(
 )
 EXCLUDED_PREFIX = "config-"
 
-NAME, VERSION = "StdlibSearch", f"python-{platform.python_version()}"
+DEMO_SLUG, NAME, VERSION = "stdlibsearch", "StdlibSearch", f"python-{platform.python_version()}"
 DESCRIPTION = (
     f"Functions of the standard library of Python {platform.python_version()}, searched with the first "
     "sentences of their docstrings. Made on this machine."

@@ -21,7 +21,7 @@ from evaluation.archives.compression import describe_bytes
 from evaluation.archives.zip import ZipPolicy, is_zip, open_archive
 from evaluation.core.problems import InvalidContent, Problem
 from evaluation.text.languages import known_language_code
-from leaderboard.importing.reported.curated import CuratedFigure
+from leaderboard.importing.reported.loader import CuratedFigure
 from leaderboard.models import Architecture, Dataset, System
 from leaderboard.results.mteb import (
     BASELINES,
@@ -206,7 +206,11 @@ def _model(files: Mapping[str, Path], name: str, folder: str) -> _Model:
 
 def _system_fields(name: str, meta: Mapping[str, Any]) -> dict[str, Any]:
     """What ModelMeta says, as the fields of a system. Raises _Wrong with every field that a system cannot have."""
-    if wrong := _wrong_types(meta):
+    if wrong := [
+        f"{name} is {_shown(meta[name])}, and should be {right}"
+        for name, (fits, right) in _TYPES.items()
+        if meta.get(name) is not None and not fits(meta[name])
+    ]:
         raise _Wrong("; ".join(wrong))
     said = {field: meta[theirs] for theirs, field in _FIELDS.items() if meta.get(theirs) is not None}
     if isinstance(said.get("dimension"), list):  # Matryoshka: those that it can be cut to
@@ -231,7 +235,14 @@ def _system_fields(name: str, meta: Mapping[str, Any]) -> dict[str, Any]:
     is_bm25 = name in BASELINES or ("bm25" in name.lower() and types == ["sparse"])
     said["architecture"] = Architecture.LEXICAL if is_bm25 else kind
     said["closed_api"] = "API" in framework
-    return _cleaned(name, said)
+    theirs = {ours: each for each, ours in _FIELDS.items()}
+    system = System(name=name, **said)
+    try:
+        system.clean_fields(exclude=["slug"])
+    except ValidationError as error:
+        wrong = [f"{theirs.get(each, each)}: {' '.join(texts)}" for each, texts in error.message_dict.items()]
+        raise _Wrong(" ".join(wrong)) from error
+    return {each: getattr(system, each) for each in said}
 
 
 def _is_whole(value: Any) -> bool:
@@ -264,27 +275,6 @@ _TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
         (lambda value: isinstance(value, str), "text"),
     ),
 }
-
-
-def _wrong_types(meta: Mapping[str, Any]) -> list[str]:
-    """Return the fields whose values are not of the type that ModelMeta gives them; null is nothing said."""
-    return [
-        f"{name} is {_shown(meta[name])}, and should be {right}"
-        for name, (fits, right) in _TYPES.items()
-        if meta.get(name) is not None and not fits(meta[name])
-    ]
-
-
-def _cleaned(name: str, said: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields as a system has them. Raises _Wrong with every one that it cannot have."""
-    theirs = {ours: each for each, ours in _FIELDS.items()}
-    system = System(name=name, **said)
-    try:
-        system.clean_fields(exclude=["slug"])
-    except ValidationError as error:
-        wrong = (f"{theirs.get(each, each)}: {' '.join(texts)}" for each, texts in error.message_dict.items())
-        raise _Wrong(" ".join(wrong)) from error
-    return {each: getattr(system, each) for each in said}
 
 
 def _figures(

@@ -76,23 +76,13 @@ class ComparisonLine:
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnHeading:
-    """A column's heading: what it says, the `sort` of its link, and how the table is sorted by it now."""
-
-    key: str
-    words: str
-    link: str
-    sorted: str
-
-
-@dataclass(frozen=True, slots=True)
 class ComparisonTable:
     """The lines in their order, and what a page needs to offer others."""
 
     measure: str
     measures: Sequence[str]
     sort: str
-    headings: Sequence[ColumnHeading]
+    headings: Sequence[Mapping[str, str]]
     lines: Sequence[ComparisonLine]
     has_holes: bool
     #: How many results are better and worse than the baseline by more than chance, before and after; where it is known.
@@ -133,11 +123,17 @@ def comparison_table(
     known.sort(key=lambda line: _sortable(getattr(line, key)), reverse=falling)
     lines = [*known, *(line for line in lines if getattr(line, key) is None)]
     has_holes = any(line.hole_before is not None or line.hole_after is not None for line in lines)
+    headings = []
+    for name, words in COLUMNS.items():
+        # A link sorts the other way where the table is sorted by its column. Numbers begin with the highest.
+        falls = not falling if name == key else name not in ("system", "rank_before", "rank_after")
+        order = ("descending" if falling else "ascending") if name == key else ""
+        headings.append({"key": name, "words": words, "link": f"-{name}" if falls else name, "sorted": order})
     return ComparisonTable(
         chosen,
         measures,
         f"-{key}" if falling else key,
-        _headings(key, falling),
+        headings,
         lines,
         has_holes,
         {} if hidden or chosen != comparison["primary"] else comparison.get("marks", {}),
@@ -146,18 +142,6 @@ def comparison_table(
 
 def _sortable(value: Any) -> Any:
     return value.casefold() if isinstance(value, str) else value
-
-
-def _headings(key: str, falling: bool) -> list[ColumnHeading]:
-    """Return a link sorts the other way where the table is sorted by its column; numbers begin with the highest."""
-    found = []
-    for name, words in COLUMNS.items():
-        first = name if name in ("system", "rank_before", "rank_after") else f"-{name}"
-        now = f"-{key}" if falling else key
-        other = name if now == f"-{name}" else f"-{name}"
-        order = ("descending" if falling else "ascending") if name == key else ""
-        found.append(ColumnHeading(name, words, other if name == key else first, order))
-    return found
 
 
 def line_of(row: Mapping[str, Any], measure: str, *, hidden: bool, holes: bool = False) -> ComparisonLine:

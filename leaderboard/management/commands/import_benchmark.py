@@ -44,7 +44,8 @@ class Command(BaseCommand):
         self.stdout.write("\n".join(["", *_table(found)]))
         if state := completeness(options["benchmark"]):
             self.stdout.write(
-                f"The site takes runs for {state.here} of {state.of} datasets; for an imported one when BM25 is there."
+                f"The site takes runs for {state['here']} of {state['of']} datasets; for an imported one when BM25 is "
+                "there."
             )
         if failed := sum(each.outcome == Outcome.FAILED for each in found):
             datasets = "1 dataset was" if failed == 1 else f"{failed} datasets were"

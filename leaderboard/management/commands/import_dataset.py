@@ -15,7 +15,7 @@ from leaderboard.core.audit import acting
 from leaderboard.datasets.terms import near_duplicates
 from leaderboard.importing.collections.fetching import fetched
 from leaderboard.importing.collections.importer import DiskSpaceError, ImportResult
-from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.management.curating import (
     ProgressLine,
     add_form_arguments,

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from evaluation.core.problems import InvalidContent, number_of
 from leaderboard.core.storage.store import work_folder
-from leaderboard.importing.reported.curated import enter_figures
+from leaderboard.importing.reported.loader import enter_figures
 from leaderboard.importing.reported.mteb import Place, read_mteb_results
 from leaderboard.management.curating import CurationCommand, find_dataset, list_problems
 from leaderboard.models import Source

@@ -16,6 +16,6 @@ class Command(BaseCommand):
         """Load and say how much."""
         loaded = load_reported()
         self.stdout.write(
-            f"{loaded.entries} reported entries ({loaded.changed} new or changed) of {loaded.systems} systems "
-            f"on {loaded.datasets} datasets from {loaded.sources} sources"
+            "{entries} reported entries ({changed} new or changed) of {systems} systems on {datasets} datasets "
+            "from {sources} sources".format_map(loaded)
         )

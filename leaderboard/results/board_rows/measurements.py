@@ -136,16 +136,7 @@ def _place(one: MeasuredEntry) -> Place:
 
 def measured_of(system_id: int) -> list[MeasuredEntry]:
     """Return the measurements of a system's public entries, oldest first. Three queries at most."""
-    return _with_usual_baseline(_read(Measurement.objects.filter(entry__system=system_id)))
-
-
-def measured_of_entries(entries: Collection[int]) -> list[MeasuredEntry]:
-    """Return the measurements of the public ones of these entries, oldest first. Two queries at most."""
-    return _read(Measurement.objects.filter(entry__in=entries))
-
-
-def _with_usual_baseline(measured: list[MeasuredEntry]) -> list[MeasuredEntry]:
-    """Return the measurements with BM25's deviation from its latency in all jobs, as on boards. One query."""
+    measured = _read(Measurement.objects.filter(entry__system=system_id))
     if not measured:
         return measured
     rows = Measurement.objects.filter(
@@ -153,6 +144,11 @@ def _with_usual_baseline(measured: list[MeasuredEntry]) -> list[MeasuredEntry]:
         entry__dataset__in={one.dataset_id for one in measured},
     ).values_list("entry__dataset_id", "hardware__slug", "protocol", "baseline__latency_ms__mean")
     return add_baseline_deviation(measured, [((row[0], row[1], row[2]), row[3]) for row in rows])
+
+
+def measured_of_entries(entries: Collection[int]) -> list[MeasuredEntry]:
+    """Return the measurements of the public ones of these entries, oldest first. Two queries at most."""
+    return _read(Measurement.objects.filter(entry__in=entries))
 
 
 _OF_ENTRY = ("entry__dataset_id", "entry_id", "entry__system_id", "entry__configuration")

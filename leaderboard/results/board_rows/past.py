@@ -57,7 +57,8 @@ def revisions_at(datasets: Collection[int], at: datetime.datetime) -> dict[int, 
 def _revisions_at(datasets: Collection[int], at: datetime.datetime) -> dict[int, Revision]:
     changes = BoardChange.objects.filter(dataset__in=datasets, at__lt=end_of(at))
     last = dict(changes.values_list("dataset").annotate(last=Max("revision")).order_by())
-    rows = BoardChange.objects.filter(_each(last, "revision")) if last else BoardChange.objects.none()
+    wanted = (Q(dataset=dataset, revision=number) for dataset, number in last.items())
+    rows = BoardChange.objects.filter(reduce(or_, wanted)) if last else BoardChange.objects.none()
     columns = ("dataset_id", "revision", "at", "facts", "dataset__hidden")
     return {
         dataset: Revision(number, since, {**facts, "hidden": True} if hidden else facts, hidden)
@@ -69,10 +70,6 @@ def _revisions_at(datasets: Collection[int], at: datetime.datetime) -> dict[int,
 def is_public(facts: Mapping[str, Any]) -> bool:
     """Whether a dataset of these columns had a page."""
     return facts.get("state") not in (None, Dataset.State.PREPARING)
-
-
-def _each(numbers: Mapping[int, int], field: str) -> Q:
-    return reduce(or_, (Q(**{"dataset": dataset, field: number}) for dataset, number in numbers.items()))
 
 
 def removed_since(rows: Mapping[int, BoardRows]) -> dict[int, RemovedEntry]:

@@ -21,12 +21,10 @@ from django.db.models.functions import Cast
 
 from leaderboard.core.cache.memory import LONG_LIFETIME, TTLCache
 from leaderboard.models import Dataset, Entry, EntryVersion
-from leaderboard.results.board_rows.entry_rows import EntryRow, entry_row
+from leaderboard.results.board_rows.entry_rows import REPORTED, SCORED, EntryRow, entry_row
 from leaderboard.results.board_rows.measurements import MeasuredEntry, measured_rows
-from leaderboard.results.board_rows.snapshot import PARTS
-from leaderboard.results.kinds import REPORTED, SCORED
+from leaderboard.results.board_rows.revisions import PARTS
 from leaderboard.results.reported_facts import COSTS
-from leaderboard.results.values import published_value
 
 
 class Revision(NamedTuple):
@@ -185,11 +183,6 @@ def decoded_size(text_bytes: int) -> int:
     return 4 * text_bytes + 4096
 
 
-def clear_rows() -> None:
-    """Read everything again next time; for measuring."""
-    board_cache.clear()
-
-
 def rows_at(revisions: Mapping[int, Revision]) -> dict[int, BoardRows]:
     """The rows of several boards, each at a revision, by dataset. One query, none where all are known here."""
     keys = {dataset: f"rows {dataset}:{revision.key}" for dataset, revision in revisions.items()}
@@ -222,19 +215,8 @@ def _read(revisions: Mapping[int, Revision]) -> dict[int, BoardRows]:
     versions = EntryVersion.objects.filter(reduce(or_, shown))
     for dataset, text in versions.values_list("dataset_id", Cast("row", TextField())):
         row = entry_row(orjson.loads(text))
-        found[dataset].append(_rounded(row) if revisions[dataset].rounded else row)
+        found[dataset].append(row.rounded() if revisions[dataset].rounded else row)
         lengths[dataset] += len(text)
     for rows in found.values():
         rows.sort(key=attrgetter("published", "pk"))
     return {dataset: BoardRows(dataset, rows, lengths[dataset]) for dataset, rows in found.items()}
-
-
-def _rounded(row: EntryRow) -> EntryRow:
-    """Rounded where it was scored on judgements that are hidden now; what a paper prints is no secret."""
-    if row.provenance == REPORTED:
-        return row
-    scores, deviations = (
-        {measure: published_value(value, hidden=True) for measure, value in values.items()}
-        for values in (row.scores, row.deviations)
-    )
-    return row._replace(scores=scores, deviations=deviations)

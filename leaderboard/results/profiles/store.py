@@ -4,7 +4,6 @@ Finding reads files and writes no row; recording writes the rows, in the transac
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,6 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from evaluation.collections.beir import Document, FileProblems, Query, iterate_documents, iterate_queries
 from evaluation.collections.profiles import (
-    CorpusProfile,
-    DocumentLengths,
     LengthDistribution,
     profile_corpus,
     read_document_lengths,
@@ -47,6 +44,10 @@ RUNS_AT_ONCE = 50
 
 #: Told the share of the work that is done, 0 to 1. It may raise to stop it.
 Progress = Callable[[float], None]
+#: A version, and the columns of its profile that were found.
+CollectionFindings = tuple[DatasetVersion, dict[str, Any]]
+#: What was found between collections, and of runs.
+OverlapFindings = tuple[list[Overlap], list[RunProfile]]
 
 
 def request_missing_statistics() -> int:
@@ -65,14 +66,6 @@ def request_missing_statistics() -> int:
     return len(found)
 
 
-@dataclass(frozen=True)
-class CollectionFindings:
-    """What was found of a version's texts; `values` are columns of its profile."""
-
-    version: DatasetVersion
-    values: dict[str, Any] = field(default_factory=dict)
-
-
 def profile_collection(
     dataset: Dataset, work: Path, progress: Progress = lambda share: None
 ) -> CollectionFindings | None:
@@ -88,15 +81,23 @@ def profile_collection(
     known = CollectionProfile.objects.filter(version=version).first()
     basis = _basis(dataset)
     if known is not None and known.example.get("basis") == basis:
-        return CollectionFindings(version)
+        return version, {}
     query, relevant, grade = _choose_example(version, judged)
     wanted = [relevant] if relevant else []
+    values: dict[str, Any] = {}
     if known is None:
         profile = profile_corpus(corpus, progress, examples=wanted)
-        values, documents = _stored(profile, work), profile.examples
-        lengths = profile.documents
+        documents, lengths, unigrams = profile.examples, profile.documents, profile.unigrams
+        write_profile(profile, work / "profile")
+        values = {
+            "terms_sha256": put(Area.PROFILES, work / "profile"),
+            "tokens": unigrams.total,
+            "dropped": unigrams.dropped,
+            "vocabulary": unigrams.vocabulary,
+            "document_lengths": profile.lengths.as_data(),
+        }
     else:
-        values, documents = {}, _documents(corpus, wanted, progress)
+        documents = _documents(corpus, wanted, progress)
         lengths = read_document_lengths(path_of(Area.PROFILES, known.terms_sha256))
     values["example"] = {"basis": basis}
     document = documents.get(relevant) if relevant else next(iter(documents.values()), None)
@@ -108,7 +109,7 @@ def profile_collection(
         pairs, level = load_open_qrels(judged).judgements(), dataset.relevance_level
         found = LengthDistribution.of(lengths.find(each for _, each, grade in pairs if grade >= level))
         values["relevance_by_length"] = {"qrels": judged.pk, "lengths": found.as_data()}
-    return CollectionFindings(version, values)
+    return version, values
 
 
 def _basis(dataset: Dataset) -> dict[str, Any]:
@@ -125,18 +126,6 @@ def _open_judgements(dataset: Dataset) -> Qrels | None:
     rows = Qrels.objects.select_related("version__dataset")
     columns = ("sha256", "version__dataset__hidden", "version__dataset__slug")
     return rows.only(*columns).get(pk=dataset.current_qrels_id)
-
-
-def _stored(profile: CorpusProfile, work: Path) -> dict[str, Any]:
-    file = work / "profile"
-    write_profile(profile, file)
-    return {
-        "terms_sha256": put(Area.PROFILES, file),
-        "tokens": profile.unigrams.total,
-        "dropped": profile.unigrams.dropped,
-        "vocabulary": profile.unigrams.vocabulary,
-        "document_lengths": profile.lengths.as_data(),
-    }
 
 
 def _choose_example(version: DatasetVersion, judged: Qrels | None) -> tuple[Query, str, int | None]:
@@ -178,16 +167,9 @@ def _documents(corpus: Path, wanted: Sequence[str], progress: Progress) -> dict[
 
 def store_collection_profile(found: CollectionFindings) -> None:
     """Write the profile of a version's texts."""
-    if found.values:
-        CollectionProfile.objects.update_or_create(version=found.version, defaults=found.values)
-
-
-@dataclass(frozen=True)
-class OverlapFindings:
-    """What was found between collections, and of runs."""
-
-    overlaps: list[Overlap] = field(default_factory=list)
-    runs: list[RunProfile] = field(default_factory=list)
+    version, values = found
+    if values:
+        CollectionProfile.objects.update_or_create(version=version, defaults=values)
 
 
 def find_overlaps(dataset: Dataset, progress: Progress = lambda share: None) -> OverlapFindings:
@@ -197,7 +179,7 @@ def find_overlaps(dataset: Dataset, progress: Progress = lambda share: None) -> 
     """
     own = CollectionProfile.objects.filter(version=dataset.current_version_id).first()
     if own is None:
-        return OverlapFindings()
+        return [], []
     overlaps = _overlaps(own, progress)
     waiting = list(runs_without_profile(dataset)[:RUNS_AT_ONCE])
     profiles = []
@@ -205,8 +187,17 @@ def find_overlaps(dataset: Dataset, progress: Progress = lambda share: None) -> 
         lengths = read_document_lengths(path_of(Area.PROFILES, own.terms_sha256))
         for number, run in enumerate(waiting):
             progress(number / len(waiting))
-            profiles.append(_run_profile(run, lengths))
-    return OverlapFindings(overlaps, profiles)
+            excluded, drop = run.version.excluded_sha256, run.version.dataset.drop_self_matches
+            prepare_run(run.sha256, excluded)
+            found = LengthDistribution.of(
+                lengths.find(
+                    document
+                    for query, ranked in TopDocuments(top_documents_path(run.sha256, excluded))
+                    for document in displayed_documents(ranked, query, depth=DEPTH, drop_self_matches=drop)
+                )
+            )
+            profiles.append(RunProfile(run=run, depth=DEPTH, document_lengths=found.as_data()))
+    return overlaps, profiles
 
 
 def _overlaps(own: CollectionProfile, progress: Progress) -> list[Overlap]:
@@ -242,26 +233,14 @@ def runs_without_profile(dataset: Dataset) -> QuerySet[Run]:
     )
 
 
-def _run_profile(run: Run, lengths: DocumentLengths) -> RunProfile:
-    excluded = run.version.excluded_sha256
-    prepare_run(run.sha256, excluded)
-    drop = run.version.dataset.drop_self_matches
-    ranked = TopDocuments(top_documents_path(run.sha256, excluded))
-    found = lengths.find(
-        document
-        for query, documents in ranked
-        for document in displayed_documents(documents, query, depth=DEPTH, drop_self_matches=drop)
-    )
-    return RunProfile(run=run, depth=DEPTH, document_lengths=LengthDistribution.of(found).as_data())
-
-
 def store_overlaps(dataset: Dataset, found: OverlapFindings) -> None:
     """Write overlaps and run profiles, and ask again where there is more to find by now.
 
     What somebody else wrote meanwhile is the same and stays.
     """
-    Overlap.objects.bulk_create(found.overlaps, ignore_conflicts=True)
-    RunProfile.objects.bulk_create(found.runs, ignore_conflicts=True)
+    overlaps, profiles = found
+    Overlap.objects.bulk_create(overlaps, ignore_conflicts=True)
+    RunProfile.objects.bulk_create(profiles, ignore_conflicts=True)
     # A change that was not committed when its request was taken up has been looked for in vain. It holds the board's
     # row, so with that locked it is either seen here or still to ask.
     present = lock_board(dataset.pk)

@@ -78,8 +78,12 @@ def request_change(
         _require_parts(present, share, although_told)
         if share is not None:
             Dataset.objects.filter(pk=present.pk).update(public_share=share)
-    else:
-        _require_revealed(present, although_reveals)
+    elif (found := count_not_revealed(present)) and not although_reveals:
+        raise CannotProtect(
+            f"this would tell the private part of {found} result{'s' if found > 1 else ''} on {present}: means over "
+            "all judged queries, beside those over the public part, give it away. Reveal first what the board shows, "
+            "or tick “Proceed even though the private part becomes public” (--although-reveals)"
+        )
     record(
         "protection asked for",
         present,
@@ -120,16 +124,6 @@ def count_not_revealed(dataset: Dataset) -> int:
     """
     told = Entry.objects.filter(dataset=dataset, private_scores={}).exclude(scores={})
     return told.exclude(provenance=Entry.Provenance.REPORTED).count()
-
-
-def _require_revealed(dataset: Dataset, although_reveals: bool) -> None:
-    found = count_not_revealed(dataset)
-    if found and not although_reveals:
-        raise CannotProtect(
-            f"this would tell the private part of {found} result{'s' if found > 1 else ''} on {dataset}: means over "
-            "all judged queries, beside those over the public part, give it away. Reveal first what the board shows, "
-            "or tick “Proceed even though the private part becomes public” (--although-reveals)"
-        )
 
 
 def find_parts(dataset: Dataset, progress: Callable[[float], None]) -> int:
@@ -209,7 +203,15 @@ def reveal_private(dataset: Dataset, round: Round | None = None, *, show_held: b
     held = release_held(present, of_round) if show_held else 0
     results = _reveal(present, entries)
     subject = f"{present}{f', {round}' if round is not None else ''}"
-    record_reveal(present, subject, results=results, held=held, without=_without(present))
+    rows = Entry.objects.filter(dataset=present, visibility=Visibility.PUBLIC, private_scores={})
+    rows = rows.exclude(provenance=Entry.Provenance.REPORTED).order_by("system__name")
+    record_reveal(
+        present,
+        subject,
+        results=results,
+        held=held,
+        without=list(rows.values_list("system__name", flat=True)),
+    )
     if results or held:
         board_changed(present, Kind.REVEALED)
     dataset.refresh_from_db()
@@ -237,13 +239,6 @@ def _reveal(dataset: Dataset, entries: QuerySet[Entry]) -> int:
         entry.private_scores = published_private_scores(entry_evaluations(entry), dataset)
     Entry.objects.bulk_update(found, ["private_scores"], batch_size=200)
     return sum(bool(entry.private_scores) for entry in found)
-
-
-def _without(dataset: Dataset) -> list[str]:
-    """The results on the board that have no private part now, by their systems' names."""
-    rows = Entry.objects.filter(dataset=dataset, visibility=Visibility.PUBLIC, private_scores={})
-    rows = rows.exclude(provenance=Entry.Provenance.REPORTED).order_by("system__name")
-    return list(rows.values_list("system__name", flat=True))
 
 
 def release_held(dataset: Dataset, entries: QuerySet[Entry]) -> int:

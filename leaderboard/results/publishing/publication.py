@@ -27,7 +27,7 @@ from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
 from evaluation.statistics.ladder import STEP, YOUNG_STEP, is_improvement, paired_standard_error
-from leaderboard.models import BoardChange, Dataset, Entry, Evaluation, Round, Seed, Team, User
+from leaderboard.models import Dataset, Entry, Evaluation, Round, Seed, Team, User
 from leaderboard.results import protection
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_board, lock_boards
 from leaderboard.results.records import entry_evaluations, mean_values
@@ -87,11 +87,6 @@ def _results_of(dataset: Dataset, team: Team | None, submitter: User | None) -> 
     if team is not None and team.approved_at is None and protection.is_new_team(team):
         of_party |= protection.unknown_teams()
     return Entry.objects.filter(of_party, dataset=dataset).exclude(provenance=Entry.Provenance.REPORTED)
-
-
-def has_baseline(dataset: Dataset, evaluation: Evaluation) -> bool:
-    """Whether there is a baseline to hold results like this one against."""
-    return _public_baseline(dataset, evaluation).exists()
 
 
 def _public_baseline(dataset: Dataset, evaluation: Evaluation) -> QuerySet[Entry]:
@@ -204,7 +199,9 @@ def decide_publication(
 
 def _due_when_held(dataset: Dataset, evaluations: Sequence[Evaluation]) -> datetime | None:
     """When a result that is not told is due: never, but in a competition once there is a baseline."""
-    waits = protection.policy_of(dataset).competition and not has_baseline(dataset, evaluations[0])
+    waits = (
+        protection.policy_of(dataset).competition and not _public_baseline(dataset, evaluations[0]).exists()
+    )
     return timezone.now() if waits else None
 
 
@@ -244,7 +241,15 @@ def _publish_due_of(key: int) -> int:
             continue
         left -= young
         told[entry.system.team_id] += 1
-        _publish(entry, dataset)
+        # Shown, or kept for its team if that wishes so, as if it had come now.
+        entry.visibility = Visibility.PUBLIC if entry.public_wanted else Visibility.PRIVATE
+        entry.due_at, entry.published_at = None, timezone.now()
+        entry.save(update_fields=["visibility", "due_at", "published_at"])
+        fill_scores(dataset, [entry])
+        moved = {entry.pk, *update_shown(dataset)}
+        entry.refresh_from_db()
+        if entry.visibility == Visibility.PUBLIC:
+            board_changed(dataset, Kind.PUBLISHED, entry, moved)
     return told.total()
 
 
@@ -276,20 +281,8 @@ def _publication_order(dataset: Dataset, told: Counter[int | None]) -> Iterator[
             yield entries[place]
 
 
-def _publish(entry: Entry, dataset: Dataset) -> None:
-    """Show it, or keep it for its team where that wishes, as if it had come now."""
-    entry.visibility = Visibility.PUBLIC if entry.public_wanted else Visibility.PRIVATE
-    entry.due_at, entry.published_at = None, timezone.now()
-    entry.save(update_fields=["visibility", "due_at", "published_at"])
-    fill_scores(dataset, [entry])
-    moved = {entry.pk, *update_shown(dataset)}
-    entry.refresh_from_db()
-    if entry.visibility == Visibility.PUBLIC:
-        board_changed(dataset, Kind.PUBLISHED, entry, moved)
-
-
 @transaction.atomic
-def refresh_scores(dataset: Dataset, kind: BoardChange.Kind = Kind.MEASURES) -> None:
+def refresh_scores(dataset: Dataset) -> None:
     """Publish the stored means again. What the Ladder holds stays without scores, until judgements are opened."""
     lock_boards([dataset.pk])
     if not dataset.hidden:
@@ -298,7 +291,7 @@ def refresh_scores(dataset: Dataset, kind: BoardChange.Kind = Kind.MEASURES) -> 
         held.update(visibility=Entry.Visibility.PUBLIC)
     fill_scores(dataset, list(Entry.objects.filter(dataset=dataset)))
     update_shown(dataset)
-    board_changed(dataset, kind)
+    board_changed(dataset, Kind.MEASURES)
 
 
 def fill_scores(dataset: Dataset, entries: list[Entry]) -> None:

@@ -1,14 +1,12 @@
 """Results scored here, on their board: single ones and seed sets, with what it says of how their runs came."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from leaderboard.models import Dataset, Entry, Evaluation, Pool, Seed, User
+from leaderboard.models import Dataset, Entry, Evaluation, Pool, Seed
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_board
 from leaderboard.results.pooled import fed_pools
 from leaderboard.results.publishing.publication import decide_publication, update_shown
@@ -26,143 +24,70 @@ from leaderboard.results.values import (
 SEEDS = range(2, 6)
 
 
-@dataclass(frozen=True, slots=True)
-class EntryOrigin:
-    """What the submission said of its run; nothing, where it came in no round."""
-
-    round_id: int | None = None
-    late: bool = False
-    run_type: str = ""
-
-    def columns(self, evaluations: Collection[Evaluation]) -> dict[str, Any]:
-        """The entry's columns; whether its runs fed a pool is known from the judgements that scored them."""
-        pools = Pool.objects.filter(state=Pool.State.READY, runs__in=[each.run_id for each in evaluations])
-        return {
-            "round_id": self.round_id,
-            "late": self.late,
-            "run_type": self.run_type,
-            # One query where none fed any, as of new runs.
-            "pooled": pools.exists()
-            and any(fed_pools(each.qrels).filter(runs=each.run_id).exists() for each in evaluations),
-        }
-
-
-NO_MARKS = EntryOrigin()
-
-
-@transaction.atomic(savepoint=False)
 def publish_entry(
+    entry: Entry,
+    evaluations: Evaluation | Mapping[str, Evaluation],
     *,
-    evaluation: Evaluation,
-    provenance: Entry.Provenance,
-    public: bool,
-    submission_reference: str = "",
-    submitter: User | None = None,
     is_baseline: bool = False,
-    facts: Mapping[str, str | int | float] | None = None,
-    marks: EntryOrigin = NO_MARKS,
     held: Dataset | None = None,
 ) -> Entry:
-    """Show an evaluation on its dataset's board (or keep it for its team). Publishing it again changes nothing.
+    """Show a result on its dataset's board, or keep it for its team. Publishing it again changes nothing.
 
-    With `is_baseline` it becomes the baseline of its group, unless it is the site's own retrieval (MEASURED) and a
-    curator named another run.
+    Several evaluations, by seed, are a seed set: its mean and deviation are published once all of its runs are scored.
+    A result over hidden judgements may come back HELD, without scores: the Ladder keeps it back, for now or for good.
 
-    Over hidden judgements it may come back HELD, without scores: then it is told to nobody, or not yet. `held` is the
-    dataset's row as `lock_board` gave it, where the caller's transaction holds the board already.
+    Args:
+        entry: Unsaved, with its provenance, `public_wanted`, and what its submission says. The other columns of a
+            result follow from its evaluations; a set has its own configuration.
+        is_baseline: Make the entry the baseline of its group, unless it is the site's own retrieval (MEASURED) and a
+            curator named another run.
+        held: The dataset's row as `lock_board` returned it, if the caller's transaction has locked the board.
+
+    Raises:
+        ValueError: For runs that are no set: of too few or too many seeds, several systems, or not comparable.
     """
-    dataset = held or lock_board(evaluation.run.version.dataset_id)
-    known = Entry.objects.filter(evaluation=evaluation).first()
-    if known is not None:
-        return known
-    entry = Entry(
-        evaluation=evaluation,
-        provenance=provenance,
-        configuration=evaluation.run.configuration,
-        facts=dict(facts or {}),
-        submission_reference=submission_reference,
-        submitter=submitter,
-        public_wanted=public,
-        **marks.columns([evaluation]),
-    )
-    _save_scored(entry, dataset, [evaluation])
-    present = _present_baseline(entry) if is_baseline else None
-    if is_baseline and present is None:
-        entry.is_baseline = True
-        entry.save(update_fields=["is_baseline"])
-    _record_publication(dataset, entry)
-    if present is not None:
-        made_again = provenance == Entry.Provenance.MEASURED and present.system_id == entry.system_id
-        if made_again:
-            Entry.objects.filter(pk=present.pk).update(visibility=Entry.Visibility.SUPERSEDED)
-        if made_again or provenance != Entry.Provenance.MEASURED:
-            name_baseline(entry)
-            entry.refresh_from_db(fields=["is_baseline"])
-    elif entry.visibility == Entry.Visibility.PUBLIC and not is_baseline:
-        take_over_baseline(entry)
-    return entry
+    labels: list[str] = []
+    if isinstance(evaluations, Evaluation):
+        scored, column = [evaluations], "evaluation"
+        entry.evaluation, entry.configuration = evaluations, evaluations.run.configuration
+    else:
+        labels, scored, column = list(evaluations), list(evaluations.values()), "seeds__evaluation"
+        _check_seed_set(scored)
+        entry.seed_count = len(scored)
+    # A refusal above leaves the transaction of the caller intact.
+    with transaction.atomic(savepoint=False):
+        # Of two who publish the same result at once the second finds it.
+        dataset = held or lock_board(scored[0].run.version.dataset_id)
+        known = Entry.objects.filter(**{f"{column}__in": scored}).first()
+        if known is not None:
+            return known
+        pools = Pool.objects.filter(state=Pool.State.READY, runs__in=[each.run_id for each in scored])
+        # One query where no run fed a pool, as of new runs.
+        entry.pooled = pools.exists() and any(
+            fed_pools(each.qrels).filter(runs=each.run_id).exists() for each in scored
+        )
+        published = _save_scored(entry, dataset, scored)
+        Seed.objects.bulk_create(
+            Seed(
+                entry=entry,
+                evaluation=evaluation,
+                label=label,
+                scores=scores,
+                published_at=entry.published_at,
+            )
+            for label, evaluation, scores in zip(labels, scored, published.seed_scores, strict=False)
+        )
+        _place_on_board(entry, dataset, is_baseline=is_baseline)
+        return entry
 
 
-def _present_baseline(entry: Entry) -> Entry | None:
-    """Return the public baseline in the entry's comparison group, if any."""
-    group = Entry.objects.filter(dataset=entry.dataset_id, comparison_group=entry.comparison_group)
-    return group.filter(is_baseline=True, visibility=Entry.Visibility.PUBLIC).first()
-
-
-@transaction.atomic
-def publish_seed_set(
-    seeds: Mapping[str, Evaluation],
-    *,
-    provenance: Entry.Provenance,
-    public: bool,
-    configuration: str = "",
-    submission_reference: str = "",
-    submitter: User | None = None,
-    facts: Mapping[str, str | int | float] | None = None,
-    marks: EntryOrigin = NO_MARKS,
-) -> Entry:
-    """Show the runs of one system that differ by their seeds, by label, as one entry: their mean and deviation.
-
-    All of them together, since a mean over those that are there already would change with each. Publishing the set
-    again changes nothing. It may come back HELD, as a single result may: its mean decides. Over hidden judgements mean
-    and deviation are all that is stored for readers.
-    Raises ValueError for runs that are no set: of too few or too many seeds, several systems, or not comparable.
-    """
-    evaluations = list(seeds.values())
+def _check_seed_set(evaluations: Sequence[Evaluation]) -> None:
     if len(evaluations) not in SEEDS:
         raise ValueError(f"a seed set has {SEEDS.start} to {SEEDS.stop - 1} runs, not {len(evaluations)}")
     if len({each.run.system_id for each in evaluations}) > 1:
         raise ValueError("the runs of a seed set are of one system")
     if len({comparison_group(each) for each in evaluations}) > 1:
         raise ValueError("the runs of a seed set are of one version, judgements and measures")
-    # Of two who publish the same set at once the second finds it.
-    dataset = lock_board(evaluations[0].run.version.dataset_id)
-    known = Seed.objects.filter(evaluation__in=seeds.values()).select_related("entry").first()
-    if known is not None:
-        return known.entry
-    entry = Entry(
-        provenance=provenance,
-        configuration=configuration,
-        seed_count=len(seeds),
-        facts=dict(facts or {}),
-        submission_reference=submission_reference,
-        submitter=submitter,
-        public_wanted=public,
-        **marks.columns(evaluations),
-    )
-    published = _save_scored(entry, dataset, evaluations)
-    Seed.objects.bulk_create(
-        Seed(
-            entry=entry,
-            evaluation=evaluation,
-            label=label,
-            scores=scores,
-            published_at=entry.published_at,
-        )
-        for (label, evaluation), scores in zip(seeds.items(), published.seed_scores, strict=True)
-    )
-    _record_publication(dataset, entry)
-    return entry
 
 
 def _save_scored(entry: Entry, dataset: Dataset, evaluations: Sequence[Evaluation]) -> PublishedResult:
@@ -184,14 +109,30 @@ def _save_scored(entry: Entry, dataset: Dataset, evaluations: Sequence[Evaluatio
     return published
 
 
-def _record_publication(dataset: Dataset, entry: Entry) -> None:
-    """Count the change of the board, where the new entry is one; with the first baseline there is more to say."""
+def _place_on_board(entry: Entry, dataset: Dataset, *, is_baseline: bool) -> None:
+    """Count the change of the board that shows the new entry, and let it be the baseline if it is to be."""
+    public = Entry.Visibility.PUBLIC
+    group = Entry.objects.filter(dataset=dataset, comparison_group=entry.comparison_group)
+    present = group.filter(is_baseline=True, visibility=public).first() if is_baseline else None
+    if is_baseline and present is None:
+        entry.is_baseline = True
+        entry.save(update_fields=["is_baseline"])
     keep_least_difference(dataset, scorer=True)
-    if entry.visibility == Entry.Visibility.PUBLIC:
+    if entry.visibility == public:
         moved = update_shown(dataset) if entry.system.team_id is not None else set()
         if entry.pk in moved:
             entry.refresh_from_db(fields=["visibility"])
         board_changed(dataset, Kind.PUBLISHED, entry, {entry.pk, *moved})
+    if present is not None:
+        measured = entry.provenance == Entry.Provenance.MEASURED
+        made_again = measured and present.system_id == entry.system_id
+        if made_again:
+            Entry.objects.filter(pk=present.pk).update(visibility=Entry.Visibility.SUPERSEDED)
+        if made_again or not measured:
+            name_baseline(entry)
+            entry.refresh_from_db(fields=["is_baseline"])
+    elif entry.visibility == public and not is_baseline:
+        take_over_baseline(entry)
 
 
 def mark_pooled(dataset: Dataset) -> int:

@@ -19,7 +19,7 @@ from leaderboard.models import Certainty, Dataset, Entry, WorkRequest
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_board, lock_boards
 from leaderboard.results.pooled import left_out_scores
 from leaderboard.results.records import per_query_means
-from leaderboard.results.significance.reading import ComparedBoard, compared_boards, is_known
+from leaderboard.results.significance.statements import ComparedBoard, compared_boards, is_known
 from leaderboard.results.significance.types import METHOD, EntryCertainty, MeasureCertainty, TestSettings
 
 Values = NDArray[np.float64]
@@ -47,12 +47,6 @@ class BoardAnalysis(NamedTuple):
     same_as: int | None = None
 
 
-def compute_certainty(dataset: Dataset) -> Certainty | None:
-    """Find and keep what there is to say of the dataset's board; None where there is nothing, or nothing new."""
-    finding = analyse_board(dataset)
-    return store_certainty(finding) if finding is not None else None
-
-
 def analyse_board(dataset: Dataset, progress: Progress = lambda share: None) -> BoardAnalysis | None:
     """Find it, writing nothing. None for hidden judgements, without a result, and where it was found already."""
     board = compared_boards([dataset.pk]).get(dataset.pk)
@@ -63,13 +57,10 @@ def analyse_board(dataset: Dataset, progress: Progress = lambda share: None) -> 
         return BoardAnalysis(board, {}, found)
     content: dict[str, dict[str, Any]] = {}
     for read in _by_measure(board):
-        # Together, since most of the work is to draw the resamples.
-        ends = _ends(
-            [part for _, entries, values in read for part in _with_differences(entries, values, board)]
-        )
-        for measure, entries, values in read:
+        for (measure, entries, values), (of_scores, of_differences) in zip(
+            read, _intervals(read, board), strict=True
+        ):
             progress(len(content) / len(board.measures))
-            of_scores, of_differences, *ends = ends
             certainty = measure_certainty(measure, entries, values, board, of_scores, of_differences)
             if measure == dataset.primary_measure:
                 certainty = _with_teams_left_out(certainty, dataset, board, progress)
@@ -90,28 +81,37 @@ def _with_teams_left_out(
     )
     earlier = kept.order_by("-from_revision").values_list("content", flat=True).first()
     known = MeasureCertainty.from_dict(found.measure, earlier[found.measure]).entries if earlier else {}
-    scores = {pk: one.without_own for pk, one in known.items() if one.without_own is not None}
-    left_out = left_out_scores(dataset.current_qrels, found.measure, list(found.entries), scores, progress)
+    known_scores = {pk: one.without_own for pk, one in known.items() if one.without_own is not None}
+    scores, gone = left_out_scores(
+        dataset.current_qrels, found.measure, list(found.entries), known_scores, progress
+    )
     entries = {
-        pk: one._replace(without_own=float(_SCORE.format(left_out.scores[pk])) if pk in left_out.scores else None)
+        pk: one._replace(without_own=float(_SCORE.format(scores[pk])) if pk in scores else None)
         for pk, one in found.entries.items()
     }  # fmt: skip
-    return replace(found, entries=entries, pool_gone=left_out.gone)
+    return replace(found, entries=entries, pool_gone=gone)
 
 
-def _with_differences(entries: Sequence[int], values: Values, board: ComparedBoard) -> tuple[Values, Values]:
-    """The values, and their differences to the baseline's, of no column where it has none."""
-    if board.baseline not in entries:
-        return values, values[:, :0]
-    return values, values - values[:, [entries.index(board.baseline)]]
+def _intervals(
+    read: Sequence[tuple[str, list[int], Values]], board: ComparedBoard
+) -> Iterator[tuple[Ends, Ends]]:
+    """Yield for each measure the ends of the intervals of means, and of the differences from the baseline.
 
-
-def _ends(parts: Sequence[Values]) -> list[Ends]:
+    The latter have no column if the baseline lacks the measure. All are computed together, because most of the work is
+    to draw the resamples.
+    """
+    parts = []
+    for _, entries, values in read:
+        differences = values[:, :0]
+        if board.baseline is not None and board.baseline in entries:
+            differences = values - values[:, [entries.index(board.baseline)]]
+        parts += [values, differences]
     settings = TestSettings()
     columns = np.hstack(parts)
     low, high = intervals(columns, resamples=settings.resamples, level=settings.level, seed=settings.seed)
     bounds = np.cumsum([part.shape[1] for part in parts])[:-1]
-    return list(zip(np.split(low, bounds), np.split(high, bounds), strict=True))
+    ends = zip(np.split(low, bounds), np.split(high, bounds), strict=True)
+    yield from zip(ends, ends, strict=True)
 
 
 @transaction.atomic

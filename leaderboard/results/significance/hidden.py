@@ -16,8 +16,7 @@ from evaluation.statistics.least_difference import STEP, among, least_difference
 from leaderboard.core.measures import better
 from leaderboard.models import Dataset, Entry, Protection, Qrels
 from leaderboard.results import protection
-from leaderboard.results.board_rows.entry_rows import EntryRow
-from leaderboard.results.kinds import present_group
+from leaderboard.results.board_rows.entry_rows import EntryRow, present_group
 from leaderboard.results.records import per_query_values
 from leaderboard.results.significance.types import ALPHA
 

@@ -14,29 +14,37 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from hashlib import blake2b
+from itertools import groupby
 from math import comb
-from typing import NamedTuple
+from operator import itemgetter, or_
+from typing import Any, NamedTuple
 
-from django.db.models import Q
+import orjson
+from django.db.models import IntegerField, JSONField, Q, TextField
+from django.db.models.expressions import RawSQL
+from django.db.models.functions import Cast, Coalesce
 
 from evaluation.statistics.gap import Interval, gap_between, published_interval
+from leaderboard.core.cache.memory import LONG_LIFETIME
 from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
-from leaderboard.models import Dataset, Entry
-from leaderboard.results.board_rows.entry_rows import EntryRow
-from leaderboard.results.board_rows.rows import BoardRows, Revision
-from leaderboard.results.kinds import REPORTED, present_group
+from leaderboard.models import Certainty, Dataset, Entry
+from leaderboard.results.board_rows.entry_rows import REPORTED, EntryRow, present_group
+from leaderboard.results.board_rows.rows import BoardRows, Revision, board_cache, decoded_size
 from leaderboard.results.significance.hidden import (
     PublishedComparison,
     comparison_at,
     published_comparisons,
 )
-from leaderboard.results.significance.reading import PastBoard, read_certainty, read_certainty_at
 from leaderboard.results.significance.types import (
     ALPHA,
+    METHOD,
     BoardCertainty,
     EntryCertainty,
     MeasureCertainty,
+    TestSettings,
 )
 
 
@@ -87,17 +95,13 @@ class BoardStatements:
     def of(self, entry: int, measure: str) -> Statement:
         """What may be said of the entry with this id; over hidden judgements of the primary measure alone."""
         gap = self.gaps.get(entry) if measure == self.gaps_in else None
-        said = self._of(entry, measure)
-        return replace(said, gap=gap) if gap is not None else said
-
-    def _of(self, entry: int, measure: str) -> Statement:
         if self.published is not None and measure == self.published.measure:
             tied = entry in self.published.tied if entry in self.published.ranked else None
-            return Statement(better=self.published.better.get(entry), tied_with_best=tied)
+            return Statement(better=self.published.better.get(entry), tied_with_best=tied, gap=gap)
         found = self.tests(measure)
         one = found.of(entry) if found is not None else None
         if found is None or one is None:
-            return UNKNOWN
+            return Statement(gap=gap) if gap is not None else UNKNOWN
         sign = numbers.direction(one.delta, measure) if differs(one) else ""
         known = one.p_baseline is not None
         return Statement(
@@ -110,7 +114,27 @@ class BoardStatements:
             tied_with_best=one.ties_with_best,
             p_best=one.p_best_corrected,
             ranks=one.ranks,
+            gap=gap,
         )
+
+    def gains(self, measure: str) -> tuple[int, Mapping[int, Interval]]:
+        """Return the baseline's entry, 0 without one, and how much better than it each entry is, with an interval."""
+        if self.published is not None:
+            least, step = self.published.least_difference, self.published.step
+            differences = self.published.differences.items()
+            gains = {entry: published_interval(difference, least, step) for entry, difference in differences}
+            return self.published.baseline or 0, gains
+        found = self.tests(measure)
+        if found is None:
+            return 0, {}
+        gains = {
+            entry: Interval(one.delta, *one.delta_interval)
+            for entry, one in found.entries.items()
+            if one.delta is not None and one.delta_interval is not None
+        }
+        if better(measure) == "lower":
+            gains = {entry: Interval(-one.value, -one.high, -one.low) for entry, one in gains.items()}
+        return found.baseline or 0, gains
 
     def tests(self, measure: str) -> MeasureCertainty | None:
         """Return the tests of one measure, None where there are none."""
@@ -149,8 +173,10 @@ def statements(datasets: Collection[int]) -> Mapping[int, BoardStatements]:
     wanted = {*datasets, *(half for each in twins for half in each[:2])}
     certain = read_certainty(wanted)
     published = published_comparisons([dataset for dataset in wanted if dataset not in certain])
-    gaps = gaps_between(twins, certain, published, present_results(twins)) if twins else {}
-    return _by_dataset(datasets, twins, certain, published, gaps)
+    boards = {dataset: BoardStatements(certain.get(dataset), published.get(dataset)) for dataset in wanted}
+    if twins:
+        boards = with_gaps(boards, twins, present_results(twins))
+    return {dataset: boards[dataset] for dataset in datasets}
 
 
 def statements_at(
@@ -160,7 +186,7 @@ def statements_at(
 
     `rows` are those of the revisions. `twins` have gaps if both halves are among the revisions.
     """
-    boards = {dataset: _board_at(revision, rows[dataset]) for dataset, revision in revisions.items()}
+    boards = {dataset: PastBoard.at(revision, rows[dataset]) for dataset, revision in revisions.items()}
     certain = read_certainty_at({dataset: board for dataset, board in boards.items() if board.entries})
     published = {
         dataset: comparison
@@ -168,53 +194,21 @@ def statements_at(
         if dataset not in certain
         and (comparison := comparison_at(revisions[dataset].facts, board.entries, board.baseline))
     }
-    halves = [_twins_at(each, revisions) for each in twins]
+    said = {dataset: BoardStatements(certain.get(dataset), published.get(dataset)) for dataset in revisions}
+    halves = []
+    for each in twins:  # the measure that both halves had then
+        measures = {revisions[half].facts["primary_measure"] for half in each[:2]}
+        halves.append(each._replace(measure=measures.pop() if len(measures) == 1 else ""))
     results = {
         dataset: {row.pk: (row.system_id, row.configuration) for row in _scored(rows[dataset])}
         for each in halves
         for dataset in each[:2]
     }
-    gaps = gaps_between(halves, certain, published, results)
-    return _by_dataset(revisions, halves, certain, published, gaps)
-
-
-def _by_dataset(
-    datasets: Collection[int],
-    twins: Sequence[Twins],
-    certain: Mapping[int, BoardCertainty],
-    published: Mapping[int, PublishedComparison],
-    gaps: Mapping[int, Mapping[int, Gap]],
-) -> Mapping[int, BoardStatements]:
-    measures = {half: each.measure for each in twins for half in each[:2]}
-    return {
-        dataset: BoardStatements(
-            certain.get(dataset), published.get(dataset), gaps.get(dataset, {}), measures.get(dataset, "")
-        )
-        for dataset in datasets
-    }
-
-
-def _board_at(revision: Revision, rows: BoardRows) -> PastBoard:
-    """Return the entries of the revision that were compared with each other."""
-    scored, facts = _scored(rows), revision.facts
-    group = present_group(
-        facts["current_version_id"],
-        facts["current_qrels_id"],
-        [(row.comparison_group, bool(row.is_baseline)) for row in scored],
-    )
-    compared = [row for row in scored if row.comparison_group == group]
-    baselines = [row.pk for row in compared if row.is_baseline]
-    return PastBoard(revision.number, group, compared, baselines[-1] if baselines else None)
+    return with_gaps(said, halves, results)
 
 
 def _scored(rows: BoardRows) -> list[EntryRow]:
     return [row for row in rows.entries if row.is_public and row.provenance != REPORTED]
-
-
-def _twins_at(twins: Twins, revisions: Mapping[int, Revision]) -> Twins:
-    """Return the twins with the measure that both halves had then."""
-    measures = {revisions[half].facts["primary_measure"] for half in twins[:2]}
-    return twins._replace(measure=measures.pop() if len(measures) == 1 else "")
 
 
 def differs(one: EntryCertainty | None) -> bool:
@@ -279,60 +273,187 @@ def present_results(twins: Collection[Twins]) -> Results:
     return results
 
 
-def gaps_between(
-    twins: Collection[Twins],
-    certain: Mapping[int, BoardCertainty],
-    published: Mapping[int, PublishedComparison],
-    results: Results,
-) -> dict[int, dict[int, Gap]]:
-    """Return by dataset, for both halves, the gap of each entry whose system has a public result on the other half.
+def with_gaps(
+    boards: Mapping[int, BoardStatements], twins: Collection[Twins], results: Results
+) -> dict[int, BoardStatements]:
+    """Return the boards, those of the twins with the gap of each entry whose system has a result on the other half.
 
     Results of one system and configuration belong together, of several the newest; both halves must have the same
-    baseline system. `certain`, `published`, and `results` cover all datasets of the `twins`.
+    baseline system. `boards` and `results` cover all datasets of the `twins`.
     """
-    gaps: dict[int, dict[int, Gap]] = {half: {} for each in twins for half in each[:2]}
-    for each in twins:
-        if not each.measure:
-            continue
-        of_public, of_hidden = results[each.public], results[each.hidden]
-        first, second = (
-            _gains(certain.get(half), published.get(half), each.measure)
-            for half in (each.public, each.hidden)
-        )
-        if of_public.get(first.baseline, "") != of_hidden.get(second.baseline):
-            continue
-        others = {key: entry for entry, key in of_hidden.items() if entry in second.by_entry}
-        for entry, key in of_public.items():
-            if entry in first.by_entry and (other := others.get(key)) is not None:
-                gains = first.by_entry[entry], second.by_entry[other]
-                gap = Gap(*gap_between(*gains), *(one.value for one in gains))
-                gaps[each.public][entry] = gaps[each.hidden][other] = gap
-    return gaps
+    found = dict(boards)
+    for public, hidden, measure in twins:
+        gaps = {half: dict(found[half].gaps) for half in (public, hidden)}
+        baseline, gains = boards[public].gains(measure)
+        other_baseline, other_gains = boards[hidden].gains(measure)
+        if measure and results[public].get(baseline, "") == results[hidden].get(other_baseline):
+            others = {key: entry for entry, key in results[hidden].items() if entry in other_gains}
+            for entry, key in results[public].items():
+                if entry in gains and (other := others.get(key)) is not None:
+                    pair = gains[entry], other_gains[other]
+                    gap = Gap(*gap_between(*pair), *(gain.value for gain in pair))
+                    gaps[public][entry] = gaps[hidden][other] = gap
+        for half in (public, hidden):
+            found[half] = replace(found[half], gaps=gaps[half], gaps_in=measure)
+    return found
 
 
-class _Gains(NamedTuple):
-    """The baseline's entry, 0 where there is none, and how much better than it each entry is, with its interval."""
+#: What was found last of a dataset's board. In SQL, as `history.rows.CHANGED_AT` is.
+_LATEST = RawSQL(
+    "(SELECT id FROM leaderboard_certainty WHERE dataset_id = leaderboard_dataset.id "
+    "ORDER BY from_revision DESC LIMIT 1)",
+    (),
+    IntegerField(),
+)
 
-    baseline: int
-    by_entry: Mapping[int, Interval]
 
-
-def _gains(certainty: BoardCertainty | None, published: PublishedComparison | None, measure: str) -> _Gains:
-    if published is not None:
-        least, step = published.least_difference, published.step
-        gains = {
-            entry: published_interval(difference, least, step)
-            for entry, difference in published.differences.items()
-        }
-        return _Gains(published.baseline or 0, gains)
-    found = certainty.of(measure) if certainty is not None else None
-    if found is None:
-        return _Gains(0, {})
-    gains = {
-        entry: Interval(one.delta, *one.delta_interval)
-        for entry, one in found.entries.items()
-        if one.delta is not None and one.delta_interval is not None
+def read_certainty(dataset_ids: Collection[int]) -> dict[int, BoardCertainty]:
+    """What was found last of each dataset's board, by id; nothing of hidden ones, nor where nothing was found yet."""
+    rows = Dataset.objects.filter(pk__in=dataset_ids, hidden=False).values_list(
+        "pk", "created_at", "board_revision", _LATEST
+    )
+    # Whatever changes a board, such as its list of measures, counts its revision up. The date is for a database that
+    # was put back to an earlier state: there, other rows get the same ids.
+    keys = {
+        dataset: (found, f"tests {dataset}:{created.timestamp()}:{revision}:{found}")
+        for dataset, created, revision, found in rows
+        if found is not None
     }
-    if better(measure) == "lower":
-        gains = {entry: Interval(-one.value, -one.high, -one.low) for entry, one in gains.items()}
-    return _Gains(found.baseline or 0, gains)
+    known = {dataset: board_cache.get(key) for dataset, (_, key) in keys.items()}
+    missing = {dataset: keys[dataset][0] for dataset, found in known.items() if found is None}
+    if missing:
+        present = compared_boards(missing)
+        for found in _rows(list(missing.values())):
+            board = present.get(found["dataset_id"])
+            if board is None or board.comparison_group != found["comparison_group"]:
+                continue  # of the same results on earlier judgements: nothing of it holds for these numbers
+            certainty = _certainty(found, current=board.key == found["key"], baseline=board.baseline)
+            known[certainty.dataset] = certainty
+            size = decoded_size(len(found["text"]))
+            board_cache.put(keys[certainty.dataset][1], certainty, size, LONG_LIFETIME)
+    return {dataset: found for dataset, found in known.items() if found is not None}
+
+
+class PastBoard(NamedTuple):
+    """A revision of a dataset's board: the compared entries of one group, and their baseline's id."""
+
+    revision: int
+    comparison_group: str
+    entries: Sequence[EntryRow]
+    baseline: int | None = None
+
+    @classmethod
+    def at(cls, revision: Revision, rows: BoardRows) -> PastBoard:
+        """Return the entries of the revision that were compared with each other."""
+        scored, facts = _scored(rows), revision.facts
+        groups = [(row.comparison_group, bool(row.is_baseline)) for row in scored]
+        group = present_group(facts["current_version_id"], facts["current_qrels_id"], groups)
+        compared = [row for row in scored if row.comparison_group == group]
+        baselines = [row.pk for row in compared if row.is_baseline]
+        return cls(revision.number, group, compared, baselines[-1] if baselines else None)
+
+    def is_compared_in(self, certainty: BoardCertainty) -> bool:
+        """Return whether the certainty was computed from exactly these entries and this baseline."""
+        compared = {entry for measure in certainty.content.values() for entry in measure["entries"]}
+        baselines = {measure["baseline"] for measure in certainty.content.values()} - {None}
+        return compared == {entry.pk for entry in self.entries} and baselines == {self.baseline} - {None}
+
+
+def read_certainty_at(boards: Mapping[int, PastBoard]) -> dict[int, BoardCertainty]:
+    """Return the last certainty of each board until its revision, by dataset. Two queries.
+
+    It is current if it was computed from exactly these entries and this baseline. Boards without certainty for their
+    comparison group, and those of datasets whose judgments are hidden now, are left out.
+    """
+    if not boards:
+        return {}
+    until = (Q(dataset=dataset, from_revision__lte=board.revision) for dataset, board in boards.items())
+    known = Certainty.objects.filter(reduce(or_, until), dataset__hidden=False).order_by("from_revision")
+    latest = dict(known.values_list("dataset_id", "pk"))
+    certainties = {}
+    for row in _rows(list(latest.values())):
+        board = boards[row["dataset_id"]]
+        if row["comparison_group"] == board.comparison_group:
+            certainty = _certainty(row, current=True, baseline=board.baseline)
+            certainties[certainty.dataset] = replace(certainty, current=board.is_compared_in(certainty))
+    return certainties
+
+
+def _rows(ids: Sequence[int]) -> list[dict[str, Any]]:
+    # As text, since JSON of a thousand systems is read thrice as fast by orjson.
+    content = Coalesce("same_as__content", "content", output_field=JSONField())
+    fields = ("dataset_id", "key", "comparison_group", "from_revision", "computed_at", "settings")
+    return list(Certainty.objects.filter(pk__in=ids).values(*fields, text=Cast(content, TextField())))
+
+
+def _certainty(row: Mapping[str, Any], *, current: bool, baseline: int | None) -> BoardCertainty:
+    return BoardCertainty(
+        dataset=row["dataset_id"],
+        key=row["key"],
+        comparison_group=row["comparison_group"],
+        from_revision=row["from_revision"],
+        computed_at=row["computed_at"],
+        settings=TestSettings(**row["settings"]),
+        current=current,
+        baseline=baseline,
+        content=orjson.loads(row["text"]),
+    )
+
+
+class ComparedBoard(NamedTuple):
+    """The public, present, scored entries of an open dataset's board, by date of publication."""
+
+    dataset: int
+    comparison_group: str
+    entries: Sequence[int]
+    baseline: int | None
+    measures: Sequence[str]
+    #: Those of closed APIs: ranked separately, so in no group, and never the best.
+    closed: Sequence[int] = ()
+
+    @property
+    def key(self) -> str:
+        """What decides all that is found: an entry has one set of evaluations in a group, its id stands for them."""
+        named = [
+            self.comparison_group,
+            sorted(self.entries),
+            self.baseline,
+            self.measures,
+            sorted(self.closed),
+            TestSettings().as_dict(),
+        ]
+        digest = blake2b(orjson.dumps(named, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
+        return f"{METHOD}:{digest}"
+
+
+def compared_boards(datasets: Collection[int]) -> dict[int, ComparedBoard]:
+    """The boards of open datasets that have results to compare, by id. Two queries."""
+    open_ones = Dataset.objects.filter(pk__in=datasets, hidden=False, current_qrels__isnull=False)
+    present = {each.pk: each for each in open_ones.only("current_version", "current_qrels", "measures")}
+    entries = Entry.objects.filter(dataset__in=list(present), visibility=Entry.Visibility.PUBLIC)
+    entries = entries.exclude(provenance=Entry.Provenance.REPORTED).order_by(
+        "dataset_id", "published_at", "pk"
+    )
+    columns = ("dataset_id", "pk", "comparison_group", "is_baseline", "system__closed_api")
+    boards = {}
+    for pk, group_of_rows in groupby(entries.values(*columns), itemgetter("dataset_id")):
+        dataset, rows = present[pk], list(group_of_rows)
+        groups = [(row["comparison_group"], row["is_baseline"]) for row in rows]
+        group = present_group(dataset.current_version_id, dataset.current_qrels_id, groups)
+        members = [row for row in rows if group and row["comparison_group"] == group]
+        if members:
+            boards[pk] = ComparedBoard(
+                pk,
+                group,
+                [row["pk"] for row in members],
+                next((row["pk"] for row in reversed(members) if row["is_baseline"]), None),
+                list(dataset.measures),
+                [row["pk"] for row in members if row["system__closed_api"]],
+            )
+    return boards
+
+
+def is_known(board: ComparedBoard) -> bool:
+    """Whether what was found last is of this very board. One query."""
+    latest = Certainty.objects.filter(dataset=board.dataset).order_by("-from_revision")
+    return latest.values_list("key", flat=True).first() == board.key

@@ -162,7 +162,7 @@ class MeasureCertainty:
     def from_dict(cls, measure: str, kept: Mapping[str, Any]) -> MeasureCertainty:
         """From what the database keeps. Fields that an earlier method did not have are None."""
         if "raw_p_baseline" in kept:
-            kept = _from_method_1(kept)
+            kept = cls._from_method_1(kept)
         none = [None] * len(kept["entries"])
         columns = (kept.get(name, none) for name in EntryCertainty._fields)
         found = map(EntryCertainty._make, zip(*columns, strict=True))
@@ -170,20 +170,19 @@ class MeasureCertainty:
         gone = kept.get("pool_gone", "")
         return cls(measure, kept["queries"], kept["baseline"], kept["best"], entries, gone)
 
+    @staticmethod
+    def _from_method_1(kept: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the first method kept, under the present names, without its groups and tests against the best.
 
-def _from_method_1(kept: Mapping[str, Any]) -> dict[str, Any]:
-    """What the first method kept, under the present names: without letters of groups, and tests against the best.
-
-    Those were corrected for one family, though the best had been chosen by the same numbers.
-    """
-    same = {name: kept[name] for name in ("queries", "entries", "low", "high", "wins", "ties", "losses")}
-    return {
-        **same,
-        "baseline": kept["baseline"],
-        "best": kept["anchors"].get("a"),
-        "p_baseline": kept["raw_p_baseline"],
-        "p_baseline_corrected": kept["p_baseline"],
-    }
+        Those tests were corrected for one family, though the best had been chosen by the same numbers.
+        """
+        names = ("queries", "entries", "low", "high", "wins", "ties", "losses", "baseline")
+        return {
+            **{name: kept[name] for name in names},
+            "best": kept["anchors"].get("a"),
+            "p_baseline": kept["raw_p_baseline"],
+            "p_baseline_corrected": kept["p_baseline"],
+        }
 
 
 @dataclass(frozen=True, slots=True)

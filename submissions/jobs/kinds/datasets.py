@@ -28,8 +28,8 @@ from leaderboard.judgements.imports import State as ImportState
 from leaderboard.judgements.imports import fail_import
 from leaderboard.judgements.pools import JudgingRefused, fail_pool
 from leaderboard.judgements.rescoring import campaigns
-from leaderboard.judgements.rescoring.comparison import count_marks
 from leaderboard.judgements.rescoring.content import prepare_content
+from leaderboard.judgements.rescoring.switch import count_marks
 from leaderboard.models import (
     Dataset,
     Evaluation,
@@ -83,7 +83,7 @@ def pool_job(job: Job, lease: Lease) -> None:
                 fail_pool(key, str(error))
             return
         with transaction.atomic():
-            finish(job, f"{stored.statistics['pairs']:,} pairs to be judged.")
+            finish(job, f"{stored['statistics']['pairs']:,} pairs to be judged.")
             record_pool(pool, stored)
 
 
@@ -140,12 +140,13 @@ def statistics_job(job: Job, lease: Lease) -> None:
             write_log(job.pk, "The dataset has no texts here: nothing to look at.")
         else:
             store_collection_profile(found)
-            if "tokens" in found.values:
-                tokens, vocabulary = found.values["tokens"], found.values["vocabulary"]
-                write_log(job.pk, f"{tokens:,} words, {vocabulary:,} different ones.")
+            _, columns = found
+            if "tokens" in columns:
+                words = f"{columns['tokens']:,} words, {columns['vocabulary']:,} different ones."
+                write_log(job.pk, words)
     comparison = find_overlaps(job.dataset, lambda share: lease.report_stage("comparing", 0.9 + 0.1 * share))
     with transaction.atomic():
-        others, runs = len(comparison.overlaps), len(comparison.runs)
+        others, runs = map(len, comparison)
         finish(job, f"Compared with {others:,} other collections; looked at {runs:,} runs.")
         store_overlaps(job.dataset, comparison)
 

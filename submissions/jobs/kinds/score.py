@@ -28,7 +28,7 @@ from leaderboard.judgements.rescoring.campaigns import include_new_run
 from leaderboard.models import Dataset, DatasetVersion, Entry, Evaluation, Qrels, Run, System
 from leaderboard.results.board_rows.revisions import lock_board, lock_boards
 from leaderboard.results.protection import evaluate_parts, policy_of
-from leaderboard.results.publishing.scored import EntryOrigin, publish_entry, publish_seed_set
+from leaderboard.results.publishing.scored import publish_entry
 from leaderboard.results.publishing.visibility import mark_published
 from leaderboard.results.records import record_evaluation
 from leaderboard.results.values import JUDGED_MEASURES, upper_of
@@ -308,14 +308,13 @@ def _publish_entries(
     An existing run is refused if it was uploaded; a model that was run again, or a retrieval of ours that was requested
     again, comes to the same entry. Raises InvalidRun.
     """
+    provenance = Entry.Provenance.SCORED if job.kind == Job.Kind.SCORE else Entry.Provenance.MEASURED
     entries = [
         publish_entry(
-            evaluation=record_result(job, system, result, qrels),
-            provenance=Entry.Provenance.SCORED if job.kind == Job.Kind.SCORE else Entry.Provenance.MEASURED,
+            _new_entry(provenance, job.submission, facts=result.facts),
+            record_result(job, system, result, qrels),
             is_baseline=_is_baseline(job),
-            facts=result.facts,
             held=dataset,
-            **_origin(job.submission),
         )
         for result in results
     ]
@@ -340,16 +339,18 @@ def _publish_entries(
     return entries
 
 
-def _origin(submission: Submission | None) -> dict[str, Any]:
-    """Return the arguments of publishing that follow from the submission."""
-    if submission is None:
-        return {"public": True}
-    return {
-        "public": submission.public,
-        "submission_reference": submission.pk,
-        "submitter": submission.submitter,
-        "marks": EntryOrigin(submission.round_id, submission.late, submission.run_type),
-    }
+def _new_entry(provenance: Entry.Provenance, submission: Submission | None, **columns: Any) -> Entry:
+    """Return an unsaved entry with what its submission says."""
+    if submission is not None:
+        columns |= {
+            "public_wanted": submission.public,
+            "submission_reference": submission.pk,
+            "submitter": submission.submitter,
+            "round_id": submission.round_id,
+            "late": submission.late,
+            "run_type": submission.run_type,
+        }
+    return Entry(provenance=provenance, **columns)
 
 
 def _log_line(entry: Entry) -> str:
@@ -385,12 +386,9 @@ def _publish_seed(job: Job, submission: Submission, evaluation: Evaluation) -> E
             job.pk, f"Scored: {done} of {len(jobs)} seeds are. The set is published when all of them are."
         )
         return None
-    entry = publish_seed_set(
-        evaluations,
-        provenance=Entry.Provenance.SCORED,  # models make no seed sets
-        configuration=submission.configuration,
-        **_origin(submission),
-    )
+    # Models make no seed sets.
+    new = _new_entry(Entry.Provenance.SCORED, submission, configuration=submission.configuration)
+    entry = publish_entry(new, evaluations)
     if entry.submission_reference != submission.pk:
         message = f"this system has the same seeds on {job.dataset} already"
         hint = "If they are of another configuration, label it."

@@ -14,7 +14,7 @@ from django.urls import reverse
 
 from leaderboard.core.permissions import make_curator
 from leaderboard.importing.collections.importer import import_dataset
-from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.models import (
     AuditRecord,
     Benchmark,

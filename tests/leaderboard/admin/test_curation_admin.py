@@ -15,7 +15,7 @@ from django.urls import reverse
 from leaderboard.core.audit import acting
 from leaderboard.core.permissions import make_curator
 from leaderboard.importing.collections.importer import import_dataset
-from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.models import AuditRecord, Entry, HardwareClass, Membership, Qrels, System, Team, User
 from leaderboard.systems.challenges import raise_challenge
 from tests.curating import save

@@ -10,10 +10,10 @@ from django.test import Client
 from leaderboard.boards.model import Board, Row
 from leaderboard.models import Dataset
 from leaderboard.results.board_rows.revisions import record_present
-from leaderboard.results.significance.computing import compute_certainty
-from leaderboard.results.significance.reading import read_certainty
+from leaderboard.results.significance.statements import read_certainty
 from tests.leaderboard.boards.test_boards_benchmark import benchmark_of, board_of
 from tests.leaderboard.boards.test_permalinks import pass_time, permalink_of
+from tests.leaderboard.certainty import compute_certainty
 from tests.leaderboard.entries import make_source, make_system, report, score_seeds, scored_dataset
 from tests.leaderboard.entries_by_query import score_queries, spread
 

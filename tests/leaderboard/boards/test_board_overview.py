@@ -9,9 +9,9 @@ from django.test import Client
 
 from leaderboard.models import Benchmark, Dataset, Entry
 from leaderboard.results.board_rows.revisions import Kind, board_changed
-from leaderboard.results.significance.computing import compute_certainty
 from leaderboard.templatetags.runboard import whole
 from tests.leaderboard.boards.test_boards_benchmark import benchmark_of
+from tests.leaderboard.certainty import compute_certainty
 from tests.leaderboard.entries import (
     cost,
     make_source,

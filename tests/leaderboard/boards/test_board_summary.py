@@ -12,8 +12,8 @@ from django.test import Client
 
 from leaderboard.core.text.numbers import signed
 from leaderboard.models import Dataset, System
-from leaderboard.results.significance.computing import compute_certainty
 from leaderboard.results.significance.statements import statements
+from tests.leaderboard.certainty import compute_certainty
 from tests.leaderboard.entries import (
     cost,
     make_source,

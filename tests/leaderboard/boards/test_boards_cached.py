@@ -15,7 +15,7 @@ from leaderboard.boards.pages import benchmark_page
 from leaderboard.boards.state import BoardState, Sort
 from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.models import Benchmark, Dataset
-from leaderboard.results.board_rows.rows import board_cache, clear_rows
+from leaderboard.results.board_rows.rows import board_cache
 from leaderboard.results.publishing.visibility import name_baseline, set_visibility, withdraw_entries
 from leaderboard.wsgi import application
 from tests.leaderboard.entries import (
@@ -132,7 +132,7 @@ def test_a_server_that_has_warmed_up_reads_no_row_for_its_first_visitors(client:
     dataset = scored_dataset()
     benchmark_of(dataset)
     score(dataset, "system", ndcg=0.5)
-    clear_rows()
+    board_cache.clear()
     application.warm_up()
     clear_page_cache()
     for page in ("/benchmarks/all/", f"/datasets/{dataset.slug}/"):

@@ -11,7 +11,7 @@ from leaderboard.boards.model import Board
 from leaderboard.boards.pages import benchmark_page, dataset_page
 from leaderboard.boards.state import BoardState
 from leaderboard.models import BoardChange, Dataset, System
-from leaderboard.results.board_rows.rows import clear_rows
+from leaderboard.results.board_rows.rows import board_cache
 from tests.curating import save
 from tests.factories import make_dataset, make_user
 from tests.leaderboard.boards.test_boards_benchmark import benchmark_of, board_of, values
@@ -138,7 +138,7 @@ def test_more_parts_need_no_more_queries(forums: list[Dataset]) -> None:
             lambda: benchmark_page("all", BoardState()),
             lambda: dataset_page("forums", BoardState()),
         ):
-            clear_rows()
+            board_cache.clear()
             with CaptureQueriesContext(connection) as captured:
                 read()
             counts.append(len(captured))

@@ -20,7 +20,7 @@ from leaderboard.boards.exports.tables import MOST_COLUMNS
 from leaderboard.core.text.bibtex import parse_entries
 from leaderboard.core.text.latex import escape, escape_url
 from leaderboard.models import Benchmark, Dataset, Source
-from leaderboard.results.significance.computing import compute_certainty
+from tests.leaderboard.certainty import compute_certainty
 from tests.leaderboard.entries import make_source, make_system, report, score, scored_dataset
 from tests.leaderboard.entries_by_query import score_queries
 from tests.reported_boards import load_reported

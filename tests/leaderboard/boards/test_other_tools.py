@@ -20,8 +20,8 @@ import pytest
 from django.test import Client
 
 from evaluation.measures.registry import DEFAULT_MEASURES
-from leaderboard.results.significance.computing import compute_certainty
 from runboard import embeddings
+from tests.leaderboard.certainty import compute_certainty
 from tests.leaderboard.entries import make_system, score, scored_dataset
 from tests.leaderboard.entries_by_query import score_queries
 from tests.reported_boards import load_reported

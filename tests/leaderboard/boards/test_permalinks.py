@@ -26,9 +26,15 @@ from leaderboard.models import (
     System,
 )
 from leaderboard.results.board_rows.past import end_of
-from leaderboard.results.board_rows.revisions import Kind, benchmark_changed, board_changed, record_present
-from leaderboard.results.board_rows.rows import clear_rows
-from leaderboard.results.board_rows.snapshot import LAYOUT, rows_to_store
+from leaderboard.results.board_rows.revisions import (
+    LAYOUT,
+    Kind,
+    benchmark_changed,
+    board_changed,
+    record_present,
+    rows_to_store,
+)
+from leaderboard.results.board_rows.rows import board_cache
 from leaderboard.results.efficiency import price_changed
 from leaderboard.results.publishing.descriptions import system_changed, team_changed
 from leaderboard.results.publishing.publication import refresh_scores
@@ -313,7 +319,7 @@ def test_rows_of_an_earlier_release_are_read_and_stored_anew_at_the_next_start(c
         version.row = {"entry": row, "line": {"system_id": row.pop("system_id")}, **parts}
         version.save()
     clear_page_cache()
-    clear_rows()
+    board_cache.clear()
     assert {path: client.get(path).content for path in before} == before
     name_baseline(Entry.objects.get(system__name="Dense"))
     name_baseline(bm25)
@@ -322,7 +328,7 @@ def test_rows_of_an_earlier_release_are_read_and_stored_anew_at_the_next_start(c
         record_present()
         assert BoardChange.objects.count() == revision
     EntryVersion.objects.filter(until_revision=None, entry=bm25).update(row={"layout": 1, **bm25_row(bm25)})
-    clear_rows()
+    board_cache.clear()
     for _ in range(2):
         record_present()
         assert BoardChange.objects.count() == revision + 1
@@ -344,7 +350,7 @@ def test_a_row_that_was_never_stored_is_at_the_next_start(client: Client) -> Non
     dataset = scored_dataset()
     entry = score(dataset, "BM25", baseline=True, ndcg=0.25)
     EntryVersion.objects.filter(entry=entry).delete()
-    clear_rows()
+    board_cache.clear()
     clear_page_cache()
     assert table_of(client, f"/datasets/{dataset.slug}/") == []
     record_present()

@@ -8,8 +8,8 @@ import pytest
 from django.test import Client
 
 from leaderboard.models import Dataset
-from leaderboard.results.board_rows.rows import clear_rows
-from leaderboard.results.significance.computing import compute_certainty
+from leaderboard.results.board_rows.rows import board_cache
+from tests.leaderboard.certainty import compute_certainty
 from tests.leaderboard.entries import make_source, report, score, scored_dataset
 from tests.leaderboard.entries_by_query import score_queries, spread
 from tests.pages import one_line
@@ -95,7 +95,7 @@ def test_the_baseline_is_not_compared_with_itself(client: Client) -> None:
 def test_nothing_is_said_over_hidden_judgements_nor_of_reported_figures(client: Client) -> None:
     dataset, slugs = board()
     Dataset.objects.filter(pk=dataset.pk).update(hidden=True)
-    clear_rows()
+    board_cache.clear()
     page = client.get(f"/systems/{slugs['Last']}/").content.decode()
     assert "Judged" in page
     assert "95% interval" not in page

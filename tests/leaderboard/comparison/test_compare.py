@@ -18,7 +18,7 @@ from leaderboard.comparison.selection import MOST_SYSTEMS, entries_of_systems
 from leaderboard.comparison.table import compare
 from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry, System
-from leaderboard.results.significance.computing import compute_certainty
+from tests.leaderboard.certainty import compute_certainty
 from tests.leaderboard.comparison.test_queries import GOOD, POOR, text_of
 from tests.leaderboard.entries import (
     make_source,

@@ -13,7 +13,7 @@ from django.test import Client
 
 from leaderboard.datasets.files import judgements_name, offer_file, offered_files, store_file
 from leaderboard.importing.collections.importer import ImportResult, import_dataset
-from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.models import Dataset, DatasetFile, DatasetVersion, Qrels
 from tests.factories import make_a_curator, make_user
 from tests.leaderboard.tiny_collection import HEADER, good_files, write_folder

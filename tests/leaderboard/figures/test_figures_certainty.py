@@ -7,7 +7,7 @@ from django.test import Client
 
 from leaderboard.figures.drawing import BETTER, GREY, WORSE
 from leaderboard.models import Dataset, Entry
-from leaderboard.results.significance.computing import compute_certainty
+from tests.leaderboard.certainty import compute_certainty
 from tests.leaderboard.entries import (
     cost,
     make_source,

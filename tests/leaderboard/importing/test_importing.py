@@ -18,7 +18,7 @@ from leaderboard.core.audit import acting
 from leaderboard.core.storage.runs import open_run, store_run
 from leaderboard.datasets.qrels import load_qrels, scoring_target
 from leaderboard.importing.collections.importer import ImportResult, import_dataset
-from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.importing.reported.loader import load_reported
 from leaderboard.judgements.disclosure import COMPARED
 from leaderboard.models import AuditRecord, Dataset, Entry, Run, WorkRequest
@@ -64,9 +64,7 @@ def score_something(
         per_query=np.zeros((2, len(DEFAULT_MEASURES))),
         missing_queries=0,
     )
-    return publish_entry(
-        evaluation=evaluation, provenance=Entry.Provenance.MEASURED, public=True, is_baseline=baseline
-    )
+    return publish_entry(Entry(provenance=Entry.Provenance.MEASURED), evaluation, is_baseline=baseline)
 
 
 def test_a_folder_becomes_a_dataset_that_waits_for_its_baseline(tmp_path: Path) -> None:

@@ -17,8 +17,7 @@ from evaluation.core.problems import InvalidContent, Problem
 from evaluation.judgements.qrels import read_qrels
 from leaderboard.core.audit import acting
 from leaderboard.importing.collections.importer import import_dataset
-from leaderboard.importing.collections.options import ImportOptions
-from leaderboard.importing.collections.source import ZIP_POLICY
+from leaderboard.importing.collections.source import ZIP_POLICY, ImportOptions
 from leaderboard.importing.collections.twins import NOT_COMPARED, shared_pairs
 from leaderboard.judgements.disclosure import COMPARED
 from leaderboard.models import AuditRecord, Dataset, DatasetVersion, WorkRequest

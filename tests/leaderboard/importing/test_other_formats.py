@@ -19,7 +19,7 @@ from evaluation.core.problems import InvalidContent, Problem
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.datasets.qrels import load_qrels
 from leaderboard.importing.collections.importer import ImportResult, import_dataset
-from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.models import Dataset
 from leaderboard.results.publishing.visibility import mark_published
 from tests.evaluation.real_collections import SHARED

@@ -251,7 +251,7 @@ def test_loading_again_changes_nothing() -> None:
 @pytest.mark.usefixtures("_loaded")
 def test_loading_again_restores_a_changed_number() -> None:
     Entry.objects.filter(system__slug="bm25-beir-2021", dataset__slug="fiqa").update(scores={"nDCG@10": 0.9})
-    assert load_reported().changed == 1
+    assert load_reported()["changed"] == 1
     assert beir_entries()["BM25", "fiqa"].scores["nDCG@10"] == 0.236
 
 

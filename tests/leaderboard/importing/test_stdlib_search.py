@@ -18,7 +18,7 @@ from leaderboard.importing.demo.stdlib_search import (
     first_sentence,
     words_of,
 )
-from leaderboard.importing.examples import write_broken_run
+from leaderboard.importing.examples import MISTAKES, write_broken_run
 
 MODULE = '''
 def top(a):
@@ -144,7 +144,10 @@ def test_bm25_finds_some_but_not_all(built: Path, run: Path) -> None:
 
 
 def test_the_broken_run_is_told_line_by_line(built: Path, run: Path, tmp_path: Path) -> None:
-    mistakes = write_broken_run(run, tmp_path / "broken.txt")
+    write_broken_run(run, tmp_path / "broken.txt")
+    mistakes: dict[str, tuple[int, ...]] = {}
+    for number, (code, _) in MISTAKES.items():
+        mistakes[code] = (*mistakes.get(code, ()), number)
     queries = [json.loads(line)["_id"] for line in (built / "queries.jsonl").read_text("utf-8").splitlines()]
     assert check_run(run, ScoringTarget(query_ids=queries)).valid
     report = check_run(tmp_path / "broken.txt", ScoringTarget(query_ids=queries))

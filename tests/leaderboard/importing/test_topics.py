@@ -15,7 +15,7 @@ from leaderboard.core.audit import acting
 from leaderboard.core.storage.store import Area, local_path
 from leaderboard.datasets.qrels import scoring_target
 from leaderboard.importing.collections.importer import ImportResult, import_dataset
-from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.models import Dataset, DatasetVersion
 from tests.factories import make_user
 from tests.leaderboard.tiny_collection import HEADER, write_folder, write_zip

@@ -23,7 +23,7 @@ from leaderboard.datasets.files import offered_files
 from leaderboard.datasets.qrels import excluded_documents, load_qrels, topic_ids
 from leaderboard.importing.collections.halves import import_twin
 from leaderboard.importing.collections.importer import import_dataset
-from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.importing.collections.twins import TOPICS_NOT_COMPARED
 from leaderboard.judgements.disclosure import COMPARED
 from leaderboard.models import AuditRecord, Dataset, User, WorkRequest

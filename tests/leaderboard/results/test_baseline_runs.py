@@ -29,9 +29,9 @@ def sent(dataset: Dataset, baseline: Entry, submitter: User | None = None) -> En
     evaluation.run.sha256 = baseline.evaluation.run.sha256
     evaluation.run.save()
     return publish_entry(
-        evaluation=evaluation, provenance=Entry.Provenance.SCORED, public=True, submission_reference="sent",
-        submitter=submitter,
-    )  # fmt: skip
+        Entry(provenance=Entry.Provenance.SCORED, submission_reference="sent", submitter=submitter),
+        evaluation,
+    )
 
 
 def rows(dataset: Dataset) -> list[tuple[str, bool]]:

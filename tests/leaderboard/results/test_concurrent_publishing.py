@@ -17,7 +17,7 @@ from django.db.models import QuerySet
 from leaderboard.models import Dataset, Entry, Seed
 from leaderboard.results.board_rows import revisions
 from leaderboard.results.board_rows.revisions import Kind, boards_changed
-from leaderboard.results.publishing.scored import publish_seed_set
+from leaderboard.results.publishing.scored import publish_entry
 from leaderboard.results.publishing.visibility import set_visibility, withdraw_entries
 from leaderboard.results.significance.computing import analyse_board, store_certainty
 from tests.factories import make_dataset
@@ -101,7 +101,7 @@ def test_of_two_who_publish_one_seed_set_the_second_finds_it() -> None:
     seeds = {str(number): evaluate(dataset, system, ndcg=0.1 * number) for number in (1, 2)}
 
     def publish() -> None:
-        publish_seed_set(seeds, provenance=Entry.Provenance.SCORED, public=True, submission_reference="sent")
+        publish_entry(Entry(provenance=Entry.Provenance.SCORED, submission_reference="sent"), seeds)
 
     assert at_once(publish, publish, publish) == []
     assert (Entry.objects.count(), Seed.objects.count()) == (1, 2)

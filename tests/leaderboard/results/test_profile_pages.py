@@ -15,7 +15,7 @@ from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.core.storage.runs import store_run
 from leaderboard.core.storage.store import work_folder
 from leaderboard.importing.collections.importer import import_dataset
-from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.judgements.rescoring.switch import switch_board
 from leaderboard.models import Dataset, Entry, Rescore, Run
 from leaderboard.results.profiles.public import lengths_of, neighbours, public_overlaps, retrieved_lengths
@@ -98,7 +98,7 @@ def publish(dataset: Dataset, folder: Path, name: str = "Words", values: float =
         per_query=np.array([[values], [values / 2]]),
         missing_queries=0,
     )
-    return publish_entry(evaluation=evaluation, provenance=Entry.Provenance.MEASURED, public=True)
+    return publish_entry(Entry(provenance=Entry.Provenance.MEASURED), evaluation)
 
 
 def page_of(client: Client, slug: str = "tiny") -> str:

@@ -17,7 +17,7 @@ from evaluation.judgements.qrels import Qrels as Judged
 from leaderboard.core.audit import acting
 from leaderboard.datasets import qrels as stored_qrels
 from leaderboard.importing.collections.importer import import_dataset
-from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.models import (
     AuditRecord,
     BoardChange,
@@ -105,11 +105,7 @@ def publish(dataset: Dataset, name: str, public: float, private: float, **fields
     """A result of a team of its own."""
     found = evaluation(dataset, make_system(name), public, private)
     return publish_entry(
-        evaluation=found,
-        provenance=Entry.Provenance.SCORED,
-        public=True,
-        submission_reference=name[:12],
-        **fields,
+        Entry(provenance=Entry.Provenance.SCORED, submission_reference=name[:12], **fields), found
     )
 
 
@@ -117,9 +113,8 @@ def baseline(dataset: Dataset, public: float, private: float) -> Entry:
     """The dataset's BM25."""
     system = house_system(slug="bm25", name="BM25", architecture="lexical", description="", parameters={})
     return publish_entry(
-        evaluation=evaluation(dataset, system, public, private),
-        provenance=Entry.Provenance.MEASURED,
-        public=True,
+        Entry(provenance=Entry.Provenance.MEASURED),
+        evaluation(dataset, system, public, private),
         is_baseline=True,
     )
 
@@ -233,9 +228,7 @@ def test_held_results_tell_nothing_when_a_competition_is_left(contest: Dataset) 
     baseline(contest, 0.3, 0.3)
     one = publish(contest, "One", 0.6, 0.3)
     held = publish_entry(
-        evaluation=evaluation(contest, one.system, 0.5, 0.45, 1),
-        provenance=Entry.Provenance.SCORED,
-        public=True,
+        Entry(provenance=Entry.Provenance.SCORED), evaluation(contest, one.system, 0.5, 0.45, 1)
     )
     with acting(None, "the end"):
         reveal_private(contest)
@@ -360,11 +353,7 @@ def test_a_curator_without_the_right_reveals_nothing(contest: Dataset) -> None:
 
 def test_opening_the_judgements_ends_a_competition(contest: Dataset) -> None:
     one = publish(contest, "One", 0.6, 0.4)
-    publish_entry(
-        evaluation=evaluation(contest, one.system, 0.5, 0.45, 1),
-        provenance=Entry.Provenance.SCORED,
-        public=True,
-    )
+    publish_entry(Entry(provenance=Entry.Provenance.SCORED), evaluation(contest, one.system, 0.5, 0.45, 1))
     contest.hidden = False
     contest.save()
     refresh_scores(contest)

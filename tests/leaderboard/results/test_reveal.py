@@ -72,10 +72,12 @@ def test_held_results_stay_held_unless_the_curator_says_so(contest: Dataset, cli
     system = one.system
     for number, wanted in ((1, True), (2, False)):
         entry = publish_entry(
-            evaluation=evaluation(contest, system, 0.5, 0.45, number),
-            provenance=Entry.Provenance.SCORED,
-            public=wanted,
-            submission_reference=f"held{number}",
+            Entry(
+                provenance=Entry.Provenance.SCORED,
+                public_wanted=wanted,
+                submission_reference=f"held{number}",
+            ),
+            evaluation(contest, system, 0.5, 0.45, number),
         )
         assert entry.visibility == "held"
     with acting(None, "round"):

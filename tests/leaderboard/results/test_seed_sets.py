@@ -16,11 +16,11 @@ from leaderboard.models import Benchmark, BenchmarkMember, BenchmarkVersion, Boa
 from leaderboard.results.board_rows.revisions import benchmark_changed
 from leaderboard.results.publishing.descriptions import system_changed
 from leaderboard.results.publishing.publication import refresh_scores
-from leaderboard.results.publishing.scored import publish_seed_set
+from leaderboard.results.publishing.scored import publish_entry
 from leaderboard.results.publishing.visibility import set_visibility, withdraw_entries
 from leaderboard.results.records import per_query_means, record_evaluation
-from leaderboard.results.significance.computing import compute_certainty
-from leaderboard.results.significance.reading import read_certainty
+from leaderboard.results.significance.statements import read_certainty
+from tests.leaderboard.certainty import compute_certainty
 from tests.leaderboard.entries import evaluate, make_system, score, score_seeds, scored_dataset
 from tests.pages import one_line
 
@@ -88,7 +88,7 @@ def test_publishing_a_set_again_changes_nothing() -> None:
     seeds = {label: evaluate(dataset, system, ndcg=0.5) for label in ("a", "b")}
 
     def publish() -> Entry:
-        return publish_seed_set(seeds, provenance=Entry.Provenance.SCORED, public=True)
+        return publish_entry(Entry(provenance=Entry.Provenance.SCORED), seeds)
 
     first, dataset_then = publish(), dataset.__class__.objects.get(pk=dataset.pk).board_revision
     assert publish() == first
@@ -104,7 +104,7 @@ def test_what_is_no_set_is_not_published(number: int, systems: int) -> None:
     made = [make_system(f"system {each}") for each in range(systems)]
     seeds = {str(each): evaluate(dataset, made[each % systems], ndcg=0.5) for each in range(number)}
     with pytest.raises(ValueError, match="seed set"):
-        publish_seed_set(seeds, provenance=Entry.Provenance.SCORED, public=True)
+        publish_entry(Entry(provenance=Entry.Provenance.SCORED), seeds)
     assert not Entry.objects.exists()
 
 

@@ -13,18 +13,18 @@ from evaluation.statistics.randomisation import holm
 from leaderboard.boards.columns.significance import CALLED
 from leaderboard.models import BoardChange, Certainty, Dataset, Entry, WorkRequest
 from leaderboard.results.board_rows.revisions import Kind, board_changed
-from leaderboard.results.board_rows.rows import clear_rows
+from leaderboard.results.board_rows.rows import board_cache
 from leaderboard.results.publishing.descriptions import system_changed
 from leaderboard.results.publishing.visibility import name_baseline, withdraw_entries
 from leaderboard.results.significance.computing import (
     BoardAnalysis,
     analyse_board,
-    compute_certainty,
     request_missing_certainty,
     store_certainty,
 )
-from leaderboard.results.significance.reading import read_certainty
+from leaderboard.results.significance.statements import read_certainty
 from leaderboard.results.significance.types import verdict_of
+from tests.leaderboard.certainty import compute_certainty
 from tests.leaderboard.entries import renew_judgements, score_seeds, scored_dataset
 from tests.leaderboard.entries_by_query import (
     QUERIES,
@@ -296,7 +296,7 @@ def test_what_an_earlier_method_kept_is_read_and_asked_for_again(client: Client,
     }
     kept.key = "1:" + kept.key.partition(":")[2]
     kept.save()
-    clear_rows()
+    board_cache.clear()
     WorkRequest.objects.all().delete()
     assert not found_of(board).current
     assert cells(shown(board), "First") == {

@@ -18,8 +18,8 @@ from leaderboard.api.board_answers import BoardSerializer
 from leaderboard.boards.state import Sort
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry
 from leaderboard.results.publishing.visibility import name_baseline
-from leaderboard.results.significance.computing import compute_certainty
-from leaderboard.results.significance.reading import read_certainty
+from leaderboard.results.significance.statements import read_certainty
+from tests.leaderboard.certainty import compute_certainty
 from tests.leaderboard.entries import scored_dataset
 from tests.leaderboard.entries_by_query import (
     cells,

@@ -8,9 +8,9 @@ from django.test import Client
 from leaderboard.models import Dataset, Entry, Protection
 from leaderboard.results.board_rows.revisions import Kind, board_changed
 from leaderboard.results.publishing.publication import refresh_scores
-from leaderboard.results.significance.computing import compute_certainty
 from leaderboard.results.significance.hidden import LEAST_DIFFERENCE, known_difference
 from leaderboard.results.significance.statements import UNKNOWN, BoardStatements, Statement, statements
+from tests.leaderboard.certainty import compute_certainty
 from tests.leaderboard.entries import scored_dataset
 from tests.leaderboard.entries_by_query import make_board, score_queries, spread
 

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from leaderboard.results.significance.computing import measure_certainty
-from leaderboard.results.significance.reading import ComparedBoard
+from leaderboard.results.significance.statements import ComparedBoard
 from leaderboard.results.significance.types import (
     BoardCertainty,
     TestSettings,

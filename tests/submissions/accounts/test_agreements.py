@@ -19,7 +19,7 @@ from django.utils import timezone
 from evaluation.core.problems import InvalidContent
 from leaderboard.core.audit import acting
 from leaderboard.importing.collections.importer import import_dataset
-from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.models import Acceptance, Agreement, AuditRecord, Dataset, Round
 from leaderboard.results.board_rows.revisions import Kind, boards_changed
 from submissions.accounts.approval import accept_agreement, apply_agreement

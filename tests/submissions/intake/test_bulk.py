@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from leaderboard.importing.collections.importer import import_dataset
-from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.judgements.disclosure import COMPARED
 from leaderboard.models import AuditRecord, Dataset, Entry, System, User
 from leaderboard.systems.anonymity import make_anonymous

@@ -15,7 +15,7 @@ from evaluation.verification import answer_texts
 from leaderboard.core.audit import acting
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.importing.collections.importer import import_dataset
-from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.models import Entry, Rescore
 from leaderboard.results.measures import RefusedMeasures, set_measures
 from submissions.jobs.kinds.datasets import fail_lost_rescores

@@ -13,8 +13,8 @@ from django.test import Client
 
 from leaderboard.core.storage.runs import open_run
 from leaderboard.importing.collections.importer import ImportResult, import_dataset
-from leaderboard.importing.collections.options import ImportOptions
-from leaderboard.importing.demo.collection import DEMO_SLUG
+from leaderboard.importing.collections.source import ImportOptions
+from leaderboard.importing.demo.stdlib_search import DEMO_SLUG
 from leaderboard.models import Dataset, Entry, Evaluation
 from leaderboard.results.records import per_query_values
 from leaderboard.systems.baselines import request_baseline

@@ -16,8 +16,7 @@ from leaderboard.core.audit import acting
 from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.core.storage.runs import run_path
 from leaderboard.judgements.rescoring.campaigns import CannotRescore, discard_rescore, resume_rescore
-from leaderboard.judgements.rescoring.comparison import comparison_of, digest
-from leaderboard.judgements.rescoring.switch import CannotSwitch, switch_board
+from leaderboard.judgements.rescoring.switch import CannotSwitch, comparison_of, digest, switch_board
 from leaderboard.models import (
     AuditRecord,
     Dataset,

@@ -10,7 +10,7 @@ from django.test import Client
 
 from evaluation.engines import describe
 from leaderboard.importing.collections.importer import import_dataset
-from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.models import Entry, System
 from submissions.jobs.checkpoints.run_model import ModelTask, _write_candidates
 from tests.leaderboard.tiny_collection import HEADER

@@ -14,7 +14,7 @@ from leaderboard.models import Dataset, Entry, RunProfile, WorkRequest
 from leaderboard.results.board_rows.revisions import Kind, board_changed
 from leaderboard.results.profiles.store import find_overlaps, store_overlaps
 from leaderboard.results.significance.computing import analyse_board
-from leaderboard.results.significance.reading import read_certainty
+from leaderboard.results.significance.statements import read_certainty
 from submissions.jobs.kinds import datasets as significance_jobs
 from submissions.jobs.runner import drain_queue
 from submissions.queue.queue import create_requested_jobs

@@ -14,7 +14,7 @@ from evaluation.core.problems import InvalidContent
 from leaderboard.core.storage.store import Area, put
 from leaderboard.importing.collections.halves import import_twin
 from leaderboard.importing.collections.importer import import_dataset
-from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.models import Dataset, DatasetVersion, Entry
 from leaderboard.systems.baselines import request_baseline
 from submissions.jobs.runner import drain_queue

@@ -12,7 +12,7 @@ from evaluation.core.problems import InvalidContent
 from leaderboard.core.storage.runs import open_run
 from leaderboard.datasets.derived_files import top_documents_path
 from leaderboard.importing.collections.importer import import_dataset
-from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.models import Dataset, Entry
 from submissions.jobs.cleanup import remove_unreferenced
 from tests.submissions.clients import Api

@@ -18,11 +18,10 @@ from leaderboard.core.audit import acting
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.core.work_requests import request_work
 from leaderboard.importing.collections.importer import import_dataset
-from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.judgements.imports import Conflicts, import_judgements, request_merge
 from leaderboard.judgements.pools import request_pool
-from leaderboard.judgements.rescoring.comparison import comparison_of
-from leaderboard.judgements.rescoring.switch import switch_board
+from leaderboard.judgements.rescoring.switch import comparison_of, switch_board
 from leaderboard.models import Dataset, Entry, JudgementImport, Pool, Rescore, User, WorkRequest
 from leaderboard.results.records import per_query_values
 from submissions.jobs.runner import drain_queue

@@ -14,7 +14,7 @@ from leaderboard.core.storage.runs import run_path
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.datasets.qrels import JudgementsNotOpen, copy_open_judgements, open_judgements
 from leaderboard.importing.collections.importer import import_dataset
-from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.models import Dataset, Entry
 from submissions.jobs.runner import drain_queue
 from submissions.models import Job, State

@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 
 from leaderboard.importing.collections.importer import import_dataset
-from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.models import Entry
 from submissions.jobs.runner import drain_queue
 from submissions.queue.queue import create_requested_jobs

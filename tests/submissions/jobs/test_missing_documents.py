@@ -16,7 +16,7 @@ from evaluation.judgements.judges import Judge
 from leaderboard.core.audit import acting
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.importing.collections.importer import import_dataset
-from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.judgements.comparing import compare_now, merge_now
 from leaderboard.judgements.imports import Conflicts, import_judgements, request_merge
 from leaderboard.models import Dataset, Entry, Qrels

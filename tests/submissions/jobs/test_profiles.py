@@ -9,7 +9,7 @@ import pytest
 
 from leaderboard.datasets.qrels import copy_open_judgements
 from leaderboard.importing.collections.importer import ImportResult, import_dataset
-from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.judgements.rescoring.switch import switch_board
 from leaderboard.models import (
     BoardChange,

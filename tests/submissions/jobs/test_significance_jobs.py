@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from leaderboard.models import Certainty, Dataset, DatasetVersion, Entry
 from leaderboard.results.publishing.visibility import set_visibility, withdraw_entries
-from leaderboard.results.significance.reading import read_certainty
+from leaderboard.results.significance.statements import read_certainty
 from submissions.jobs.kinds import datasets as significance_jobs
 from submissions.jobs.runner import drain_queue
 from submissions.models import Job, State
