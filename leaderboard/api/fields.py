@@ -15,9 +15,22 @@ Answer = serializers.Serializer[Any]
 Field = serializers.Field[Any, Any, Any, Any]
 
 
-def texts(**options: Any) -> serializers.ListField:
+class TextsField(serializers.ListField):
     """A list of texts."""
-    return serializers.ListField(child=serializers.CharField(), **options)
+
+    child = serializers.CharField()
+
+
+def _described(field: Callable[..., Field]) -> Callable[..., Any]:
+    """Return a constructor that takes a field's description first, then its source if that has another name."""
+    return lambda help_text=None, source=None, **options: field(help_text=help_text, source=source, **options)
+
+
+text_field = _described(serializers.CharField)
+flag_field = _described(serializers.BooleanField)
+integer_field = _described(serializers.IntegerField)
+number_field = _described(serializers.FloatField)
+texts = _described(TextsField)
 
 
 class ReadView(APIView):
