@@ -10,3 +10,13 @@ def one_line(page: str) -> str:
     page = re.sub(r"<[a-zA-Z/][^>]*>", lambda tag: " ".join(tag.group().split()).replace(" >", ">"), page)
     page = re.sub(r"(?<=>)\s*\n\s*|\s*\n\s*(?=<)", "", page)
     return re.sub(r"\s*\n\s*", " ", page)
+
+
+def clear_page_cache() -> None:
+    """Remove every page of this process and of the shared cache."""
+    from django.core.cache import cache
+
+    from leaderboard.core.cache import pages
+
+    pages._recent.clear()
+    cache.clear()

@@ -8,6 +8,7 @@ history of the object, and refuses a form that is older than what it would write
 import re
 from collections.abc import Iterable
 from typing import Any, ClassVar, cast
+from urllib.parse import parse_qsl
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied, ValidationError
@@ -57,12 +58,13 @@ class CurationAdmin(SimpleHistoryAdmin):
     may_add = may_change = may_delete = True
     #: Paths of further pages below the list, by name: the method `NAME_view` answers.
     pages: ClassVar[dict[str, str]] = {}
-    #: Words for one and for several rows of `pending_rows`, and the query of the list that shows these.
+    #: Words for one and for several rows that wait for a decision, and the query of the list that shows these.
     pending: ClassVar[tuple[str, str, str] | None] = None
 
     def pending_rows(self) -> QuerySet[Any]:
-        """Return the rows that wait for a curator's decision."""
-        return self.model._default_manager.none()
+        """Return the rows that wait for a curator's decision: those that the query of `pending` selects."""
+        query = self.pending[2].removeprefix("?") if self.pending else ""
+        return self.model._default_manager.filter(**dict(parse_qsl(query)))
 
     def get_urls(self) -> list[URLPattern]:
         prefix = f"{self.opts.app_label}_{self.opts.model_name}"
@@ -205,7 +207,7 @@ class CurationAdmin(SimpleHistoryAdmin):
             return super().delete_view(request, object_id, extra_context)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        """Save, and write down what was changed."""
+        """Save, write down what was changed, and update what depends on it."""
         super().save_model(request, obj, form, change)
         for warning in near_duplicates(obj, form.changed_data):
             messages.warning(request, warning)
@@ -215,6 +217,10 @@ class CurationAdmin(SimpleHistoryAdmin):
                 "edited" if change else "added", self._named(obj), dataset=_dataset_of(obj),
                 before=before if change else {}, after=after,
             )  # fmt: skip
+        self.follow(obj)
+
+    def follow(self, obj: Any) -> None:
+        """Update boards and pages that depend on a saved object."""
 
     def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:
         """Save the rows that are edited on the same page, and write down each that was changed."""
@@ -252,7 +258,10 @@ class CurationAdmin(SimpleHistoryAdmin):
 
     def recorded(self, name: str, value: Any) -> Any:
         """Return a field's value as audit records store it. Override it for values that they must not store."""
-        return _short(value)
+        if value is None or isinstance(value, (bool, int, float)):
+            return value
+        plain = value if isinstance(value, (list, dict)) else named(value)
+        return plain if len(str(plain)) <= _LONGEST else f"{str(plain)[:_LONGEST]}…"
 
     def _changes(self, form: Any) -> Pair:
         """Return the changed fields before and after; of a multiple choice only the removed and the added rows."""
@@ -346,13 +355,6 @@ def _chosen(field: Any, value: Any) -> Any:
     if queryset is None or value in (None, "") or isinstance(value, list):
         return value
     return queryset.model._default_manager.filter(pk=value).first() or value
-
-
-def _short(value: Any) -> Any:
-    if value is None or isinstance(value, (bool, int, float)):
-        return value
-    plain = value if isinstance(value, (list, dict)) else named(value)
-    return plain if len(str(plain)) <= _LONGEST else f"{str(plain)[:_LONGEST]}…"
 
 
 def _dataset_of(obj: Any) -> Any:

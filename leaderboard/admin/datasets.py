@@ -247,10 +247,6 @@ class DatasetAdmin(ExchangeAdmin):
     def boards_of(self, key: Any) -> Iterable[int]:
         return [key]
 
-    def lock(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> None:
-        """Lock the board, in the order in which all boards are locked."""
-        lock_boards([self.key_of(object_id)])
-
     def save_model(self, request: HttpRequest, obj: Dataset, form: Any, change: bool) -> None:
         """Save, so that no cached page outlives it: neither its own nor that of a dataset that it was a part of."""
         wholes = {form.initial.get("part_of"), obj.part_of_id} if "part_of" in form.changed_data else set()
@@ -379,17 +375,13 @@ def _may_do(request: HttpRequest, form: ImportForm) -> bool:
         return True
     right = "Only who may read hidden judgements can do that: ask one of them."
     if values["judgements"] == "open":
-        form.add_error("judgements", f"This opens {_kept_back(dataset)}. {right}")
+        opened = f"every run over {dataset} once it is judged, and those judgements"
+        if Qrels.objects.filter(version__dataset=dataset).exists():  # of an older version, too
+            opened = f"the hidden judgements of {dataset}, and every run over them"
+        form.add_error("judgements", f"This opens {opened}. {right}")
     if seals_queries(dataset) and values["queries_visibility"] not in ("", Visibility.CURATORS):
         form.add_error("queries_visibility", f"This opens the hidden queries of {dataset}. {right}")
     return not form.errors
-
-
-def _kept_back(dataset: Dataset) -> str:
-    """Describe what becomes public with the dataset's judgements, including those of older versions."""
-    if Qrels.objects.filter(version__dataset=dataset).exists():
-        return f"the hidden judgements of {dataset}, and every run over them"
-    return f"every run over {dataset} once it is judged, and those judgements"
 
 
 @admin.register(DatasetVersion)

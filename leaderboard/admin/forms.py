@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -112,39 +111,20 @@ class TermInput(forms.TextInput):
     def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
         """Render the field and its list of suggestions."""
         listed = f"known-{name}"
-        options = format_html_join("", '<option value="{}"></option>', ((each,) for each in self._values()))
+        values = ((each,) for each in terms_in_use(self.model, self.term))
+        options = format_html_join("", '<option value="{}"></option>', values)
         field = super().render(name, value, {**(attrs or {}), "list": listed}, renderer)
         return format_html('{}<datalist id="{}">{}</datalist>', field, listed, options)
-
-    def _values(self) -> Iterable[str]:
-        return terms_in_use(self.model, self.term)
 
 
 #: Values longer than this are shown by their beginning.
 _LONGEST = 120
 
 
-@dataclass(frozen=True, slots=True)
-class VersionToken:
-    """Version of an object that a form was made from. `history` is 0 for models without one."""
-
-    history: int
-    digest: str
-
-    def __str__(self) -> str:
-        return f"{self.history}.{self.digest}"
-
-
-def read_token(text: str) -> VersionToken | None:
-    """Return the token that was sent with a form, or None."""
-    history, dot, digest = text.partition(".")
-    return VersionToken(int(history), digest) if dot and history.isascii() and history.isdigit() else None
-
-
-def token_of(
+def version_token(
     instance: models.Model, fields: Iterable[str], inlines: Iterable[tuple[type[models.Model], str]]
-) -> VersionToken:
-    """Return the token of an object's present fields and inline rows."""
+) -> str:
+    """Return `HISTORY.DIGEST` of an object's present fields and inline rows; HISTORY is 0 for models without one."""
     values: dict[str, Any] = {
         name: [getattr(each, "pk", each) for each in value] if isinstance(value, list) else value
         for name, value in model_to_dict(instance, fields=list(fields)).items()
@@ -156,7 +136,7 @@ def token_of(
     newest = None
     if has_history(type(instance)):
         newest = _history(instance).order_by("-history_id").values_list("history_id", flat=True).first()
-    return VersionToken(newest or 0, hashlib.sha256(text.encode()).hexdigest()[:32])
+    return f"{newest or 0}.{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
 def has_history(model: type[models.Model]) -> bool:
@@ -169,12 +149,12 @@ def _history(instance: models.Model) -> Any:
     return manager.filter(**{instance._meta.pk.attname: instance.pk})
 
 
-def changes_since(instance: models.Model, token: VersionToken) -> list[str]:
-    """Describe what others saved since the token was made, oldest first: who, when, why, and each changed field."""
+def changes_since(instance: models.Model, history: int) -> list[str]:
+    """Describe what others saved after a row of the history, oldest first: who, when, why, and each changed field."""
     if not has_history(type(instance)):
         return []
     sentences = []
-    for record in _history(instance).filter(history_id__gt=token.history).order_by("history_id"):
+    for record in _history(instance).filter(history_id__gt=history).order_by("history_id"):
         changed = describe_changes(record)
         at = timezone.localtime(record.history_date).strftime("%H:%M UTC on %-d %B")
         why = f" (“{record.history_change_reason}”)" if record.history_change_reason else ""
@@ -234,12 +214,12 @@ class CurationForm(forms.ModelForm):
                 self.fields[name].widget = TermInput(type(self.instance), name, attributes)
         if "why" in self.fields:
             self.fields["why"].required = self.curation.why_required
-        self.present: VersionToken | None = None
+        self.present = ""
         if self.instance.pk is not None and "rendered_from" in self.fields:
             # Now: cleaning writes into the instance.
             fields = [name for name in self.fields if name not in OWN_FIELDS]
-            self.present = token_of(self.instance, fields, self.curation.inline_rows(self.request))
-            self.initial["rendered_from"] = str(self.present)
+            self.present = version_token(self.instance, fields, self.curation.inline_rows(self.request))
+            self.initial["rendered_from"] = self.present
 
     @cached_property
     def changed_data(self) -> list[str]:
@@ -249,24 +229,20 @@ class CurationForm(forms.ModelForm):
     def clean(self) -> dict[str, Any] | None:
         """Refuse to write over what somebody else saved since the form was opened."""
         cleaned = super().clean()
-        if self.present is not None:
-            self._refuse_if_changed(self.present)
-        return cleaned
-
-    def _refuse_if_changed(self, present: VersionToken) -> None:
-        sent = read_token(str(self.data.get(self.add_prefix("rendered_from"), "")))
-        if sent is not None and sent.digest == present.digest:
-            return
+        history, dot, digest = str(self.data.get(self.add_prefix("rendered_from"), "")).partition(".")
+        is_token = bool(dot) and history.isascii() and history.isdigit()
+        if not self.present or (is_token and digest == self.present.partition(".")[2]):
+            return cleaned
         # Shown again, the form is made from what is there now: who saves it then has seen the change.
         data = QueryDict(mutable=True)
         data.update(self.data)
-        data[self.add_prefix("rendered_from")] = str(present)
+        data[self.add_prefix("rendered_from")] = self.present
         self.data = data
-        if sent is None:
+        if not is_token:
             raise ValidationError(
                 "The form does not say what it was made from. Look it over and save it again."
             )
-        changes = changes_since(self.instance, sent) or ["It was changed by somebody else."]
+        changes = changes_since(self.instance, int(history)) or ["It was changed by somebody else."]
         raise ValidationError(
             [
                 "Not saved: this changed while you were editing it.",

@@ -119,8 +119,12 @@ class ImportForm(forms.Form):
     def __init__(self, *args: Any, known: Dataset | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for name, default in _DEFAULTS.items():
-            first = ("", f"unchanged: {_present(known, name)}" if known else f"{default} (default)")
-            self.fields[name].choices = [first, *self.fields[name].choices[1:]]  # type: ignore[attr-defined]
+            words = f"{default} (default)"
+            if known and name == "judgements":
+                words = f"unchanged: {'hidden' if known.hidden else 'open to everyone'}"
+            elif known:
+                words = f"unchanged: {getattr(known, f'get_{name}_display')()}"
+            self.fields[name].choices = [("", words), *self.fields[name].choices[1:]]  # type: ignore[attr-defined]
         if known is not None:
             self.initial["slug"] = known.slug
             self.fields["slug"].widget.attrs["readonly"] = True
@@ -149,12 +153,6 @@ class ImportForm(forms.Form):
         if twin is None:
             return [import_dataset(path, options, progress)]
         return list(import_twin(path, options, twin, seed or 0, progress))
-
-
-def _present(known: Dataset, name: str) -> str:
-    if name == "judgements":
-        return "hidden" if known.hidden else "open to everyone"
-    return str(getattr(known, f"get_{name}_display")())
 
 
 def path_of_upload(upload: Any) -> Path | None:

@@ -282,9 +282,6 @@ class JudgementImportAdmin(JudgingAdmin):
         "?state__exact=ready",
     )
 
-    def pending_rows(self) -> QuerySet[JudgementImport]:
-        return JudgementImport.objects.filter(state=imports.State.READY)
-
     @admin.display(description="new pairs")
     def new_pairs(self, brought: JudgementImport) -> str:
         return _count(brought, "new")

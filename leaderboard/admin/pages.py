@@ -13,6 +13,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
+from django.utils.text import capfirst
 
 from evaluation.core.problems import InvalidContent
 from leaderboard.admin.base import CurationAdmin, curator
@@ -32,13 +33,6 @@ def require(request: HttpRequest, *rights: str) -> None:
     """Raise PermissionDenied if the user lacks one of the permissions, such as `leaderboard.judge_dataset`."""
     if not request.user.has_perms(rights):
         raise PermissionDenied
-
-
-def list_crumb(page: admin.ModelAdmin) -> Crumb:
-    """Return the link to the model's list."""
-    opts = page.model._meta
-    named = str(opts.verbose_name_plural)
-    return named[:1].upper() + named[1:], reverse(f"admin:{opts.app_label}_{opts.model_name}_changelist")
 
 
 def object_crumb(page: admin.ModelAdmin, obj: Any) -> Crumb:
@@ -64,14 +58,15 @@ def curation_page(
     (`message`, `lines`, `hint`, …); they are listed above the page. Without a `status` the answer is 400 where
     there are problems, or errors of the context's `form`.
     """
-    problems, form = list(problems), context.get("form")
+    problems, form, opts = list(problems), context.get("form"), page.model._meta
+    listed = reverse(f"admin:{opts.app_label}_{opts.model_name}_changelist")
     if status is None:
         status = 400 if problems or (form is not None and form.errors) else 200
     values = {
         **page.admin_site.each_context(request),
-        "opts": page.model._meta,
+        "opts": opts,
         "title": title,
-        "crumbs": [list_crumb(page), *crumbs],
+        "crumbs": [(capfirst(opts.verbose_name_plural), listed), *crumbs],
         "problems": problems,
         **context,
     }

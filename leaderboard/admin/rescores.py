@@ -17,6 +17,7 @@ from leaderboard.admin.forms import optional_text, text_line
 from leaderboard.admin.judging import JUDGE, JudgingAdmin
 from leaderboard.admin.pages import Operation, ReasonForm, curation_page, object_crumb, require, submit
 from leaderboard.core.audit import acting
+from leaderboard.core.http.downloads import send_text
 from leaderboard.judgements.disclosure import is_secret_preview, record_preview_read
 from leaderboard.judgements.rescoring import campaigns
 from leaderboard.judgements.rescoring.switch import CannotSwitch, comparison_of, digest, switch_board
@@ -126,9 +127,6 @@ class RescoreAdmin(JudgingAdmin):
     )
     pages: ClassVar = {"csv": "<int:key>/comparison.csv"}
 
-    def pending_rows(self) -> QuerySet[Rescore]:
-        return Rescore.objects.filter(state=State.READY)
-
     @admin.display(description="judgements")
     def judgements(self, rescore: Rescore) -> str:
         return f"qrels v{rescore.from_qrels.number} → v{rescore.to_qrels.number}"
@@ -202,11 +200,7 @@ class RescoreAdmin(JudgingAdmin):
         rescore = self.get_row(request, key)
         text = as_csv(_shown(request, rescore), hidden=rescore.dataset.hidden)
         name = f"{rescore.dataset.slug}-rescore-{rescore.pk}.csv"
-        return HttpResponse(
-            text,
-            content_type="text/csv; charset=utf-8",
-            headers={"Content-Disposition": f'attachment; filename="{name}"'},
-        )
+        return send_text(text, name, "text/csv; charset=utf-8")
 
     def act_view(self, request: HttpRequest, key: int, act: str) -> HttpResponse:
         """Ask why, then decide."""

@@ -1,17 +1,36 @@
-"""Entries: to look at, to name the baseline among them, and to moderate. Scores are never edited."""
+"""Entries, what publications report, and challenges. Scores are never edited.
 
+Entries are moderated, and one is named the baseline. Challenges are settled with a public decision, which may correct
+the system in the same step.
+
+Reported figures come one by one in a form, many in a CSV with the form's fields as columns, or as a zip of results in
+MTEB's layout.
+"""
+
+import csv
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
+from django import forms
 from django.contrib import admin
+from django.core.exceptions import ValidationError
+from django.core.validators import RegexValidator
 from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
 
+from evaluation.core.problems import InvalidContent, Problem, number_of
+from evaluation.measures.registry import UnknownMeasureError, parse_measure
 from leaderboard.admin.base import ReadOnlyAdmin
-from leaderboard.admin.forms import optional_text
-from leaderboard.admin.pages import Operation, ReasonForm
-from leaderboard.admin.reported import report_view
-from leaderboard.importing.reported.loader import withdraw_figure
-from leaderboard.models import Entry
+from leaderboard.admin.forms import TextFileField, WhyField, optional_choice, optional_text, tick_box
+from leaderboard.admin.pages import Operation, ReasonForm, curation_page, require, submit
+from leaderboard.core.storage.store import work_folder
+from leaderboard.core.text.numbers import parse_number
+from leaderboard.importing.reported.loader import SCALES, CuratedFigure, enter_figures, withdraw_figure
+from leaderboard.importing.reported.mteb import MtebResults, read_mteb_results
+from leaderboard.models import Challenge, Dataset, Entry, Source, System, architecture_choices
 from leaderboard.results.publishing.visibility import (
     CannotModerate,
     name_baseline,
@@ -19,6 +38,184 @@ from leaderboard.results.publishing.visibility import (
     restore,
     unpublish,
 )
+from leaderboard.systems.challenges import (
+    LONGEST_TEXT,
+    ChallengeRefused,
+    TrainingCorrection,
+    redact_challenge,
+    settle_challenge,
+)
+from leaderboard.systems.records import canonical_datasets
+
+#: The rights that entering figures takes.
+REPORTS = ("leaderboard.add_source", "leaderboard.change_entry")
+#: The largest CSV that is taken, in bytes.
+LARGEST = 1_000_000
+_NEW = ("key", "title", "authors", "year", "venue", "url")
+
+
+class FigureForm(forms.Form):
+    """One figure: the fields of the form, and the columns of the CSV."""
+
+    use_required_attribute = False  # a CSV may take its place
+
+    dataset = forms.ModelChoiceField(
+        Dataset.objects.listed(), to_field_name="slug",
+        error_messages={"invalid_choice": "There is no dataset %(value)s: give its slug, as in /datasets/slug/."},
+    )  # fmt: skip
+    system = forms.CharField(max_length=120, help_text="As the publication calls it.")
+    measure = forms.CharField(max_length=40, help_text="As on boards: nDCG@10.")
+    value = forms.CharField(
+        help_text="As printed: 0.344, or 34.4 with the scale percent.",
+        validators=[
+            RegexValidator(r"^([0-9]{1,3}(\.[0-9]{1,6})?|\.[0-9]{1,6})$", "Write a number as printed: 0.344.")
+        ],
+    )
+    scale = optional_choice(choices=[("", "share (0.344)"), *((each, each) for each in SCALES)])
+    locator = forms.CharField(max_length=80, help_text="Where it is printed: Table 2.")
+    architecture = optional_choice(
+        choices=lambda: [("", "as it is"), *architecture_choices()], help_text="Of a system that is new here."
+    )
+    configuration = optional_text(max_length=120, help_text="Tells settings of one system apart.")
+
+    #: The publication, where it is here already.
+    source: Source | None = None
+
+    def clean_measure(self) -> str:
+        """Return the measure's name on boards."""
+        try:
+            return str(parse_measure(self.cleaned_data["measure"]))
+        except UnknownMeasureError as error:
+            raise ValidationError(str(error)) from error
+
+    def clean(self) -> dict[str, Any]:
+        """Check fields that depend on each other."""
+        values: dict[str, Any] = super().clean() or self.cleaned_data
+        values["scale"] = values.get("scale") or "share"
+        dataset, measure, value = (values.get(name) for name in ("dataset", "measure", "value"))
+        if dataset and measure and measure not in dataset.measures:
+            self.add_error(
+                "measure", f"{dataset.slug} does not show {measure}, but {', '.join(dataset.measures)}."
+            )
+        if value and float(value) > (most := SCALES[values["scale"]]):
+            self.add_error(
+                "value", f"{value} is no {values['scale']}, which ends at {most:g}: is it the other scale?"
+            )
+        known = System.objects.filter(source=self.source, name=values.get("system"))
+        if not values.get("architecture") and (self.source is None or not known.exists()):
+            self.add_error("architecture", "The system is new here: say which architecture it has.")
+        return values
+
+
+class PublicationForm(forms.ModelForm):
+    """The publication, one of those that are here or a new one, and a CSV in the place of a single figure."""
+
+    #: What is needed depends on the other fields: the browser must not decide.
+    use_required_attribute = False
+
+    publication = forms.ModelChoiceField(
+        Source.objects.all(), required=False, empty_label="a new one, described below"
+    )
+    csv = TextFileField(
+        label="CSV", largest=LARGEST,
+        help_text="In the place of the figure below. Columns: " + ", ".join(FigureForm.base_fields) + ".",
+    )  # fmt: skip
+    mteb = forms.FileField(
+        label="MTEB results", required=False,
+        help_text="In the place of the figure below: a zip of model__name/revision/Task.json. The publication’s "
+        "address is where these folders lie.",
+    )  # fmt: skip
+    why = WhyField()
+    field_order = ("publication", *_NEW, "csv", "mteb", "why")
+
+    class Meta:
+        model = Source
+        fields = _NEW
+        field_classes = {"url": partial(forms.URLField, assume_scheme="https")}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.data.get("publication"):
+            for name in _NEW:
+                self.fields[name].required = False
+
+    def _post_clean(self) -> None:
+        if not self.cleaned_data.get("publication"):
+            super()._post_clean()  # type: ignore[misc]  # a private hook of Django's model forms
+
+    def clean(self) -> dict[str, Any]:
+        """Require at most one file, and an address if rows link to files."""
+        values: dict[str, Any] = super().clean() or self.cleaned_data
+        if values.get("mteb"):
+            if values.get("csv"):
+                self.add_error("mteb", "Send either this or a CSV.")
+            if not (values["publication"].url if values.get("publication") else values.get("url")):
+                self.add_error("mteb", "The publication needs an address: each row links to its file there.")
+        return values
+
+
+def report_view(page: Any, request: HttpRequest) -> HttpResponse:
+    """Show the form, and publish its figures all together or not at all."""
+    require(request, *REPORTS)
+    one = request.method == "POST" and not request.FILES
+    single = FigureForm(request.POST if one else None)
+    single.source = Source.objects.filter(pk=parse_number(request.POST.get("publication", "")) or 0).first()
+    form = PublicationForm(request.POST or None, request.FILES or None)
+
+    def act(values: Mapping[str, Any]) -> str:
+        source = values["publication"] or form.instance
+        if values["mteb"]:
+            file = values["mteb"]
+            with work_folder("mteb") as work:
+                path = work / "results.zip"
+                with path.open("wb") as stored:
+                    stored.writelines(file.chunks())
+                results = read_mteb_results(path, source.url, work)
+        elif single.is_bound:
+            results = MtebResults([CuratedFigure(**single.cleaned_data)])
+        else:
+            rows = read_figures(values["csv"], values["publication"])
+            results = MtebResults([CuratedFigure(**row) for row in rows])
+        enter_figures(source, results.figures, results.described)
+        published = f"Published: {number_of(len(results.figures), 'reported figure')} of {source}."
+        page.message_user(request, " ".join([published, *results.left_out()]))
+        return reverse("admin:leaderboard_entry_changelist") + "?provenance__exact=reported"
+
+    sendable = single.is_valid() or not single.is_bound
+    redirect, problems = submit(request, form, act) if sendable else (None, [])
+    return redirect or curation_page(
+        request, page, "admin/leaderboard/entry/report.html", "Enter reported figures",
+        problems=problems, form=form, figure=single, status=400 if problems or form.errors or single.errors else 200,
+    )  # fmt: skip
+
+
+def read_figures(text: str, source: Source | None) -> list[dict[str, Any]]:
+    """Read the figures of a CSV. Raises InvalidContent with all problems by line."""
+    reader = csv.DictReader(text.splitlines())
+    figures, seen = [], set()
+    wrong: defaultdict[str, list[int]] = defaultdict(list)
+    named, fields = set(reader.fieldnames or ()), FigureForm.base_fields
+    needed = {name for name, field in fields.items() if field.required}
+    if needed - named or named - set(fields):
+        wrong[f"The columns are {', '.join(fields)}, not {', '.join(map(str, named))}."].append(1)
+    for row in reader if not wrong else ():
+        form = FigureForm(row)
+        form.source = source
+        place = tuple(row.get(name) for name in ("dataset", "system", "configuration", "measure"))
+        for name, messages in form.errors.items():
+            for message in messages:
+                wrong[f"{name}: {message}"].append(reader.line_num)
+        if place in seen:
+            wrong["The same figure stands on an earlier line."].append(reader.line_num)
+        seen.add(place)
+        figures.append(form.cleaned_data)
+    if not wrong and not figures:
+        wrong["The file has no figure: write one a line, below the names of the columns."].append(1)
+    if wrong:
+        found = [Problem("error", "reported", len(at), text, "", tuple(at[:5])) for text, at in wrong.items()]
+        raise InvalidContent.of(*found)
+    return figures
+
 
 #: Who may take results off boards and show them again.
 MODERATES = "leaderboard.moderate_entry"
@@ -35,17 +232,14 @@ def _withdraw(entry: Entry, values: Mapping[str, Any]) -> str:
     return f"{values['measure'] or 'All figures'} of {entry} withdrawn."
 
 
-def _moderate(verb: Callable[[Entry, str], Entry], state: str) -> Callable[[Entry, Mapping[str, Any]], str]:
+def _act(verb: Callable[[Entry, str], object], state: str) -> Callable[[Entry, Mapping[str, Any]], str]:
+    """Return the `run` of an operation that takes an entry and a reason."""
+
     def run(entry: Entry, values: Mapping[str, Any]) -> str:
         verb(entry, values["why"])
         return f"{entry} {state}."
 
     return run
-
-
-def _name_baseline(entry: Entry, values: Mapping[str, Any]) -> str:
-    name_baseline(entry)
-    return f"{entry} is the baseline now."
 
 
 def _check_baseline(entries: QuerySet[Entry]) -> str:
@@ -89,14 +283,15 @@ class EntryAdmin(ReadOnlyAdmin):
         return Entry.objects.filter(pk=key).values_list("dataset_id", flat=True)
 
     make_baseline = Operation(
-        "Take deltas against this entry (the baseline)", "leaderboard.change_entry", _name_baseline,
+        "Take deltas against this entry (the baseline)", "leaderboard.change_entry",
+        _act(lambda entry, why: name_baseline(entry), "is the baseline now"),
         check=_check_baseline, title="Name the baseline", button="Name it the baseline",
         explanation="All differences of its comparison group are taken against it from now on:",
         help="Take the deltas of a board against this result, which is public and was scored here.",
         report=lambda entry, values: f"{entry} (entry {entry.pk}) is the baseline now.",
     )  # fmt: skip
     quarantine = Operation(
-        "Quarantine: out of the ranking, with a public reason", MODERATES, _moderate(quarantine, "is quarantined"),
+        "Quarantine: out of the ranking, with a public reason", MODERATES, _act(quarantine, "is quarantined"),
         refusals=(CannotModerate,), title="Quarantine results", button="Quarantine", danger=True,
         explanation="They keep a place below the ranking, without scores. The reason is public, on the board and in "
         "every export:",
@@ -104,14 +299,14 @@ class EntryAdmin(ReadOnlyAdmin):
         report=lambda entry, values: f"Quarantined: {entry} (entry {entry.pk}).",
     )  # fmt: skip
     restore = Operation(
-        "Restore: show it again", MODERATES, _moderate(lambda entry, why: restore(entry), "is restored"),
+        "Restore: show it again", MODERATES, _act(lambda entry, why: restore(entry), "is restored"),
         refusals=(CannotModerate,), title="Restore results", button="Restore",
         explanation="They are ranked again; those that their teams keep back stay private:",
         help="Show a result again that was quarantined or taken off; where its team keeps it back, it stays private.",
         report=lambda entry, values: f"Restored: {entry} (entry {entry.pk}), {entry.get_visibility_display()} now.",
     )  # fmt: skip
     unpublish = Operation(
-        "Un-publish: off the board, its team is told why", MODERATES, _moderate(unpublish, "is off the board"),
+        "Un-publish: off the board, its team is told why", MODERATES, _act(unpublish, "is off the board"),
         refusals=(CannotModerate,), title="Un-publish results", button="Un-publish", danger=True,
         explanation="Nothing of them stays on boards. Their teams see the reason:",
         help="Take a result off its board: nothing of it stays there, and its team reads --why.",
@@ -121,4 +316,104 @@ class EntryAdmin(ReadOnlyAdmin):
         "Withdraw reported figures", MODERATES, _withdraw, form=WithdrawForm,
         refusals=(CannotModerate,), title="Withdraw reported figures", button="Withdraw a figure", danger=True,
         explanation="They leave the board; permalinks keep them. Entering them again brings them back:",
+    )  # fmt: skip
+
+
+#: Whoever may change challenges settles them.
+SETTLES = "leaderboard.change_challenge"
+
+
+class DecisionForm(ReasonForm):
+    """The public decision."""
+
+    decision = forms.CharField(
+        max_length=LONGEST_TEXT,
+        widget=forms.Textarea(attrs={"rows": 5, "class": "vLargeTextField"}),
+        help_text="Public, on the system's page. Markdown.",
+    )
+
+
+class UpholdForm(DecisionForm):
+    """The decision, and what the system says from now on."""
+
+    correct = tick_box(
+        label="Edit the system of its training",
+        help_text="Then the two lists below are what it says from now on. Boards follow; its team cannot change them.",
+    )
+    training_datasets = optional_text(
+        label="Trained on", help_text="Slugs or names, separated by commas; empty: none."
+    )
+    adapted_to = optional_text(
+        label="Adapted to", help_text="Slugs or names of datasets whose corpus it saw."
+    )
+
+
+class RedactForm(ReasonForm):
+    """The text that replaces the challenge's."""
+
+    text = optional_text(
+        max_length=LONGEST_TEXT,
+        widget=forms.Textarea(attrs={"rows": 5, "class": "vLargeTextField"}),
+        help_text="What everyone reads from now on: public. Markdown. Empty: only that a curator took the text out.",
+    )
+
+
+def read_correction(
+    challenge: Challenge, training_datasets: str | None, adapted_to: str | None
+) -> TrainingCorrection | None:
+    """Return the correction of the system, from names between commas. A list that is None stays as it is."""
+    if training_datasets is None and adapted_to is None:
+        return None
+    system = challenge.system
+    trained, adapted = (
+        present if names is None else canonical_datasets(names.split(","))
+        for names, present in ((training_datasets, system.training_datasets), (adapted_to, system.adapted_to))
+    )
+    return TrainingCorrection(system.training_declared or training_datasets is not None, trained, adapted)
+
+
+def _settle(challenge: Challenge, values: Mapping[str, Any], upheld: bool) -> str:
+    correction = None
+    if values.get("correct"):
+        correction = read_correction(challenge, values["training_datasets"], values["adapted_to"])
+    settled = settle_challenge(challenge, upheld=upheld, decision=values["decision"], correction=correction)
+    return f"{settled}: {settled.get_state_display()}."
+
+
+@admin.register(Challenge)
+class ChallengeAdmin(ReadOnlyAdmin):
+    """Doubts on record. The actions of this list settle them and take words out; nothing else is edited."""
+
+    list_display = ("system", "claim", "dataset", "state", "raised_by", "raised_at", "settled_by")
+    list_filter = ("state", "claim", ("dataset", admin.RelatedOnlyFieldListFilter))
+    list_select_related = ("system", "dataset", "raised_by", "settled_by")
+    search_fields = ("system__name", "system__slug", "text", "decision")
+    actions = ("uphold", "reject", "take_words_out")
+
+    pending = ("challenge is open", "challenges are open", "?state__exact=open")
+
+    def acts(self, obj: Challenge) -> Iterable[str]:
+        settling = ("uphold", "reject") if obj.state == Challenge.State.OPEN else ()
+        return (*settling, "take_words_out")
+
+    def boards_of(self, key: Any) -> Iterable[int]:
+        return Entry.objects.filter(system__challenges=key).values_list("dataset_id", flat=True)
+
+    uphold = Operation(
+        "Uphold; the system may be corrected", SETTLES, partial(_settle, upheld=True),
+        title="Uphold", form=UpholdForm, button="Uphold", refusals=(ChallengeRefused,),
+        explanation="The challenge is upheld. The decision is public; the record says “a curator”, not who.",
+    )  # fmt: skip
+    reject = Operation(
+        "Reject", SETTLES, partial(_settle, upheld=False),
+        title="Reject", form=DecisionForm, button="Reject", refusals=(ChallengeRefused,),
+        explanation="The challenge is rejected: the system's claim stands. The decision is public.",
+    )  # fmt: skip
+    take_words_out = Operation(
+        "Take words out of the text", SETTLES,
+        lambda challenge, values: f"{redact_challenge(challenge, values['text'])}: the text is another now.",
+        title="Take words out", form=RedactForm, button="Take words out", refusals=(ChallengeRefused,),
+        explanation="The new text takes the place of the old, which is kept nowhere. Readers are told so.",
+        help="Take words out of a challenge's text, such as the name of an anonymous team. They are kept nowhere.",
+        report=lambda challenge, values: f"{challenge}: redacted.",
     )  # fmt: skip

@@ -1,6 +1,6 @@
 """Rounds: announced and changed by curators, and revealed by whoever may reveal."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from django.contrib import admin, messages
@@ -37,11 +37,6 @@ class RoundForm(CurationForm):
             except ValidationError as error:
                 self.add_error(None, error)
         return cleaned
-
-
-def _reveal(row: Round, values: Mapping[str, Any]) -> str:
-    lifecycle.reveal(row)
-    return f"{row} is revealed."
 
 
 @admin.register(Round)
@@ -105,7 +100,8 @@ class RoundAdmin(CurationAdmin):
         return not used and super().has_delete_permission(request, obj)
 
     reveal_round = Operation(
-        "Reveal the results", "leaderboard.reveal_dataset", _reveal, title="Reveal results",
+        "Reveal the results", "leaderboard.reveal_dataset",
+        lambda row, values: f"{lifecycle.reveal(row)} is revealed.", title="Reveal results",
         explanation="The round ends for good: teams get their scores by topic where it gives these, runs that fed a "
         "pool are marked, and of a competition the private part comes onto the board. It cannot be taken back.",
         button="Reveal", danger=True, refusals=(lifecycle.RevealTooEarly,),

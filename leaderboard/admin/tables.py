@@ -5,7 +5,7 @@ secret is in a table. Imports run within `leaderboard.core.audit.acting`.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 import tablib
@@ -22,11 +22,12 @@ from import_export.resources import ModelResource
 from import_export.widgets import ForeignKeyWidget, JSONWidget
 
 from evaluation.core.problems import number_of
-from evaluation.judgements.import_file import FORMULA_STARTS
 from leaderboard.admin.base import CurationAdmin, ReadOnlyAdmin, curator
 from leaderboard.admin.forms import FORM_FIELDS, TextFileField, WhyField, shown
 from leaderboard.admin.pages import curation_page
 from leaderboard.core.audit import acting, record
+from leaderboard.core.http.downloads import send_text
+from leaderboard.core.text.plain import safe_cell
 from leaderboard.models import (
     DECLARED_NUMBERS,
     Benchmark,
@@ -113,7 +114,7 @@ class CurationResource(ModelResource):
         )  # fmt: skip
         self.follow(instance)
 
-    def follow(self, instance: Any) -> None:
+    def follow(self, obj: Any) -> None:
         """Update what depends on a changed row."""
 
 
@@ -131,11 +132,11 @@ class DatasetResource(CurationResource):
             "ir_datasets_id", "beir_name", "daily_quota", "monthly_quota",
         )  # fmt: skip
 
-    def follow(self, instance: Dataset) -> None:
+    def follow(self, obj: Dataset) -> None:
         """Record a change of the board, which names the dataset, and request BM25 again if the language changed."""
-        boards_changed([instance.pk], Kind.DESCRIPTION)
+        boards_changed([obj.pk], Kind.DESCRIPTION)
         if "language" in self.changed:
-            request_baseline_again(instance)
+            request_baseline_again(obj)
 
 
 class SystemResource(CurationResource):
@@ -154,8 +155,8 @@ class SystemResource(CurationResource):
             "participant", "authors", "year", "bibtex",
         )  # fmt: skip
 
-    def follow(self, instance: System) -> None:
-        system_changed(instance)
+    def follow(self, obj: System) -> None:
+        system_changed(obj)
 
 
 class HardwareResource(CurationResource):
@@ -165,8 +166,8 @@ class HardwareResource(CurationResource):
         model = HardwareClass
         fields = ("slug", "name")
 
-    def follow(self, instance: HardwareClass) -> None:
-        price_changed(instance)
+    def follow(self, obj: HardwareClass) -> None:
+        price_changed(obj)
 
 
 class PriceResource(CurationResource):
@@ -180,8 +181,8 @@ class PriceResource(CurationResource):
         import_id_fields = ("hardware", "valid_from")
         fields = ("hardware", "valid_from", "per_hour", "currency", "note")
 
-    def follow(self, instance: Price) -> None:
-        price_changed(instance.hardware)
+    def follow(self, obj: Price) -> None:
+        price_changed(obj.hardware)
 
 
 class BenchmarkResource(CurationResource):
@@ -214,15 +215,21 @@ class BenchmarkResource(CurationResource):
 
     def after_save_instance(self, instance: Any, row: Any, **kwargs: Any) -> None:
         """Store the members before boards are updated."""
-        self.touched = set(instance.members.values_list("dataset_id", flat=True))
+        self.touched = _members_of(instance)
         if "members" in self.changed:
-            _set_members(instance, self.changed["members"][1])
+            keys = []
+            for position, member in enumerate(self.changed["members"][1]):
+                dataset = Dataset.objects.get(slug=member["dataset"])
+                values = {**member, "dataset": dataset, "position": position}
+                stored, _ = instance.members.update_or_create(dataset=dataset, defaults=values)
+                keys.append(stored.pk)
+            for removed in instance.members.exclude(pk__in=keys):
+                removed.delete()
         super().after_save_instance(instance, row, **kwargs)
 
-    def follow(self, instance: Benchmark) -> None:
-        benchmark_changed(instance)
-        now = set(instance.members.values_list("dataset_id", flat=True))
-        boards_changed(self.touched | now, Kind.DESCRIPTION)
+    def follow(self, obj: Benchmark) -> None:
+        benchmark_changed(obj)
+        boards_changed(self.touched | _members_of(obj), Kind.DESCRIPTION)
 
 
 _JSON = ListWidget()
@@ -253,19 +260,6 @@ def _read_members(text: Any) -> list[dict[str, Any]]:
     if unknown:
         raise ValidationError(f"There is no dataset {', '.join(unknown)}: give slugs of those that are here.")
     return members
-
-
-def _set_members(benchmark: Benchmark, members: Iterable[dict[str, Any]]) -> None:
-    keys = []
-    for position, member in enumerate(members):
-        dataset = Dataset.objects.get(slug=member["dataset"])
-        values = {"position": position, "counted": member["counted"], "stand_ins": member["stand_ins"]}
-        row, _ = BenchmarkMember.objects.update_or_create(
-            benchmark=benchmark, dataset=dataset, defaults=values
-        )
-        keys.append(row.pk)
-    for row in benchmark.members.exclude(pk__in=keys):
-        row.delete()
 
 
 FORMATS = {"csv": "text/csv; charset=utf-8", "json": "application/json"}
@@ -318,10 +312,8 @@ class ExchangeAdmin(CurationAdmin):
         if not self.has_view_permission(request) or ending not in FORMATS:
             raise PermissionDenied
         text = table_text(self.resource, self.get_queryset(request).order_by("pk"), ending)
-        response = HttpResponse(text, content_type=FORMATS[ending])
         name = f"{self.opts.verbose_name_plural}-{timezone.now():%Y-%m-%d}.{ending}".replace(" ", "-")
-        response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
-        return response
+        return send_text(text, name, FORMATS[ending])
 
     def table_view(self, request: HttpRequest) -> HttpResponse:
         """Bring a table in: what would change is shown first, and stored when that is confirmed."""
@@ -355,7 +347,9 @@ class ExchangeAdmin(CurationAdmin):
 def table_text(resource: type[CurationResource], rows: QuerySet[Any], ending: str) -> str:
     """Return the rows as CSV or JSON; in CSV no cell is a formula."""
     table = resource().export(rows)
-    return str((_without_formulas(table) if ending == "csv" else table).export(ending))
+    if ending == "csv":
+        table = _each_cell(table, lambda cell: safe_cell(cell) if isinstance(cell, str) else cell)
+    return str(table.export(ending))
 
 
 def try_table(
@@ -396,21 +390,11 @@ def read_table(text: str) -> tablib.Dataset | None:
         table = tablib.Dataset().load(text, format="csv")
     except Exception:  # whatever tablib's readers raise for what they cannot read
         return None
-    plain = tablib.Dataset(headers=table.headers)
-    for row in table[:]:
-        plain.append([_unquoted(cell) for cell in row])
-    return plain
+    return _each_cell(table, lambda cell: cell[1:] if safe_cell(cell[1:]) == cell else cell)
 
 
-def _without_formulas(table: tablib.Dataset) -> tablib.Dataset:
-    safe = tablib.Dataset(headers=table.headers)
-    for row in table[:]:
-        safe.append([f"'{cell}" if str(cell).startswith(FORMULA_STARTS) else cell for cell in row])
-    return safe
-
-
-def _unquoted(cell: str) -> str:
-    return cell[1:] if cell.startswith("'") and cell[1:].startswith(FORMULA_STARTS) else cell
+def _each_cell(table: tablib.Dataset, change: Callable[[Any], Any]) -> tablib.Dataset:
+    return tablib.Dataset(*(tuple(map(change, row)) for row in table[:]), headers=table.headers)
 
 
 def _problems_of(result: Any) -> list[dict[str, Any]]:
@@ -445,9 +429,7 @@ class SystemAdmin(ExchangeAdmin):
     def boards_of(self, key: Any) -> Iterable[int]:
         return Entry.objects.filter(system=key).values_list("dataset_id", flat=True)
 
-    def save_model(self, request: HttpRequest, obj: System, form: Any, change: bool) -> None:
-        """Save, so that its entries and every cached page follow."""
-        super().save_model(request, obj, form, change)
+    def follow(self, obj: System) -> None:
         system_changed(obj)
 
 
@@ -461,9 +443,7 @@ class SourceAdmin(CurationAdmin):
     def boards_of(self, key: Any) -> Iterable[int]:
         return boards_of_source(key)
 
-    def save_model(self, request: HttpRequest, obj: Source, form: Any, change: bool) -> None:
-        """Save, so that the boards and pages that cite it follow."""
-        super().save_model(request, obj, form, change)
+    def follow(self, obj: Source) -> None:
         source_changed(obj)
 
 
@@ -519,9 +499,7 @@ class HardwareClassAdmin(ExchangeAdmin):
     def boards_of(self, key: Any) -> Iterable[int]:
         return datasets_with_costs([key])
 
-    def save_model(self, request: HttpRequest, obj: HardwareClass, form: Any, change: bool) -> None:
-        """Save, so that every board that names the machine follows."""
-        super().save_model(request, obj, form, change)
+    def follow(self, obj: HardwareClass) -> None:
         price_changed(obj)
 
 

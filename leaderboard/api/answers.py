@@ -6,7 +6,16 @@ from rest_framework import serializers
 from rest_framework.fields import SkipField
 
 from leaderboard.api.board_answers import GapSerializer, MeasuredSerializer
-from leaderboard.api.fields import AddressField, Answer, shape, texts
+from leaderboard.api.fields import (
+    AddressField,
+    Answer,
+    flag_field,
+    integer_field,
+    number_field,
+    shape,
+    text_field,
+    texts,
+)
 from leaderboard.boards.dataset_details import AwaitingRun, JudgedVersion, LoadingSnippet, QueryExample
 from leaderboard.boards.pages import Tombstone
 from leaderboard.boards.system.page import Result
@@ -30,7 +39,7 @@ class OptionalField(serializers.IntegerField):
 
 
 def _scores(text: str) -> serializers.DictField:
-    return serializers.DictField(child=serializers.FloatField(), help_text=text)
+    return serializers.DictField(child=number_field(), help_text=text)
 
 
 StatisticsSerializer = shape(
@@ -55,33 +64,33 @@ TombstoneSerializer = shape(Tombstone, "Tombstone", "What remains of a result th
 class FileSerializer(Answer):
     """One offered file."""
 
-    name = serializers.CharField(source="file.name")
-    kind = serializers.CharField(source="file.kind")
-    description = serializers.CharField(source="file.description")
-    size = serializers.IntegerField(source="file.size", help_text="Bytes, as downloaded.")
-    sha256 = serializers.CharField(source="file.sha256", help_text="Of the bytes as downloaded.")
+    name = text_field(source="file.name")
+    kind = text_field(source="file.kind")
+    description = text_field(source="file.description")
+    size = integer_field("Bytes, as downloaded.", source="file.size")
+    sha256 = text_field("Of the bytes as downloaded.", source="file.sha256")
     url = AddressField(source="path")
 
 
 class NamedSerializer(Answer):
     """Something with a page."""
 
-    slug = serializers.CharField()
-    name = serializers.CharField()
+    slug = text_field()
+    name = text_field()
 
 
 class DatasetSummarySerializer(NamedSerializer):
     """A dataset in the list of all."""
 
-    task = serializers.CharField()
-    domain = serializers.CharField()
-    language = serializers.CharField(help_text="As ISO 639 has it.")
-    licence = serializers.CharField(help_text="Empty where nobody said.")
-    state = serializers.CharField(help_text="reported, published or collecting.")
-    hidden = serializers.BooleanField(help_text="Whether the judgements stay with the scorer.")
-    runs_only = serializers.BooleanField(help_text="Whether no corpus is kept here.")
-    primary_measure = serializers.CharField()
-    entries = serializers.IntegerField(source="number", help_text="Public results.")
+    task = text_field()
+    domain = text_field()
+    language = text_field("As ISO 639 has it.")
+    licence = text_field("Empty where nobody said.")
+    state = text_field("reported, published or collecting.")
+    hidden = flag_field("Whether the judgements stay with the scorer.")
+    runs_only = flag_field("Whether no corpus is kept here.")
+    primary_measure = text_field()
+    entries = integer_field("Public results.", source="number")
     statistics = StatisticsSerializer()
 
 
@@ -94,10 +103,10 @@ class DatasetListSerializer(Answer):
 class DatasetVersionSerializer(Answer):
     """The content of a dataset."""
 
-    number = serializers.IntegerField()
-    label = serializers.CharField()  # type: ignore[assignment]
-    content_sha256 = serializers.CharField(
-        required=False, help_text="Over the expanded corpus and queries; not there where queries are hidden."
+    number = integer_field()
+    label = text_field()
+    content_sha256 = text_field(
+        "Over the expanded corpus and queries; not there where queries are hidden.", required=False
     )
     statistics = serializers.DictField(help_text="Counts and checksums of its files.")
 
@@ -105,34 +114,32 @@ class DatasetVersionSerializer(Answer):
 class QuarantinedSerializer(Answer):
     """A result that a curator took out of the ranking."""
 
-    system = serializers.CharField()
-    slug = serializers.CharField()
-    reason = serializers.CharField(source="moderation_reason")
+    system = text_field()
+    slug = text_field()
+    reason = text_field(source="moderation_reason")
 
 
 class DatasetSerializer(DatasetSummarySerializer):
     """A dataset with everything that its page says beside its board."""
 
-    homepage = serializers.CharField()
-    citation = serializers.CharField()
-    description = serializers.CharField(help_text="Markdown.")
-    protection = serializers.CharField(help_text="What a submission may learn of hidden judgements.")
-    public_share = serializers.FloatField(help_text="Share of the queries that a competition's board shows.")
-    daily_quota = serializers.IntegerField(allow_null=True, help_text="Null: no limit.")
-    monthly_quota = serializers.IntegerField(allow_null=True, help_text="Null: no limit.")
-    measures = texts(help_text="Those that the board shows, the primary one first.")
-    relevance_level = serializers.IntegerField(help_text="The lowest grade that counts as relevant.")
-    drop_self_matches = serializers.BooleanField(
-        help_text="Whether a document with the query's id is dropped."
+    homepage = text_field()
+    citation = text_field()
+    description = text_field("Markdown.")
+    protection = text_field("What a submission may learn of hidden judgements.")
+    public_share = number_field("Share of the queries that a competition's board shows.")
+    daily_quota = integer_field("Null: no limit.", allow_null=True)
+    monthly_quota = integer_field("Null: no limit.", allow_null=True)
+    measures = texts("Those that the board shows, the primary one first.")
+    relevance_level = integer_field("The lowest grade that counts as relevant.")
+    drop_self_matches = flag_field("Whether a document with the query's id is dropped.")
+    candidates_only = flag_field(
+        "Whether a query's judged documents are the candidates, and others are passed over."
     )
-    candidates_only = serializers.BooleanField(
-        help_text="Whether a query's judged documents are the candidates, and others are passed over."
-    )
-    runs_visibility = serializers.CharField(help_text="public, accepted, participants or curators.")
-    queries_visibility = serializers.CharField(help_text="public, accepted, participants or curators.")
-    documents_visibility = serializers.CharField(help_text="public, accepted, participants or curators.")
-    ir_datasets_id = serializers.CharField()
-    beir_name = serializers.CharField()
+    runs_visibility = text_field("public, accepted, participants or curators.")
+    queries_visibility = text_field("public, accepted, participants or curators.")
+    documents_visibility = text_field("public, accepted, participants or curators.")
+    ir_datasets_id = text_field()
+    beir_name = text_field()
     reported_statistics = serializers.DictField(help_text="What publications say, by name.")
     created_at = serializers.DateTimeField()
     version = DatasetVersionSerializer(allow_null=True)
@@ -140,50 +147,46 @@ class DatasetSerializer(DatasetSummarySerializer):
     agreement = AddressField(
         allow_null=True, help_text="Where it is accepted; null where the dataset asks for none."
     )
-    rounds = texts(help_text="Slugs.")
+    rounds = texts("Slugs.")
     withdrawn = TombstoneSerializer(many=True)
     quarantined = QuarantinedSerializer(many=True)
     benchmarks = NamedSerializer(many=True)
-    parts = texts(help_text="Slugs of the datasets that it is the mean of.")
+    parts = texts("Slugs of the datasets that it is the mean of.")
     example = ExampleSerializer(allow_null=True)
     snippets = SnippetSerializer(many=True)
     judgements = JudgedVersionSerializer(many=True, help_text="Every version, newest first.")
-    part_of = serializers.CharField(allow_null=True, help_text="Slug of the dataset whose part it is.")
-    twin = serializers.CharField(
-        allow_null=True, help_text="Slug of the dataset with the other half of the topics: open, or hidden."
+    part_of = text_field("Slug of the dataset whose part it is.", allow_null=True)
+    twin = text_field(
+        "Slug of the dataset with the other half of the topics: open, or hidden.", allow_null=True
     )
     nearest = NeighbourSerializer(many=True)
-    remarks = texts(
-        help_text="Sentences on the collection, for example on judged documents that are missing."
-    )
+    remarks = texts("Sentences on the collection, for example on judged documents that are missing.")
 
 
 class MissingDatasetSerializer(NamedSerializer):
     """A dataset of a benchmark that takes no runs here."""
 
-    why = serializers.CharField()
-    bm25 = serializers.FloatField(
-        allow_null=True, help_text="A published value of BM25; null: none is known."
-    )
-    bm25_source = serializers.CharField(help_text="Where it is published.")
+    why = text_field()
+    bm25 = number_field("A published value of BM25; null: none is known.", allow_null=True)
+    bm25_source = text_field("Where it is published.")
 
 
 class CompletenessSerializer(Answer):
     """How many of a known benchmark's datasets take runs here."""
 
-    here = serializers.IntegerField()
-    of = serializers.IntegerField()
+    here = integer_field()
+    of = integer_field()
     missing = MissingDatasetSerializer(many=True)
 
 
 class BenchmarkSerializer(NamedSerializer):
     """A benchmark in the list of all."""
 
-    description = serializers.CharField(help_text="Markdown.")
-    measure = serializers.CharField()
-    source = serializers.CharField(allow_null=True, help_text="Authors of the publication that defines it.")  # type: ignore[assignment]
-    datasets_shown = serializers.IntegerField()
-    datasets_counted = serializers.IntegerField(help_text="Those that its mean is of.")
+    description = text_field("Markdown.")
+    measure = text_field()
+    source = text_field("Authors of the publication that defines it.", allow_null=True)
+    datasets_shown = integer_field()
+    datasets_counted = integer_field("Those that its mean is of.")
     completeness = CompletenessSerializer(
         allow_null=True, help_text="Null for a benchmark that is not in the site's catalogue."
     )
@@ -198,7 +201,7 @@ class BenchmarkListSerializer(Answer):
 class SeedSerializer(Answer):
     """One run of a seed set."""
 
-    label = serializers.CharField()  # type: ignore[assignment]
+    label = text_field()
     scores = _scores("Measure → published value.")
 
 
@@ -221,10 +224,10 @@ ResultSerializer = shape(
 class QuarantinedResultSerializer(Answer):
     """A result of a system that a curator took out of the ranking."""
 
-    configuration = serializers.CharField()
-    dataset_name = serializers.CharField()
-    dataset_slug = serializers.CharField()
-    reason = serializers.CharField()
+    configuration = text_field()
+    dataset_name = text_field()
+    dataset_slug = text_field()
+    reason = text_field()
 
 
 ChangeSerializer = shape(FieldChange, "Change", "A field that was changed; null where only that is told.")
@@ -244,68 +247,66 @@ ChallengeSerializer = shape(
     claim=serializers.ChoiceField(choices=Challenge.Claim.choices),
     state=serializers.ChoiceField(choices=Challenge.State.choices),
     raised=serializers.DateField(),
-    settled=serializers.CharField(help_text="The day; empty while it is open."),
+    settled=text_field("The day; empty while it is open."),
 )
 
 
 class RecipeSerializer(serializers.Serializer[Any]):
     """How one result is made again; only `reason` where it cannot be."""
 
-    dataset = serializers.CharField()
-    configuration = serializers.CharField()
-    reason = serializers.CharField(help_text="Why nobody else can make it again; empty where somebody can.")
-    engine = serializers.CharField()
+    dataset = text_field()
+    configuration = text_field()
+    reason = text_field("Why nobody else can make it again; empty where somebody can.")
+    engine = text_field()
     parameters = serializers.DictField(help_text="All parameters of the engine.")
     checkpoint = serializers.DictField(
         help_text="`sha256`, and of its `files` by name; `hub_name` and `hub_commit`, or a `file` of the dataset."
     )
-    language = serializers.CharField()
-    drop_self_matches = serializers.BooleanField()
-    depth = serializers.IntegerField(help_text="Documents a query.")
-    tag = serializers.CharField(help_text="The run's last column.")
-    run_sha256 = serializers.CharField(help_text="Of the run's text.")
-    files = serializers.DictField(child=serializers.CharField(), help_text="Checksums of corpus and queries.")
-    scores = serializers.DictField(child=serializers.FloatField(), help_text="Unrounded means by measure.")
-    software = serializers.CharField(help_text="The version of the site.")
+    language = text_field()
+    drop_self_matches = flag_field()
+    depth = integer_field("Documents a query.")
+    tag = text_field("The run's last column.")
+    run_sha256 = text_field("Of the run's text.")
+    files = serializers.DictField(child=text_field(), help_text="Checksums of corpus and queries.")
+    scores = serializers.DictField(child=number_field(), help_text="Unrounded means by measure.")
+    software = text_field("The version of the site.")
 
 
 class SystemSerializer(NamedSerializer):
     """A system with all its public results."""
 
-    architecture = serializers.CharField()
-    architecture_label = serializers.CharField()
-    participant = serializers.CharField(
-        help_text="Who made its runs, where another team sent them; else empty."
-    )
-    description = serializers.CharField(help_text="Markdown.")
+    architecture = text_field()
+    architecture_label = text_field()
+    participant = text_field("Who made its runs, where another team sent them; else empty.")
+    description = text_field("Markdown.")
     parameters = serializers.DictField()
-    team_name = serializers.CharField(allow_null=True)
-    team_slug = serializers.CharField(allow_null=True)
-    source_title = serializers.CharField(allow_null=True, help_text="Of the publication with its figures.")
-    source_authors = serializers.CharField(allow_null=True)
-    source_year = serializers.IntegerField(allow_null=True)
-    source_venue = serializers.CharField(allow_null=True)
-    source_url = serializers.CharField(allow_null=True)
-    source_bibtex = serializers.CharField(allow_null=True)
-    cited = serializers.CharField(help_text="The source as a text cites it; empty without one.")
-    training_declared = serializers.BooleanField()
-    training_datasets = texts(help_text="Slugs or names.")
-    adapted_to = texts(help_text="Datasets whose corpus it saw, without labels.")
-    backbone = serializers.CharField()
-    paper_url = serializers.CharField()
-    code_url = serializers.CharField()
-    model_url = serializers.CharField()
-    licence = serializers.CharField()
-    bibtex = serializers.CharField()
-    authors = serializers.CharField()
-    year = serializers.IntegerField(allow_null=True)
-    year_shown = serializers.IntegerField(allow_null=True, help_text="Its own year, else its source's.")
-    variant_of_name = serializers.CharField(allow_null=True)
-    variant_of_slug = serializers.CharField(allow_null=True)
-    open_weights = serializers.BooleanField(allow_null=True, help_text="Null: nobody said.")
-    commercial_use = serializers.BooleanField(allow_null=True, help_text="Null: nobody said.")
-    closed_api = serializers.BooleanField()
-    training_compute = serializers.CharField()
+    team_name = text_field(allow_null=True)
+    team_slug = text_field(allow_null=True)
+    source_title = text_field("Of the publication with its figures.", allow_null=True)
+    source_authors = text_field(allow_null=True)
+    source_year = integer_field(allow_null=True)
+    source_venue = text_field(allow_null=True)
+    source_url = text_field(allow_null=True)
+    source_bibtex = text_field(allow_null=True)
+    cited = text_field("The source as a text cites it; empty without one.")
+    training_declared = flag_field()
+    training_datasets = texts("Slugs or names.")
+    adapted_to = texts("Datasets whose corpus it saw, without labels.")
+    backbone = text_field()
+    paper_url = text_field()
+    code_url = text_field()
+    model_url = text_field()
+    licence = text_field()
+    bibtex = text_field()
+    authors = text_field()
+    year = integer_field(allow_null=True)
+    year_shown = integer_field("Its own year, else its source's.", allow_null=True)
+    variant_of_name = text_field(allow_null=True)
+    variant_of_slug = text_field(allow_null=True)
+    open_weights = flag_field("Null: nobody said.", allow_null=True)
+    commercial_use = flag_field("Null: nobody said.", allow_null=True)
+    closed_api = flag_field()
+    training_compute = text_field()
     anonymous_until = serializers.DateTimeField(allow_null=True)
     results = ResultSerializer(many=True)
     quarantined = QuarantinedResultSerializer(many=True)
@@ -314,15 +315,12 @@ class SystemSerializer(NamedSerializer):
 
     def get_fields(self) -> dict[str, Any]:
         """These, and the numbers that teams declare."""
-        numbers = {
-            each.name: serializers.IntegerField(allow_null=True, help_text=each.hint)
-            for each in DECLARED_NUMBERS
-        }
+        numbers = {each.name: integer_field(each.hint, allow_null=True) for each in DECLARED_NUMBERS}
         return {**super().get_fields(), **numbers}
 
 
 class SearchSerializer(serializers.Serializer[Any]):
     """What was looked for, and what was found, by kind."""
 
-    query = serializers.CharField()
+    query = text_field()
     found = FoundSerializer(many=True)

@@ -6,7 +6,7 @@ A board is written by `boards.exports.to_json`, as its page's export is; a test 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from leaderboard.api.fields import Answer, shape, texts
+from leaderboard.api.fields import Answer, flag_field, integer_field, number_field, shape, text_field, texts
 from leaderboard.results.board_rows.measurements import Machine
 from leaderboard.results.significance.statements import Gap
 from leaderboard.results.significance.types import EntryCertainty, TestSettings
@@ -16,23 +16,21 @@ EntryCertaintySerializer = shape(
     EntryCertainty,
     "Certainty",
     "What was found of a score: its interval and its tests, as the page on significance explains them.",
-    p_best_is_bound=serializers.BooleanField(
-        help_text="The p-value is below what the permutations can show."
-    ),
-    p_baseline_is_bound=serializers.BooleanField(),
+    p_best_is_bound=flag_field("The p-value is below what the permutations can show."),
+    p_baseline_is_bound=flag_field(),
 )
 GapSerializer = shape(
     Gap,
     "ContaminationGap",
     "How much more a system gains over the baseline on public topics than on hidden ones, in the primary measure.",
-    shown=serializers.BooleanField(help_text="Whether the 95% interval lies above 0."),
+    shown=flag_field("Whether the 95% interval lies above 0."),
 )
 CertaintySettingsSerializer = shape(
     TestSettings,
     "CertaintySettings",
     "How the certainty of a board's rows was found.",
-    current=serializers.BooleanField(
-        required=False, help_text="Whether it is of the board as it is now. Of one dataset's board alone."
+    current=flag_field(
+        "Whether it is of the board as it is now. Of one dataset's board alone.", required=False
     ),
 )
 
@@ -45,82 +43,79 @@ class CellField(serializers.JSONField):
 class MeasuredSerializer(Answer):
     """What a result cost on one machine."""
 
-    hardware = serializers.CharField(help_text="Slug of the hardware class.")
-    protocol = serializers.CharField()
+    hardware = text_field("Slug of the hardware class.")
+    protocol = text_field()
     measured_at = serializers.DateTimeField()
     figures = serializers.DictField(help_text="Latency in ms, memory in bytes, and more.")
     baseline = serializers.DictField(help_text="The same of BM25, on the same machine in the same job.")
-    baseline_off = serializers.FloatField(
-        help_text="By what share BM25 took another time than usual there; times are doubtful where it is large."
+    baseline_off = number_field(
+        "By what share BM25 took another time than usual there; times are doubtful where it is large."
     )
-    doubt = serializers.CharField(
-        allow_blank=True, help_text="Reason why its times are doubtful and not ranked; empty if they are not."
+    doubt = text_field(
+        "Reason why its times are doubtful and not ranked; empty if they are not.", allow_blank=True
     )
 
 
 class SortSerializer(Answer):
     """A column that rows are sorted by."""
 
-    key = serializers.CharField()
-    order = serializers.CharField(help_text="asc or desc.")
+    key = text_field()
+    order = text_field("asc or desc.")
 
 
 class ColumnSerializer(Answer):
     """A column of a board."""
 
-    key = serializers.CharField(help_text="Its name in `values` of rows, and in `sort`.")
-    label = serializers.CharField()  # type: ignore[assignment]
-    group = serializers.CharField()
-    group_slug = serializers.CharField(help_text="As `hide` takes it.")
-    better = serializers.CharField(help_text="higher, lower, or empty.")
-    unit = serializers.CharField()
-    note = serializers.CharField()
+    key = text_field("Its name in `values` of rows, and in `sort`.")
+    label = text_field()
+    group = text_field()
+    group_slug = text_field("As `hide` takes it.")
+    better = text_field("higher, lower, or empty.")
+    unit = text_field()
+    note = text_field()
 
 
 class IntervalSerializer(Answer):
     """The ends of an interval."""
 
-    low = serializers.FloatField()
-    high = serializers.FloatField()
+    low = number_field()
+    high = number_field()
 
 
 class RowSerializer(Answer):
     """A row of a board."""
 
-    rank = serializers.IntegerField(allow_null=True, help_text="Null where it is not ranked.")
-    ranked_among = serializers.CharField(help_text="Rows of different kinds are never ranked together.")
-    system = serializers.CharField()
-    slug = serializers.CharField(help_text="Of the system.")
-    configuration = serializers.CharField()
-    baseline = serializers.BooleanField()
-    provenance = serializers.CharField()
-    architecture = serializers.CharField()
-    training = serializers.CharField(help_text="What the system had seen of the dataset.")
-    comparison_group = serializers.CharField(help_text="Differences and ranks are within one group.")
-    missing_queries = serializers.IntegerField(allow_null=True)
-    late = serializers.BooleanField()
-    manual = serializers.BooleanField()
-    pooled = serializers.BooleanField(help_text="Whether the run was in the pool that was judged.")
+    rank = integer_field("Null where it is not ranked.", allow_null=True)
+    ranked_among = text_field("Rows of different kinds are never ranked together.")
+    system = text_field()
+    slug = text_field("Of the system.")
+    configuration = text_field()
+    baseline = flag_field()
+    provenance = text_field()
+    architecture = text_field()
+    training = text_field("What the system had seen of the dataset.")
+    comparison_group = text_field("Differences and ranks are within one group.")
+    missing_queries = integer_field(allow_null=True)
+    late = flag_field()
+    manual = flag_field()
+    pooled = flag_field("Whether the run was in the pool that was judged.")
     values = serializers.DictField(child=CellField(), help_text="The cells, by the keys of the columns.")
-    spreads = serializers.DictField(child=serializers.CharField(), help_text="Of seed sets, as written.")
-    withdrawn = serializers.CharField(allow_null=True, help_text="Why, if it was since.")
-    quarantined = serializers.CharField(allow_null=True, help_text="Why, if it is.")
-    challenged = serializers.BooleanField()
-    better_than_baseline = serializers.BooleanField(
+    spreads = serializers.DictField(child=text_field(), help_text="Of seed sets, as written.")
+    withdrawn = text_field("Why, if it was since.", allow_null=True)
+    quarantined = text_field("Why, if it is.", allow_null=True)
+    challenged = flag_field()
+    better_than_baseline = flag_field(
+        "In its own test, at 0.05; false: not significant, or lower on hidden judgments; null: not known.",
         allow_null=True,
-        help_text="In its own test, at 0.05; false: not significant, or lower on hidden judgments; null: not known.",
     )
-    tied_with_best = serializers.BooleanField(
-        allow_null=True,
-        help_text="Whether the tests of all pairs do not separate it from the best; null: not known.",
+    tied_with_best = flag_field(
+        "Whether the tests of all pairs do not separate it from the best; null: not known.", allow_null=True
     )
     contamination_gap = GapSerializer(
         allow_null=True, help_text="Between public and hidden topics; null where it is not known."
     )
-    marks = serializers.DictField(child=serializers.CharField(), help_text="What follows values, such as ‡.")
-    doubtful = texts(
-        help_text="Doubtful figures, each with the label of its column; their `values` are null."
-    )
+    marks = serializers.DictField(child=text_field(), help_text="What follows values, such as ‡.")
+    doubtful = texts("Doubtful figures, each with the label of its column; their `values` are null.")
     measured = MeasuredSerializer(allow_null=True)
     certainty = EntryCertaintySerializer(allow_null=True, help_text="Of the measure in focus.")
     certainty_by_dataset = serializers.DictField(
@@ -132,9 +127,9 @@ class RowSerializer(Answer):
 class NamedResultSerializer(Answer):
     """A result of a board, by its system."""
 
-    system = serializers.CharField()
-    slug = serializers.CharField(help_text="Of the system.")
-    configuration = serializers.CharField()
+    system = text_field()
+    slug = text_field("Of the system.")
+    configuration = text_field()
 
 
 class VerdictSerializer(Answer):
@@ -143,59 +138,53 @@ class VerdictSerializer(Answer):
     best = NamedResultSerializer()
     ties = NamedResultSerializer(many=True, help_text="Results that are not separable from the best.")
     baseline = NamedResultSerializer(allow_null=True)
-    compared = serializers.IntegerField(help_text="Results that were compared with the baseline.")
-    better = serializers.IntegerField(help_text="Those that are significantly better.")
-    worse = serializers.IntegerField(help_text="Those that are significantly worse.")
-    revision = serializers.IntegerField(help_text="Of the board that was tested.")
+    compared = integer_field("Results that were compared with the baseline.")
+    better = integer_field("Those that are significantly better.")
+    worse = integer_field("Those that are significantly worse.")
+    revision = integer_field("Of the board that was tested.")
     at = serializers.DateTimeField()
 
 
 class SummarySerializer(Answer):
     """What a board says in words, above its table, and the facts that it says it of. No filter changes it."""
 
-    text = serializers.CharField()
-    best = serializers.CharField(help_text="The slug of the best system.")
-    measure = serializers.CharField()
-    score = serializers.FloatField(help_text="Of the best, as published.")
-    relative = serializers.FloatField(
-        allow_null=True, help_text="Of the best to the baseline: 0.1 is 10% more."
+    text = text_field()
+    best = text_field("The slug of the best system.")
+    measure = text_field()
+    score = number_field("Of the best, as published.")
+    relative = number_field("Of the best to the baseline: 0.1 is 10% more.", allow_null=True)
+    better = flag_field(
+        "Whether the best is better than the baseline at 0.05; null where nothing is known.", allow_null=True
     )
-    better = serializers.BooleanField(
-        allow_null=True,
-        help_text="Whether the best is better than the baseline at 0.05; null where nothing is known.",
+    p = number_field("Of the difference to the baseline; open judgements only.", allow_null=True)
+    p_corrected = number_field(
+        "The same, corrected over the board's comparisons with the baseline.", allow_null=True
     )
-    p = serializers.FloatField(
-        allow_null=True, help_text="Of the difference to the baseline; open judgements only."
+    tied = texts("Slugs of the systems that are not separable from the best.")
+    cheapest = text_field(
+        "The slug of the fastest system within 5% of the best, or not separable from it.", allow_null=True
     )
-    p_corrected = serializers.FloatField(
-        allow_null=True, help_text="The same, corrected over the board's comparisons with the baseline."
-    )
-    tied = texts(help_text="Slugs of the systems that are not separable from the best.")
-    cheapest = serializers.CharField(
-        allow_null=True,
-        help_text="The slug of the fastest system within 5% of the best, or not separable from it.",
-    )
-    latency_ms = serializers.FloatField(allow_null=True, help_text="Its mean latency.")
-    above_bound = serializers.BooleanField(
-        allow_null=True,
-        help_text="Whether a best that is better than the baseline lies above the baseline's upper bound too; null "
+    latency_ms = number_field("Its mean latency.", allow_null=True)
+    above_bound = flag_field(
+        "Whether a best that is better than the baseline lies above the baseline's upper bound too; null "
         "where nothing is unjudged, or nothing is known.",
+        allow_null=True,
     )
 
 
 class BoardSerializer(Answer):
     """A board in one view."""
 
-    title = serializers.CharField()
-    measure = serializers.CharField(help_text="The measure in focus.")
-    view = serializers.CharField()
-    sort = serializers.CharField(help_text="The key of the column that decides the order.")
-    order = serializers.CharField(help_text="asc or desc.")
+    title = text_field()
+    measure = text_field("The measure in focus.")
+    view = text_field()
+    sort = text_field("The key of the column that decides the order.")
+    order = text_field("asc or desc.")
     sorts = SortSerializer(many=True)
-    total = serializers.IntegerField(help_text="Rows of the whole board.")
-    found = serializers.IntegerField(help_text="Rows of this view.")
+    total = integer_field("Rows of the whole board.")
+    found = integer_field("Rows of this view.")
     as_of = serializers.DateTimeField(allow_null=True, help_text="Since when the board is so.")
-    permalink = serializers.CharField()
+    permalink = text_field()
     hardware = MachineSerializer(allow_null=True)
     hardware_choices = MachineSerializer(many=True)
     columns = ColumnSerializer(
@@ -205,8 +194,8 @@ class BoardSerializer(Answer):
     certainty = CertaintySettingsSerializer(allow_null=True)
     summary = SummarySerializer(allow_null=True)
     verdict = VerdictSerializer(allow_null=True)
-    least_difference = serializers.FloatField(
-        allow_null=True, help_text="Over hidden judgements: the least significant difference to the baseline."
+    least_difference = number_field(
+        "Over hidden judgements: the least significant difference to the baseline.", allow_null=True
     )
     rows = RowSerializer(many=True)
-    notes = texts(help_text="What a reader has to know.")
+    notes = texts("What a reader has to know.")

@@ -14,7 +14,15 @@ from rest_framework.response import Response
 
 from leaderboard.api import answers
 from leaderboard.api.board_answers import BoardSerializer
-from leaderboard.api.fields import AddressField, Answer, ReadView
+from leaderboard.api.fields import (
+    AddressField,
+    Answer,
+    ReadView,
+    flag_field,
+    integer_field,
+    text_field,
+    texts,
+)
 from leaderboard.boards import exports, pages
 from leaderboard.boards.dataset_details import awaiting_runs, dataset_details
 from leaderboard.boards.facets import OF_DATASETS
@@ -251,15 +259,20 @@ search_results = cache_page(site_revision, vary_on_site_address(_unless_token(vi
 )
 
 
+def _system_facts(slug: str) -> dict[str, Any]:
+    facts = system_page.system_facts(slug)
+    if facts is None:
+        raise Http404
+    return facts
+
+
 class SystemView(ReadView):
     """One system."""
 
     @extend_schema(operation_id="system", parameters=[SLUG], responses=answers.SystemSerializer)
     def get(self, request: Request, slug: str) -> Response:
         """A system with all its public results."""
-        facts = system_page.system_facts(slug)
-        if facts is None:
-            raise Http404
+        facts = _system_facts(slug)
         key = facts["pk"]
         answer = {
             **{name.replace("__", "_"): value for name, value in facts.items()},
@@ -277,10 +290,8 @@ class RecipesView(ReadView):
     @extend_schema(operation_id="recipes", parameters=[SLUG], responses=answers.RecipeSerializer(many=True))
     def get(self, request: Request, slug: str) -> Response:
         """For each public result what made it of what, or why nobody else can make it again."""
-        facts = system_page.system_facts(slug)
-        if facts is None:
-            raise Http404
-        return Response(answers.RecipeSerializer(recipes_of(facts["pk"]), many=True).data)
+        recipes = recipes_of(_system_facts(slug)["pk"])
+        return Response(answers.RecipeSerializer(recipes, many=True).data)
 
 
 def _result(result: Result) -> dict[str, Any]:
@@ -300,25 +311,25 @@ def _result(result: Result) -> dict[str, Any]:
 class RoundSerializer(Answer):
     """A round. All times are UTC."""
 
-    slug = serializers.CharField()
-    name = serializers.CharField()
+    slug = text_field()
+    name = text_field()
     phase = serializers.ChoiceField(choices=["before opening", "open", "closed", "revealed"])
-    next = serializers.CharField(help_text="What happens next, and in how long, in words.")
-    dataset = serializers.CharField(allow_null=True, help_text="Slug; null for a round of a benchmark.")
-    benchmark = serializers.CharField(allow_null=True, help_text="Slug; null for a round of one dataset.")
-    datasets = serializers.ListField(child=serializers.CharField(), help_text="All that it takes runs for.")
+    next = text_field("What happens next, and in how long, in words.")
+    dataset = text_field("Slug; null for a round of a benchmark.", allow_null=True)
+    benchmark = text_field("Slug; null for a round of one dataset.", allow_null=True)
+    datasets = texts("All that it takes runs for.")
     opens_at = serializers.DateTimeField()
     closes_at = serializers.DateTimeField()
     reveals_at = serializers.DateTimeField(help_text="From then on its curator may reveal the results.")
     revealed_at = serializers.DateTimeField(allow_null=True)
-    runs_per_team = serializers.IntegerField()
-    visible_per_team = serializers.IntegerField(help_text="Of a competition: results of a team on the board.")
-    takes_late = serializers.BooleanField()
-    per_topic_at_reveal = serializers.BooleanField()
-    runs = serializers.IntegerField(help_text="Submissions that came in time and passed.")
-    teams = serializers.IntegerField()
-    late = serializers.IntegerField(help_text="Submissions that came late.")
-    description = serializers.CharField(help_text="The rules, as Markdown.")
+    runs_per_team = integer_field()
+    visible_per_team = integer_field("Of a competition: results of a team on the board.")
+    takes_late = flag_field()
+    per_topic_at_reveal = flag_field()
+    runs = integer_field("Submissions that came in time and passed.")
+    teams = integer_field()
+    late = integer_field("Submissions that came late.")
+    description = text_field("The rules, as Markdown.")
     url = AddressField()
 
 

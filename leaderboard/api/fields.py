@@ -1,7 +1,7 @@
 """Fields of answers, and serializers of the plain values that answers are made of."""
 
 import datetime
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -74,17 +74,15 @@ _PLAIN: Mapping[Any, Callable[..., Field]] = {
 }
 
 
-def shape(
-    source: type, name: str, text: str, *, without: Collection[str] = (), **fields: Any
-) -> type[Answer]:
+def shape(source: type, name: str, text: str, **fields: Any) -> type[Answer]:
     """The serializer `name` for a NamedTuple or dataclass, in the order of its fields. `text` is its description.
 
     `fields` take the places of those that its hints do not describe, or come after them. Raises TypeError for a hint
-    that has no field: name it in `fields`, or leave it out.
+    that has no field: name it in `fields`.
     """
     if not (hasattr(source, "_fields") or is_dataclass(source)):
         raise TypeError(f"{source} has no fields")
-    hints = {each: hint for each, hint in get_type_hints(source).items() if each not in without}
+    hints = get_type_hints(source)
     described = {each: fields.pop(each) if each in fields else _field(hint) for each, hint in hints.items()}
     return type(f"{name}Serializer", (serializers.Serializer,), {"__doc__": text, **described, **fields})
 

@@ -79,14 +79,9 @@ def record(
     after: Mapping[str, Any] | None = None,
 ) -> AuditRecord:
     """Write down an act of curation, in the transaction that does it. Never a judgement, secret or hidden text."""
+    values = {"before": dict(before or {}), "after": dict(after or {})}
     row = _record_of(
-        action,
-        named(subject),
-        timezone.now(),
-        dataset_id=_key(dataset),
-        entry_id=_key(entry),
-        before=dict(before or {}),
-        after=dict(after or {}),
+        action, named(subject), timezone.now(), dataset_id=_key(dataset), entry_id=_key(entry), **values
     )
     row.save()
     return row
@@ -119,18 +114,8 @@ def record_numbers(
         old, new = _numbers(before.get(entry)), _numbers(after.get(entry))
         if old != new:
             system = (after.get(entry) or before[entry]).get("system", "")
-            records.append(
-                _record_of(
-                    action,
-                    system,
-                    now,
-                    dataset_id=dataset,
-                    entry_id=entry,
-                    revision=revision,
-                    before=old,
-                    after=new,
-                )
-            )
+            values = {"revision": revision, "before": old, "after": new}
+            records.append(_record_of(action, system, now, dataset_id=dataset, entry_id=entry, **values))
     AuditRecord.objects.bulk_create(records, batch_size=500)
 
 
@@ -146,12 +131,13 @@ def _key(row: Dataset | Entry | int | None) -> int | None:
 
 def connect_histories() -> None:
     """Let histories name the person and the reason that the audit names, whoever saves: a page, a command, a model."""
-    pre_create_historical_record.connect(_name_actor, dispatch_uid="leaderboard.core.history")
 
+    def name_actor(sender: Any, history_instance: Any, **others: Any) -> None:
+        who = actor()
+        if who.reason and not history_instance.history_change_reason:
+            history_instance.history_change_reason = who.reason
+        if who.person is not None and history_instance.history_user_id is None:
+            history_instance.history_user = who.person
 
-def _name_actor(sender: Any, history_instance: Any, **others: Any) -> None:
-    who = actor()
-    if who.reason and not history_instance.history_change_reason:
-        history_instance.history_change_reason = who.reason
-    if who.person is not None and history_instance.history_user_id is None:
-        history_instance.history_user = who.person
+    dispatch_uid = "leaderboard.core.history"
+    pre_create_historical_record.connect(name_actor, weak=False, dispatch_uid=dispatch_uid)

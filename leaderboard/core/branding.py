@@ -37,16 +37,13 @@ def read_accent(text: str) -> tuple[str, str] | None:
             f"ACCENT_COLOUR is {text!r}. Write a colour such as #0b6b57, or two with a comma between, for the light "
             "and the dark theme."
         )
-    return colours[0], colours[1] if len(colours) == 2 else _lightened(colours[0])
-
-
-def _lightened(colour: str) -> str:
-    for share in range(101):
-        mixed = [round(part + (255 - part) * share / 100) for part in _parts(colour)]
-        found = "#" + "".join(f"{part:02x}" for part in mixed)
-        if least_contrast(found, "dark") >= LEAST_CONTRAST:
+    dark = colours[-1]
+    for share in range(101 if len(colours) == 1 else 0):
+        mixed = [round(part + (255 - part) * share / 100) for part in _parts(colours[0])]
+        dark = "#" + "".join(f"{part:02x}" for part in mixed)
+        if least_contrast(dark, "dark") >= LEAST_CONTRAST:
             break
-    return found
+    return colours[0], dark
 
 
 def least_contrast(colour: str, theme: str) -> float:

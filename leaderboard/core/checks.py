@@ -125,8 +125,15 @@ def check_role(
         )
         owns_it = cursor.fetchone()[0]
         if is_superuser or owns_it:
+            why = "is a superuser" if is_superuser else "owns its table"
             found.append(
-                _can_take_protection_away(role, "is a superuser" if is_superuser else "owns its table")
+                Warning(
+                    f"The site works as PostgreSQL's role {role}, which {why}: it can remove the triggers that keep "
+                    "the audit log as it is.",
+                    hint="Migrate as another role than the site works as: docker/roles.sql makes both, "
+                    "`manage.py database_rights` gives the site's its rights.",
+                    id="leaderboard.W003",
+                )
             )
     return found
 
@@ -137,13 +144,3 @@ def _postgresql_among(databases: Sequence[str] | None) -> Iterator[CursorWrapper
         if connections[alias].vendor == "postgresql":
             with connections[alias].cursor() as cursor:
                 yield cursor
-
-
-def _can_take_protection_away(role: str, why: str) -> Warning:
-    return Warning(
-        f"The site works as PostgreSQL's role {role}, which {why}: it can remove the triggers that keep the audit log "
-        "as it is.",
-        hint="Migrate as another role than the site works as: docker/roles.sql makes both, "
-        "`manage.py database_rights` gives the site's its rights.",
-        id="leaderboard.W003",
-    )

@@ -111,23 +111,19 @@ END $$
 def rights_of(role: str, table: str) -> tuple[str, ...]:
     """What a role may do to the rows of a table, as GRANT has it, perhaps with columns; empty: nothing."""
     if role == RETRIEVER:
-        return _rights_of_retrievers(table)
+        rights = TABLES_OF_RETRIEVERS.get(table, ())
+        if table in TABLES_OF_RETRIEVERS and table not in READ_BY_RETRIEVERS:
+            rights = ("SELECT", *rights)
+        for verb, columns in (("SELECT", READ_BY_RETRIEVERS), ("UPDATE", CHANGED_BY_RETRIEVERS)):
+            if table in columns:
+                named = ", ".join(connection.ops.quote_name(column) for column in columns[table])
+                rights += (f"{verb} ({named})",)
+        return rights
     if table in MIGRATIONS:
         return ("SELECT",)
     if table in ADDED_TO:
         return ("SELECT", "INSERT")
     return ("SELECT", "INSERT", "UPDATE", "DELETE")
-
-
-def _rights_of_retrievers(table: str) -> tuple[str, ...]:
-    rights = TABLES_OF_RETRIEVERS.get(table, ())
-    if table in TABLES_OF_RETRIEVERS and table not in READ_BY_RETRIEVERS:
-        rights = ("SELECT", *rights)
-    for verb, columns in (("SELECT", READ_BY_RETRIEVERS), ("UPDATE", CHANGED_BY_RETRIEVERS)):
-        if table in columns:
-            named = ", ".join(connection.ops.quote_name(column) for column in columns[table])
-            rights += (f"{verb} ({named})",)
-    return rights
 
 
 def grant_rights() -> dict[str, int]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from django.http import HttpRequest
@@ -26,23 +27,16 @@ def job_id() -> str:
 
 
 @contextmanager
-def request_context(identifier: str) -> Iterator[None]:
-    """Lines written in the block belong to this request."""
-    token = _request.set(identifier)
+def _bound(variable: ContextVar[str], identifier: object) -> Iterator[None]:
+    token = variable.set(str(identifier))
     try:
         yield
     finally:
-        _request.reset(token)
+        variable.reset(token)
 
 
-@contextmanager
-def job_context(identifier: int) -> Iterator[None]:
-    """Lines written in the block, in this thread, belong to this job."""
-    token = _job.set(str(identifier))
-    try:
-        yield
-    finally:
-        _job.reset(token)
+#: Lines written in the block belong to this request, or in this thread to this job.
+request_context, job_context = partial(_bound, _request), partial(_bound, _job)
 
 
 class ContextFilter(logging.Filter):

@@ -146,18 +146,13 @@ def may_read_judgements(person: Person) -> bool:
 
 def curators() -> Group:
     """The group with its present rights: whatever a later version adds is given here as well."""
-    group, _ = Group.objects.get_or_create(name=GROUP)
-    group.permissions.set(rights())
-    return group
-
-
-def rights() -> list[Permission]:
-    """All rights over what is curated but the one to read hidden judgements; accounts and teams are looked at."""
     ours = Permission.objects.filter(content_type__app_label__in=["leaderboard", "submissions"])
+    # All rights over what is curated but the one to read hidden judgements; accounts and teams are looked at.
     curated = ours.exclude(codename=READ_QRELS).exclude(content_type__model__in=_OTHERS)
-    return list(
-        ours.filter(codename__in=_SEEN) | curated.filter(~Q(codename__startswith="delete_auditrecord"))
-    )
+    rights = ours.filter(codename__in=_SEEN) | curated.exclude(codename__startswith="delete_auditrecord")
+    group, _ = Group.objects.get_or_create(name=GROUP)
+    group.permissions.set(rights)
+    return group
 
 
 @transaction.atomic

@@ -29,7 +29,7 @@ from evaluation.core.files import sha256_of
 from leaderboard.core.schema_version import EARLIER_LAST, describe_earlier_history, recorded_migrations
 from leaderboard.core.storage import shared
 from leaderboard.core.storage.deletion_lock import pause_deletions
-from leaderboard.core.storage.store import PARTIAL, Area
+from leaderboard.core.storage.store import PARTIAL, Area, work_folder
 
 #: Folders with submitted files. The areas below them that the site can make again are left out.
 STORE = ("store", "media")
@@ -148,10 +148,8 @@ def copy_database(stream: BinaryIO) -> dict[str, int]:
     """Write a consistent copy of the database, and return the number of rows in each of its tables."""
     if connection.vendor == "sqlite":
         # The copy is not encrypted, so it stays on the site's own disk, in a folder that is swept.
-        work = Path(settings.VAR) / "work"
-        work.mkdir(exist_ok=True, mode=0o700)
-        with tempfile.TemporaryDirectory(dir=work, prefix="backup-") as scratch:
-            copy = Path(scratch) / "copy.sqlite3"
+        with work_folder("backup") as scratch:
+            copy = scratch / "copy.sqlite3"
             with connection.cursor() as cursor:
                 cursor.execute("VACUUM INTO %s", [str(copy)])
             with copy.open("rb") as file:

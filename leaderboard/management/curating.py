@@ -3,7 +3,7 @@
 import sys
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -57,6 +57,8 @@ class CurationCommand(BaseCommand):
                     require_right(self.right)
                 rows = {name: SUBJECTS[name][1](options[name]) for name in self.subjects}
                 message = self.curate(**{**options, **rows})
+        except InvalidContent as error:
+            raise CommandError(describe_refusal(error)) from error
         except self.refusals as error:
             raise CommandError(str(error)) from error
         self.stdout.write(message)
@@ -157,6 +159,17 @@ def add_actor_arguments(parser: ArgumentParser, why_help: str) -> None:
     parser.add_argument("--why", required=True, help=why_help)
 
 
+def add_import_arguments(parser: ArgumentParser, by_help: str = "whose act it is: an account here") -> None:
+    """Add the arguments for who imports, and why, which may be left out."""
+    parser.add_argument("--by", metavar="EMAIL", help=by_help)
+    parser.add_argument("--why", default="imported on the command line", help="kept in the record")
+
+
+def importing_person(options: Mapping[str, Any]) -> AbstractContextManager[None]:
+    """Act as `--by`, if that is given, for the reason `--why`. Raises CommandError if there is no such person."""
+    return acting(find_person(options["by"]) if options["by"] else None, options["why"].strip())
+
+
 @contextmanager
 def acting_person(options: Mapping[str, Any]) -> Iterator[None]:
     """Act as `--by` for the reason `--why`. Raises CommandError if there is no such person, or no reason."""
@@ -169,10 +182,8 @@ def acting_person(options: Mapping[str, Any]) -> Iterator[None]:
 
 def find_person(email: str) -> User:
     """Return the account with this address. Raises CommandError."""
-    person = User.objects.filter(email__iexact=email.strip()).first()
-    if person is None:
-        raise CommandError(f"There is no account with the address {email}.")
-    return person
+    rows = User.objects.filter(email__iexact=email.strip())
+    return _first(rows, f"There is no account with the address {email}.")
 
 
 def read_moment(text: str) -> datetime:
@@ -193,13 +204,19 @@ def require_right(right: str) -> None:
         )
 
 
+def _first(rows: models.QuerySet[Row], missing: str) -> Row:
+    """Return the first of the rows. Raises CommandError with a sentence if there is none."""
+    row = rows.first()
+    if row is None:
+        raise CommandError(missing)
+    return row
+
+
 def find_by_slug(model: type[Row], slug: str) -> Row:
     """Return a dataset, a system, a team, a round or a benchmark. Raises CommandError."""
     named = Team.has_address(slug) if model is Team else models.Q(slug=slug)
-    row = model._default_manager.filter(named).first()
-    if row is None:
-        raise CommandError(f"There is no {model._meta.verbose_name} {slug}: give its slug.")
-    return row
+    missing = f"There is no {model._meta.verbose_name} {slug}: give its slug."
+    return _first(model._default_manager.filter(named), missing)
 
 
 def find_dataset(slug: str) -> Dataset:
@@ -209,10 +226,7 @@ def find_dataset(slug: str) -> Dataset:
 
 def find_challenge(key: int) -> Challenge:
     """Return the challenge with this number. Raises CommandError."""
-    challenge = Challenge.objects.select_related("system").filter(pk=key).first()
-    if challenge is None:
-        raise CommandError(f"There is no challenge {key}.")
-    return challenge
+    return _first(Challenge.objects.select_related("system").filter(pk=key), f"There is no challenge {key}.")
 
 
 def find_rescore(slug: str) -> Rescore:
@@ -231,10 +245,7 @@ def find_entry(reference: str) -> Entry:
     """
     entries = Entry.objects.select_related("dataset", "system")
     if reference.isdigit():
-        entry = entries.filter(pk=int(reference)).first()
-        if entry is None:
-            raise CommandError(f"There is no entry {reference}.")
-        return entry
+        return _first(entries.filter(pk=int(reference)), f"There is no entry {reference}.")
     dataset, slash, system = reference.partition("/")
     if not slash:
         raise CommandError(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from leaderboard.core.logging import init_sentry
 from leaderboard.settings.environment import *
-from leaderboard.settings.environment import BASE_DIR, SITE_NAME, VAR, env, storages_of_several_hosts
+from leaderboard.settings.environment import BASE_DIR, SITE_NAME, VAR, env, one_of, storages_of_several_hosts
 from leaderboard.settings.security import *
 from leaderboard.settings.security import ALLAUTH_TRUSTED_PROXY_COUNT
 from leaderboard.settings.services import *
@@ -152,11 +152,7 @@ VALIDATE_AT_ONCE_BYTES = 16 * 1024 * 1024
 # --- logging
 
 #: `line` for people, `json` for what collects logs: an object a line, with the ids of request and job.
-LOG_FORMAT = env.str("LOG_FORMAT", default="line")
-if LOG_FORMAT not in ("line", "json"):
-    from django.core.exceptions import ImproperlyConfigured
-
-    raise ImproperlyConfigured(f"LOG_FORMAT is line or json, not {LOG_FORMAT!r}.")
+LOG_FORMAT = one_of("LOG_FORMAT", env.str("LOG_FORMAT", default="line"), "line", "json")
 
 LOGGING = {
     "version": 1,

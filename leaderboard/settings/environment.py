@@ -104,6 +104,15 @@ def bucket(url: str, variable: str) -> dict[str, Any]:
 
 env = environ.Env()
 
+
+def one_of(name: str, value: str, *choices: str) -> str:
+    """Return a variable's value if it is among the choices. Raises ImproperlyConfigured."""
+    if value not in choices:
+        listed = f"{', '.join(choices[:-1])} or {choices[-1]}"
+        raise ImproperlyConfigured(f"{name} is {listed}, not {value!r}.")
+    return value
+
+
 BASE_DIR = Path(__file__).resolve().parent.parent.parent
 #: The folder of all state.
 VAR = Path(env.str("RUNBOARD_VAR", default=str(BASE_DIR / "var"))).resolve()

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
-from leaderboard.settings.environment import ALLOWED_HOSTS, EMBEDDED, SITE_NAME, env
+from leaderboard.settings.environment import ALLOWED_HOSTS, EMBEDDED, SITE_NAME, env, one_of
 
 # --- browsers and proxies
 
@@ -132,13 +132,9 @@ if BEHIND_PROXY:
 AUTH_USER_MODEL = "leaderboard.User"
 #: Who may sign up: everybody (`open`), everybody, but a curator approves each account before it signs in (`approval`),
 #: or nobody (`closed`).
-SIGNUP = env.str("SIGNUP", default="open")
-if SIGNUP not in ("open", "approval", "closed"):
-    raise ImproperlyConfigured(f"SIGNUP is open, approval or closed, not {SIGNUP!r}.")
+SIGNUP = one_of("SIGNUP", env.str("SIGNUP", default="open"), "open", "approval", "closed")
 #: How people sign in: with a password or a service (`all`), or with the services that have keys alone (`services`).
-SIGN_IN = env.str("SIGN_IN", default="") or "all"
-if SIGN_IN not in ("all", "services"):
-    raise ImproperlyConfigured(f"SIGN_IN is all or services, not {SIGN_IN!r}.")
+SIGN_IN = one_of("SIGN_IN", env.str("SIGN_IN", default="") or "all", "all", "services")
 if SIGN_IN == "services" and not SOCIALACCOUNT_PROVIDERS:
     raise ImproperlyConfigured(
         "SIGN_IN=services needs a service to sign in with: set OIDC_SERVER, OIDC_CLIENT_ID and OIDC_CLIENT_SECRET, or "
@@ -150,9 +146,7 @@ SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True
 for _app in SOCIALACCOUNT_PROVIDERS.get("openid_connect", {}).get("APPS", []):
     _app["settings"]["email_authentication"] = SIGN_IN == "services" and _app["provider_id"] == "oidc"
 #: Who may read the site: everybody (`public`), or whoever is signed in (`members`).
-ACCESS = env.str("ACCESS", default="public")
-if ACCESS not in ("public", "members"):
-    raise ImproperlyConfigured(f"ACCESS is public or members, not {ACCESS!r}.")
+ACCESS = one_of("ACCESS", env.str("ACCESS", default="public"), "public", "members")
 #: Mail domains, with their subdomains, whose addresses accounts may have; empty: all.
 SIGNUP_DOMAINS = [domain.strip().lower() for domain in env.list("SIGNUP_DOMAINS", default=[]) if domain]
 if wrong := [

@@ -25,6 +25,7 @@ from leaderboard.core.cache.pages import (
     own_teams,
     vary_on_site_address,
 )
+from leaderboard.core.http.downloads import send_text
 from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.http.site_url import absolute, site_address
 from leaderboard.core.permissions import has_agreement, may_judge
@@ -211,13 +212,11 @@ def past_board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kin
     return board_page(request, "leaderboard/board_at.html", state, lambda: around, shown)
 
 
-def _view_of_export(request: HttpRequest) -> PageVariant | None:
+@vary_on_site_address
+def view_of_export(request: HttpRequest) -> PageVariant | None:
+    """Return the view of an export for the page cache. Exports name their own address."""
     state = _all_rows(request)
     return None if state.text else PageVariant(state.query_string(), state.is_common)
-
-
-#: The view of an export for the page cache. Exports name their own address.
-view_of_export = vary_on_site_address(_view_of_export)
 
 
 def _all_rows(request: HttpRequest) -> BoardState:
@@ -241,10 +240,7 @@ def export(
     cited = board_citation(request, kind, slug, page.board.title, at or page.at)
     chosen = FORMATS[ending]
     text = chosen.write(page.board, replace(cited, bibtex=pages.bibtex_of(page.rows)))
-    response = HttpResponse(text, content_type=chosen.content_type)
-    disposition = "attachment" if chosen.saved else "inline"
-    response.headers["Content-Disposition"] = f'{disposition}; filename="{slug}.{ending}"'
-    return response
+    return send_text(text, f"{slug}.{ending}", chosen.content_type, saved=chosen.saved)
 
 
 def _no_board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind) -> HttpResponse:

@@ -12,7 +12,7 @@ from evaluation.statistics.randomisation import CORRECTION, TEST
 from leaderboard.boards.columns.marks import SEEDS
 from leaderboard.boards.state import BoardState, last_value
 from leaderboard.comparison.pairs import PairComparison, by_query, overlaps
-from leaderboard.comparison.queries.collection import OpenCollection, open_collection
+from leaderboard.comparison.queries.collection import open_collection
 from leaderboard.comparison.selection import (
     COMPARE_PARAMETERS,
     MOST_SYSTEMS,
@@ -28,7 +28,6 @@ from leaderboard.core.cache.pages import PageVariant, cache_page
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.text import numbers
-from leaderboard.models import Entry
 from leaderboard.results.records import entries_with_values
 from leaderboard.views.board_views import site_revision
 
@@ -151,6 +150,7 @@ def _one_dataset(
     entries = entries_with_values(pk for _, pk in there)
     by_slug = {choice.slug: entries[pk] for choice, pk in there}
     pair = by_query(collection, [by_slug[view.systems[0]], by_slug[other]], row.measure)
+    shared = overlaps(collection, [entries[pk] for _, pk in there])
     path = reverse("compare")
     return {
         "one": row,
@@ -167,7 +167,11 @@ def _one_dataset(
             )
             for slug in others
         ],
-        "overlaps": _overlaps(collection, [(choice, entries[pk]) for choice, pk in there]),
+        "overlaps": shared
+        and [
+            (there[first][0], there[second][0], f"{documents:.1f}", f"{jaccard:.2f}")
+            for first, second, documents, jaccard in shared
+        ],
         "seeds": [entry.system.name for entry in by_slug.values() if entry.seed_count],
         "state": BoardState(measure=view.measure),
     }
@@ -186,16 +190,3 @@ def _pair(pair: PairComparison, first: SystemChoice, other: SystemChoice) -> dic
             {"name": first.name, "queries": pair.first_wins, "direction": "down"},
         ],
     }
-
-
-def _overlaps(
-    collection: OpenCollection, there: list[tuple[SystemChoice, Entry]]
-) -> list[tuple[Any, ...]] | None:
-    pairs = overlaps(collection, [entry for _, entry in there])
-    if pairs is None:
-        return None
-    names = [choice for choice, _ in there]
-    return [
-        (names[first], names[second], f"{shared:.1f}", f"{jaccard:.2f}")
-        for first, second, shared, jaccard in pairs
-    ]

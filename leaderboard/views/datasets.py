@@ -21,7 +21,7 @@ from leaderboard.comparison.queries.collection import (
 from leaderboard.comparison.queries.detail import MOST_SYSTEMS, QUERY_PARAMETERS, QueryState, query_page
 from leaderboard.core import audit
 from leaderboard.core.cache.pages import PageVariant, cache_page
-from leaderboard.core.http.downloads import send_stored, send_unless_unchanged
+from leaderboard.core.http.downloads import send_stored, send_text, send_unless_unchanged
 from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.measures import canonical_name
 from leaderboard.core.permissions import may_see_dataset
@@ -124,7 +124,10 @@ def _query(request: HttpRequest, slug: str, query_id: str) -> HttpResponse:
 def rescore(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     """Each public result before and after."""
     row, comparison = _switched_rescore(slug, number)
-    dataset = row.dataset
+    dataset, public = row.dataset, Entry.Visibility.PUBLIC
+    # The reason of a quarantine is public.
+    moved = [each["entry"] for each in row.comparison["rows"] if each["visibility"] == public]
+    quarantined = Entry.objects.filter(pk__in=moved, visibility=Entry.Visibility.QUARANTINED)
     table = comparison_table(
         comparison,
         measure=canonical_name(request.GET.get("measure", "")),
@@ -134,7 +137,8 @@ def rescore(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     )
     context = {
         "section": "datasets", "dataset": dataset, "rescore": row, "number": number, "table": table,
-        "stays": unmoved_results(comparison, public=True), "quarantined": _quarantined(row),
+        "stays": unmoved_results(comparison, public=True),
+        "quarantined": quarantined.select_related("system").order_by("system__name", "pk"),
     }  # fmt: skip
     return render(request, "leaderboard/rescore.html", context)
 
@@ -144,12 +148,7 @@ def rescore_csv(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     """The same for a spreadsheet, by every measure."""
     row, comparison = _switched_rescore(slug, number)
     text = as_csv(comparison, hidden=row.dataset.hidden, public=True)
-    name = f"{slug}-rescore-{number}.csv"
-    return HttpResponse(
-        text,
-        content_type="text/csv; charset=utf-8",
-        headers={"Content-Disposition": f'attachment; filename="{name}"'},
-    )
+    return send_text(text, f"{slug}-rescore-{number}.csv", "text/csv; charset=utf-8")
 
 
 def _switched_rescore(slug: str, number: int) -> tuple[Rescore, dict[str, Any]]:
@@ -161,18 +160,6 @@ def _switched_rescore(slug: str, number: int) -> tuple[Rescore, dict[str, Any]]:
     row = rescores[number - 1]
     public = Entry.objects.filter(dataset=dataset, visibility=Entry.Visibility.PUBLIC)
     return row, restrict_comparison(row.comparison, set(public.values_list("pk", flat=True)))
-
-
-def _quarantined(rescore: Rescore) -> list[dict[str, str]]:
-    """What moved and is under quarantine now: its reason is public."""
-    moved = [
-        row["entry"] for row in rescore.comparison["rows"] if row["visibility"] == Entry.Visibility.PUBLIC
-    ]
-    under = Entry.objects.filter(pk__in=moved, visibility=Entry.Visibility.QUARANTINED)
-    columns = under.order_by("system__name", "pk").values(
-        "system__slug", "system__name", "configuration", "moderation_reason"
-    )
-    return [{name.replace("system__", ""): str(value) for name, value in row.items()} for row in columns]
 
 
 def visible_dataset(request: HttpRequest, slug: str) -> Dataset:

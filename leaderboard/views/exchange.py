@@ -1,7 +1,6 @@
 """What other sites and tools read: a system's results, what to cite for it, a dataset's description."""
 
 import json
-from collections.abc import Callable, Mapping
 
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
@@ -20,6 +19,7 @@ from leaderboard.boards.exchange.system_results import (
 from leaderboard.boards.exports.bibtex import bibliography
 from leaderboard.core import anonymity
 from leaderboard.core.cache.pages import cache_page, vary_on_site_address
+from leaderboard.core.http.downloads import send_text
 from leaderboard.core.http.site_url import absolute
 from leaderboard.core.text.bibtex import parse_entries
 from leaderboard.datasets.files import offered_files
@@ -31,36 +31,12 @@ from leaderboard.views.board_views import site_revision
 _kept = cache_page(site_revision, vary_on_site_address())
 
 
-def _mteb(request: HttpRequest, system: System, page: str) -> bytes:
-    return mteb_archive(system, results_of(system.pk), page)
-
-
-def _eval_results(request: HttpRequest, system: System, page: str) -> str:
-    return to_yaml(results_of(system.pk), settings.SITE_NAME, page, anonymity.team_shown(system))
-
-
-def _every_eval_ever(request: HttpRequest, system: System, page: str) -> str:
-    record = every_eval_ever_record(
-        system,
-        results_of(system.pk),
-        settings.SITE_NAME,
-        page,
-        lambda result: absolute(request, reverse("dataset", args=[result.dataset_slug])),
-    )
-    return json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
-
-
-def _bibtex(request: HttpRequest, system: System, page: str) -> str:
-    cited = citations.citation(system.slug, page, settings.SITE_NAME)
-    return "\n\n".join(bibliography(parse_entries(cited))) + "\n"
-
-
-#: What other tools read of a system: the writer of its content, its media type, and the end of its name.
-_EXPORTS: Mapping[str, tuple[Callable[[HttpRequest, System, str], str | bytes], str, str]] = {
-    "mteb": (_mteb, "application/zip", "-mteb.zip"),
-    "eval_results": (_eval_results, "application/yaml; charset=utf-8", ".yaml"),
-    "every_eval_ever": (_every_eval_ever, "application/json; charset=utf-8", "-every-eval-ever.json"),
-    "bibtex": (_bibtex, "text/x-bibtex; charset=utf-8", ".bib"),
+#: What other tools read of a system: media type, and the end of the file's name.
+_EXPORTS = {
+    "mteb": ("application/zip", "-mteb.zip"),
+    "eval_results": ("application/yaml; charset=utf-8", ".yaml"),
+    "every_eval_ever": ("application/json; charset=utf-8", "-every-eval-ever.json"),
+    "bibtex": ("text/x-bibtex; charset=utf-8", ".bib"),
 }
 
 
@@ -70,11 +46,25 @@ def system_export(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
     """The results of a system with anything on a board, or its citation, in the format of another tool."""
     seen = System.objects.filter(pk__in=EntryQuerySet(Entry).public().values("system_id"))
     system = anonymity.public_system(get_object_or_404(seen.select_related("team", "source"), slug=slug))
-    write, content_type, ending = _EXPORTS[kind]
-    content = write(request, system, absolute(request, reverse("system", args=[slug])))
-    response = HttpResponse(content, content_type=content_type)
-    response.headers["Content-Disposition"] = f'attachment; filename="{slug}{ending}"'
-    return response
+    page, site = absolute(request, reverse("system", args=[slug])), settings.SITE_NAME
+    content: str | bytes
+    if kind == "bibtex":
+        content = "\n\n".join(bibliography(parse_entries(citations.citation(slug, page, site)))) + "\n"
+    elif kind == "mteb":
+        content = mteb_archive(system, results_of(system.pk), page)
+    elif kind == "eval_results":
+        content = to_yaml(results_of(system.pk), site, page, anonymity.team_shown(system))
+    else:
+        record = every_eval_ever_record(
+            system,
+            results_of(system.pk),
+            site,
+            page,
+            lambda result: absolute(request, reverse("dataset", args=[result.dataset_slug])),
+        )
+        content = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
+    content_type, ending = _EXPORTS[kind]
+    return send_text(content, f"{slug}{ending}", content_type)
 
 
 @require_safe

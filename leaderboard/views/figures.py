@@ -1,14 +1,14 @@
 """Figures: their data, a page for each, and one that explains them all."""
 
+from collections.abc import Callable
 from functools import wraps
-from typing import Any, ParamSpec
 
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from leaderboard.core.cache.pages import PageVariant, View, cache_page
+from leaderboard.core.cache.pages import PageVariant, cache_page
 from leaderboard.core.http.query_parameters import reads
 from leaderboard.datasets import lists
 from leaderboard.figures.model import (
@@ -21,8 +21,6 @@ from leaderboard.figures.model import (
 from leaderboard.figures.registry import FIGURES
 from leaderboard.models import Benchmark, Dataset
 from leaderboard.views.board_views import site_revision
-
-P = ParamSpec("P")
 
 
 def _variant(request: HttpRequest) -> PageVariant | None:
@@ -43,65 +41,48 @@ def _parameters(slug: str) -> list[str]:
     return figure_parameters(figure) if figure else []
 
 
-def _answering(view: View[P]) -> View[P]:
-    """Answer 404 for a figure of a board that does not exist."""
+def _figure_view(view: Callable[[HttpRequest, FigureRequest], HttpResponse]) -> Callable[..., HttpResponse]:
+    """Make a view out of a function of the request and the figure; it answers 404 for one that does not exist."""
 
+    @require_safe
+    @cache_page(site_revision, _variant)
     @reads(_parameters)
     @wraps(view)
-    def answer(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+    def answer(request: HttpRequest, slug: str) -> HttpResponse:
+        if slug not in FIGURES:
+            raise Http404
         try:
-            return view(request, *args, **kwargs)
+            return view(request, FigureRequest(FIGURES[slug], request.GET))
         except SubjectNotFound:
             raise Http404 from None
 
     return answer
 
 
-def _figure_request(request: HttpRequest, slug: str) -> FigureRequest:
-    if slug not in FIGURES:
-        raise Http404
-    return FigureRequest(FIGURES[slug], request.GET)
-
-
-@require_safe
-@cache_page(site_revision, _variant)
-@_answering
-def figure_json(request: HttpRequest, slug: str) -> HttpResponse:
+@_figure_view
+def figure_json(request: HttpRequest, asked: FigureRequest) -> HttpResponse:
     """A figure as plotly's data and layout, with its caption and its table."""
-    figure_request = _figure_request(request, slug)
-    return JsonResponse(figure_request.figure.as_data(figure_request.plot()))
+    return JsonResponse(asked.figure.as_data(asked.plot()))
 
 
-@require_safe
-@cache_page(site_revision, _variant)
-@_answering
-def figure(request: HttpRequest, slug: str) -> HttpResponse:
+@_figure_view
+def figure(request: HttpRequest, asked: FigureRequest) -> HttpResponse:
     """A page for one figure: the picture, its table, and what may be chosen."""
-    figure_request = _figure_request(request, slug)
-    return render(
-        request,
-        "leaderboard/figure.html",
-        {
-            "section": "figures",
-            "figure": figure_request.figure,
-            "asked": figure_request,
-            **_form(figure_request),
-            "board_url": _board(figure_request),
-        },
-    )
-
-
-def _form(figure_request: FigureRequest) -> dict[str, Any]:
-    """What the page's form offers: pages that the figure can be about, its own choices, and the view it keeps."""
-    choices = figure_request.figure.choices
-    return {
-        "benchmarks": benchmarks_for(figure_request.figure),
-        "datasets": datasets_for(figure_request.figure),
+    context = {
+        "section": "figures",
+        "figure": asked.figure,
+        "asked": asked,
+        "benchmarks": benchmarks_for(asked.figure),
+        "datasets": datasets_for(asked.figure),
         "choices": [
-            (name, label, values, figure_request.choice(name)) for name, (label, values) in choices.items()
+            (name, label, values, asked.choice(name))
+            for name, (label, values) in asked.figure.choices.items()
         ],
-        "carried": [*(("system", slug) for slug in figure_request.systems), *figure_request.state.pairs()],
+        # The view that the form keeps.
+        "carried": [*(("system", slug) for slug in asked.systems), *asked.state.pairs()],
+        "board_url": _board(asked),
     }
+    return render(request, "leaderboard/figure.html", context)
 
 
 def _board(figure_request: FigureRequest) -> str:

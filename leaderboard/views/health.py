@@ -33,21 +33,18 @@ SAYING_AGAIN = 60.0
 @reads("*")
 def healthz(request: HttpRequest) -> JsonResponse:
     """200 with {"status": "ok", …} when database and broker answer; else 503, naming which does not."""
-    parts = {"database": _database_answers(), "broker": broker_answers()}
-    body = {"status": "ok" if all(parts.values()) else "unavailable"}
-    body |= {name: "ok" if answers else "unavailable" for name, answers in parts.items()}
-    return JsonResponse(body, status=200 if all(parts.values()) else 503)
-
-
-def _database_answers() -> bool:
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
             cursor.fetchone()
+        database = True
     except DatabaseError as error:
         logger.error("The database does not answer: %s", error)
-        return False
-    return True
+        database = False
+    parts = {"database": database, "broker": broker_answers()}
+    body = {"status": "ok" if all(parts.values()) else "unavailable"}
+    body |= {name: "ok" if answers else "unavailable" for name, answers in parts.items()}
+    return JsonResponse(body, status=200 if all(parts.values()) else 503)
 
 
 @require_safe

@@ -27,10 +27,6 @@ from leaderboard.results.board_rows.measurements import OFF
 from leaderboard.results.protection import HIDDEN_DECIMALS
 
 
-def _fixed(**_: str) -> str:
-    return SPEC_VERSION
-
-
 def _described(family: Family) -> dict[str, Any]:
     """A family of measures as its page shows it."""
     cutoff = {"required": f"@k{family.unit[1:]}", "optional": "", "none": ""}[family.cutoff]
@@ -45,7 +41,7 @@ def _described(family: Family) -> dict[str, Any]:
 
 
 @require_safe
-@cache_page(_fixed)
+@cache_page(lambda: SPEC_VERSION)
 def measures(request: HttpRequest) -> HttpResponse:
     """Every measure with its names, formula and source, and the rules that all of them follow."""
     context = {
@@ -61,7 +57,7 @@ def measures(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@cache_page(_fixed)
+@cache_page(lambda: SPEC_VERSION)
 def formats(request: HttpRequest) -> HttpResponse:
     """Run files, datasets, limits, and every problem a report may name."""
     context = {
@@ -86,6 +82,12 @@ def formats(request: HttpRequest) -> HttpResponse:
 @require_safe
 def efficiency(request: HttpRequest) -> HttpResponse:
     """Protocol, columns, hardware classes and prices. Two queries."""
+    today = timezone.now().date()
+    machines = []
+    for machine in HardwareClass.objects.prefetch_related("prices").order_by("name", "-created_at"):
+        prices = sorted(machine.prices.all(), key=lambda price: price.valid_from, reverse=True)
+        valid = next((price for price in prices if price.valid_from <= today), None)
+        machines.append({"machine": machine, "prices": [(price, price == valid) for price in prices]})
     context = {
         "section": "measures",
         "protocol": {
@@ -110,17 +112,6 @@ def efficiency(request: HttpRequest) -> HttpResponse:
         },
         "costs": COSTS,
         "over_stored_runs": OVER_STORED_RUNS,
-        "machines": _machines(),
+        "machines": machines,
     }
     return render(request, "leaderboard/efficiency.html", context)
-
-
-def _machines() -> list[dict[str, Any]]:
-    """Every hardware class with its prices, the newest first; the one that is valid today is marked."""
-    today = timezone.now().date()
-    machines = []
-    for machine in HardwareClass.objects.prefetch_related("prices").order_by("name", "-created_at"):
-        prices = sorted(machine.prices.all(), key=lambda price: price.valid_from, reverse=True)
-        valid = next((price for price in prices if price.valid_from <= today), None)
-        machines.append({"machine": machine, "prices": [(price, price == valid) for price in prices]})
-    return machines

@@ -1,7 +1,9 @@
 """Pages of rounds: all of them, one, and to a team's own people its scores by topic after the reveal."""
 
 import csv
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
@@ -15,6 +17,7 @@ from django.views.decorators.http import require_safe
 from leaderboard.boards.state import choice
 from leaderboard.core.cache.pages import own_teams
 from leaderboard.core.http.choices import UnknownChoice
+from leaderboard.core.http.downloads import send_text
 from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.measures import canonical_name
 from leaderboard.core.permissions import due_agreements
@@ -63,6 +66,7 @@ def one_round(request: HttpRequest, slug: str) -> HttpResponse:
     row = get_object_or_404(listed_rounds(), slug=slug)
     now, teams = timezone.now(), own_teams(request)
     datasets = listed_datasets(row)
+    own = Run.objects.filter(round=row, system__team__in=teams) if teams else Run.objects.none()
     context = {
         "section": "rounds",
         "round": row,
@@ -71,17 +75,12 @@ def one_round(request: HttpRequest, slug: str) -> HttpResponse:
         "datasets": datasets,
         "limited": any(within_quota(row, dataset) is not None for dataset in datasets),
         "came": count_runs([row])[row.pk],
-        "own": _own_runs(row, teams),
+        "own": own.select_related("system", "version__dataset").order_by("late", "priority", "pk"),
         "topics": _offered(row, datasets, teams),
         "due": due_agreements(request.user, rounds=[row.pk]),
         "competition": any(dataset.hidden and dataset.protection == "competition" for dataset in datasets),
     }
     return render(request, "leaderboard/round.html", context)
-
-
-def _own_runs(row: Round, teams: list[int]) -> list[Run]:
-    runs = Run.objects.filter(round=row, system__team__in=teams) if teams else Run.objects.none()
-    return list(runs.select_related("system", "version__dataset").order_by("late", "priority", "pk"))
 
 
 def _offered(row: Round, datasets: list[Dataset], teams: list[int]) -> list[Dataset]:
@@ -140,14 +139,24 @@ def _topics_page(request: HttpRequest, slug: str, dataset_slug: str) -> _TopicsP
     return _TopicsPage(row, dataset, summary, runs, run, measure or run.measures[0])
 
 
-@require_safe
-@never_cache
-@login_required
-@reads("run", "measure")
-def round_topics(request: HttpRequest, slug: str, dataset: str) -> HttpResponse:
+def _topics_view(view: Callable[[HttpRequest, _TopicsPage], HttpResponse]) -> Callable[..., HttpResponse]:
+    """Make a view of scores by topic out of a function of the request and the page."""
+
+    @require_safe
+    @never_cache
+    @login_required
+    @reads("run", "measure")
+    @wraps(view)
+    def answer(request: HttpRequest, slug: str, dataset: str) -> HttpResponse:
+        return view(request, _topics_page(request, slug, dataset))
+
+    return answer
+
+
+@_topics_view
+def round_topics(request: HttpRequest, page: _TopicsPage) -> HttpResponse:
     """A team's scores by topic beside best, median and worst over the round."""
-    page = _topics_page(request, slug, dataset)
-    address = reverse("round_topics_json", args=[slug, dataset]) + page.query
+    address = reverse("round_topics_json", args=[page.round.slug, page.dataset.slug]) + page.query
     rows = page.topics
     context: dict[str, Any] = {
         "section": "rounds",
@@ -165,27 +174,18 @@ def round_topics(request: HttpRequest, slug: str, dataset: str) -> HttpResponse:
     return render(request, "leaderboard/round_topics.html", context)
 
 
-@require_safe
-@never_cache
-@login_required
-@reads("run", "measure")
-def round_topics_json(request: HttpRequest, slug: str, dataset: str) -> HttpResponse:
+@_topics_view
+def round_topics_json(request: HttpRequest, page: _TopicsPage) -> HttpResponse:
     """The figure of these scores."""
-    page = _topics_page(request, slug, dataset)
     drawn = plot_round_topics(page.topics, page.run.label, page.measure, str(page.round))
     return JsonResponse(ROUND_TOPICS.as_data(drawn))
 
 
-@require_safe
-@never_cache
-@login_required
-@reads("run", "measure")
-def round_topics_csv(request: HttpRequest, slug: str, dataset: str) -> HttpResponse:
+@_topics_view
+def round_topics_csv(request: HttpRequest, page: _TopicsPage) -> HttpResponse:
     """The same as a table for programs: one line for each topic."""
-    page = _topics_page(request, slug, dataset)
-    response = HttpResponse(content_type="text/csv; charset=utf-8")
-    name = f"{slug}.{dataset}.{page.run.entry.pk}.topics.csv"
-    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+    name = f"{page.round.slug}.{page.dataset.slug}.{page.run.entry.pk}.topics.csv"
+    response = send_text("", name, "text/csv; charset=utf-8")
     writer = csv.writer(response)
     writer.writerow(["query", "measure", "own", "best", "median", "worst"])
     for topic in page.topics:

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.contrib.staticfiles import finders
 from PIL import Image, ImageDraw, ImageFont
 
-from leaderboard.boards.model import Board, Row
+from leaderboard.boards.model import Board
 from leaderboard.core.branding import read_png
 from leaderboard.core.text.bibtex import to_latin
 from leaderboard.core.text.numbers import MINUS, format_value, signed_percent
@@ -41,8 +41,17 @@ def draw_board(board: Board) -> Image.Image:
     said = board.summary.text if board.summary else "No ranked result yet."
     for number, line in enumerate(wrap(said, 86, max_lines=LINES, placeholder=" ...")):
         _write(draw, (MARGIN, 182 + 36 * number), line, 24, SOFT)
-    for number, row in enumerate([row for row in board.rows if row.rank is not None][:ROWS]):
-        _draw_row(draw, 342 + 82 * number, row, board)
+    for place, row in enumerate([row for row in board.rows if row.rank is not None][:ROWS]):
+        top = 342 + 82 * place
+        score = row.value(board.sort)
+        ratio = next((found for key in DIFFERENCES if isinstance(found := row.value(key), float)), None)
+        difference = "baseline" if row.entry.is_baseline else signed_percent(ratio) if ratio else ""
+        draw.line((MARGIN, top - 14, WIDTH - MARGIN, top - 14), fill=RULE, width=2)
+        _write(draw, (MARGIN, top), row.rank_label, 34, SOFT)
+        _write(draw, (MARGIN + 70, top), row.entry.system, 34, INK, until=WIDTH - MARGIN - 390)
+        shown = format_value(score, 3) if isinstance(score, float) else ""
+        _write(draw, (WIDTH - MARGIN - 210, top), shown, 34, INK, bold=True, right=True)
+        _write(draw, (WIDTH - MARGIN, top), difference, 34, SOFT, right=True)
     return image
 
 
@@ -58,26 +67,6 @@ def _draw_logo(image: Image.Image) -> int:
     logo.thumbnail((240, 40))
     image.paste(logo, (MARGIN, 42), logo)
     return logo.width + 16
-
-
-def _draw_row(draw: ImageDraw.ImageDraw, top: int, row: Row, board: Board) -> None:
-    """Rank, system, score, and the difference to the baseline in percent; numbers end in columns."""
-    score = row.value(board.sort)
-    ratio = next((found for key in DIFFERENCES if isinstance(found := row.value(key), float)), None)
-    difference = "baseline" if row.entry.is_baseline else signed_percent(ratio) if ratio else ""
-    draw.line((MARGIN, top - 14, WIDTH - MARGIN, top - 14), fill=RULE, width=2)
-    _write(draw, (MARGIN, top), row.rank_label, 34, SOFT)
-    _write(draw, (MARGIN + 70, top), row.entry.system, 34, INK, until=WIDTH - MARGIN - 390)
-    _write(
-        draw,
-        (WIDTH - MARGIN - 210, top),
-        format_value(score, 3) if isinstance(score, float) else "",
-        34,
-        INK,
-        bold=True,
-        right=True,
-    )
-    _write(draw, (WIDTH - MARGIN, top), difference, 34, SOFT, right=True)
 
 
 def _write(

@@ -200,7 +200,7 @@ def cost(work: Callable[[], Any], times: int = 1) -> float:
 
 def first_cost(site: Site, address: str, *, made: bool) -> float:
     """CPU milliseconds of a first request, measured by the process that answers it; whether the start made its page."""
-    from leaderboard.core.cache.pages import clear_page_cache
+    from tests.pages import clear_page_cache
 
     site.application.warm_up()
     if not made:
@@ -220,10 +220,10 @@ def first_cost(site: Site, address: str, *, made: bool) -> float:
 
 def measure(site: Site, address: str, board: Any, rounds: int) -> dict[str, float]:
     """Medians for one board."""
-    from leaderboard.core.cache.pages import clear_page_cache
     from leaderboard.models import Dataset
     from leaderboard.results.board_rows.revisions import Kind, board_changed
     from leaderboard.results.board_rows.rows import board_cache
+    from tests.pages import clear_page_cache
 
     plain, same = naive_templates(board)
     dataset = Dataset.objects.get(slug="dataset-0")
@@ -257,8 +257,8 @@ def queries(site: Site, address: str) -> list[int]:
     from django.db import connection
     from django.test.utils import CaptureQueriesContext
 
-    from leaderboard.core.cache.pages import clear_page_cache
     from leaderboard.results.board_rows.rows import board_cache
+    from tests.pages import clear_page_cache
 
     counts = []
     board_cache.clear()

@@ -9,11 +9,11 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from django.urls import Resolver404, resolve
 
-from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.core.http.query_parameters import declared_parameters
 from tests.doors.content import Site
 from tests.doors.expected import ROWS
 from tests.doors.walking import doors_of
+from tests.pages import clear_page_cache
 from tests.reported_boards import load_reported
 
 pytestmark = pytest.mark.django_db

@@ -16,10 +16,10 @@ from django.shortcuts import resolve_url
 from django.test import Client
 from django.urls import reverse
 
-from leaderboard.core.cache.pages import clear_page_cache
 from tests.doors.content import VARIANTS, Places, Site
 from tests.doors.expected import Row
 from tests.leaks.routes import Route, fill, routes, samples
+from tests.pages import clear_page_cache
 
 #: Statuses of whom a door was opened to: what they sent may be refused for what is in it.
 _CONTENT = {400, 409, 411, 412, 413, 415, 422, 429}

@@ -60,7 +60,11 @@ class Site:
         web, intake = processes.free_port(), processes.free_port()
         self._start(web_command(web), "web")
         self._start(Command("intake", intake_command(intake)), "intake")
-        for command in (services.scorer({}), *services.retrievers({}), services.notifier({})):
+        for command in (
+            services.worker_for("score", "scorer", {}),
+            *services.retrievers({}),
+            services.worker_for("notices", "notifier", {}),
+        ):
             self._start(command, "workers")
         self._start(services.beat(self.folder, {}), "workers")
         configuration = proxy.write_configuration(

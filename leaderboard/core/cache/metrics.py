@@ -30,23 +30,21 @@ def count(outcome: Outcome) -> None:
         if time.monotonic() - _added_at < EVERY:
             return
         _added_at = time.monotonic()
-        due = dict(_counted)
-        _counted.clear()
-    _add(due)
+    _add()
 
 
 def totals() -> dict[Outcome, int]:
     """How many pages of each kind all processes have counted since the cache was last emptied."""
-    with _lock:
-        due = dict(_counted)
-        _counted.clear()
-    _add(due)
+    _add()
     found = cache.get_many([_key(outcome) for outcome in OUTCOMES])
     return {outcome: int(found.get(_key(outcome), 0)) for outcome in OUTCOMES}
 
 
-def _add(due: dict[Outcome, int]) -> None:
-    """What cannot be added now is forgotten: these are figures, and the server may be away."""
+def _add() -> None:
+    """Add this process's counts; forget them if the server is away, since these are figures only."""
+    with _lock:
+        due = dict(_counted)
+        _counted.clear()
     try:
         for outcome, number in due.items():
             cache.add(_key(outcome), 0, timeout=None)

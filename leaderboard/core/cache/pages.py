@@ -16,7 +16,6 @@ from typing import Concatenate, NamedTuple, ParamSpec
 
 from django.conf import settings
 from django.contrib.staticfiles.storage import staticfiles_storage
-from django.core.cache import cache
 from django.http import HttpRequest, HttpResponse
 from django.template.response import SimpleTemplateResponse
 from django.utils.http import parse_etags
@@ -82,12 +81,6 @@ def _find(key: str, *, common: bool) -> CachedPage | None:
     return page
 
 
-def clear_page_cache() -> None:
-    """Remove every page of this process and of the shared cache; for commands and tests."""
-    _recent.clear()
-    cache.clear()
-
-
 def cache_page(
     revision: Callable[..., str],
     variant: Callable[[HttpRequest], PageVariant | None] = lambda request: PageVariant(),
@@ -108,7 +101,10 @@ def cache_page(
                 response = view(request, *args, **kwargs)
                 response.headers.setdefault("Cache-Control", "private, no-cache")
                 return response
-            key = _key(request.path, asked.view, revision(*args, **kwargs))
+            # Pages name hashed style sheets: those of another release are other pages.
+            release = getattr(staticfiles_storage, "manifest_hash", "")
+            named = f"{request.path}\n{asked.view}\n{revision(*args, **kwargs)}\n{release}"
+            key = blake2b(named.encode(), digest_size=16).hexdigest()
             found = _find(key, common=asked.common)
             if found is None:
                 response = view(request, *args, **kwargs)
@@ -116,7 +112,13 @@ def cache_page(
                     return response
                 if isinstance(response, SimpleTemplateResponse):  # the API's are rendered late
                     response.render()
-                found = _compress(response)
+                compressed = igzip.compress(response.content, COMPRESSION_LEVEL, mtime=0)
+                found = CachedPage(
+                    f'W/"{blake2b(compressed, digest_size=12).hexdigest()}"',
+                    response.headers["Content-Type"],
+                    compressed,
+                    response.headers.get("Content-Disposition", ""),
+                )
                 _recent.put(key, found, found.size)
                 if asked.common and len(found.compressed) <= LARGEST_SHARED_BYTES:
                     _shared.set(key, tuple(found))
@@ -152,22 +154,6 @@ def is_anonymous_visit(request: HttpRequest) -> bool:
     return settings.SESSION_COOKIE_NAME not in cookies or not request.session.keys()
 
 
-def _key(path: str, variant: str, revision: str) -> str:
-    # Pages name hashed style sheets: those of another release are other pages.
-    release = getattr(staticfiles_storage, "manifest_hash", "")
-    return blake2b(f"{path}\n{variant}\n{revision}\n{release}".encode(), digest_size=16).hexdigest()
-
-
-def _compress(response: HttpResponse) -> CachedPage:
-    compressed = igzip.compress(response.content, COMPRESSION_LEVEL, mtime=0)
-    return CachedPage(
-        f'W/"{blake2b(compressed, digest_size=12).hexdigest()}"',
-        response.headers["Content-Type"],
-        compressed,
-        response.headers.get("Content-Disposition", ""),
-    )
-
-
 def _serve(request: HttpRequest, page: CachedPage) -> HttpResponse:
     if etag_matches(request.META.get("HTTP_IF_NONE_MATCH", ""), page.etag):
         response = HttpResponse(status=304)
@@ -190,20 +176,14 @@ def accepts_gzip(accepted: str) -> bool:
     weights: dict[str, float] = {}
     for part in accepted.lower().split(","):
         coding, *parameters = (piece.strip() for piece in part.split(";"))
-        weights[coding] = _quality(parameters)
+        quality = next(
+            (each.partition("=")[2] for each in parameters if each.split("=")[0].strip() == "q"), "1"
+        )
+        try:
+            weights[coding] = float(quality)
+        except ValueError:
+            weights[coding] = 0.0
     return weights.get("gzip", weights.get("x-gzip", weights.get("*", 0.0))) > 0
-
-
-def _quality(parameters: list[str]) -> float:
-    """The value of `q`: 1 where there is none, 0 where it is no number."""
-    for parameter in parameters:
-        name, _, value = parameter.partition("=")
-        if name.strip() == "q":
-            try:
-                return float(value)
-            except ValueError:
-                return 0.0
-    return 1.0
 
 
 def etag_matches(condition: str, etag: str) -> bool:

@@ -92,19 +92,16 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
     response = default_handler(error, dict(context))
     if response is None:
         return None
-    response.data = _body(error, response)
-    return response
-
-
-def _body(error: Exception, response: Response) -> dict[str, Any]:
     if isinstance(error, ApiError):
-        return error.body
-    if isinstance(error, ValidationError):
+        response.data = error.body
+    elif isinstance(error, ValidationError):
         found = [problem(INVALID, message) for message in _messages(error.detail)]
-        return error_answer(INVALID, "The request is not well formed.", found)
-    detail = response.data.get("detail") if isinstance(response.data, dict) else None
-    code = str(detail.code) if isinstance(detail, ErrorDetail) else "error"
-    return error_answer(code, str(detail or error))
+        response.data = error_answer(INVALID, "The request is not well formed.", found)
+    else:
+        detail = response.data.get("detail") if isinstance(response.data, dict) else None
+        named = str(detail.code) if isinstance(detail, ErrorDetail) else "error"
+        response.data = error_answer(named, str(detail or error))
+    return response
 
 
 def _messages(detail: Any, field: str = "") -> list[str]:

@@ -21,7 +21,8 @@ class UnknownChoice(Exception):
         self, parameter: str, value: str, choices: Iterable[str] = (), *, expected: str = ""
     ) -> None:
         self.parameter, self.value, self.choices, self.expected = parameter, value, list(choices), expected
-        self.near = _similar(value, self.choices)
+        by_fold = {choice.casefold(): choice for choice in self.choices}
+        self.near = [by_fold[fold] for fold in get_close_matches(value.casefold(), by_fold, MOST_SUGGESTED)]
         super().__init__(" ".join(filter(None, (f"{self.subject}.", self.suggestion, self.valid))))
 
     @property
@@ -47,9 +48,3 @@ class UnknownParameter(UnknownChoice):
 
     def __init__(self, name: str, names: Iterable[str]) -> None:
         super().__init__("parameter", name, names, expected="no parameters at this address")
-
-
-def _similar(value: str, choices: Iterable[str]) -> list[str]:
-    """Return the choices with similar spelling, ignoring case."""
-    by_fold = {choice.casefold(): choice for choice in choices}
-    return [by_fold[fold] for fold in get_close_matches(value.casefold(), by_fold, MOST_SUGGESTED)]

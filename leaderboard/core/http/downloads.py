@@ -45,6 +45,12 @@ def send_private(path: Path, name: str, content_type: str) -> HttpResponseBase:
     return response
 
 
+def send_text(text: str | bytes, name: str, content_type: str, *, saved: bool = True) -> HttpResponse:
+    """Return content under a name, to be saved or, if not `saved`, shown."""
+    disposition = content_disposition_header(saved, name) or "inline"
+    return HttpResponse(text, content_type=content_type, headers={"Content-Disposition": disposition})
+
+
 def as_attachment(response: HttpResponseBase, name: str) -> HttpResponseBase:
     """The same answer, to be saved under this name and not opened."""
     response.headers["Content-Disposition"] = content_disposition_header(True, name) or "attachment"

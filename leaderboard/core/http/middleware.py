@@ -153,14 +153,14 @@ class RequestIdMiddleware(Middleware):
 @functools.cache
 def policy_headers() -> dict[str, str]:
     """The headers that the middleware adds to every answer, for the few answers that do not pass it."""
-    handle: Callable[[Any], Any] = _empty
+
+    def empty(request: HttpRequest) -> HttpResponse:
+        response = HttpResponse()
+        del response.headers["Content-Type"]
+        return response
+
+    handle: Callable[[Any], Any] = empty
     for middleware in (XFrameOptionsMiddleware, HeadersMiddleware, CSPMiddleware, SecurityMiddleware):
         handle = middleware(handle)
     environ = {"REQUEST_METHOD": "GET", "wsgi.url_scheme": "https", "wsgi.input": io.BytesIO()}
     return dict(handle(WSGIRequest(environ)).items())
-
-
-def _empty(request: HttpRequest) -> HttpResponse:
-    response = HttpResponse()
-    del response.headers["Content-Type"]
-    return response

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, QueryDict
 from django.shortcuts import render
 
 from leaderboard.core.http.api_errors import unknown_choice
@@ -16,21 +16,10 @@ from leaderboard.core.http.middleware import Middleware
 
 #: Parameters that mail programs and social networks append to every link that passes through them.
 TRACKING = {
-    *("utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content", "utm_id", "utm_source_platform"),
-    *(
-        "fbclid",
-        "gclid",
-        "gbraid",
-        "wbraid",
-        "gad_source",
-        "msclkid",
-        "yclid",
-        "twclid",
-        "ttclid",
-        "li_fat_id",
-    ),
-    *("mc_cid", "mc_eid", "igshid", "_ga", "_gl", "ref", "si"),
-}
+    "utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content", "utm_id", "utm_source_platform",
+    "fbclid", "gclid", "gbraid", "wbraid", "gad_source", "msclkid", "yclid", "twclid", "ttclid", "li_fat_id",
+    "mc_cid", "mc_eid", "igshid", "_ga", "_gl", "ref", "si",
+}  # fmt: skip
 #: The packages whose views declare their parameters.
 _OWN = ("leaderboard.", "submissions.")
 
@@ -69,7 +58,9 @@ class QueryParametersMiddleware(Middleware):
         self, request: HttpRequest, view: Callable[..., Any], arguments: Any, options: Mapping[str, Any]
     ) -> HttpResponseBase | None:
         """Refuse names that the view does not read."""
-        if not request.GET or request.method not in ("GET", "HEAD") or not _is_own(request, view):
+        namespace = request.resolver_match.namespace if request.resolver_match else ""
+        is_own = namespace != "admin" and view.__module__.startswith(_OWN)
+        if not request.GET or request.method not in ("GET", "HEAD") or not is_own:
             return None
         known = declared_parameters(view, options)
         for name in request.GET:
@@ -82,12 +73,6 @@ class QueryParametersMiddleware(Middleware):
         return _refusal(request, error) if isinstance(error, UnknownChoice) else None
 
 
-def _is_own(request: HttpRequest, view: Callable[..., Any]) -> bool:
-    """Whether the view is one of the site's pages or calls."""
-    namespace = request.resolver_match.namespace if request.resolver_match else ""
-    return namespace != "admin" and view.__module__.startswith(_OWN)
-
-
 def _refusal(request: HttpRequest, error: UnknownChoice) -> HttpResponse:
     """Return 400 with the valid choices, in the format of the address."""
     response: HttpResponse
@@ -97,12 +82,15 @@ def _refusal(request: HttpRequest, error: UnknownChoice) -> HttpResponse:
         response = HttpResponse(f"{error}\n", content_type="text/plain; charset=utf-8", status=400)
     else:
         links = [(choice, _corrected(request, error, choice)) for choice in error.choices]
+        unknown = error.value if isinstance(error, UnknownParameter) else error.parameter
+        rest = request.GET.copy()
+        rest.pop(unknown, None)
         context = {
             "error": error,
             "near": [link for link in links if link[0] in error.near],
             "links": links,
-            "unknown": error.value if isinstance(error, UnknownParameter) else error.parameter,
-            "rest": _without(request, error),
+            "unknown": unknown,
+            "rest": _address(request, rest),
         }
         response = render(request, "leaderboard/unknown_choice.html", context, status=400)
     response.headers["Cache-Control"] = "private, no-cache"
@@ -121,11 +109,8 @@ def _corrected(request: HttpRequest, error: UnknownChoice, choice: str) -> str:
     else:
         values = query.getlist(error.parameter)
         query.setlist(error.parameter, [choice if value == error.value else value for value in values])
-    return f"{request.path}?{query.urlencode(safe='@(),:')}"
+    return _address(request, query)
 
 
-def _without(request: HttpRequest, error: UnknownChoice) -> str:
-    """Return the URL without the unknown parameter, or without the one that has the unknown value."""
-    query = request.GET.copy()
-    query.pop(error.value if isinstance(error, UnknownParameter) else error.parameter, None)
+def _address(request: HttpRequest, query: QueryDict) -> str:
     return request.path + (f"?{query.urlencode(safe='@(),:')}" if query else "")

@@ -9,7 +9,7 @@ RecursionError at 400 open braces.
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from leaderboard.core.text.latex import escape, find_forbidden_command
 
@@ -131,6 +131,16 @@ class AuthorName(NamedTuple):
     parts: tuple[str, ...]
     whole: bool
 
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        depths = list(_depths(text))
+        if text.startswith("{") and depths[-1] == 0 and all(depths[:-1]):
+            return cls((latex_to_text(text),), whole=True)
+        parts = tuple(part for part in map(latex_to_text, _split(text, re.compile(","))) if part)
+        if len(parts) > _MOST_PARTS:  # no name of BibTeX's
+            return cls((", ".join(parts),), whole=True)
+        return cls(parts, whole=False)
+
     @property
     def said(self) -> str:
         """In the order in which one says it: `Jan van der Berg` of `van der Berg, Jan`, with a “Jr” at the end."""
@@ -150,7 +160,7 @@ class AuthorName(NamedTuple):
 def parse_authors(text: str | None) -> list[AuthorName]:
     """The names in a BibTeX field of authors; “others” is nobody."""
     found = (" ".join(part.split()) for part in _split(text or "", _AND))
-    return [_name(part) for part in found if part != "others" and latex_to_text(part).strip(", ")]
+    return [AuthorName.parse(part) for part in found if part != "others" and latex_to_text(part).strip(", ")]
 
 
 def authors_field(text: str) -> str:
@@ -162,7 +172,9 @@ def authors_field(text: str) -> str:
 
 def latex_to_text(text: str) -> str:
     r"""LaTeX of a name as characters: `{\"O}zg\"ur` is Özgür. Commands that are no letters are left out."""
-    text = _ACCENTED.sub(_accented, text)
+    text = _ACCENTED.sub(
+        lambda match: (match[3] or match[4] or match[5]) + _ACCENTS[match[1] or match[2]], text
+    )
     text = _LETTER.sub(lambda match: _LETTERS[match[1]], text)
     text = re.sub(r"\\[A-Za-z]+\s*", "", text)
     text = re.sub(r"(?<!\\)[{}]", "", text.replace(r"\ ", " ").replace("~", " "))
@@ -174,23 +186,8 @@ def to_latin(text: str) -> str:
     return text.translate(_ALIKE)
 
 
-def _accented(match: re.Match[str]) -> str:
-    letter = match[3] or match[4] or match[5]
-    return letter + _ACCENTS[match[1] or match[2]]
-
-
 def _brace_name(part: str) -> str:
     return f"{{{escape(part)}}}" if "," in part or _AND.search(part) else escape(part)
-
-
-def _name(text: str) -> AuthorName:
-    depths = list(_depths(text))
-    if text.startswith("{") and depths[-1] == 0 and all(depths[:-1]):
-        return AuthorName((latex_to_text(text),), whole=True)
-    parts = tuple(part for part in map(latex_to_text, _split(text, re.compile(","))) if part)
-    if len(parts) > _MOST_PARTS:  # no name of BibTeX's
-        return AuthorName((", ".join(parts),), whole=True)
-    return AuthorName(parts, whole=False)
 
 
 def _split(text: str, at: re.Pattern[str]) -> Iterator[str]:

@@ -11,22 +11,21 @@ LONGEST_NUMBER = 300
 
 def read_json(text: str) -> Any:
     """The value. Raises ValueError for anything but strict JSON without NUL characters, and for deep nesting."""
+
+    def refuse(name: str) -> NoReturn:
+        raise ValueError(f"{name} is not a JSON number")
+
+    def integer(digits: str) -> int:
+        if len(digits) > LONGEST_NUMBER:
+            raise ValueError(f"a number has {len(digits):,} digits, of which {LONGEST_NUMBER} are taken")
+        return int(digits)
+
     try:
-        value = json.loads(text, parse_constant=_refuse, parse_int=_integer)
+        value = json.loads(text, parse_constant=refuse, parse_int=integer)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     _check(value, DEEPEST)
     return value
-
-
-def _integer(digits: str) -> int:
-    if len(digits) > LONGEST_NUMBER:
-        raise ValueError(f"a number has {len(digits):,} digits, of which {LONGEST_NUMBER} are taken")
-    return int(digits)
-
-
-def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON number")
 
 
 def _check(value: Any, depth: int) -> None:

@@ -41,17 +41,15 @@ class Command(BaseCommand):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _said(value: Any) -> str:
-    return "–" if value in (None, "", [], {}) else plain_text(value)
-
-
 def line_of(row: AuditRecord) -> str:
     """Return time, actor, action, subject, changes, and reason, separated by tabs."""
-    changed = "; ".join(
-        f"{name.replace('_', ' ')}: {_said(row.before.get(name))} → {_said(row.after.get(name))}"
-        for name in dict.fromkeys([*row.before, *row.after])
-        if row.before.get(name) != row.after.get(name)
-    )
+    pairs = {name: (row.before.get(name), row.after.get(name)) for name in (*row.before, *row.after)}
+    shown = {
+        name: ["–" if value in (None, "", [], {}) else plain_text(value) for value in pair]
+        for name, pair in pairs.items()
+        if pair[0] != pair[1]
+    }
+    changed = "; ".join(f"{name.replace('_', ' ')}: {' → '.join(pair)}" for name, pair in shown.items())
     where = f" on {row.dataset.slug}" if row.dataset_id and row.dataset else ""
     parts = (
         f"{row.at:%Y-%m-%dT%H:%M:%SZ}",

@@ -46,9 +46,13 @@ class Command(CurationCommand):
         counts = pool.statistics
         knows = may_see_counts(pool.dataset, actor().person)
         judged = f"; {counts['judged']:,} were judged already" if knows else ""
+        others = number_of(counts["other_queries"], "query", "queries")
+        left_out = f" Left out: {others} of the runs that the dataset does not ask." * bool(
+            counts["other_queries"]
+        )
         lines = [
             f"Pool {pool.pk}: {counts['pairs']:,} pairs of {counts['queries']:,} queries "
-            f"from {number_of(counts['runs'], 'run')}{judged}.{_others(counts['other_queries'])}"
+            f"from {number_of(counts['runs'], 'run')}{judged}.{left_out}"
         ]
         if "csv" not in forms:
             lines.append("The queries' texts are hidden: the CSV is for those who may read judgements.")
@@ -71,9 +75,3 @@ class Command(CurationCommand):
             fail_pool(pool.pk, str(error))
             raise
         return pool
-
-
-def _others(count: int) -> str:
-    if not count:
-        return ""
-    return f" Left out: {number_of(count, 'query', 'queries')} of the runs that the dataset does not ask."

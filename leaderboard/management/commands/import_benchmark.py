@@ -5,7 +5,6 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from leaderboard.core.audit import acting
 from leaderboard.importing.benchmarks.catalogue import benchmarks, completeness
 from leaderboard.importing.benchmarks.importer import (
     MemberOutcome,
@@ -13,7 +12,7 @@ from leaderboard.importing.benchmarks.importer import (
     UnknownBenchmark,
     import_benchmark,
 )
-from leaderboard.management.curating import ProgressLine, find_person
+from leaderboard.management.curating import ProgressLine, add_import_arguments, importing_person
 
 
 class Command(BaseCommand):
@@ -24,15 +23,13 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("benchmark", help=f"one of {', '.join(benchmarks())}")
         parser.add_argument("--only", nargs="+", default=[], metavar="SLUG", help="these datasets alone")
-        parser.add_argument("--by", metavar="EMAIL", help="whose act it is: an account here")
-        parser.add_argument("--why", default="imported on the command line", help="kept in the record")
+        add_import_arguments(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Import one dataset after the other, and end with a table of what became of each."""
-        person = find_person(options["by"]) if options["by"] else None
         progress, found = ProgressLine(self.stdout), list[MemberOutcome]()
         try:
-            with acting(person, options["why"].strip()):
+            with importing_person(options):
                 for each in import_benchmark(options["benchmark"], options["only"], progress.show):
                     progress.finish()
                     self.stdout.write(f"{each.dataset.slug}: {each.outcome}. {each.detail}")
@@ -41,7 +38,14 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
         finally:
             progress.finish()
-        self.stdout.write("\n".join(["", *_table(found)]))
+        rows = [("dataset", "outcome", "published BM25", "")]
+        for outcome in found:
+            row = outcome.dataset
+            published = f"{row.primary} {row.bm25:.3f}" if row.bm25 is not None else "—"
+            rows.append((row.slug, str(outcome.outcome), published, outcome.detail))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(map(str.ljust, cells, widths)).rstrip() for cells in rows]
+        self.stdout.write("\n".join(["", *lines]))
         if state := completeness(options["benchmark"]):
             self.stdout.write(
                 f"The site takes runs for {state['here']} of {state['of']} datasets; for an imported one when BM25 is "
@@ -50,16 +54,3 @@ class Command(BaseCommand):
         if failed := sum(each.outcome == Outcome.FAILED for each in found):
             datasets = "1 dataset was" if failed == 1 else f"{failed} datasets were"
             raise CommandError(f"{datasets} not imported. Run the same command again to retry.")
-
-
-def _table(found: list[MemberOutcome]) -> list[str]:
-    """Return a table of the datasets with their outcomes and published BM25 scores."""
-    rows = [("dataset", "outcome", "published BM25", "")]
-    for each in found:
-        row = each.dataset
-        published = f"{row.primary} {row.bm25:.3f}" if row.bm25 is not None else "—"
-        rows.append((row.slug, str(each.outcome), published, each.detail))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]

@@ -11,7 +11,6 @@ from django.core.management.base import BaseCommand, CommandError
 from evaluation.core.problems import InvalidContent
 from evaluation.text.languages import UnknownLanguage, language_code
 from leaderboard.admin.import_form import ImportForm
-from leaderboard.core.audit import acting
 from leaderboard.datasets.terms import near_duplicates
 from leaderboard.importing.collections.fetching import fetched
 from leaderboard.importing.collections.importer import DiskSpaceError, ImportResult
@@ -19,8 +18,9 @@ from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.management.curating import (
     ProgressLine,
     add_form_arguments,
+    add_import_arguments,
     describe_refusal,
-    find_person,
+    importing_person,
     read_form,
 )
 
@@ -51,11 +51,10 @@ class Command(BaseCommand):
             "--ir-datasets-id", help="its name in ir_datasets' catalogue, such as beir/nfcorpus/test"
         )
         parser.add_argument("--beir-name", help="the archive that BEIR hands it out as")
-        parser.add_argument(
-            "--by", metavar="EMAIL",
-            help="whose act it is: an account here; comparing with hidden judgements takes the right to read them",
-        )  # fmt: skip
-        parser.add_argument("--why", default="imported on the command line", help="kept in the record")
+        add_import_arguments(
+            parser,
+            "whose act it is: an account here; comparing with hidden judgements takes the right to read them",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         form = read_form(ImportForm, {}, options, _OWN_ARGUMENTS)
@@ -70,13 +69,12 @@ class Command(BaseCommand):
             language_code(chosen.language or "en")
         except UnknownLanguage as error:
             raise CommandError(f"--language: {error}") from error
-        person = find_person(options["by"]) if options["by"] else None
-        progress = ProgressLine(self.stdout)
+        person, progress = importing_person(options), ProgressLine(self.stdout)
         try:
             with ExitStack() as stack:
                 if chosen.source:
                     path, chosen = stack.enter_context(fetched(chosen.source, chosen, progress.show))
-                stack.enter_context(acting(person, options["why"].strip()))
+                stack.enter_context(person)
                 imported = form.import_from(path, chosen, progress.show)
         except InvalidContent as error:
             raise CommandError(describe_refusal(error)) from error

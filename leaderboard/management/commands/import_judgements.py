@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from evaluation.core.problems import InvalidContent, number_of
+from evaluation.core.problems import number_of
 from evaluation.judgements.judges import Judge, agreement_sentence
 from leaderboard.admin.judging import JudgementUploadForm
 from leaderboard.core.audit import actor
@@ -14,7 +14,7 @@ from leaderboard.judgements import imports
 from leaderboard.judgements.comparing import compare_now, merge_now, preview_judgements
 from leaderboard.judgements.disclosure import is_secret, may_see_counts, record_comparison_read
 from leaderboard.judgements.pools import JudgingRefused
-from leaderboard.management.curating import CurationCommand, add_form_arguments, describe_refusal
+from leaderboard.management.curating import CurationCommand, add_form_arguments
 from leaderboard.models import Dataset, JudgementImport, Pool
 
 #: Why somebody is not told.
@@ -50,12 +50,6 @@ class Command(CurationCommand):
     def curate(self, dataset: Dataset, file: Path, **options: Any) -> str:
         if not file.is_file():
             raise CommandError(f"There is no file {file}.")
-        try:
-            return self._import(dataset, file, options)
-        except InvalidContent as error:
-            raise CommandError(describe_refusal(error)) from error
-
-    def _import(self, dataset: Dataset, file: Path, options: dict[str, Any]) -> str:
         blind = dataset.current_qrels is not None and not may_see_counts(dataset, actor().person)
         checks = {name: options[name] for name in ("scale_grew", "strict")}
         if options["dry_run"]:

@@ -32,12 +32,11 @@ class Command(CurationCommand):
         if problems:
             lines = [f"- {each['message']}{at_lines(each['lines'])}" for each in problems]
             raise CommandError("\n".join(["Nothing was changed:", *lines]))
-        lines = [_changes(row) for row in rows]
+        lines = [
+            f"{row['name']}: "
+            + "; ".join(f"{each['field']}: {each['old']} → {each['new']}" for each in row["changes"])
+            for row in rows
+        ]
         if options["dry_run"]:
             return "\n".join([*lines, f"{number_of(len(rows), 'row')} would change."])
         return "\n".join([*lines, store_table(resource, table)])
-
-
-def _changes(row: dict[str, Any]) -> str:
-    changes = "; ".join(f"{each['field']}: {each['old']} → {each['new']}" for each in row["changes"])
-    return f"{row['name']}: {changes}"

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from leaderboard.admin.challenges import ChallengeAdmin
+from leaderboard.admin.results import ChallengeAdmin
 from leaderboard.management.curating import OperationCommand
 
 Command = partial(OperationCommand, ChallengeAdmin.take_words_out, "challenge")

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from leaderboard.admin.challenges import ChallengeAdmin
+from leaderboard.admin.results import ChallengeAdmin
 from leaderboard.management.curating import CurationCommand
 from leaderboard.models import Challenge
 

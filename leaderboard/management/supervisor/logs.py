@@ -55,7 +55,8 @@ class ProcessLog:
         self.name = name
         self.path = folder / f"{name}.log"
         self._filter = ConsoleFilter(shown)
-        self._last: deque[str] = deque(maxlen=REASON_LINES)
+        #: The last lines of the child, oldest first.
+        self.last_lines: deque[str] = deque(maxlen=REASON_LINES)
         self._partial = b""
         folder.mkdir(parents=True, exist_ok=True)
         self._file = self._open()
@@ -78,10 +79,6 @@ class ProcessLog:
         """Write a line of the supervisor's own to the file."""
         self._write(f"--- {message}".encode())
 
-    def last_lines(self) -> list[str]:
-        """Return the last lines of the child, oldest first."""
-        return list(self._last)
-
     def close(self) -> None:
         """End the file."""
         self.flush()
@@ -91,7 +88,7 @@ class ProcessLog:
         self._write(raw)
         line = raw.decode(errors="replace").rstrip("\r")
         if line.strip():
-            self._last.append(line)
+            self.last_lines.append(line)
         if self._filter.admits(line):
             echo(line, self.name)
 

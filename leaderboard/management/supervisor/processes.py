@@ -171,7 +171,7 @@ class Child:
 
     def failure(self, message: str) -> SupervisorError:
         """Return an error with the last lines of the log."""
-        lines = [message, f"Its last lines (all of them: {self.log.path}):", *self.log.last_lines()]
+        lines = [message, f"Its last lines (all of them: {self.log.path}):", *self.log.last_lines]
         return SupervisorError("\n    ".join(lines))
 
 

@@ -3,12 +3,13 @@
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from django.conf import settings
 
 from evaluation.efficiency.hardware import visible_gpus
+from leaderboard.management.supervisor.logs import Shown
 from leaderboard.management.supervisor.processes import Command
 
 #: What it is that serves: its workers, and what of a request it believes.
@@ -59,16 +60,6 @@ def worker_for(
     return worker(name, queues, usual if processes is None else processes, environment)
 
 
-def scorer(environment: Mapping[str, str]) -> Command:
-    """Return a Celery worker that scores runs and dispatches."""
-    return worker_for("score", "scorer", environment)
-
-
-def notifier(environment: Mapping[str, str]) -> Command:
-    """Return a Celery worker that sends mail and webhooks."""
-    return worker_for("notices", "notifier", environment)
-
-
 def retrievers(environment: Mapping[str, str]) -> list[Command]:
     """Return Celery workers that retrieve, one job at a time each: one, or one for the processor and for each GPU.
 
@@ -96,28 +87,33 @@ def worker(name: str, queues: str, processes: int, environment: Mapping[str, str
         *("--pool", *pool, "--queues", queues, "--hostname", f"{name}@%h"),
         *("--prefetch-multiplier", "1", *WITHOUT_TALK, "--loglevel", "INFO"),
     ]
-    return Command(name, [*_celery("worker"), *options], environment)
+    return _celery(name, ["worker", *options], environment)
 
 
 def beat(run_folder: Path, environment: Mapping[str, str]) -> Command:
     """Return the clock that wakes the dispatcher."""
     options = ["--schedule", str(run_folder / "beat-schedule"), "--pidfile", "", "--loglevel", "INFO"]
-    return Command("beat", [*_celery("beat"), *options], environment)
+    return _celery("beat", ["beat", *options], environment)
 
 
-def manage(name: str, *arguments: str, environment: Mapping[str, str], loud: bool = False) -> Command:
+def manage(name: str, *arguments: str, environment: Mapping[str, str], shown: Shown = "warnings") -> Command:
     """Return a step: one management command that ends by itself."""
-    return Command(
-        name,
-        [sys.executable, "manage.py", *arguments],
-        environment,
-        lasting=False,
-        shown="everything" if loud else "warnings",
-    )
+    command = [sys.executable, "manage.py", *arguments]
+    return Command(name, command, environment, lasting=False, shown=shown)
 
 
-def _celery(command: str) -> list[str]:
+def _celery(name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> Command:
     """Return a Celery command that gives way to the web processes."""
     nice = shutil.which("nice")
     priority = [nice, "-n", str(NICENESS)] if nice else []
-    return [*priority, sys.executable, "-m", "celery", "--app", "leaderboard.celery", "--quiet", command]
+    command = [
+        *priority,
+        sys.executable,
+        "-m",
+        "celery",
+        "--app",
+        "leaderboard.celery",
+        "--quiet",
+        *arguments,
+    ]
+    return Command(name, command, environment)

@@ -48,7 +48,15 @@ class Site:
 
     def _live(self, group: ProcessGroup) -> None:
         started = time.monotonic()
-        _refuse_taken_port(self._port)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", self._port))
+            except OSError as error:
+                raise SupervisorError(
+                    f"Port {self._port} cannot be used ({error.strerror}). "
+                    f"Choose another: PORT={self._port + 1} make run"
+                ) from error
         self._run_folder.mkdir(parents=True, exist_ok=True)
         environment = {
             "RUNBOARD_VAR": str(self._folder),
@@ -58,10 +66,10 @@ class Site:
         self._bring_up_to_date(group, environment)
         group.start(
             services.web(self._port, environment),
-            services.scorer(environment),
+            services.worker_for("score", "scorer", environment),
             *services.retrievers(environment),
             services.beat(self._run_folder, environment),
-            services.manage("prepare", "runboard", "--prepare", environment=environment, loud=True),
+            services.manage("prepare", "runboard", "--prepare", environment=environment, shown="everything"),
         )
         self._wait_until_ready(group)
         connection.close()
@@ -70,7 +78,7 @@ class Site:
         sign_in = f" (sign in as {bootstrap.CURATOR}; the password is in {file})" if file.exists() else ""
         echo(f"Ready in {seconds:.0f} s: {self.address}{sign_in}")
         group.keeps_trying = True
-        group.start(services.notifier(environment))  # started last, because no page depends on it
+        group.start(services.worker_for("notices", "notifier", environment))
         group.run_until(lambda: False, every=1.0)
 
     def _start_broker(self, group: ProcessGroup) -> str:
@@ -117,17 +125,13 @@ class Site:
                 reminded = time.monotonic()
                 echo(f"Still getting ready; the logs are in {self._folder / 'logs'}")
             self._web_answers = self._web_answers or _is_ok(f"{self.address}/healthz")
-            return self._web_answers and self._is_complete()
+            try:
+                return self._web_answers and bootstrap.ready()
+            except DatabaseError:  # it is briefly away
+                connection.close()
+                return False
 
         group.run_until(ready, every=0.1)
-
-    def _is_complete(self) -> bool:
-        """Return whether the first start is complete; a database that is briefly away counts as no."""
-        try:
-            return bootstrap.ready()
-        except DatabaseError:
-            connection.close()
-            return False
 
 
 def _static_fingerprint() -> str:
@@ -162,17 +166,6 @@ def _supervised_database() -> Iterator[None]:
         raise SupervisorError(f"The database cannot be used: {error}") from error
     finally:
         connection.close()
-
-
-def _refuse_taken_port(port: int) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise SupervisorError(
-                f"Port {port} cannot be used ({error.strerror}). Choose another: PORT={port + 1} make run"
-            ) from error
 
 
 def _is_ok(url: str) -> bool:

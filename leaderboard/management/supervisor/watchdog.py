@@ -34,9 +34,7 @@ def send(group: int, number: int) -> bool:
     """Signal a group; False when it has no process any more."""
     try:
         os.killpg(group, number)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # macOS says so of groups that hold only zombies
+    except (ProcessLookupError, PermissionError):  # the latter on macOS, for groups that hold only zombies
         return False
     return True
 

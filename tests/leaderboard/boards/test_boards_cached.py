@@ -13,7 +13,6 @@ from django.test.utils import CaptureQueriesContext
 from leaderboard.boards.model import Board, Cell
 from leaderboard.boards.pages import benchmark_page
 from leaderboard.boards.state import BoardState, Sort
-from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.models import Benchmark, Dataset
 from leaderboard.results.board_rows.rows import board_cache
 from leaderboard.results.publishing.visibility import name_baseline, set_visibility, withdraw_entries
@@ -26,6 +25,7 @@ from tests.leaderboard.entries import (
     score,
     scored_dataset,
 )
+from tests.pages import clear_page_cache
 
 pytestmark = pytest.mark.django_db
 

@@ -15,7 +15,6 @@ from django.test import Client
 
 from leaderboard.api.board_answers import BoardSerializer
 from leaderboard.core.audit import acting
-from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.models import Benchmark, BoardChange, Entry
 from leaderboard.results.publishing.visibility import quarantine, withdraw_entries
 from tests.leaderboard.entries import (
@@ -27,6 +26,7 @@ from tests.leaderboard.entries import (
     score_seeds,
     scored_dataset,
 )
+from tests.pages import clear_page_cache
 from tests.reported_boards import load_reported
 
 pytestmark = pytest.mark.django_db

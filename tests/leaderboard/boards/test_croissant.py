@@ -12,11 +12,11 @@ import mlcroissant
 import pytest
 from django.test import Client
 
-from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.models import Dataset, Visibility
 from tests.leaderboard.tiny_collection import HEADER, good_files, lines_of, write_folder
+from tests.pages import clear_page_cache
 from tests.reported_boards import load_reported
 
 pytestmark = pytest.mark.django_db

@@ -14,7 +14,6 @@ from leaderboard.boards import news
 from leaderboard.boards.benchmark.columns import rows_of
 from leaderboard.boards.pages import benchmark_page
 from leaderboard.boards.state import BoardState
-from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.models import Dataset
 from leaderboard.results.board_rows import past, rows
 from leaderboard.results.board_rows.revisions import Kind, boards_changed
@@ -30,6 +29,7 @@ from tests.leaderboard.boards.test_permalinks import (
     table_of,
 )
 from tests.leaderboard.entries import make_source, make_system, report, score, score_seeds, scored_dataset
+from tests.pages import clear_page_cache
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 

@@ -12,7 +12,6 @@ from django.test.utils import CaptureQueriesContext
 
 from leaderboard.boards.system.standing import Badge, as_svg, width
 from leaderboard.boards.system.team import authors_in
-from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.models import Team
 from leaderboard.results.publishing.visibility import set_visibility, withdraw_entries
 from tests.factories import make_user
@@ -26,7 +25,7 @@ from tests.leaderboard.entries import (
     score_seeds,
     scored_dataset,
 )
-from tests.pages import one_line
+from tests.pages import clear_page_cache, one_line
 from tests.reported_boards import load_reported
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]

@@ -16,7 +16,6 @@ from django.test.utils import CaptureQueriesContext
 from evaluation.statistics.randomisation import holm, randomisation_test
 from leaderboard.comparison.selection import MOST_SYSTEMS, entries_of_systems
 from leaderboard.comparison.table import compare
-from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry, System
 from tests.leaderboard.certainty import compute_certainty
 from tests.leaderboard.comparison.test_queries import GOOD, POOR, text_of
@@ -31,6 +30,7 @@ from tests.leaderboard.entries import (
 from tests.leaderboard.entries_by_query import found_of, score_queries, spread
 from tests.leaderboard.figure_checks import column, drawn
 from tests.leaderboard.open_runs import open_dataset, run_for, seeds_for
+from tests.pages import clear_page_cache
 from tests.reported_boards import load_reported
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]

@@ -15,7 +15,6 @@ from django.test.utils import CaptureQueriesContext
 from django.utils.html import escape
 
 from leaderboard.comparison.queries.collection import query_url
-from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.datasets import derived_files
 from leaderboard.datasets.derived_files import top_documents
@@ -24,6 +23,7 @@ from leaderboard.models import Dataset
 from tests.leaderboard.entries import make_system
 from tests.leaderboard.open_runs import open_dataset, run_for
 from tests.leaderboard.tiny_collection import HEADER, lines_of
+from tests.pages import clear_page_cache
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 

@@ -14,11 +14,11 @@ from django.test import Client
 from django.urls import reverse
 
 from leaderboard.core.cache import pages
-from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.core.cache.redis import SignedValues
 from tests.factories import make_user
 from tests.leaderboard.comparison.test_queries import GOOD, POOR
 from tests.leaderboard.open_runs import open_dataset, run_for
+from tests.pages import clear_page_cache
 
 
 class Planted:

@@ -16,7 +16,7 @@ from pytest_django import Settings
 
 from leaderboard.core.cache import pages
 from leaderboard.core.cache.memory import FixedCache, TTLCache
-from leaderboard.core.cache.pages import CachedPage, accepts_gzip, clear_page_cache, etag_matches
+from leaderboard.core.cache.pages import CachedPage, accepts_gzip, etag_matches
 from leaderboard.models import Dataset
 from leaderboard.results.publishing.descriptions import system_changed
 from leaderboard.settings.environment import site_address
@@ -24,6 +24,7 @@ from tests.factories import make_user
 from tests.leaderboard.comparison.test_queries import GOOD, POOR
 from tests.leaderboard.entries import make_system, score, scored_dataset
 from tests.leaderboard.open_runs import open_dataset, run_for
+from tests.pages import clear_page_cache
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.figures.model import TEMPLATES
 from leaderboard.figures.registry import FIGURES
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, System
 from tests.leaderboard.entries import date_results, record_boards
 from tests.leaderboard.open_runs import run_for
 from tests.leaderboard.results.test_profile_pages import collection, look
+from tests.pages import clear_page_cache
 
 pytestmark = pytest.mark.django_db
 

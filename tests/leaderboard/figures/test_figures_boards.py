@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.figures.pareto import STATED, reported_figures
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry
 from tests.leaderboard.entries import (
@@ -22,6 +21,7 @@ from tests.leaderboard.entries import (
     scored_dataset,
 )
 from tests.leaderboard.figure_checks import column, drawn, trace
+from tests.pages import clear_page_cache
 from tests.reported_boards import load_reported
 
 pytestmark = pytest.mark.django_db

@@ -10,7 +10,6 @@ from django.test import Client
 
 from leaderboard.comparison.selection import entries_of_systems
 from leaderboard.comparison.table import compare
-from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.models import Dataset, Entry, Protection, System
 from leaderboard.results.significance.hidden import known_difference
 from leaderboard.results.significance.statements import Gap, statements
@@ -18,6 +17,7 @@ from tests.leaderboard.boards.test_permalinks import pass_time, permalink_of
 from tests.leaderboard.certainty import compute_certainty
 from tests.leaderboard.entries import make_source, make_system, record_boards, report, scored_dataset
 from tests.leaderboard.entries_by_query import page_text, row_of, score_queries, shown, spread
+from tests.pages import clear_page_cache
 
 pytestmark = pytest.mark.django_db
 MEASURE = "nDCG@10"

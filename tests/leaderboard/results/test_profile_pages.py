@@ -11,7 +11,6 @@ import pytest
 from django.test import Client
 
 from leaderboard.core.audit import acting
-from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.core.storage.runs import store_run
 from leaderboard.core.storage.store import work_folder
 from leaderboard.importing.collections.importer import import_dataset
@@ -33,6 +32,7 @@ from submissions.jobs.runner import drain_queue
 from submissions.queue.queue import create_requested_jobs
 from tests.leaderboard.figure_checks import column, drawn, trace
 from tests.leaderboard.tiny_collection import good_files, lines_of, write_folder
+from tests.pages import clear_page_cache
 
 pytestmark = pytest.mark.django_db
 

@@ -10,9 +10,9 @@ import pytest
 from django.test import Client
 
 from leaderboard.boards import filtering
-from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.models import Dataset
 from tests.leaderboard.entries import cost, make_system, score, scored_dataset
+from tests.pages import clear_page_cache
 
 pytestmark = pytest.mark.django_db
 PART = {"HX-Request": "true"}

@@ -13,11 +13,11 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.core.checks import check_site_pages
 from leaderboard.core.documents import names
 from leaderboard.models import Benchmark, Round
 from tests.leaderboard.entries import score, scored_dataset
+from tests.pages import clear_page_cache
 from tests.reported_boards import load_reported
 
 pytestmark = pytest.mark.django_db

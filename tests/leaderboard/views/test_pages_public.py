@@ -11,13 +11,12 @@ from django.template.loader import render_to_string
 from django.test import Client, RequestFactory
 from django.test.utils import CaptureQueriesContext
 
-from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.core.http import errors
 from leaderboard.models import Benchmark, Dataset, Entry, System
 from leaderboard.results.publishing.visibility import withdraw_entries
 from tests.factories import make_user
 from tests.leaderboard.entries import make_system, score, scored_dataset
-from tests.pages import one_line
+from tests.pages import clear_page_cache, one_line
 from tests.reported_boards import load_reported
 
 pytestmark = pytest.mark.django_db

@@ -11,7 +11,7 @@ from django.template import engines
 from django.test import Client
 from django.utils import translation
 
-from leaderboard.core.cache.pages import clear_page_cache
+from tests.pages import clear_page_cache
 from tests.structure.test_templates import NAMES
 
 ACCENTS = str.maketrans("aeiouyncAEIOUYNC", "áéíóúýñçÁÉÍÓÚÝÑÇ")

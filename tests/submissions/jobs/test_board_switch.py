@@ -13,7 +13,6 @@ from django.test import Client
 from django.utils import timezone
 
 from leaderboard.core.audit import acting
-from leaderboard.core.cache.pages import clear_page_cache
 from leaderboard.core.storage.runs import run_path
 from leaderboard.judgements.rescoring.campaigns import CannotRescore, discard_rescore, resume_rescore
 from leaderboard.judgements.rescoring.switch import CannotSwitch, comparison_of, digest, switch_board
@@ -32,6 +31,7 @@ from submissions.jobs.kinds import score as score_kind
 from submissions.models import Job, State
 from submissions.queue.queue import create_requested_jobs
 from tests.leaderboard.boards.test_permalinks import body_of, pass_time, permalink_of
+from tests.pages import clear_page_cache
 from tests.submissions.clients import Api, upload
 from tests.submissions.collections import add_baseline, make_collection, run_text
 from tests.submissions.rescores import more_judgements, rescored
