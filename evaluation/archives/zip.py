@@ -15,7 +15,7 @@ import struct
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -110,7 +110,14 @@ def open_archive(path: Path, policy: ZipPolicy, shared: ZipAllowance | None = No
         with archive:
             opened = Archive(archive, policy, shared or ZipAllowance(policy.allowance(path.stat().st_size)))
             with _archive_errors():
-                _check_headers(stored, archive.infolist(), archive.start_dir)
+                # Bytes that belong to several members could expand to a bomb, or be other members for another program.
+                last, before = 0, None
+                for info in sorted(archive.infolist(), key=lambda info: info.header_offset):
+                    if before is not None and info.header_offset < last:
+                        raise _mismatch(before, "its bytes are those of another member too")
+                    last, before = _end_of(stored, info), info
+                if before is not None and last > archive.start_dir:
+                    raise _mismatch(before, "its bytes go on into the zip's list of members")
             yield opened
 
 
@@ -286,21 +293,6 @@ def _refusal(code: ProblemCode, message: str, hint: str) -> InvalidContent:
 _HEADER = struct.Struct("<4s5H3I2H")
 _SIZES_FOLLOW, _ENCRYPTED = 0x8, 0x1
 _IN_EXTRA = 0xFFFF_FFFF
-
-
-def _check_headers(file: BinaryIO, infos: Sequence[zipfile.ZipInfo], end: int) -> None:
-    """Refuse members whose own header differs from the list's, that overlap, or that go beyond `end`, the list's start.
-
-    Otherwise the same bytes could be many members (a bomb that expands without nested archives), or another member for
-    another program.
-    """
-    last, before = 0, None
-    for info in sorted(infos, key=lambda info: info.header_offset):
-        if before is not None and info.header_offset < last:
-            raise _mismatch(before, "its bytes are those of another member too")
-        last, before = _end_of(file, info), info
-    if before is not None and last > end:
-        raise _mismatch(before, "its bytes go on into the zip's list of members")
 
 
 def _mismatch(info: zipfile.ZipInfo, message: str) -> InvalidContent:

@@ -198,10 +198,32 @@ def members(read: Callable[[int], bytes], skip: Callable[[int], None]) -> Iterat
         header = read(_TAR_BLOCK)
         if header == bytes(_TAR_BLOCK):
             return _check_end(read)
-        info = _tar_header(header)
+        if len(header) < _TAR_BLOCK:
+            raise NotTar("compression", "the archive ends in the middle")
+        if header[257:262] != b"ustar":
+            raise NotTar("compression", "a header is not of the ustar format")
+        try:
+            info = TarInfo.frombuf(header, "ascii", "replace")
+        except HeaderError as error:
+            raise NotTar("compression", f"a header is damaged: {error}") from error
+        if info.size < 0:
+            raise NotTar("compression", "a header has a size below zero")
+        info.name = info.name.removeprefix("./")
         name, size = info.name, info.size
         if info.type in (XHDTYPE, XGLTYPE):
-            _check_extended(read, size, name)
+            if size > _MOST_PAX:
+                raise NotTar("member_kind", f"the extended header {name!r} is too long")
+            data = read(size + -size % _TAR_BLOCK)[:size]
+            place = 0
+            while place < size:
+                match = _PAX.match(data, place)
+                end = place + int(match[1]) if match else 0
+                if match is None or end <= match.end() or data[end - 1 : end] != b"\n":
+                    raise NotTar("compression", f"the extended header {name!r} is damaged")
+                if not _HARMLESS.fullmatch(match[2]):
+                    key = match[2].decode("ascii", "replace")
+                    raise NotTar("member_kind", f"an extended header gives a member another {key}")
+                place = end
         elif info.isdir():
             if size:
                 raise NotTar("member_kind", f"the folder {name!r} has content")
@@ -214,39 +236,6 @@ def members(read: Callable[[int], bytes], skip: Callable[[int], None]) -> Iterat
             yield info
             skip(-size % _TAR_BLOCK)
     raise NotTar("too_many_files", f"the archive has more than {_MOST_MEMBERS} members")
-
-
-def _tar_header(header: bytes) -> TarInfo:
-    """Return the content of a header. Characters of the name beyond ASCII become ones that no name may have."""
-    if len(header) < _TAR_BLOCK:
-        raise NotTar("compression", "the archive ends in the middle")
-    if header[257:262] != b"ustar":
-        raise NotTar("compression", "a header is not of the ustar format")
-    try:
-        info = TarInfo.frombuf(header, "ascii", "replace")
-    except HeaderError as error:
-        raise NotTar("compression", f"a header is damaged: {error}") from error
-    if info.size < 0:
-        raise NotTar("compression", "a header has a size below zero")
-    info.name = info.name.removeprefix("./")
-    return info
-
-
-def _check_extended(read: Callable[[int], bytes], size: int, name: str) -> None:
-    """Skip an extended header. Refuse one that changes the name, size, or kind of a member."""
-    if size > _MOST_PAX:
-        raise NotTar("member_kind", f"the extended header {name!r} is too long")
-    data = read(size + -size % _TAR_BLOCK)[:size]
-    place = 0
-    while place < size:
-        match = _PAX.match(data, place)
-        end = place + int(match[1]) if match else 0
-        if match is None or end <= match.end() or data[end - 1 : end] != b"\n":
-            raise NotTar("compression", f"the extended header {name!r} is damaged")
-        if not _HARMLESS.fullmatch(match[2]):
-            key = match[2].decode("ascii", "replace")
-            raise NotTar("member_kind", f"an extended header gives a member another {key}")
-        place = end
 
 
 def _check_end(read: Callable[[int], bytes]) -> None:

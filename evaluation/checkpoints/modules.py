@@ -216,7 +216,23 @@ def read_module(listed: Listed) -> Module:
         tensors = weights.read_weights(source, buffers=True)
         part |= ModelPart(weights={weights.NAME: tensors})
         if role in (STATIC, SPARSE_STATIC):
-            return _with_tokenizer(role, part, tensors, source)
+            file = source.at(weights.NAME)
+            table = next(
+                (tensors[name] for name in ("embedding.weight", "embeddings", "weight") if name in tensors),
+                None,
+            )
+            dimensions = 1 if role == SPARSE_STATIC else 2
+            if table is None or len(table.shape) != dimensions or table.shape[0] > MOST_STATIC_ROWS:
+                message = f"there is no table of at most {MOST_STATIC_ROWS:,} rows, one for each token"
+                file.stop("missing_weights" if table is None else "weights_shape", message)
+            rows = tensors.get("mapping", table).shape[0]
+            words = read_tokenizer(source, rows, keep_truncation=role == STATIC)
+            part |= ModelPart({tokenizer.NAME: words.content})
+            if role == SPARSE_STATIC:
+                settings = words.written_settings(words.maximum_length or 512, token_types=False)
+                settings = {"tokenizer_class": tokenizer_settings.GENERIC, **settings}
+                part |= ModelPart({tokenizer_settings.NAME: settings})
+            return Module(role, part, gives=table.shape[-1], pooling="mean" if role == STATIC else "")
     module = Module(role, part, _count(values.get(kind.takes)), _count(values.get(kind.gives)))
     if role == POOLING:
         modes = values.get("pooling_mode")
@@ -257,26 +273,6 @@ def _read_values(role: str, source: ModelFiles) -> dict[str, Any]:
         if isinstance(modes, list) and len(modes) == 1:
             stated["pooling_mode"] = modes[0]
     return typed_values({key: stated[key] for key in stated if key not in words}, file) | words
-
-
-def _with_tokenizer(role: str, part: ModelPart, tensors: weights.Tensors, source: ModelFiles) -> Module:
-    """Return a module with a vector or a weight for each token, and the tokenizer whose ids they go by."""
-    file = source.at(weights.NAME)
-    table = next(
-        (tensors[name] for name in ("embedding.weight", "embeddings", "weight") if name in tensors), None
-    )
-    dimensions = 1 if role == SPARSE_STATIC else 2
-    if table is None or len(table.shape) != dimensions or table.shape[0] > MOST_STATIC_ROWS:
-        message = f"there is no table of at most {MOST_STATIC_ROWS:,} rows, one for each token"
-        file.stop("missing_weights" if table is None else "weights_shape", message)
-    rows = tensors.get("mapping", table).shape[0]
-    words = read_tokenizer(source, rows, keep_truncation=role == STATIC)
-    part |= ModelPart({tokenizer.NAME: words.content})
-    if role == SPARSE_STATIC:
-        settings = words.written_settings(words.maximum_length or 512, token_types=False)
-        settings = {"tokenizer_class": tokenizer_settings.GENERIC, **settings}
-        part |= ModelPart({tokenizer_settings.NAME: settings})
-    return Module(role, part, gives=table.shape[-1], pooling="mean" if role == STATIC else "")
 
 
 def pooling_by_name(mode: str, width: int) -> Module:

@@ -129,7 +129,14 @@ def honored_settings(
         file.remark("keys_left_out", message, "pad_token")
     decoder = settings.get("added_tokens_decoder")
     if decoder is None and settings.get(ADDED_NAME):
-        decoder = _older_added_tokens(settings[ADDED_NAME], honored)
+        older = settings[ADDED_NAME]
+        named = [honored[key] for key in (*SPECIAL_TOKENS, *_LISTS) if honored.get(key) is not None]
+        tokens = [each for value in named for each in (value if isinstance(value, list) else [value])]
+        special = {_content(token) for token in tokens}
+        decoder = {
+            str(number): {"content": token, "normalized": token not in special, "special": token in special}
+            for token, number in older.items()
+        }
         decoder |= {str(token["id"]): token for token in content.get("added_tokens") or []}
     if decoder is not None:
         honored["added_tokens_decoder"] = _added_tokens(decoder, ids, file)
@@ -139,17 +146,6 @@ def honored_settings(
     if name := settings.get("tokenizer_class"):
         honored["tokenizer_class"] = name if _CLASS.fullmatch(str(name)) else GENERIC
     return honored
-
-
-def _older_added_tokens(older: Mapping[str, Any], honored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return added_tokens.json as an `added_tokens_decoder`: tokens are special if a role or a list names them."""
-    named = [honored[key] for key in (*SPECIAL_TOKENS, *_LISTS) if honored.get(key) is not None]
-    tokens = [each for value in named for each in (value if isinstance(value, list) else [value])]
-    special = {_content(token) for token in tokens}
-    return {
-        str(number): {"content": token, "normalized": token not in special, "special": token in special}
-        for token, number in older.items()
-    }
 
 
 def _other_tokens(settings: Mapping[str, Any]) -> list[str]:

@@ -22,7 +22,6 @@ from evaluation.engines import (
     Parameter,
     Part,
     Resources,
-    Retrieval,
     RetrievalTask,
     describe,
     encode,
@@ -106,14 +105,6 @@ def _add_engine(parser: argparse.ArgumentParser, engines: str) -> None:
     given.add_argument(
         "--shards", type=Path, help="folder of encoded shards: those in it are used, others are left there"
     )
-    _add_parameters(parser)
-
-
-def _add_parameters(parser: argparse.ArgumentParser) -> None:
-    """One option for each name of a parameter; its help tells the engines apart where they differ.
-
-    A parameter that is called like an option of the command has `engine-` before its name.
-    """
     own = {option for action in parser._actions for option in action.option_strings}
     group = parser.add_argument_group("parameters of the engine")
     for name, meanings in _parameters().items():
@@ -175,7 +166,17 @@ def run_retrieve(arguments: argparse.Namespace) -> int:
             ),
             progress=_show_progress if sys.stderr.isatty() else None,
         )
-        return _summary(done, arguments.out)
+        out = arguments.out
+        beside = [f"\n{path}: {label}" for label, path in done.variants.items() if path != out]
+        settings = ", ".join(f"{name} = {value}" for name, value in done.parameters.items())
+        return (
+            f"{out}: {done.lines:,} lines for {done.queries - done.queries_without_results:,} of {done.queries:,} "
+            f"queries over {done.documents:,} documents\n"
+            f"{done.engine} ({settings}; {done.analyser}): index {done.index_bytes / 1e6:,.1f} MB "
+            f"in {done.build_seconds:.2f} s, search {done.search_seconds:.2f} s"
+            + "".join(f"\n{FACTS[name].label}: {_fact(name, value)}" for name, value in done.facts.items())
+            + "".join(beside)
+        )
 
     return _run(arguments, make)
 
@@ -295,19 +296,6 @@ def _device(asked: str) -> str:
 
 def _show_progress(stage: Stage, share: float) -> None:
     print(f"\r{stage} {share:4.0%}   ", end="" if share < 1 else "\r", file=sys.stderr, flush=True)
-
-
-def _summary(done: Retrieval, out: Path) -> str:
-    beside = [f"\n{path}: {label}" for label, path in done.variants.items() if path != out]
-    settings = ", ".join(f"{name} = {value}" for name, value in done.parameters.items())
-    return (
-        f"{out}: {done.lines:,} lines for {done.queries - done.queries_without_results:,} of {done.queries:,} "
-        f"queries over {done.documents:,} documents\n"
-        f"{done.engine} ({settings}; {done.analyser}): index {done.index_bytes / 1e6:,.1f} MB "
-        f"in {done.build_seconds:.2f} s, search {done.search_seconds:.2f} s"
-        + "".join(f"\n{FACTS[name].label}: {_fact(name, value)}" for name, value in done.facts.items())
-        + "".join(beside)
-    )
 
 
 def _fact(name: str, value: FactValue) -> str:

@@ -117,25 +117,21 @@ def run_score(arguments: argparse.Namespace) -> int:
     except InvalidContent as error:
         return _refuse(arguments.run_file, error.report, arguments.json)
     if arguments.json:
-        _print_json(_as_dict(scored, arguments.per_query))
+        names = [measure.name for measure in scored.measures]
+        result: dict[str, object] = {
+            "means": scored.means,
+            "queries": len(scored.query_ids),
+            "missing_queries": scored.missing_queries,
+            **scored.report.as_dict(),
+        }
+        if arguments.per_query:
+            rows = zip(scored.query_ids, scored.per_query.tolist(), strict=True)
+            result["per_query"] = {query: dict(zip(names, row, strict=True)) for query, row in rows}
+        _print_json(result)
         return 0
     _print_problems(scored.report, sys.stderr)
     _print_scores(scored, arguments.per_query)
     return 0
-
-
-def _as_dict(scored: ScoredRun, per_query: bool) -> dict[str, object]:
-    names = [measure.name for measure in scored.measures]
-    result: dict[str, object] = {
-        "means": scored.means,
-        "queries": len(scored.query_ids),
-        "missing_queries": scored.missing_queries,
-        **scored.report.as_dict(),
-    }
-    if per_query:
-        rows = zip(scored.query_ids, scored.per_query.tolist(), strict=True)
-        result["per_query"] = {query: dict(zip(names, row, strict=True)) for query, row in rows}
-    return result
 
 
 def _print_scores(scored: ScoredRun, per_query: bool) -> None:

@@ -45,12 +45,8 @@ TAG = ("tag", "runid", "runtag", "runname", "run", "system")
 
 def find_column(names: Iterable[str], known: tuple[str, ...]) -> int | None:
     """Return the index of the column with the first of the known names, ignoring case and punctuation."""
-    bare = [_bare(name) for name in names]
+    bare = [re.sub(r"[^a-z0-9]", "", name.lower()) for name in names]
     return next((bare.index(name) for name in known if name in bare), None)
-
-
-def _bare(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 #: Objects and lists in one document. Runs have an object for each query, and a few around them.
@@ -89,7 +85,14 @@ def json_as_lines(
                 lines.add(_parse(bytearray(line.removeprefix(BYTE_ORDER_MARK)), number))
         metadata = {}
     else:
-        document = _parse(_content(path, limits), None)
+        content = bytearray()
+        strict = replace(limits, ratio_floor_bytes=min(_RATIO_FLOOR, limits.ratio_floor_bytes))
+        for block in open_blocks(path, strict):
+            content += block
+            if len(content) > limits.max_json_bytes:
+                message = f"the JSON file is over {describe_bytes(limits.max_json_bytes)} expanded"
+                raise _invalid(SIZE, message, _HINT_SIZE)
+        document = _parse(content.removeprefix(BYTE_ORDER_MARK), None)
         metadata = lines.name_model(document) if isinstance(document, dict) else {}
         lines.add(document)
     lines.finish()
@@ -118,18 +121,6 @@ def _parse_non_finite(content: bytearray) -> Any:
         return json.loads(content, parse_int=lambda text: int(text) if len(text) < 19 else float(text))
     except (ValueError, RecursionError):
         return None
-
-
-def _content(path: Path | str | bytes, limits: FileLimits) -> bytearray:
-    """Return the whole expanded file. Raises InvalidContent if it is too large."""
-    content = bytearray()
-    strict = replace(limits, ratio_floor_bytes=min(_RATIO_FLOOR, limits.ratio_floor_bytes))
-    for block in open_blocks(path, strict):
-        content += block
-        if len(content) > limits.max_json_bytes:
-            message = f"the JSON file is over {describe_bytes(limits.max_json_bytes)} expanded"
-            raise _invalid(SIZE, message, _HINT_SIZE)
-    return content.removeprefix(BYTE_ORDER_MARK)
 
 
 def _refuse_costly(content: bytearray) -> None:

@@ -14,7 +14,7 @@ from evaluation.collections.beir import read_corpus
 from evaluation.collections.document_ids import PROCESS_SEED, DocumentIds, ids_in_memory
 from evaluation.core.order import trec_order
 from evaluation.core.problems import LINES_NAMED, InvalidContent, InvalidRun, Report, RunStatistics
-from evaluation.judgements.answers import Answers, FoundAnswers, find_answers
+from evaluation.judgements.answers import Answers, find_answers
 from evaluation.judgements.qrels import Qrels
 from evaluation.kernel.layout import NO_IDS, Ids, padded
 from evaluation.kernel.library import NO_JUDGEMENTS, Judged
@@ -214,7 +214,17 @@ def score_run(
         raise InvalidRun(report)
     ranking, first = _ranking(contents, target, target.qrels), contents.first_documents
     if answer_depth:
-        ranking = replace(ranking, answers=_find_answers(first, target, target.qrels, answer_depth))
+        assert target.answers is not None
+        assert target.corpus is not None
+        drop = target.drop_self_matches
+        ranked = {
+            query: displayed_documents(documents, query, depth=answer_depth - drop, drop_self_matches=drop)
+            for query, documents in ranked_documents(first)
+        }
+        ranking = replace(
+            ranking,
+            answers=find_answers(target.qrels.query_ids, ranked, target.answers, read_corpus(target.corpus)),
+        )
         first = cut_lines(first, first_documents)
     values = np.column_stack(
         [measure.values(ranking) for measure in wanted] or [np.zeros((ranking.queries, 0))]
@@ -232,17 +242,6 @@ def _answer_depth(measure: Measure, target: ScoringTarget) -> int:
         raise ValueError(f"{measure} needs the answers and the corpus")
     depth = target.maximum_depth if measure.family.unit else min(measure.cutoff, target.maximum_depth)
     return depth + target.drop_self_matches
-
-
-def _find_answers(first: bytes, target: ScoringTarget, qrels: Qrels, depth: int) -> FoundAnswers:
-    assert target.answers is not None
-    assert target.corpus is not None
-    drop = target.drop_self_matches
-    ranked = {
-        query: displayed_documents(documents, query, depth=depth - drop, drop_self_matches=drop)
-        for query, documents in ranked_documents(first)
-    }
-    return find_answers(qrels.query_ids, ranked, target.answers, read_corpus(target.corpus))
 
 
 def _ranking(contents: RunContents, target: ScoringTarget, qrels: Qrels) -> JudgedRankings:
