@@ -7,14 +7,13 @@ whatever package a release wrote before it, and the dimensions that go in and co
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
-from evaluation.checkpoints import tokenizer, tokenizer_settings, weights
+from evaluation.checkpoints import tokenizer, weights
 from evaluation.checkpoints.configuration import ACTIVATIONS, refuse_activation
 from evaluation.checkpoints.description import ModelPart
 from evaluation.checkpoints.files import ModelFiles
-from evaluation.checkpoints.findings import FileFindings, Refused, quoted
-from evaluation.checkpoints.limits import MOST_STATIC_ROWS
+from evaluation.checkpoints.findings import MOST_STATIC_ROWS, FileFindings, Refused, quoted
 from evaluation.checkpoints.settings import WORDS
 from evaluation.checkpoints.tokenizer import read_tokenizer
 from evaluation.checkpoints.values import read_values, refuse_forbidden_keys, refuse_unknown, typed_values
@@ -117,6 +116,11 @@ class Module:
     takes: int | None = None
     gives: int | None = None
     pooling: str = ""
+
+    def configured(self, **values: object) -> Self:
+        """Return the module with other values in its configuration."""
+        json = {**self.part.json, CONFIG: {**self.part.json[CONFIG], **values}}
+        return replace(self, part=ModelPart(json, self.part.weights))
 
 
 def read_module_list(source: ModelFiles) -> list[Listed]:
@@ -230,8 +234,8 @@ def read_module(listed: Listed) -> Module:
             part |= ModelPart({tokenizer.NAME: words.content})
             if role == SPARSE_STATIC:
                 settings = words.written_settings(words.maximum_length or 512, token_types=False)
-                settings = {"tokenizer_class": tokenizer_settings.GENERIC, **settings}
-                part |= ModelPart({tokenizer_settings.NAME: settings})
+                settings = {"tokenizer_class": tokenizer.GENERIC, **settings}
+                part |= ModelPart({tokenizer.SETTINGS_NAME: settings})
             return Module(role, part, gives=table.shape[-1], pooling="mean" if role == STATIC else "")
     module = Module(role, part, _count(values.get(kind.takes)), _count(values.get(kind.gives)))
     if role == POOLING:
@@ -283,9 +287,8 @@ def pooling_by_name(mode: str, width: int) -> Module:
 
 def pooling_with_width(module: Module, width: int) -> Module:
     """Return the pooling module for token outputs with `width` dimensions."""
-    written = {**module.part.json[CONFIG], "embedding_dimension": width}
     gives = width * (module.pooling.count("+") + 1)
-    return replace(module, part=ModelPart({CONFIG: written}), takes=width, gives=gives)
+    return replace(module.configured(embedding_dimension=width), takes=width, gives=gives)
 
 
 def splade_by_name(strategy: str) -> Module:

@@ -60,8 +60,13 @@ def convert_texts(paths: Sequence[Path], target: Path) -> None:
 
     Raises InvalidContent with the file and the line (of Parquet the row) of what is wrong.
     """
-    text = _text_column(target.name)
-    write_records(target, (record for path in paths for record in _records(path, text)))
+    columns = ("_id", _text_column(target.name))
+    records = (
+        Record(_text(path, line, identifier), _text(path, line, title), _text(path, line, text), line)
+        for path in paths
+        for line, (identifier, text, title) in _columns(path, columns, ("title",))
+    )
+    write_records(target, records)
 
 
 def convert_judgements(paths: Sequence[Path], target: Path) -> None:
@@ -107,12 +112,6 @@ def _judgements(path: Path) -> Iterator[tuple[str, str, object]]:
 
 def _text_column(part: str) -> str:
     return _QUERY_TEXT if part.startswith("queries") else "text"
-
-
-def _records(path: Path, text_column: str) -> Iterator[Record]:
-    for line, (identifier, text, title) in _columns(path, ("_id", text_column), ("title",)):
-        name, title, text = (_text(path, line, value) for value in (identifier, title, text))
-        yield Record(name, title, text, line)
 
 
 def _text(path: Path, line: int, value: Any) -> str:

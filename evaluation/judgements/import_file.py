@@ -13,7 +13,7 @@ from pathlib import Path
 from evaluation.archives.compression import FileLimits, open_lines
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.problems import InvalidContent, LineProblems
-from evaluation.judgements.forms import PROBLEMS, JudgementLine, judgement_lines, whole_grade
+from evaluation.judgements.forms import PROBLEMS, JudgementLine, is_id, judgement_lines, whole_grade
 
 LOWEST_GRADE, HIGHEST_GRADE = -2, 10
 #: What a spreadsheet takes for a formula, and the mark that keeps it from that.
@@ -140,7 +140,7 @@ def read_judgements(
     while batch := list(islice(lines, _AT_ONCE)):
         possible = []
         for line in batch:
-            if not (_is_id(line.query) and _is_id(line.document)):
+            if not (is_id(line.query.encode()) and is_id(line.document.encode())):
                 findings.note("identifier", line.number)
                 continue
             possible.append(line)
@@ -182,7 +182,3 @@ def _bounded(lines: Iterator[bytes]) -> Iterator[bytes]:
         if number > MOST_LINES:
             raise InvalidContent.of_text(_PROBLEMS, "too_many", most=MOST_LINES)
         yield line
-
-
-def _is_id(name: str) -> bool:
-    return name.encode().split() == [name.encode()] and len(name.encode()) <= 256

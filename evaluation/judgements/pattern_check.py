@@ -32,7 +32,11 @@ _RECURSION = 500
 
 def check_patterns(patterns: Mapping[int, Sequence[str]]) -> dict[int, str]:
     """Return the problem codes of lines whose patterns cannot be used, by line number."""
-    problems = {line: "unusable_pattern" for line, texts in patterns.items() if any(map(_is_refused, texts))}
+    problems = {
+        line: "unusable_pattern"
+        for line, texts in patterns.items()
+        if any(len(text) > LONGEST or _CALL.search(text) for text in texts)
+    }
     tried: dict[int, Sequence[str]] = {}
     number = 0
     for line, texts in patterns.items():
@@ -51,10 +55,6 @@ def check_patterns(patterns: Mapping[int, Sequence[str]]) -> dict[int, str]:
             raise RuntimeError(f"patterns could not be checked: {done.stderr}")
         problems |= {int(line): code for line, _, code in rows}
     return {line: code for line, code in problems.items() if code}
-
-
-def _is_refused(text: str) -> bool:
-    return len(text) > LONGEST or _CALL.search(text) is not None
 
 
 def _main() -> None:

@@ -14,13 +14,13 @@ from evaluation.collections.beir import read_corpus
 from evaluation.collections.document_ids import PROCESS_SEED, DocumentIds, ids_in_memory
 from evaluation.core.order import trec_order
 from evaluation.core.problems import LINES_NAMED, InvalidContent, InvalidRun, Report, RunStatistics
-from evaluation.judgements.answers import Answers, find_answers
+from evaluation.judgements.answers import Answers, FoundAnswers, find_answers
 from evaluation.judgements.qrels import Qrels
 from evaluation.kernel.layout import NO_IDS, Ids, padded
 from evaluation.kernel.library import NO_JUDGEMENTS, Judged
 from evaluation.measures.formulas import JudgedRankings
 from evaluation.measures.registry import Measure, parse_measure
-from evaluation.runs.problems import EMPTY, RunContents, RunFacts, describe_problems
+from evaluation.runs.problems import EMPTY, RunContents, RunFacts
 from evaluation.runs.top_documents import cut_lines, displayed_documents, ranked_documents
 from evaluation.runs.trec_run import ReadingTask, read_run
 from evaluation.verification.comparing import ClaimedScores
@@ -41,7 +41,7 @@ class ScoringTarget:
     grade relevant for binary measures. `drop_self_matches` leaves out a document whose id is its query's id, before
     the cut to `maximum_depth` documents per query. `candidates_only` passes over documents that are not
     judged for the query. `excluded` are documents that are left out of a query's ranking before the cut, as those
-    of `evaluation.judgements.excluded`. A report compares the cutoffs of `measures` with the depth of a run.
+    of `evaluation.judgements.qrels`. A report compares the cutoffs of `measures` with the depth of a run.
     `answers`, by query, and the `corpus` are what measures of answers read.
     """
 
@@ -128,6 +128,71 @@ class ScoringTarget:
             self._elsewhere[self.seed] = ids_in_memory(documents, qrels.document_offsets, self.seed)
         return self._elsewhere[self.seed]
 
+    def answer_depth(self, measure: Measure) -> int:
+        """How many documents' texts the measure reads at most. Raises ValueError where there are none to read."""
+        if not measure.family.reads_texts or measure.cutoff is None:
+            return 0
+        if self.answers is None or self.corpus is None:
+            raise ValueError(f"{measure} needs the answers and the corpus")
+        depth = self.maximum_depth if measure.family.unit else min(measure.cutoff, self.maximum_depth)
+        return depth + self.drop_self_matches
+
+    def find_answers(self, first: bytes, qrels: Qrels, depth: int) -> FoundAnswers:
+        """Return the first answers in rankings, of which `first` has the first `depth` documents."""
+        assert self.answers is not None
+        assert self.corpus is not None
+        drop = self.drop_self_matches
+        ranked = {
+            query: displayed_documents(documents, query, depth=depth - drop, drop_self_matches=drop)
+            for query, documents in ranked_documents(first)
+        }
+        return find_answers(qrels.query_ids, ranked, self.answers, read_corpus(self.corpus))
+
+    def rankings(self, contents: RunContents, qrels: Qrels) -> JudgedRankings:
+        """Return the reader's numbers of known queries as rows of the qrels, in their order."""
+        rows = self.judged_rows
+        row = rows[contents.query].astype(np.int64)
+        rank, grade = contents.rank.astype(np.int64), contents.grade.astype(np.int64)
+        order = np.argsort(row, kind="stable")
+        row, rank, grade = row[order], rank[order], grade[order]
+        own = grade >= 0
+        retrieved = np.zeros(len(qrels.query_ids), np.int64)
+        retrieved[rows[rows >= 0]] = contents.retrieved[rows >= 0]
+        if self.candidates_only:
+            row, rank, grade, own = row[own], rank[own], grade[own], own[own]
+            retrieved = np.bincount(row, minlength=len(retrieved))
+            rank = np.arange(1, len(row) + 1) - (np.cumsum(retrieved) - retrieved)[row]
+        return JudgedRankings(
+            qrels, row[own], rank[own], grade[own], row[~own], rank[~own], retrieved, self.relevance_level
+        )
+
+    def report(self, contents: RunContents, limits: FileLimits) -> Report:
+        judged_only = self.qrels is not None and not self.hidden
+        expected = self.judged_rows >= 0 if judged_only else np.ones(len(self.known_queries), np.bool_)
+        missing = np.flatnonzero(expected & ~contents.seen)
+        # Of a hidden target none is named that only its qrels have.
+        missed = (self.known_queries[place].decode() for place in missing)
+        named = (query for query in missed if not self.hidden or query in self.query_ids)
+        facts = RunFacts(
+            contents,
+            missing_queries=len(missing),
+            missing_ids=tuple(islice(named, LINES_NAMED)) if self.names_queries else (),
+            expected_queries=int(np.count_nonzero(expected)),
+            judged_missing=judged_only,
+            maximum_depth=self.maximum_depth,
+            capped=self.capped_measures(contents.depth),
+        )
+        statistics = RunStatistics(
+            contents.lines,
+            contents.queries,
+            contents.known_queries,
+            contents.depth,
+            contents.expanded_bytes,
+            contents.tags,
+            contents.metadata,
+        )
+        return Report(facts.problems(limits, self.hidden), statistics)
+
 
 @dataclass(frozen=True)
 class ScoredRun:
@@ -168,7 +233,7 @@ def check_run(
     """Every class of problem in a run file, without scoring it. `progress` gets the share read, and may raise."""
     limits = limits or FileLimits()
     try:
-        return _report(read_run(path, target.reading_task(scored=False), limits, progress), target, limits)
+        return target.report(read_run(path, target.reading_task(scored=False), limits, progress), limits)
     except InvalidContent as error:
         return error.report
 
@@ -197,7 +262,7 @@ def score_run(
     limits = limits or FileLimits()
     wanted = tuple(parse_measure(measure) if isinstance(measure, str) else measure for measure in measures)
     depths = [measure.cutoff or 0 for measure in wanted if measure.family.looks_elsewhere]
-    answer_depth = max((_answer_depth(measure, target) for measure in wanted), default=0)
+    answer_depth = max((target.answer_depth(measure) for measure in wanted), default=0)
     task = target.reading_task(
         scored=True,
         elsewhere_depth=max(depths, default=0),
@@ -207,24 +272,15 @@ def score_run(
         contents = read_run(path, task, limits, progress)
     except InvalidContent as error:
         raise InvalidRun(error.report) from error
-    report = _report(contents, target, limits)
+    report = target.report(contents, limits)
     if may_be_empty and {problem.code for problem in report.errors} == {EMPTY}:  # and not damaged
         report = replace(report, problems=())
     if not report.valid:
         raise InvalidRun(report)
-    ranking, first = _ranking(contents, target, target.qrels), contents.first_documents
+    ranking, first = target.rankings(contents, target.qrels), contents.first_documents
     if answer_depth:
-        assert target.answers is not None
-        assert target.corpus is not None
-        drop = target.drop_self_matches
-        ranked = {
-            query: displayed_documents(documents, query, depth=answer_depth - drop, drop_self_matches=drop)
-            for query, documents in ranked_documents(first)
-        }
-        ranking = replace(
-            ranking,
-            answers=find_answers(target.qrels.query_ids, ranked, target.answers, read_corpus(target.corpus)),
-        )
+        answers = target.find_answers(first, target.qrels, answer_depth)
+        ranking = replace(ranking, answers=answers)
         first = cut_lines(first, first_documents)
     values = np.column_stack(
         [measure.values(ranking) for measure in wanted] or [np.zeros((ranking.queries, 0))]
@@ -232,60 +288,3 @@ def score_run(
     means = {measure.name: float(column.mean()) for measure, column in zip(wanted, values.T, strict=True)}
     missing = int(np.count_nonzero(ranking.retrieved == 0))
     return ScoredRun(report, wanted, target.qrels.query_ids, values, means, missing, first)
-
-
-def _answer_depth(measure: Measure, target: ScoringTarget) -> int:
-    """How many documents' texts the measure reads at most. Raises ValueError where there are none to read."""
-    if not measure.family.reads_texts or measure.cutoff is None:
-        return 0
-    if target.answers is None or target.corpus is None:
-        raise ValueError(f"{measure} needs the answers and the corpus")
-    depth = target.maximum_depth if measure.family.unit else min(measure.cutoff, target.maximum_depth)
-    return depth + target.drop_self_matches
-
-
-def _ranking(contents: RunContents, target: ScoringTarget, qrels: Qrels) -> JudgedRankings:
-    """Return the reader's numbers of known queries as rows of the qrels, in their order."""
-    rows = target.judged_rows
-    row = rows[contents.query].astype(np.int64)
-    rank, grade = contents.rank.astype(np.int64), contents.grade.astype(np.int64)
-    order = np.argsort(row, kind="stable")
-    row, rank, grade = row[order], rank[order], grade[order]
-    own = grade >= 0
-    retrieved = np.zeros(len(qrels.query_ids), np.int64)
-    retrieved[rows[rows >= 0]] = contents.retrieved[rows >= 0]
-    if target.candidates_only:
-        row, rank, grade, own = row[own], rank[own], grade[own], own[own]
-        retrieved = np.bincount(row, minlength=len(retrieved))
-        rank = np.arange(1, len(row) + 1) - (np.cumsum(retrieved) - retrieved)[row]
-    return JudgedRankings(
-        qrels, row[own], rank[own], grade[own], row[~own], rank[~own], retrieved, target.relevance_level
-    )
-
-
-def _report(contents: RunContents, target: ScoringTarget, limits: FileLimits) -> Report:
-    judged_only = target.qrels is not None and not target.hidden
-    expected = target.judged_rows >= 0 if judged_only else np.ones(len(target.known_queries), np.bool_)
-    missing = np.flatnonzero(expected & ~contents.seen)
-    # Of a hidden target none is named that only its qrels have.
-    missed = (target.known_queries[place].decode() for place in missing)
-    named = (query for query in missed if not target.hidden or query in target.query_ids)
-    facts = RunFacts(
-        contents,
-        missing_queries=len(missing),
-        missing_ids=tuple(islice(named, LINES_NAMED)) if target.names_queries else (),
-        expected_queries=int(np.count_nonzero(expected)),
-        judged_missing=judged_only,
-        maximum_depth=target.maximum_depth,
-        capped=target.capped_measures(contents.depth),
-    )
-    statistics = RunStatistics(
-        contents.lines,
-        contents.queries,
-        contents.known_queries,
-        contents.depth,
-        contents.expanded_bytes,
-        contents.tags,
-        contents.metadata,
-    )
-    return Report(describe_problems(facts, limits, target.hidden), statistics)

@@ -19,7 +19,7 @@ class ImportOptions:
     the judgements that runs are scored against. `measures` are those that the board shows, `primary` the first of
     them. `protection` and `public_share` are for new datasets. `baseline` is the run that systems are
     compared with instead of BM25. `twin_of` is the slug of the open dataset whose hidden half this is. `topic_field` is
-    the field of TREC topics that is the query, one of `evaluation.collections.topics.FIELDS`. `source` says where the
+    the field of TREC topics that is the query, one of `other_formats.FIELDS`. `source` says where the
     collection was fetched from. `strict` refuses judgements of documents that the corpus lacks.
     """
 

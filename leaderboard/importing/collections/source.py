@@ -17,13 +17,14 @@ from pathlib import Path
 from evaluation.archives.compression import open_blocks
 from evaluation.archives.zip import ZipPolicy, is_zip, open_archive
 from evaluation.collections.other_formats import (
+    queries_of,
     read_smart,
     read_smart_judgements,
+    read_topics,
     write_judgements,
     write_records,
 )
 from evaluation.collections.tables import convert_judgements, convert_texts, has_other_names
-from evaluation.collections.topics import queries_of, read_topics
 from evaluation.core.problems import InvalidContent, Problem
 from leaderboard.datasets.problems import missing, problem
 from leaderboard.importing.collections.options import ImportOptions

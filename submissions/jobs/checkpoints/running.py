@@ -11,8 +11,8 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 
-from evaluation.checkpoints import CODES
 from evaluation.checkpoints.description import FILE_NAME, CheckpointDescription
+from evaluation.checkpoints.findings import CODES
 from evaluation.core.problems import ModelFailure, Problem, Report
 from evaluation.engines import describe
 from evaluation.execution.failures import MODEL_FAILURES
