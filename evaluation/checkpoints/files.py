@@ -107,7 +107,7 @@ class ModelFiles:
         """Return the value in a file. Raises Refused."""
         try:
             data = read_file(self.path(name), most)
-            self.allowance.take_json(len(data))
+            self.allowance.take(len(data))
             value = parse(data)
         except (FileTooLarge, AllowanceSpent) as error:
             self.at(name).stop("file_too_large", str(error))

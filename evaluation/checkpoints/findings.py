@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import Literal, NoReturn, TypeVar
 
 from evaluation.archives.compression import MIB, describe_bytes
 from evaluation.core.problems import Problem, Report, Severity
@@ -69,16 +69,10 @@ class CheckpointAllowance:
         self._tensors = 0
         self._weights: dict[Path, int] = {}
 
-    def take_json(self, size: int) -> None:
-        """Count the bytes of a JSON file."""
-        self._take("JSON files", size, MOST_JSON)
-
-    def take_header(self, size: int) -> None:
-        """Count the bytes of the header of a file of weights."""
-        self._take("headers of weights", size, MOST_HEADERS)
-
-    def _take(self, files: str, size: int, most: int) -> None:
+    def take(self, size: int, files: Literal["JSON files", "headers of weights"] = "JSON files") -> None:
+        """Count the bytes of a file of JSON, or of the header of a file of weights."""
         self._parsed[files] += size
+        most = MOST_JSON if files == "JSON files" else MOST_HEADERS
         if self._parsed[files] > most:
             raise AllowanceSpent(f"all {files} together have over {describe_bytes(most)}")
 

@@ -208,8 +208,14 @@ def read_settings(source: ModelFiles) -> EncoderDefaults:
     refuse_activation(stated.get("activation_fn"), file, "activation_fn", SCORE_ACTIVATIONS)
     values = read_values(stated, _RULES, file)
     remark_on_unknown(stated, {*_RULES, "__version__", "activation_fn"}, file)
-    similarity, prompts = values.get("similarity_fn_name", ""), _prompts(values)
-    default = values.get("default_prompt_name", "")
+    similarity, default = values.get("similarity_fn_name", ""), values.get("default_prompt_name", "")
+    given: Mapping[str, Any] = values.get("prompts", {})
+    # Each side has its own prompt, which may be empty, or else the default one.
+    sides = {
+        role: next((given[name] for name in names if given.get(name) is not None), given.get(default))
+        for role, names in _ROLES.items()
+    }
+    prompts = {name: prompt for name, prompt in {**given, **sides}.items() if prompt}
     return EncoderDefaults(
         # PyLate did not name the class before there were several; its similarity alone tells.
         values.get("model_type", "ColBERT" if similarity.casefold() == "maxsim" else ""),
@@ -221,17 +227,6 @@ def read_settings(source: ModelFiles) -> EncoderDefaults:
         values.get(POOLING, ""),
         values.get(TEMPLATE, ""),
     )
-
-
-def _prompts(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return the prompts by name, with one for each side: its own, which may be empty, or else the default prompt."""
-    given: Mapping[str, Any] = values.get("prompts", {})
-    default = given.get(values.get("default_prompt_name", ""))
-    prompts = {
-        role: next((given[name] for name in names if given.get(name) is not None), default)
-        for role, names in _ROLES.items()
-    }
-    return {name: prompt for name, prompt in {**given, **prompts}.items() if prompt}
 
 
 def read_transformer_settings(source: ModelFiles, head: Head) -> dict[str, Any]:

@@ -130,7 +130,7 @@ def read_tokenizer(source: ModelFiles, rows: int | None, keep_truncation: bool =
     if source.has(CHAT_TEMPLATE):
         try:
             data = read_file(source.path(CHAT_TEMPLATE), _MOST_TEMPLATE)
-            source.allowance.take_json(len(data))
+            source.allowance.take(len(data))
             template = data.decode("utf-8")
         except ValueError:
             template = None

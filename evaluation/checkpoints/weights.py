@@ -124,7 +124,7 @@ def read_tensors(path: Path, allowance: CheckpointAllowance) -> dict[str, Tensor
         (length,) = struct.unpack("<Q", first)
         if length > size - 8:
             raise NotSafetensors("its header is longer than the file")
-        allowance.take_header(length)
+        allowance.take(length, "headers of weights")
         data = file.read(length)
     if not data.startswith(b"{"):
         raise NotSafetensors("its header is no JSON object")

@@ -15,6 +15,7 @@ from evaluation.checkpoints.settings import NAME as SETTINGS
 from evaluation.checkpoints.settings import TEMPLATE, TEMPLATES
 from evaluation.cli import Subparsers
 from evaluation.core.problems import InvalidContent, ModelFailure, Report
+from evaluation.engines import ENGINES, InvalidParameter, Resources, RetrievalTask, retrieve
 
 #: What is copied; pickles beside them are converted, everything else is left.
 _TAKEN = (".json", ".safetensors", ".metadata", ".jinja")
@@ -102,8 +103,10 @@ def run_pack(arguments: argparse.Namespace) -> int:
             _print_report(validation.report)
             rebuilt = scratch / "rebuilt"
             described = rebuild(validation, rebuilt)
-            if arguments.template:
-                _check_template(described.kind)
+            kinds = ENGINES["cross-encoder"].checkpoints
+            if arguments.template and described.kind not in kinds:
+                message = f"--template is for {' and '.join(kinds)} models, and this is a {described.kind}"
+                raise ModelFailure("invalid_parameter", f"{message}; pack it without --template")
             from evaluation.engines.neural.checking import check_checkpoint
             from evaluation.engines.prompts import prompt_remarks
 
@@ -125,16 +128,6 @@ def run_pack(arguments: argparse.Namespace) -> int:
         write_archive(rebuilt, out, arguments.headers)
     print(_summary(out, described))
     return 0
-
-
-def _check_template(kind: CheckpointKind) -> None:
-    """Raise ModelFailure if no engine asks a model of this kind with a prompt template."""
-    from evaluation.engines import ENGINES
-
-    kinds = ENGINES["cross-encoder"].checkpoints
-    if kind not in kinds:
-        message = f"--template is for {' and '.join(kinds)} models, and this is a {kind}; pack it without --template"
-        raise ModelFailure("invalid_parameter", message)
 
 
 def _copy_model_files(folder: Path, target: Path) -> Path:
@@ -219,8 +212,6 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 def _run_engine(rebuilt: Path, kind: CheckpointKind, scratch: Path) -> None:
     """Index and search a few texts with the engine that is for the model. Raises ModelFailure."""
-    from evaluation.engines import ENGINES, InvalidParameter, Resources, RetrievalTask, retrieve
-
     name = _TRYING.get(kind) or next(
         engine.name
         for engine in ENGINES.values()

@@ -113,8 +113,7 @@ def ids_in_memory(text: bytes, offsets: NDArray[np.int64], seed: int) -> Ids:
 
 
 def _joined(ids: Sequence[bytes]) -> tuple[bytes, NDArray[np.int64]]:
-    lengths = np.fromiter(map(len, ids), np.int64, len(ids))
-    return b"".join(ids), np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    return b"".join(ids), np.cumsum([0, *map(len, ids)], dtype=np.int64)
 
 
 def _slots_for(count: int) -> int:

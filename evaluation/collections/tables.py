@@ -7,7 +7,7 @@ two. Other columns are ignored.
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -85,21 +85,17 @@ def convert_examples(paths: Sequence[Path], folder: Path, split: str) -> None:
     left_out: list[tuple[str, str]] = []
     for path in paths:
         for line, (query, text, *lists) in _columns(path, ("_id", "query", "gold_ids", "excluded_ids")):
-            gold, excluded = map(partial(_listed, path, line), ("gold_ids", "excluded_ids"), lists)
+            for column, ids in zip(("gold_ids", "excluded_ids"), lists, strict=True):
+                if not isinstance(ids, list) or not all(isinstance(each, str) for each in ids):
+                    hint = 'Write a list of texts, such as ["d1", "d2"].'
+                    raise wrong(path, [line], f"{column} that is no list of ids", hint)
+            gold, excluded = lists
             queries.append(Record(str(query), "", str(text), line))
             relevant += [(query, document, 1) for document in dict.fromkeys(gold)]
             left_out += [(query, document) for document in excluded if document != "N/A"]
     write_records(folder / "queries.jsonl", queries)
     write_judgements(folder / "qrels" / f"{split}.tsv", relevant)
     write_excluded(folder / "excluded.tsv", left_out)
-
-
-def _listed(path: Path, line: int, column: str, value: Any) -> list[str]:
-    if isinstance(value, list) and all(isinstance(each, str) for each in value):
-        return value
-    raise wrong(
-        path, [line], f"{column} that is no list of ids", 'Write a list of texts, such as ["d1", "d2"].'
-    )
 
 
 def _judgements(path: Path) -> Iterator[tuple[str, str, object]]:

@@ -88,12 +88,11 @@ class Qrels:
             documents += [document for document, _ in kept]
             grades += [grade for _, grade in kept]
             counts.append(len(documents))
-        lengths = np.fromiter(map(len, documents), np.int64, len(documents))
         return cls(
             query_ids=tuple(query.decode() for query in queries),
             offsets=np.array(counts, np.int64),
             documents=np.frombuffer(b"".join(documents), np.uint8),
-            document_offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
+            document_offsets=np.cumsum([0, *map(len, documents)], dtype=np.int64),
             grades=np.array(grades, np.int32),
             negative_count=negative,
         )

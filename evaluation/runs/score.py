@@ -1,6 +1,6 @@
 """Runs checked and scored: one pass over the file, then every measure over all queries at once."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from evaluation.archives.compression import FileLimits
 from evaluation.collections.beir import read_corpus
 from evaluation.collections.document_ids import PROCESS_SEED, DocumentIds, ids_in_memory
-from evaluation.core.order import trec_order
 from evaluation.core.problems import LINES_NAMED, InvalidContent, InvalidRun, Report, RunStatistics
 from evaluation.judgements.answers import Answers, FoundAnswers, find_answers
 from evaluation.judgements.qrels import Qrels
@@ -22,12 +21,8 @@ from evaluation.measures.formulas import JudgedRankings
 from evaluation.measures.registry import Measure, parse_measure
 from evaluation.runs.problems import EMPTY, RunContents, RunFacts
 from evaluation.runs.top_documents import cut_lines, displayed_documents, ranked_documents
-from evaluation.runs.trec_run import ReadingTask, read_run
+from evaluation.runs.trec_run import Progress, ReadingTask, read_run
 from evaluation.verification.comparing import ClaimedScores
-
-__all__ = ["Progress", "ScoredRun", "ScoringTarget", "check_run", "score_run", "trec_order"]
-
-Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True)
@@ -90,10 +85,8 @@ class ScoringTarget:
 
     @cached_property
     def _query_text(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        lengths = np.array([len(query) for query in self.known_queries], np.int64)
-        return padded(b"".join(self.known_queries)), np.concatenate(
-            [np.zeros(1, np.int64), np.cumsum(lengths)]
-        )
+        offsets = np.cumsum([0, *map(len, self.known_queries)], dtype=np.int64)
+        return padded(b"".join(self.known_queries)), offsets
 
     def reading_task(self, scored: bool, elsewhere_depth: int = 0, first_documents: int = 0) -> ReadingTask:
         """Return what the reader looks up; `elsewhere_depth` > 0 also finds documents judged for other queries."""

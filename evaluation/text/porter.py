@@ -38,7 +38,12 @@ def stem(word: str) -> str:
         word = _replace_suffix(word, _STEP_2)
     word = _replace_suffix(word, _STEP_3)
     word = _replace_suffix(word, _STEP_4, 1)
-    return _step_5(word)
+    measure = _measure(word)
+    if word.endswith("e"):
+        measure_of_stem = _measure(word[:-1])
+        if measure_of_stem > 1 or (measure_of_stem == 1 and not _ends_short(word[:-1])):
+            word = word[:-1]
+    return word[:-1] if word.endswith("ll") and measure > 1 else word
 
 
 def _shape(word: str) -> str:
@@ -99,17 +104,4 @@ def _replace_suffix(word: str, rules: tuple[tuple[str, str], ...], least: int = 
             if suffix == "ion" and not stem.endswith(("s", "t")):
                 continue
             return stem + replacement if _measure(stem) > least else word
-    return word
-
-
-def _step_5(word: str) -> str:
-    """A final e goes, and ll becomes l, where enough is left."""
-    measure = _measure(word)
-    if word.endswith("e"):
-        stem = word[:-1]
-        measure_of_stem = _measure(stem)
-        if measure_of_stem > 1 or (measure_of_stem == 1 and not _ends_short(stem)):
-            word = stem
-    if word.endswith("ll") and measure > 1:
-        word = word[:-1]
     return word
