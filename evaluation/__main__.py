@@ -7,7 +7,7 @@ import argparse
 import os
 import sys
 
-from evaluation.cli import compare, pack, retrieve, score
+from evaluation.cli import pack, retrieve, score
 from evaluation.core.problems import KernelUnavailable
 
 #: Modules of what the package's extra [neural] brings.
@@ -26,7 +26,6 @@ def main(words: list[str] | None = None) -> int:
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     score.add_parser(commands)
-    compare.add_parser(commands)
     retrieve.add_parser(commands)
     pack.add_parser(commands)
     arguments = parser.parse_args(words)

@@ -32,7 +32,8 @@ import transformers
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from evaluation.checkpoints import CheckpointKind, open_checkpoint
+from evaluation.checkpoints.description import CheckpointKind
+from evaluation.checkpoints.rebuilding import open_checkpoint
 from evaluation.collections.beir import Query, read_corpus, read_queries
 from evaluation.core.problems import InvalidContent, ModelFailure, Problem
 from evaluation.engines import Resources, describe

@@ -246,14 +246,14 @@ class ExpandedFile:
             message = f"the {self.kind} data is damaged after {self.expanded_bytes:,} bytes: {why}"
             if "checksum" in str(error):  # all of it was expanded, more than was handed out
                 message = f"the {self.kind} data is damaged: it expands to something else than was compressed"
-            raise _compression(
+            raise COMPRESSION.refusal(
                 message, "Compress the file again, and check that it was sent whole."
             ) from error
         if self.expanded_bytes == 0 and count and self.kind != "plain":
             first = bytes(view[: min(count, _MAGIC_BYTES)])
             self._refuse(first)
             if _kind_of(first):
-                raise _compression("the file is compressed twice", "Compress it once.")
+                raise COMPRESSION.refusal("the file is compressed twice", "Compress it once.")
         if self.expanded_bytes == 0 and bytes(view[257:262]) == b"ustar" and not self.limits.may_be_tar:
             raise not_read("a tar archive" if self.kind == "plain" else f"a tar archive in {self.kind}")
         self.expanded_bytes += count
@@ -266,28 +266,22 @@ class ExpandedFile:
         if self.kind == "plain" or self.expanded_bytes <= self.limits.ratio_floor_bytes:
             return
         if self.expanded_bytes > self.limits.max_ratio * max(1, self.file.tell()):
-            raise InvalidContent.of(
-                EXPANSION.problem(
-                    f"the file expands to more than {self.limits.max_ratio:g} times its size",
-                    "Real run files shrink by a factor of 3 to 7; send the file plain if this one is real.",
-                )
+            raise EXPANSION.refusal(
+                f"the file expands to more than {self.limits.max_ratio:g} times its size",
+                "Real run files shrink by a factor of 3 to 7; send the file plain if this one is real.",
             )
 
 
 def not_read(name: str) -> InvalidContent:
     """Return the error for a file in a format that is not read, such as `an Excel file`."""
     hint = "Send plain text, uncompressed or as .gz, .zst, or .bz2. Pack several files into a zip."
-    return _compression(f"this is {name}, which is not read here", _INSTEAD.get(name, hint))
-
-
-def _compression(message: str, hint: str) -> InvalidContent:
-    return InvalidContent.of(COMPRESSION.problem(message, hint))
+    return COMPRESSION.refusal(f"this is {name}, which is not read here", _INSTEAD.get(name, hint))
 
 
 def _too_large(code: ProblemCode, what: str, limit: int) -> InvalidContent:
     message = f"the file is over the limit of {describe_bytes(limit)} {what}"
     hint = "Keep at most 1,000 documents per query, or split the run by dataset."
-    return InvalidContent.of(code.problem(message, hint))
+    return code.refusal(message, hint)
 
 
 def describe_bytes(count: int) -> str:
@@ -331,7 +325,7 @@ def open_lines(
         if longest is not None and len(rest) > longest:
             message = f"a line is over the limit of {describe_bytes(longest)}"
             hint = "Check that each record has a line of its own."
-            raise InvalidContent.of(LINE_LENGTH.problem(message, hint))
+            raise LINE_LENGTH.refusal(message, hint)
         block = rest + block
         *lines, rest = block.split(b"\n")
         yield from [line.removesuffix(b"\r") for line in lines] if b"\r" in block else lines

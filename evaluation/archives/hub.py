@@ -12,7 +12,7 @@ import re
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPException
@@ -62,7 +62,19 @@ class Repository:
         self._endpoint = os.environ.get("HF_ENDPOINT", _ENDPOINT).rstrip("/")
         self._files = f"{self._endpoint}/{'datasets/' if kind == 'datasets' else ''}{name}/resolve"
         url = f"{self._endpoint}/api/{kind}/{name}/revision/{quote(revision, safe='')}?blobs=true"
-        listing = _listing(url, name, revision)
+        try:
+            with _open(url) as answer:
+                data = b"".join(_blocks(answer, _MOST_LISTING, "the hub's listing"))
+            listing = json.loads(data) if len(data) <= _MOST_LISTING else None
+        except urllib.error.HTTPError as error:
+            if error.code in (401, 403, 404):
+                message = f"the hub has no public repository {name} at {revision}"
+                raise NotFetched("hub_missing", message) from error
+            raise NotFetched("hub_unreachable", f"the hub answered {error.code}") from error
+        except (ValueError, RecursionError) as error:
+            raise NotFetched("hub_unreachable", "the hub's answer is no JSON") from error
+        if not isinstance(listing, dict) or not isinstance(listing.get("siblings"), list):
+            raise NotFetched("hub_unreachable", "the hub's answer lists no files")
         self.commit = str(listing.get("sha", revision))
         self.entries: list[Any] = listing["siblings"]
 
@@ -119,24 +131,6 @@ def reaching_the_hub() -> Iterator[None]:
             raise
         message = f"the hub cannot be reached ({type(error).__name__})"
         raise NotFetched("hub_unreachable", message) from error
-
-
-def _listing(url: str, name: str, revision: str) -> Mapping[str, Any]:
-    """What the hub says of the model at this revision."""
-    try:
-        with _open(url) as answer:
-            data = b"".join(_blocks(answer, _MOST_LISTING, "the hub's listing"))
-        listing = json.loads(data) if len(data) <= _MOST_LISTING else None
-    except urllib.error.HTTPError as error:
-        if error.code in (401, 403, 404):
-            message = f"the hub has no public repository {name} at {revision}"
-            raise NotFetched("hub_missing", message) from error
-        raise NotFetched("hub_unreachable", f"the hub answered {error.code}") from error
-    except (ValueError, RecursionError) as error:
-        raise NotFetched("hub_unreachable", "the hub's answer is no JSON") from error
-    if not isinstance(listing, dict) or not isinstance(listing.get("siblings"), list):
-        raise NotFetched("hub_unreachable", "the hub's answer lists no files")
-    return listing
 
 
 def _name(entry: object) -> str:

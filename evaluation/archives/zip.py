@@ -15,7 +15,7 @@ import struct
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -110,7 +110,14 @@ def open_archive(path: Path, policy: ZipPolicy, shared: ZipAllowance | None = No
         with archive:
             opened = Archive(archive, policy, shared or ZipAllowance(policy.allowance(path.stat().st_size)))
             with _archive_errors():
-                _check_headers(stored, archive.infolist(), archive.start_dir)
+                # Bytes that belong to several members could expand to a bomb, or be other members for another program.
+                last, before = 0, None
+                for info in sorted(archive.infolist(), key=lambda info: info.header_offset):
+                    if before is not None and info.header_offset < last:
+                        raise _mismatch(before, "its bytes are those of another member too")
+                    last, before = _end_of(stored, info), info
+                if before is not None and last > archive.start_dir:
+                    raise _mismatch(before, "its bytes go on into the zip's list of members")
             yield opened
 
 
@@ -127,7 +134,14 @@ class Archive:
         files = [(_plain(info.filename), info) for info in archive.infolist()]
         files = [(name, info) for name, info in files if not name.endswith("/")]
         for name, info in files:
-            _refuse_doubtful_path(_plain(info.orig_filename), is_clutter(name))  # `filename` is cut at NUL
+            whole = _plain(info.orig_filename)  # `filename` is cut at NUL
+            climbs = (
+                whole.startswith("/") or ".." in PurePosixPath(whole).parts or re.match("[A-Za-z]:", whole)
+            )
+            if not whole or climbs or not (is_clutter(name) or whole.isprintable()):
+                message = f"the zip has a member with a doubtful path: {whole[:_SHOWN]!r}"
+                hint = "Pack files under plain relative names, with / between folders."
+                raise MEMBER_NAME.refusal(message, hint)
         self._infos = [(name, info) for name, info in files if not is_clutter(name)]
         self.names = tuple(name for name, _ in self._infos)
         if len(self.names) > policy.max_members:
@@ -142,9 +156,16 @@ class Archive:
         often = Counter(name.casefold() for name in self.names)
         wanted = [(name, info) for name, info in self._infos if name in targets]
         for name, info in wanted:
-            _refuse_unusual(info)
+            kind = stat.S_IFMT(info.external_attr >> 16)
+            if info.flag_bits & _ENCRYPTED or (kind and not stat.S_ISREG(kind)):
+                message = f"{_quote(info.filename)} is encrypted, a link or a device"
+                raise MEMBER_KIND.refusal(message, "Pack regular files without a password.")
+            if info.compress_type not in _METHODS:
+                method = _OTHER_METHODS.get(info.compress_type, f"method {info.compress_type}")
+                message = f"{_quote(info.filename)} is compressed with {method}, which is not read here"
+                raise COMPRESSION.refusal(message, "Pack with the usual method, deflate.")
             if often[name.casefold()] > 1:
-                raise _refusal(MEMBER_NAME, f"the zip has {_quote(name)} twice", "Pack every file once.")
+                raise MEMBER_NAME.refusal(f"the zip has {_quote(name)} twice", "Pack every file once.")
         for name, info in wanted:
             target = targets[name]
             self._policy.check_disk_space(target.parent)
@@ -172,7 +193,7 @@ class Archive:
         if allowed.left < 0:
             limit = describe_bytes(allowed.total)
             message = f"{allowed.expanding} to more than {limit} at {_quote(info.filename)}"
-            raise _refusal(EXPANSION, message, self._policy.expansion_hint)
+            raise EXPANSION.refusal(message, self._policy.expansion_hint)
         if (allowed.total - allowed.left) % _DISK_INTERVAL < more:
             self._policy.check_disk_space(folder)
 
@@ -202,7 +223,7 @@ def _archive_errors() -> Iterator[None]:
         hint = "Pack it again, and check it with `unzip -t`."
         ours = isinstance(error, zipfile.BadZipFile)  # the others are a decompressor's, in words of its own
         why = _quote(str(error)) if ours else "what is packed in it does not expand"
-        raise _refusal(COMPRESSION, f"the zip is damaged: {why}", hint) from error
+        raise COMPRESSION.refusal(f"the zip is damaged: {why}", hint) from error
 
 
 def _plain(name: str) -> str:
@@ -242,33 +263,6 @@ def without_companions(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in every if not _COMPANION.fullmatch(name.rpartition("/")[2])) or every
 
 
-def _refuse_doubtful_path(name: str, clutter: bool) -> None:
-    climbs = name.startswith("/") or ".." in PurePosixPath(name).parts or re.match("[A-Za-z]:", name)
-    if not name or climbs or not (clutter or name.isprintable()):
-        raise _refusal(
-            MEMBER_NAME,
-            f"the zip has a member with a doubtful path: {name[:_SHOWN]!r}",
-            "Pack files under plain relative names, with / between folders.",
-        )
-
-
-def _refuse_unusual(info: zipfile.ZipInfo) -> None:
-    kind = stat.S_IFMT(info.external_attr >> 16)
-    if info.flag_bits & 0x1 or (kind and not stat.S_ISREG(kind)):
-        raise _refusal(
-            MEMBER_KIND,
-            f"{_quote(info.filename)} is encrypted, a link or a device",
-            "Pack regular files without a password.",
-        )
-    if info.compress_type not in _METHODS:
-        name = _OTHER_METHODS.get(info.compress_type, f"method {info.compress_type}")
-        raise _refusal(
-            COMPRESSION,
-            f"{_quote(info.filename)} is compressed with {name}, which is not read here",
-            "Pack with the usual method, deflate.",
-        )
-
-
 def _quote(text: str) -> str:
     """A member's name, or what zipfile says of one, for a message: a name may have 64 KiB, and any character."""
     start = "".join(each if each.isprintable() else "�" for each in text[:_SHOWN])
@@ -276,11 +270,7 @@ def _quote(text: str) -> str:
 
 
 def _too_many(message: str, policy: ZipPolicy) -> InvalidContent:
-    return _refusal(TOO_MANY_FILES, message, policy.members_hint)
-
-
-def _refusal(code: ProblemCode, message: str, hint: str) -> InvalidContent:
-    return InvalidContent.of(code.problem(message, hint))
+    return TOO_MANY_FILES.refusal(message, policy.members_hint)
 
 
 _HEADER = struct.Struct("<4s5H3I2H")
@@ -288,24 +278,9 @@ _SIZES_FOLLOW, _ENCRYPTED = 0x8, 0x1
 _IN_EXTRA = 0xFFFF_FFFF
 
 
-def _check_headers(file: BinaryIO, infos: Sequence[zipfile.ZipInfo], end: int) -> None:
-    """Refuse members whose own header differs from the list's, that overlap, or that go beyond `end`, the list's start.
-
-    Otherwise the same bytes could be many members (a bomb that expands without nested archives), or another member for
-    another program.
-    """
-    last, before = 0, None
-    for info in sorted(infos, key=lambda info: info.header_offset):
-        if before is not None and info.header_offset < last:
-            raise _mismatch(before, "its bytes are those of another member too")
-        last, before = _end_of(file, info), info
-    if before is not None and last > end:
-        raise _mismatch(before, "its bytes go on into the zip's list of members")
-
-
 def _mismatch(info: zipfile.ZipInfo, message: str) -> InvalidContent:
     message = f"the zip is damaged at {_quote(info.orig_filename)}: {message}"
-    return _refusal(COMPRESSION, message, "Pack it again, with another program.")
+    return COMPRESSION.refusal(message, "Pack it again, with another program.")
 
 
 def _end_of(file: BinaryIO, info: zipfile.ZipInfo) -> int:
@@ -316,7 +291,11 @@ def _end_of(file: BinaryIO, info: zipfile.ZipInfo) -> int:
         raise _mismatch(info, "there is no header where the list says")
     _, _, flags, method, _, _, checksum, stored, expanded, name_bytes, extra_bytes = _HEADER.unpack(header)
     name, extra = file.read(name_bytes), file.read(extra_bytes)
-    if _text(name, flags) != info.orig_filename:
+    try:
+        own_name = name.decode("utf-8" if flags & 0x800 else "cp437")
+    except UnicodeDecodeError:
+        own_name = None
+    if own_name != info.orig_filename:
         raise _mismatch(info, "its own header gives it another name")
     if method != info.compress_type or flags & ~info.flag_bits & _ENCRYPTED:
         raise _mismatch(info, "its own header says that it was packed in another way")
@@ -325,13 +304,6 @@ def _end_of(file: BinaryIO, info: zipfile.ZipInfo) -> int:
         if (checksum, *sizes) != (info.CRC, info.file_size, info.compress_size):
             raise _mismatch(info, "its own header gives it another size or checksum")
     return info.header_offset + _HEADER.size + len(name) + len(extra) + info.compress_size
-
-
-def _text(name: bytes, flags: int) -> str | None:
-    try:
-        return name.decode("utf-8" if flags & 0x800 else "cp437")
-    except UnicodeDecodeError:
-        return None
 
 
 def _sizes(expanded: int, stored: int, extra: bytes) -> tuple[int, int]:

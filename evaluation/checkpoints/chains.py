@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from evaluation.checkpoints import configuration, tokenizer, tokenizer_settings, weights
+from evaluation.checkpoints import configuration, tokenizer, weights
 from evaluation.checkpoints import modules as m
 from evaluation.checkpoints.configuration import Configuration, read_configuration
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind, ModelPart, Plan
 from evaluation.checkpoints.files import ModelFiles
-from evaluation.checkpoints.findings import FileFindings, Refused, attempt
-from evaluation.checkpoints.limits import MOST_LABELS
+from evaluation.checkpoints.findings import MOST_LABELS, FileFindings, Refused, attempt
 from evaluation.checkpoints.modules import Listed, Module, check_dimensions, read_module
 from evaluation.checkpoints.settings import (
     LATE_LENGTHS,
@@ -22,9 +21,9 @@ from evaluation.checkpoints.settings import (
     EncoderDefaults,
     Head,
     read_transformer_settings,
+    recognise,
 )
 from evaluation.checkpoints.settings import NAME as SETTINGS
-from evaluation.checkpoints.templates import recognise
 from evaluation.checkpoints.tokenizer import Tokenizer, read_tokenizer
 
 #: Tokens that a model without a limit of its own reads.
@@ -67,7 +66,7 @@ class Transformer:
         json = {
             configuration.NAME: self.configuration.written(labels),
             tokenizer.NAME: self.tokenizer.content,
-            tokenizer_settings.NAME: written,
+            tokenizer.SETTINGS_NAME: written,
         }
         return ModelPart(json, {weights.NAME: self.tensors})
 
@@ -93,7 +92,7 @@ def read_transformer(source: ModelFiles, head: Head, beside: Collection[str] = (
         raise Refused
     if words.settings.get("pad_token") is None:
         message = "it names no pad_token, with which texts are made equally long"
-        source.at(tokenizer_settings.NAME).refuse("tokenizer_value", message, "pad_token")
+        source.at(tokenizer.SETTINGS_NAME).refuse("tokenizer_value", message, "pad_token")
     used = {name: tensor for name, tensor in tensors.items() if name not in beside}
     return Transformer(config, head, used, words, own)
 
@@ -189,7 +188,11 @@ class Chain:
 
         A projection without names for its input is one of tokens; the library reads it so in these models alone.
         """
-        modules = tuple(_token_level(module) for module in self.modules)
+        names = dict.fromkeys(("module_input_name", "module_output_name"), "token_embeddings")
+        modules = tuple(
+            module.configured(**names) if module.role in (m.DENSE, m.NORMALIZE) else module
+            for module in self.modules
+        )
         model_type = "MultiVectorEncoder" if m.MASK in self.roles else "ColBERT"
         if model_type == "ColBERT":
             modules = tuple(module for module in modules if module.role != m.NORMALIZE)
@@ -199,14 +202,6 @@ class Chain:
         length = own.get("document_length", settings.late.get("document_length"))
         maximum = description.maximum_length if length is None else length
         return Plan(replace(description, maximum_length=maximum), {"model": part})
-
-
-def _token_level(module: Module) -> Module:
-    if module.role not in (m.DENSE, m.NORMALIZE):
-        return module
-    names = {"module_input_name": "token_embeddings", "module_output_name": "token_embeddings"}
-    json = {**module.part.json, m.CONFIG: {**module.part.json[m.CONFIG], **names}}
-    return replace(module, part=ModelPart(json, module.part.weights))
 
 
 def kind_of(roles: Sequence[str], model_type: str, classes: Sequence[str]) -> CheckpointKind | None:
@@ -240,7 +235,10 @@ def read_chain(listed: Sequence[Listed], kind: CheckpointKind, file: FileFinding
     transformer = None
     first = listed[0]
     if first.role == m.TRANSFORMER:
-        transformer = attempt(lambda: read_transformer(first.source, _head(kind, roles)))
+        head: Head = "masked" if m.SPLADE in roles else "base"
+        if kind is CheckpointKind.CROSS_ENCODER and m.POOLING not in roles and head == "base":
+            head = "causal" if m.LOGIT_SCORE in roles else "sequence"
+        transformer = attempt(lambda: read_transformer(first.source, head))
     others = [each for each in listed if each.role != m.TRANSFORMER]
     modules = [module for each in others if (module := attempt(partial(read_module, each)))]
     if len(modules) < len(others) or (transformer is None and len(others) < len(listed)):
@@ -256,14 +254,6 @@ def read_chain(listed: Sequence[Listed], kind: CheckpointKind, file: FileFinding
         if module.role == m.POOLING and not module.takes and width:
             modules[place] = m.pooling_with_width(module, width)
     return Chain(tuple(modules), transformer)
-
-
-def _head(kind: CheckpointKind, roles: Sequence[str]) -> Head:
-    if m.SPLADE in roles:
-        return "masked"
-    if kind is CheckpointKind.CROSS_ENCODER and m.POOLING not in roles:
-        return "causal" if m.LOGIT_SCORE in roles else "sequence"
-    return "base"
 
 
 def combine_routes(routes: Mapping[str, Chain]) -> ModelPart:

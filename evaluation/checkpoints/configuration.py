@@ -2,18 +2,23 @@
 
 This module does not know the keys and tensors of an architecture. The library checks them when it makes the model
 (`evaluation.engines.neural.checking`); until then a configuration may claim no more than its weights have room for.
+
+The model types that the pinned library has are data. `model_types.json` is written by
+`python -m evaluation.engines.neural.model_types`, and a test compares the two. Nothing here imports the library.
 """
 
+import json
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+from evaluation.checkpoints.description import CheckpointKind
 from evaluation.checkpoints.files import ModelFiles
-from evaluation.checkpoints.findings import FileFindings, listed, quoted
-from evaluation.checkpoints.library import library_models
-from evaluation.checkpoints.limits import MOST_EXPERTS_IN_ALL
+from evaluation.checkpoints.findings import MOST_EXPERTS_IN_ALL, FileFindings, listed, quoted
 from evaluation.checkpoints.values import exactly, read_values, refuse_forbidden_keys, typed_values
 from evaluation.checkpoints.weights import Tensor
 
@@ -161,13 +166,21 @@ def read_configuration(source: ModelFiles, tensors: Mapping[str, Tensor] | None)
     _report_unread_keys(published.name, checked, file)
     if model_type == "new":
         _use_linear_scaling(values)
-    rows, columns = _embeddings(tensors or {})
+    tables = [
+        (tensor.shape[0], tensor.shape[1])
+        for name, tensor in (tensors or {}).items()
+        if len(tensor.shape) == 2 and _EMBEDDING.search(name)
+    ]
+    rows, columns = max(tables, default=(None, None))
+    labels, count = stated.get("id2label"), stated.get("num_labels")
+    # The library has two labels by default.
+    label_count = len(labels) if isinstance(labels, dict) else count if type(count) is int else 2
     counts = [count for count in (_first_count(values, ("vocab_size",)), rows) if count]
     result = Configuration(
         published.name,
         values,
         class_names(stated),
-        _label_count(stated),
+        label_count,
         min(counts, default=None),
         _first_count(values, _HIDDEN) or columns,
     )
@@ -255,16 +268,6 @@ def _use_linear_scaling(values: dict[str, Any]) -> None:
     values["rope_parameters"] = scaled
 
 
-def _embeddings(tensors: Mapping[str, Tensor]) -> tuple[int | None, int | None]:
-    """Return the rows and columns of the table of embeddings, if there is one by a usual name."""
-    tables = [
-        (tensor.shape[0], tensor.shape[1])
-        for name, tensor in tensors.items()
-        if len(tensor.shape) == 2 and _EMBEDDING.search(name)
-    ]
-    return max(tables, default=(None, None))
-
-
 def _first_count(values: Mapping[str, Any], keys: tuple[str, ...]) -> int | None:
     return next((values[key] for key in keys if _is_count(values.get(key))), None)
 
@@ -273,35 +276,24 @@ def _is_count(value: object) -> bool:
     return type(value) is int and value > 0
 
 
-def _label_count(stated: Mapping[str, Any]) -> int:
-    """Return the number of a classifier's labels, by default two, as the library has it."""
-    names, count = stated.get("id2label"), stated.get("num_labels")
-    if isinstance(names, dict):
-        return len(names)
-    return count if type(count) is int else 2
-
-
 #: Keys without effect on outputs: for training, for tokenizers, and for a head that no engine uses.
 _BOOKKEEPING = re.compile(
     r".*_token_ids?|initializer_.*|.*(dropout|_drop|pdrop).*|.*_loss_.*|gradient_.*|max_position_embeddings|n_positions"
     r"|is_decoder|add_cross_attention|directionality|pooler_.*|summary_.*|use_(flash|memory_efficient)_.*|.*flash_attn.*|unpad_inputs|pad_vocab_.*"
 )
 #: Patterns of keys that change outputs, and the words for the behavior of every class.
-_BEHAVIOR: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = tuple(
-    (re.compile(pattern), words)
-    for pattern, words in (
-        (r"position_embedding_type", ("absolute",)),
-        (r".*alibi.*|rope_.*|.*rotary.*|partial_rotary_factor", ("default",)),
-        (r"is_causal|causal|causal_mask|.*bidirectional.*|att(entio)?n_(type|mode)", ("full",)),
-        (r".*sliding_window.*|window_size|(local_)?attention_window|local_attention", ()),
-        (r"layer_types", ("full_attention",)),
-        (r"feed_forward_type|(mlp|ffn)_type|(use_)?(swi|ge|re)?glu", ("original",)),
-        (r"hidden_act(ivation)?|activation(_function)?|feed_forward_proj", ()),
-        (r"pre_?norm|use_rms_norm|(layer_?)?norm(alization)?_type|.*qk_(layer)?norm.*", ("layer_norm",)),
-        (r"(use_)?parallel_.*|.*residual.*|.*softcap.*|.*_multiplier|scale_(emb|depth|embedding)|.*attn_scalar", ()),
-        (r"(.*_)?experts?(_.*)?|moe_.*|.*lora.*|projection_dim", ()),
-    )
-)  # fmt: skip
+_BEHAVIOR: Mapping[str, tuple[str, ...]] = {
+    r"position_embedding_type": ("absolute",),
+    r".*alibi.*|rope_.*|.*rotary.*|partial_rotary_factor": ("default",),
+    r"is_causal|causal|causal_mask|.*bidirectional.*|att(entio)?n_(type|mode)": ("full",),
+    r".*sliding_window.*|window_size|(local_)?attention_window|local_attention": (),
+    r"layer_types": ("full_attention",),
+    r"feed_forward_type|(mlp|ffn)_type|(use_)?(swi|ge|re)?glu": ("original",),
+    r"hidden_act(ivation)?|activation(_function)?|feed_forward_proj": (),
+    r"pre_?norm|use_rms_norm|(layer_?)?norm(alization)?_type|.*qk_(layer)?norm.*": ("layer_norm",),
+    r"(use_)?parallel_.*|.*residual.*|.*softcap.*|.*_multiplier|scale_(emb|depth|embedding)|.*attn_scalar": (),
+    r"(.*_)?experts?(_.*)?|moe_.*|.*lora.*|projection_dim": (),
+}
 
 
 def _report_unread_keys(model_type: str, values: Mapping[str, Any], file: FileFindings) -> None:
@@ -314,12 +306,14 @@ def _report_unread_keys(model_type: str, values: Mapping[str, Any], file: FileFi
     unread = [key for key in values if read and key not in read and not _BOOKKEEPING.fullmatch(key)]
     others = []
     for key in unread:
-        pattern, words = next((rule for rule in _BEHAVIOR if rule[0].fullmatch(key)), (None, ()))
+        pattern = next((pattern for pattern in _BEHAVIOR if re.fullmatch(pattern, key)), None)
         if pattern is None:
             others.append(key)
             continue
-        stated = [value for name, value in values.items() if name in read and pattern.fullmatch(name)]
-        if not _is_usual(values[key], [*words, causal if key == "is_causal" else False, *stated]):
+        stated = [value for name, value in values.items() if name in read and re.fullmatch(pattern, name)]
+        if not _is_usual(
+            values[key], [*_BEHAVIOR[pattern], causal if key == "is_causal" else False, *stated]
+        ):
             message = (
                 f"{quoted(values[key])} would be ignored: the library's “{model_type}” does not read the key"
             )
@@ -339,3 +333,55 @@ def _is_usual(value: Any, usual: list[Any]) -> bool:
     if isinstance(value, bool):
         return any(value is each for each in usual)
     return value is None or value in (0, 1) or value in usual
+
+
+PATH = Path(__file__).with_name("model_types.json")
+#: What is needed of a type, and the class of transformers that has it.
+USES: Mapping[str, str] = {
+    "encoder": "AutoModel",
+    "masked": "AutoModelForMaskedLM",
+    "sequence": "AutoModelForSequenceClassification",
+    "causal": "AutoModelForCausalLM",
+    "token": "AutoModelForTokenClassification",
+    "writer": "AutoModelForSeq2SeqLM",
+}
+#: What each kind of checkpoint needs, one of several; static embeddings have no such model. A sparse encoder predicts
+#: terms, or is SPARTA; a cross-encoder has a label, or writes yes and no.
+USES_OF: Mapping[CheckpointKind, Sequence[str]] = {
+    CheckpointKind.SENTENCE_ENCODER: ("encoder",),
+    CheckpointKind.MULTI_VECTOR: ("encoder",),
+    CheckpointKind.QUERY_AUGMENTATION: ("encoder",),
+    CheckpointKind.SPARSE_ENCODER: ("masked", "encoder"),
+    CheckpointKind.CROSS_ENCODER: ("sequence", "causal", "writer"),
+    CheckpointKind.TERM_WEIGHTING: ("token",),
+    CheckpointKind.SEQ2SEQ: ("writer",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryModels:
+    """The library's version, its model types by use, and the keys that each type reads.
+
+    A `causal` type attends only to preceding tokens unless its configuration states otherwise.
+    """
+
+    version: str
+    types: Mapping[str, Sequence[str]]
+    causal: frozenset[str]
+    keys: Mapping[str, str]
+
+    def keys_read(self, model_type: str) -> frozenset[str]:
+        """Return the keys of config.json that the classes of a type read, empty for an unlisted type."""
+        own = self.keys.get(model_type)
+        return frozenset() if own is None else frozenset(f"{own} {self.keys['']}".split())
+
+    def of_kind(self, kind: CheckpointKind) -> Sequence[str]:
+        """The types that a checkpoint of this kind may have."""
+        return sorted({each for use in USES_OF.get(kind, ()) for each in self.types[use]})
+
+
+@cache
+def library_models() -> LibraryModels:
+    """What the file says."""
+    told = json.loads(PATH.read_text(encoding="utf-8"))
+    return LibraryModels(told["transformers"], told["types"], frozenset(told["causal"]), told["keys"])

@@ -1,7 +1,12 @@
-"""The files of a checkpoint: which are read, which are left out, and which make it refused."""
+"""The files of a checkpoint: which are read, which are left out, and which make it refused.
+
+Untrusted JSON is bounded before it is parsed, and parsed strictly.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import re
 import stat
@@ -12,9 +17,17 @@ from typing import Any
 
 from evaluation.archives.compression import describe_bytes
 from evaluation.archives.zip import is_clutter
-from evaluation.checkpoints.findings import FileFindings, Findings, attempt, quoted
-from evaluation.checkpoints.json_reading import FileTooLarge, NotJson, parse, read_file
-from evaluation.checkpoints.limits import MOST_JSON_FILE, MOST_WEIGHTS, AllowanceSpent, CheckpointAllowance
+from evaluation.checkpoints.findings import (
+    MOST_JSON_FILE,
+    MOST_WEIGHTS,
+    AllowanceSpent,
+    CheckpointAllowance,
+    FileFindings,
+    Findings,
+    attempt,
+    quoted,
+)
+from evaluation.core.files import open_regular
 
 _MOST_FILES = 1000
 _MOST_DEPTH = 4
@@ -94,7 +107,7 @@ class ModelFiles:
         """Return the value in a file. Raises Refused."""
         try:
             data = read_file(self.path(name), most)
-            self.allowance.take_json(len(data))
+            self.allowance.take(len(data))
             value = parse(data)
         except (FileTooLarge, AllowanceSpent) as error:
             self.at(name).stop("file_too_large", str(error))
@@ -192,3 +205,69 @@ def _entries(root: Path, findings: Findings) -> Iterable[tuple[str, os.stat_resu
                 findings.at(name).refuse("too_many_files", "the folders are nested too deep, or too many")
             else:
                 pending.append(name)
+
+
+#: Brackets and commas, each of which may become an object in memory: this many take up to 300 MB.
+_MOST_VALUES = 3_000_000
+_MOST_DIGITS = 18
+
+
+class NotJson(ValueError):
+    """A text is not acceptable JSON, for the reason in the message."""
+
+
+class FileTooLarge(NotJson):
+    """A file is over its limit."""
+
+
+def read_file(path: Path, most: int) -> bytes:
+    """Return at most `most` bytes of a regular file. Raises FileTooLarge, and OSError for other files."""
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise FileTooLarge(f"it has {describe_bytes(size)}, over the limit of {describe_bytes(most)}")
+        return file.read(most)
+
+
+def parse(data: bytes) -> Any:
+    """Return the value of a JSON text. Raises NotJson."""
+    if sum(data.count(mark) for mark in (b"[", b"{", b",")) > _MOST_VALUES:
+        raise NotJson(f"it has more than {_MOST_VALUES:,} values")
+    try:
+        text = data.decode("utf-8")
+        value = json.loads(
+            text,
+            object_pairs_hook=_unique,
+            parse_constant=_finite,
+            parse_int=_integer,
+            parse_float=_finite,
+        )
+        if "\\u" in text:  # an escape may hide half a character, which cannot be written again
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except RecursionError as error:
+        raise NotJson("it is nested too deep") from error
+    except UnicodeEncodeError as error:
+        raise NotJson("it has half of a surrogate pair") from error
+    except ValueError as error:
+        raise NotJson(str(error)[:200]) from error
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise NotJson("it has a key twice")
+    return result
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS:
+        raise NotJson("it holds a number of many digits")
+    return int(digits)
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise NotJson("it holds a number too large" if digits[-1].isdigit() else f"it holds {digits}")
+    return value

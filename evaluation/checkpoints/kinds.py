@@ -4,7 +4,7 @@ import re
 import string
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from evaluation.checkpoints import modules as m
@@ -29,14 +29,12 @@ from evaluation.checkpoints.description import (
     Plan,
 )
 from evaluation.checkpoints.files import ModelFiles
-from evaluation.checkpoints.findings import Refused, attempt, listed
-from evaluation.checkpoints.limits import MOST_POSITIONS
+from evaluation.checkpoints.findings import MOST_POSITIONS, Refused, attempt, listed
 from evaluation.checkpoints.modules import MODULES, Listed, Module, read_module_list, read_routes
 from evaluation.checkpoints.settings import NAME as SETTINGS
 from evaluation.checkpoints.settings import POOLING as STORED_POOLING
 from evaluation.checkpoints.settings import TEMPLATE as STORED_TEMPLATE
-from evaluation.checkpoints.settings import EncoderDefaults, read_settings
-from evaluation.checkpoints.templates import TEMPLATES, recognise
+from evaluation.checkpoints.settings import TEMPLATES, EncoderDefaults, read_settings, recognise
 from evaluation.checkpoints.values import TRUTH, read_values, text, whole
 
 AUGMENTATION = "augmentation.safetensors"
@@ -67,65 +65,6 @@ _POOLINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Requirements:
-    """The kinds that would do (empty: any), the pooling to use if the files name none, and the sender's name for it."""
-
-    kinds: frozenset[CheckpointKind] = frozenset()
-    pooling: str = ""
-    name: str = ""
-
-    def allow(self, kind: CheckpointKind) -> bool:
-        """Return whether a checkpoint of this kind would do."""
-        return not self.kinds or kind in self.kinds
-
-
-@dataclass(frozen=True, slots=True)
-class _Folder:
-    """A folder with a model: its files, the requirements, and the unchecked content of config.json."""
-
-    source: ModelFiles
-    wanted: Requirements
-    stated: Mapping[str, Any]
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """The model classes that config.json names."""
-        return class_names(self.stated)
-
-    def has_class(self, *ends: str) -> bool:
-        """Return whether the name of any class has one of these endings."""
-        return any(name.endswith(ends) for name in self.classes)
-
-    def require(self, kind: CheckpointKind) -> None:
-        """Raise Refused unless a model of this kind, or one that its heads make it, would do."""
-        encodes = kind is CheckpointKind.SENTENCE_ENCODER
-        also = [other for other, file in HEADS.items() if encodes and self.source.has(file)]
-        if any(self.wanted.allow(each) for each in (kind, *also)):
-            return
-        if CheckpointKind.MULTI_VECTOR in self.wanted.kinds and kind in ENCODERS:
-            message = f"this is a {kind}, which has no projection of tokens"
-            self.source.at().stop("missing_projection", message)
-        message = f"this is a {kind}; wanted is {listed(sorted(self.wanted.kinds))}"
-        self.source.at().stop("wrong_kind", message)
-
-
-def make_plan(source: ModelFiles, wanted: Requirements) -> Plan:
-    """Return the plan for the files of a folder. Raises Refused."""
-    folder = _Folder(source, wanted, stated_configuration(source))
-    if source.has(MODULES):
-        plan = _from_modules(folder)
-    elif source.has(AUGMENTATION):
-        plan = _augmentation(folder)
-    elif source.has(CONFIG):
-        plan = _from_transformers(folder)
-    elif len(pair := _encoder_folders(source)) == 2:
-        plan = _two_encoders(folder, pair)
-    else:
-        source.at(CONFIG).stop("missing_config", "there is neither modules.json nor config.json")
-    return _with_known_similarity(plan, folder)
-
-
 #: Models that were trained for inner products, and whose files do not say so (BEIR paper, Appendix H, and their
 #: cards), by the start of a class's name.
 _DOT_CLASSES: Mapping[str, str] = {
@@ -151,82 +90,231 @@ def known_for_dot(classes: Iterable[str], roles: Sequence[str], names: Iterable[
     return _SPELLED.get(match[1].lower(), "TAS-B") if match else ""
 
 
-def _with_known_similarity(plan: Plan, folder: _Folder) -> Plan:
-    """Return the plan with dot for a model that is known for it: libraries write cosine if nobody chose."""
-    description = plan.description
-    if description.kind is not CheckpointKind.SENTENCE_ENCODER or description.similarity == "dot":
-        return plan
-    modules = next(iter(plan.parts.values())).json.get(MODULES, [])
-    roles = [m.role_of(module["type"]) for module in modules]
-    name = folder.stated.get("_name_or_path")
-    names = (name if isinstance(name, str) else "", folder.wanted.name)
-    known = "" if m.NORMALIZE in roles else known_for_dot(folder.classes, roles, names)
-    if not known:
-        return plan
-    message = f"{known} was trained for inner products: similarity is dot unless a submission says cosine"
-    folder.source.at().remark("known_for_dot", message)
-    return plan.described(similarity="dot")
+@dataclass(frozen=True)
+class ModelFolder:
+    """A folder with a model.
 
+    Attributes:
+        source: The files of the folder.
+        kinds: The kinds that would do, empty for any.
+        pooling: The pooling to use if the files name none.
+        name: The sender's name for the folder.
+    """
 
-def _from_modules(folder: _Folder) -> Plan:
-    source, file = folder.source, folder.source.at(MODULES)
-    settings = read_settings(source)
-    modules = read_module_list(source)
-    roles = [each.role for each in modules]
-    if roles == [m.ROUTER]:
-        return _from_router(folder, modules[0].source, settings)
-    if m.ROUTER in roles:
-        file.stop("module_order", "a Router has to be the only module")
-    pylate = any(each.spelling.startswith("pylate.") for each in modules)
-    kind = kind_of(roles, "ColBERT" if pylate else settings.model_type, folder.classes)
-    if kind is None:
-        file.stop("module_order", f"{', '.join(roles)} make no model of a known kind")
-    folder.require(kind)
-    chain = read_chain(modules, kind, file)
-    plan, heads = chain.plan(kind, settings), [each for each, name in HEADS.items() if source.has(name)]
-    if kind is CheckpointKind.SENTENCE_ENCODER and heads:
-        part = plan.parts["model"] | _head_weights(heads, chain, source)
-        plan = replace(plan.described(also=tuple(heads)), parts={"model": part})
-    return plan
+    source: ModelFiles
+    kinds: frozenset[CheckpointKind]
+    pooling: str
+    name: str
 
+    @cached_property
+    def stated(self) -> dict[str, Any]:
+        """The unchecked content of config.json."""
+        return stated_configuration(self.source)
 
-def _head_weights(kinds: Sequence[CheckpointKind], chain: Chain, source: ModelFiles) -> ModelPart:
-    """Return the heads beside the weights of an encoder, each of which makes it another kind too."""
-    width = (chain.transformer.hidden if chain.transformer else None) or 0
-    heads = {}
-    for name in (HEADS[kind] for kind in kinds):
-        tensors, file = attempt(partial(weights.read_weights, source, name)) or {}, source.at(name)
-        head = tensors.get("weight")
-        if head is None or set(tensors) != {"weight", "bias"}:
-            message = f"it holds {listed(sorted(tensors))}, where weight and bias are wanted"
-            file.refuse("missing_weights", message)
-            continue
-        rows = head.shape[0] if head.shape else 0
-        weights.refuse_shape("weight", head, (rows, width), file)
-        weights.refuse_shape("bias", tensors["bias"], (rows,), file)
-        heads[name] = tensors
-    return ModelPart(weights=heads)
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The model classes that config.json names."""
+        return class_names(self.stated)
 
+    def has_class(self, *ends: str) -> bool:
+        """Return whether the name of any class has one of these endings."""
+        return any(name.endswith(ends) for name in self.classes)
 
-def _from_router(folder: _Folder, source: ModelFiles, settings: EncoderDefaults) -> Plan:
-    routes = read_routes(source)
-    roles = [each.role for modules in routes.values() for each in modules]
-    kind = kind_of(roles, "", ())
-    if kind is CheckpointKind.STATIC_EMBEDDINGS and m.TRANSFORMER in roles:
-        kind = CheckpointKind.SENTENCE_ENCODER
-    if kind not in (*ENCODERS, CheckpointKind.SPARSE_ENCODER):
-        source.at(MODULES).stop("module_order", "the two routes make no model of a known kind")
-    replace(folder, source=source).require(kind)
-    chains: dict[str, Chain] = {}
-    for route, modules in sorted(routes.items(), reverse=True):  # queries first, as everywhere
-        own = ENCODERS[modules[0].role == m.STATIC] if kind in ENCODERS else kind
-        chains[route] = read_chain(modules, own, source.at(route))
-    plans = {route: chain.plan(kind, settings) for route, chain in chains.items()}
-    plan = _joined(plans, kind, settings.prompts, source)
-    if kind is not CheckpointKind.SPARSE_ENCODER:
-        return plan
-    part = combine_routes(chains) | ModelPart({SETTINGS: settings.written("SparseEncoder")})
-    return replace(plan, parts={"model": part})
+    def require(self, kind: CheckpointKind) -> None:
+        """Raise Refused unless a model of this kind, or one that its heads make it, would do."""
+        encodes = kind is CheckpointKind.SENTENCE_ENCODER
+        also = [other for other, file in HEADS.items() if encodes and self.source.has(file)]
+        if not self.kinds or not self.kinds.isdisjoint((kind, *also)):
+            return
+        if CheckpointKind.MULTI_VECTOR in self.kinds and kind in ENCODERS:
+            message = f"this is a {kind}, which has no projection of tokens"
+            self.source.at().stop("missing_projection", message)
+        message = f"this is a {kind}; wanted is {listed(sorted(self.kinds))}"
+        self.source.at().stop("wrong_kind", message)
+
+    def plan(self) -> Plan:
+        """Return the plan of the checkpoint. Raises Refused."""
+        source = self.source
+        pair = {
+            role: source.within(name)
+            for role, names in _FOLDERS.items()
+            for name in names
+            if source.within(name).has(CONFIG) or source.within(name).has(MODULES)
+        }
+        if source.has(MODULES):
+            plan = self._from_modules()
+        elif source.has(AUGMENTATION):
+            plan = self._augmentation()
+        elif source.has(CONFIG):
+            plan = self._from_transformers()
+        elif len(pair) == 2:
+            plan = self._two_encoders(pair)
+        else:
+            source.at(CONFIG).stop("missing_config", "there is neither modules.json nor config.json")
+        description = plan.description
+        if description.kind is not CheckpointKind.SENTENCE_ENCODER or description.similarity == "dot":
+            return plan
+        # Libraries write cosine if nobody chose a similarity.
+        modules = next(iter(plan.parts.values())).json.get(MODULES, [])
+        roles = [m.role_of(module["type"]) for module in modules]
+        path = self.stated.get("_name_or_path")
+        names = (path if isinstance(path, str) else "", self.name)
+        known = "" if m.NORMALIZE in roles else known_for_dot(self.classes, roles, names)
+        if not known:
+            return plan
+        message = f"{known} was trained for inner products: similarity is dot unless a submission says cosine"
+        source.at().remark("known_for_dot", message)
+        return plan.described(similarity="dot")
+
+    def _from_modules(self) -> Plan:
+        source, file = self.source, self.source.at(MODULES)
+        settings = read_settings(source)
+        modules = read_module_list(source)
+        roles = [each.role for each in modules]
+        if roles == [m.ROUTER]:
+            return self._from_router(modules[0].source, settings)
+        if m.ROUTER in roles:
+            file.stop("module_order", "a Router has to be the only module")
+        pylate = any(each.spelling.startswith("pylate.") for each in modules)
+        kind = kind_of(roles, "ColBERT" if pylate else settings.model_type, self.classes)
+        if kind is None:
+            file.stop("module_order", f"{', '.join(roles)} make no model of a known kind")
+        self.require(kind)
+        chain = read_chain(modules, kind, file)
+        plan, heads = chain.plan(kind, settings), [each for each, name in HEADS.items() if source.has(name)]
+        if kind is not CheckpointKind.SENTENCE_ENCODER or not heads:
+            return plan
+        width = (chain.transformer.hidden if chain.transformer else None) or 0
+        files = {}
+        for name in (HEADS[each] for each in heads):
+            tensors, file = attempt(partial(weights.read_weights, source, name)) or {}, source.at(name)
+            head = tensors.get("weight")
+            if head is None or set(tensors) != {"weight", "bias"}:
+                message = f"it holds {listed(sorted(tensors))}, where weight and bias are wanted"
+                file.refuse("missing_weights", message)
+                continue
+            rows = head.shape[0] if head.shape else 0
+            weights.refuse_shape("weight", head, (rows, width), file)
+            weights.refuse_shape("bias", tensors["bias"], (rows,), file)
+            files[name] = tensors
+        part = plan.parts["model"] | ModelPart(weights=files)
+        return replace(plan.described(also=tuple(heads)), parts={"model": part})
+
+    def _from_router(self, source: ModelFiles, settings: EncoderDefaults) -> Plan:
+        routes = read_routes(source)
+        roles = [each.role for modules in routes.values() for each in modules]
+        kind = kind_of(roles, "", ())
+        if kind is CheckpointKind.STATIC_EMBEDDINGS and m.TRANSFORMER in roles:
+            kind = CheckpointKind.SENTENCE_ENCODER
+        if kind not in (*ENCODERS, CheckpointKind.SPARSE_ENCODER):
+            source.at(MODULES).stop("module_order", "the two routes make no model of a known kind")
+        replace(self, source=source).require(kind)
+        chains: dict[str, Chain] = {}
+        for route, modules in sorted(routes.items(), reverse=True):  # queries first, as everywhere
+            own = ENCODERS[modules[0].role == m.STATIC] if kind in ENCODERS else kind
+            chains[route] = read_chain(modules, own, source.at(route))
+        plans = {route: chain.plan(kind, settings) for route, chain in chains.items()}
+        plan = _joined(plans, kind, settings.prompts, source)
+        if kind is not CheckpointKind.SPARSE_ENCODER:
+            return plan
+        part = combine_routes(chains) | ModelPart({SETTINGS: settings.written("SparseEncoder")})
+        return replace(plan, parts={"model": part})
+
+    def _two_encoders(self, pair: Mapping[str, ModelFiles]) -> Plan:
+        """Return the plan of a folder for queries and one for documents, each a whole encoder."""
+        within = replace(self, kinds=frozenset({*ENCODERS, CheckpointKind.SPARSE_ENCODER}))
+        attempts = {role: attempt(replace(within, source=source).plan) for role, source in pair.items()}
+        plans = {role: plan for role, plan in attempts.items() if plan is not None}
+        if len(plans) < 2:
+            raise Refused
+        query, document = plans["query"].description.kind, plans["document"].description.kind
+        replace(self, source=pair["document"]).require(document)
+        whole_folder = self.source.findings.at("")
+        if any(set(plan.parts) != {"model"} for plan in plans.values()):
+            whole_folder.stop("module_order", "an encoder for queries cannot have two parts itself")
+        if query is not document and CheckpointKind.SPARSE_ENCODER in (query, document):
+            whole_folder.stop("wrong_kind", f"queries have a {query}, and documents a {document}")
+        kind = query if query is document else CheckpointKind.SENTENCE_ENCODER
+        stated = {role: plan.description.prompts for role, plan in plans.items()}
+        prompts = {role: own[role] for role, own in stated.items() if role in own}
+        return _joined(plans, kind, prompts, self.source)
+
+    def _from_transformers(self) -> Plan:
+        """Return the plan of a folder as transformers saves it. Its classes tell the kind, or else the requirements."""
+        source = self.source
+        if source.has(STANFORD) or "HF_ColBERT" in self.classes:
+            self.require(CheckpointKind.MULTI_VECTOR)
+            return _stanford_plan(source)
+        kind = next((kind for end, kind in _ENDS.items() if self.has_class(end)), None)
+        scores = CheckpointKind.CROSS_ENCODER in self.kinds or not (self.kinds or self.pooling)
+        if kind is None and scores and self.has_class("ForCausalLM"):
+            kind = CheckpointKind.CROSS_ENCODER
+        if kind is None:
+            return self._pooled()
+        self.require(kind)
+        if kind is CheckpointKind.CROSS_ENCODER:
+            settings = read_settings(source)
+            if self.has_class("ForCausalLM"):
+                return _causal_plan(source, settings)
+            chain = read_chain([Listed(m.TRANSFORMER, "", source)], kind, source.at(CONFIG))
+            return chain.plan(kind, settings)
+        model = read_transformer(source, "token" if kind is CheckpointKind.TERM_WEIGHTING else "writer")
+        template = read_settings(source).template or recognise(model.tokenizer.chat_template)
+        if kind is not CheckpointKind.SEQ2SEQ or not template:
+            return _plain_plan(kind, model, model.plain())
+        part = model.plain() | ModelPart({SETTINGS: {STORED_TEMPLATE: template}})
+        return _plain_plan(kind, model, part).described(template=template)
+
+    def _pooled(self) -> Plan:
+        """Return the plan of a plain encoder: SPLADE for a masked language model, else a dense encoder."""
+        source, file = self.source, self.source.at(CONFIG)
+        if self.kinds == {CheckpointKind.MULTI_VECTOR}:
+            file.stop("missing_projection", "it is a plain encoder, without a projection of its tokens")
+        settings = read_settings(source)
+        pooling = self.pooling or settings.pooling
+        masked = self.has_class("ForMaskedLM", "ForPreTraining")
+        sparse = masked or bool(self.kinds) or pooling == SPARTA
+        # Where a dense one would do, the head and the pooling decide.
+        if self.kinds - {CheckpointKind.SPARSE_ENCODER}:
+            predicts = masked and pooling in ("", "max", "sum")
+            sparse = CheckpointKind.SPARSE_ENCODER in self.kinds and (predicts or pooling == SPARTA)
+        kind = CheckpointKind.SPARSE_ENCODER if sparse else CheckpointKind.SENTENCE_ENCODER
+        if self.kinds and kind not in self.kinds:
+            file.stop("unknown_kind", f"{listed(self.classes) or 'it'} is no {listed(sorted(self.kinds))}")
+        if any(name.startswith("DPR") for name in self.classes):
+            pooling = pooling or "cls"
+        if not pooling and source.within(_POOLING_FOLDER).has(CONFIG):
+            present = f"although {_POOLING_FOLDER}/ is present, as in a model of sentence-transformers"
+            message = f"the file is missing, {present}"
+            source.at(MODULES).stop("missing_config", message)
+        if pooling not in _POOLINGS[kind]:
+            message = f"it does not say how tokens are pooled for a {kind}: {', '.join(_POOLINGS[kind])}"
+            file.stop("pooling_needed", message)
+        model = read_transformer(source, "masked" if sparse and pooling != SPARTA else "base")
+        if pooling == SPARTA:
+            part = model.module() | ModelPart({SETTINGS: {STORED_POOLING: SPARTA}})
+            plan, dimension = _plain_plan(kind, model, part), model.configuration.vocabulary
+            return plan.described(dimension=dimension, pooling=SPARTA, similarity="dot")
+        last = m.splade_by_name(pooling) if sparse else m.pooling_by_name(pooling, model.hidden or 0)
+        similarity = settings.similarity or ("dot" if sparse else "")  # as the library has it
+        return Chain.behind(model, last).plan(kind, replace(settings, similarity=similarity))
+
+    def _augmentation(self) -> Plan:
+        """Return the plan of learned query augmentation: an encoder, and W and u beside it."""
+        kind, source, file = CheckpointKind.QUERY_AUGMENTATION, self.source, self.source.at(AUGMENTATION)
+        self.require(kind)
+        model = attempt(lambda: read_transformer(source, "base"))
+        tensors = weights.read_weights(source, AUGMENTATION)
+        if model is None:
+            raise Refused
+        hidden, vocabulary = model.hidden or 0, model.configuration.vocabulary or 0
+        shapes = {"W": (vocabulary, hidden), "u": (hidden,)}
+        if missing := [name for name in shapes if name not in tensors]:
+            file.stop("missing_weights", f"there is no {listed(missing)}")
+        for name, shape in shapes.items():
+            weights.refuse_shape(name, tensors[name], shape, file)
+        used = {name: tensors[name] for name in shapes}
+        return _plain_plan(kind, model, model.plain() | ModelPart(weights={AUGMENTATION: used}))
 
 
 def _joined(
@@ -242,73 +330,16 @@ def _joined(
     return Plan(description, {role: plan.parts["model"] for role, plan in plans.items()})
 
 
-def _encoder_folders(source: ModelFiles) -> dict[str, ModelFiles]:
-    return {
-        role: source.within(name)
-        for role, names in _FOLDERS.items()
-        for name in names
-        if source.within(name).has(CONFIG) or source.within(name).has(MODULES)
-    }
-
-
-def _two_encoders(folder: _Folder, pair: Mapping[str, ModelFiles]) -> Plan:
-    """Return the plan of a folder for queries and one for documents, each a whole encoder."""
-    within = replace(folder.wanted, kinds=frozenset({*ENCODERS, CheckpointKind.SPARSE_ENCODER}))
-    attempts = {role: attempt(partial(make_plan, source, within)) for role, source in pair.items()}
-    plans = {role: plan for role, plan in attempts.items() if plan is not None}
-    if len(plans) < 2:
-        raise Refused
-    query, document = plans["query"].description.kind, plans["document"].description.kind
-    replace(folder, source=pair["document"]).require(document)
-    whole_folder = folder.source.findings.at("")
-    if any(set(plan.parts) != {"model"} for plan in plans.values()):
-        whole_folder.stop("module_order", "an encoder for queries cannot have two parts itself")
-    if query is not document and CheckpointKind.SPARSE_ENCODER in (query, document):
-        whole_folder.stop("wrong_kind", f"queries have a {query}, and documents a {document}")
-    kind = query if query is document else CheckpointKind.SENTENCE_ENCODER
-    stated = {role: plan.description.prompts for role, plan in plans.items()}
-    prompts = {role: own[role] for role, own in stated.items() if role in own}
-    return _joined(plans, kind, prompts, folder.source)
-
-
-def _from_transformers(folder: _Folder) -> Plan:
-    """Return the plan of a folder as transformers saves it. Its classes tell the kind, or else the requirements."""
-    source, wanted = folder.source, folder.wanted
-    if source.has(STANFORD) or "HF_ColBERT" in folder.classes:
-        folder.require(CheckpointKind.MULTI_VECTOR)
-        return _stanford_plan(source)
-    kind = next((kind for end, kind in _ENDS.items() if folder.has_class(end)), None)
-    scores = CheckpointKind.CROSS_ENCODER in wanted.kinds or not (wanted.kinds or wanted.pooling)
-    if kind is None and scores and folder.has_class("ForCausalLM"):
-        kind = CheckpointKind.CROSS_ENCODER
-    if kind is None:
-        return _pooled_here(folder)
-    folder.require(kind)
-    if kind is CheckpointKind.CROSS_ENCODER:
-        return _scorer(folder)
-    model = read_transformer(source, "token" if kind is CheckpointKind.TERM_WEIGHTING else "writer")
-    template = read_settings(source).template or recognise(model.tokenizer.chat_template)
-    if kind is not CheckpointKind.SEQ2SEQ or not template:
-        return _plain_plan(kind, model, model.plain())
-    part = model.plain() | ModelPart({SETTINGS: {STORED_TEMPLATE: template}})
-    return _plain_plan(kind, model, part).described(template=template)
-
-
 def _plain_plan(kind: CheckpointKind, model: Transformer, part: ModelPart) -> Plan:
     model_type, length = model.configuration.model_type, model.maximum_length
     return Plan(CheckpointDescription(kind, ("model",), model_type, maximum_length=length), {"model": part})
 
 
-def _scorer(folder: _Folder) -> Plan:
-    """Return the plan of a cross-encoder with a head for classes, or of a causal language model with two answers.
+def _causal_plan(source: ModelFiles, settings: EncoderDefaults) -> Plan:
+    """Return the plan of a causal language model that scores by two answers.
 
     The answers are those of its chat template, if that is known, else yes and no, as in the library.
     """
-    source, settings = folder.source, read_settings(folder.source)
-    if not folder.has_class("ForCausalLM"):
-        modules = [Listed(m.TRANSFORMER, "", source)]
-        chain = read_chain(modules, CheckpointKind.CROSS_ENCODER, source.at(CONFIG))
-        return chain.plan(CheckpointKind.CROSS_ENCODER, settings)
     model = read_transformer(source, "causal")
     known = TEMPLATES.get(settings.template or recognise(model.tokenizer.chat_template))
     answers = [answer for answer in ((known.positive, known.negative) if known else ("yes", "no")) if answer]
@@ -324,77 +355,10 @@ def _scorer(folder: _Folder) -> Plan:
     return chain.plan(CheckpointKind.CROSS_ENCODER, settings)
 
 
-def _pooled_here(folder: _Folder) -> Plan:
-    """Return the plan of a plain encoder: SPLADE for a masked language model, else a dense encoder."""
-    source, wanted, file = folder.source, folder.wanted, folder.source.at(CONFIG)
-    if wanted.kinds == {CheckpointKind.MULTI_VECTOR}:
-        file.stop("missing_projection", "it is a plain encoder, without a projection of its tokens")
-    settings = read_settings(source)
-    pooling = wanted.pooling or settings.pooling
-    masked = folder.has_class("ForMaskedLM", "ForPreTraining")
-    sparse = masked or bool(wanted.kinds) or pooling == SPARTA
-    if wanted.kinds - {
-        CheckpointKind.SPARSE_ENCODER
-    }:  # a dense one would do: its head and the pooling decide
-        predicts = masked and pooling in ("", "max", "sum")
-        sparse = CheckpointKind.SPARSE_ENCODER in wanted.kinds and (predicts or pooling == SPARTA)
-    kind = CheckpointKind.SPARSE_ENCODER if sparse else CheckpointKind.SENTENCE_ENCODER
-    if not wanted.allow(kind):
-        message = f"{listed(folder.classes) or 'it'} is no {listed(sorted(wanted.kinds))}"
-        file.stop("unknown_kind", message)
-    if any(name.startswith("DPR") for name in folder.classes):
-        pooling = pooling or "cls"
-    if not pooling and source.within(_POOLING_FOLDER).has(CONFIG):
-        message = f"the file is missing, although {_POOLING_FOLDER}/ is present, as in a model of sentence-transformers"
-        source.at(MODULES).stop("missing_config", message)
-    if pooling not in _POOLINGS[kind]:
-        message = f"it does not say how tokens are pooled for a {kind}: {', '.join(_POOLINGS[kind])}"
-        file.stop("pooling_needed", message)
-    model = read_transformer(source, "masked" if sparse and pooling != SPARTA else "base")
-    if pooling == SPARTA:
-        part = model.module() | ModelPart({SETTINGS: {STORED_POOLING: SPARTA}})
-        plan, dimension = _plain_plan(kind, model, part), model.configuration.vocabulary
-        return plan.described(dimension=dimension, pooling=SPARTA, similarity="dot")
-    last = m.splade_by_name(pooling) if sparse else m.pooling_by_name(pooling, model.hidden or 0)
-    similarity = settings.similarity or ("dot" if sparse else "")  # as the library has it
-    return Chain.behind(model, last).plan(kind, replace(settings, similarity=similarity))
-
-
-def _augmentation(folder: _Folder) -> Plan:
-    """Return the plan of learned query augmentation: an encoder, and W and u beside it."""
-    kind, source, file = CheckpointKind.QUERY_AUGMENTATION, folder.source, folder.source.at(AUGMENTATION)
-    folder.require(kind)
-    model = attempt(lambda: read_transformer(source, "base"))
-    tensors = weights.read_weights(source, AUGMENTATION)
-    if model is None:
-        raise Refused
-    hidden, vocabulary = model.hidden or 0, model.configuration.vocabulary or 0
-    shapes = {"W": (vocabulary, hidden), "u": (hidden,)}
-    if missing := [name for name in shapes if name not in tensors]:
-        file.stop("missing_weights", f"there is no {listed(missing)}")
-    for name, shape in shapes.items():
-        weights.refuse_shape(name, tensors[name], shape, file)
-    used = {name: tensors[name] for name in shapes}
-    return _plain_plan(kind, model, model.plain() | ModelPart(weights={AUGMENTATION: used}))
-
-
 def _stanford_plan(source: ModelFiles) -> Plan:
     """Return the plan of ColBERT as its authors save it, with the projection among the encoder's weights."""
-    late = _stanford_settings(source)
-    model = read_transformer(source, "base", beside=_PROJECTION)
-    tensors = weights.read_weights(source.silent())
-    projection = {name: tensors[name] for name in _PROJECTION if name in tensors}
-    shape = projection["linear.weight"].shape if "linear.weight" in projection else ()
-    if len(shape) != 2 or (model.hidden and shape[1] != model.hidden):
-        message = f"there is no linear.weight with {model.hidden} columns"
-        source.at(weights.NAME).stop("missing_projection", message)
-    chain = Chain.behind(model, m.token_projection(projection))
-    return chain.plan(CheckpointKind.MULTI_VECTOR, EncoderDefaults("ColBERT", late=late))
-
-
-def _stanford_settings(source: ModelFiles) -> dict[str, Any]:
     values = read_values(source.read_settings(STANFORD), _STANFORD_RULES, source.at(STANFORD))
-    return {
+    late = {
         "query_prefix": values.get("query_token_id", "[unused0]") + " ",
         "document_prefix": values.get("doc_token_id", "[unused1]") + " ",
         "query_expansion": {
@@ -405,3 +369,12 @@ def _stanford_settings(source: ModelFiles) -> dict[str, Any]:
         "skiplist_words": list(string.punctuation) if values.get("mask_punctuation", True) else [],
         **({"document_length": values["doc_maxlen"]} if "doc_maxlen" in values else {}),
     }
+    model = read_transformer(source, "base", beside=_PROJECTION)
+    tensors = weights.read_weights(source.silent())
+    projection = {name: tensors[name] for name in _PROJECTION if name in tensors}
+    shape = projection["linear.weight"].shape if "linear.weight" in projection else ()
+    if len(shape) != 2 or (model.hidden and shape[1] != model.hidden):
+        message = f"there is no linear.weight with {model.hidden} columns"
+        source.at(weights.NAME).stop("missing_projection", message)
+    chain = Chain.behind(model, m.token_projection(projection))
+    return chain.plan(CheckpointKind.MULTI_VECTOR, EncoderDefaults("ColBERT", late=late))

@@ -7,14 +7,13 @@ whatever package a release wrote before it, and the dimensions that go in and co
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
-from evaluation.checkpoints import tokenizer, tokenizer_settings, weights
+from evaluation.checkpoints import tokenizer, weights
 from evaluation.checkpoints.configuration import ACTIVATIONS, refuse_activation
 from evaluation.checkpoints.description import ModelPart
 from evaluation.checkpoints.files import ModelFiles
-from evaluation.checkpoints.findings import FileFindings, Refused, quoted
-from evaluation.checkpoints.limits import MOST_STATIC_ROWS
+from evaluation.checkpoints.findings import MOST_STATIC_ROWS, FileFindings, Refused, quoted
 from evaluation.checkpoints.settings import WORDS
 from evaluation.checkpoints.tokenizer import read_tokenizer
 from evaluation.checkpoints.values import read_values, refuse_forbidden_keys, refuse_unknown, typed_values
@@ -118,6 +117,11 @@ class Module:
     gives: int | None = None
     pooling: str = ""
 
+    def configured(self, **values: object) -> Self:
+        """Return the module with other values in its configuration."""
+        json = {**self.part.json, CONFIG: {**self.part.json[CONFIG], **values}}
+        return replace(self, part=ModelPart(json, self.part.weights))
+
 
 def read_module_list(source: ModelFiles) -> list[Listed]:
     """Return the modules that modules.json names. Raises Refused."""
@@ -216,7 +220,23 @@ def read_module(listed: Listed) -> Module:
         tensors = weights.read_weights(source, buffers=True)
         part |= ModelPart(weights={weights.NAME: tensors})
         if role in (STATIC, SPARSE_STATIC):
-            return _with_tokenizer(role, part, tensors, source)
+            file = source.at(weights.NAME)
+            table = next(
+                (tensors[name] for name in ("embedding.weight", "embeddings", "weight") if name in tensors),
+                None,
+            )
+            dimensions = 1 if role == SPARSE_STATIC else 2
+            if table is None or len(table.shape) != dimensions or table.shape[0] > MOST_STATIC_ROWS:
+                message = f"there is no table of at most {MOST_STATIC_ROWS:,} rows, one for each token"
+                file.stop("missing_weights" if table is None else "weights_shape", message)
+            rows = tensors.get("mapping", table).shape[0]
+            words = read_tokenizer(source, rows, keep_truncation=role == STATIC)
+            part |= ModelPart({tokenizer.NAME: words.content})
+            if role == SPARSE_STATIC:
+                settings = words.written_settings(words.maximum_length or 512, token_types=False)
+                settings = {"tokenizer_class": tokenizer.GENERIC, **settings}
+                part |= ModelPart({tokenizer.SETTINGS_NAME: settings})
+            return Module(role, part, gives=table.shape[-1], pooling="mean" if role == STATIC else "")
     module = Module(role, part, _count(values.get(kind.takes)), _count(values.get(kind.gives)))
     if role == POOLING:
         modes = values.get("pooling_mode")
@@ -259,26 +279,6 @@ def _read_values(role: str, source: ModelFiles) -> dict[str, Any]:
     return typed_values({key: stated[key] for key in stated if key not in words}, file) | words
 
 
-def _with_tokenizer(role: str, part: ModelPart, tensors: weights.Tensors, source: ModelFiles) -> Module:
-    """Return a module with a vector or a weight for each token, and the tokenizer whose ids they go by."""
-    file = source.at(weights.NAME)
-    table = next(
-        (tensors[name] for name in ("embedding.weight", "embeddings", "weight") if name in tensors), None
-    )
-    dimensions = 1 if role == SPARSE_STATIC else 2
-    if table is None or len(table.shape) != dimensions or table.shape[0] > MOST_STATIC_ROWS:
-        message = f"there is no table of at most {MOST_STATIC_ROWS:,} rows, one for each token"
-        file.stop("missing_weights" if table is None else "weights_shape", message)
-    rows = tensors.get("mapping", table).shape[0]
-    words = read_tokenizer(source, rows, keep_truncation=role == STATIC)
-    part |= ModelPart({tokenizer.NAME: words.content})
-    if role == SPARSE_STATIC:
-        settings = words.written_settings(words.maximum_length or 512, token_types=False)
-        settings = {"tokenizer_class": tokenizer_settings.GENERIC, **settings}
-        part |= ModelPart({tokenizer_settings.NAME: settings})
-    return Module(role, part, gives=table.shape[-1], pooling="mean" if role == STATIC else "")
-
-
 def pooling_by_name(mode: str, width: int) -> Module:
     """Return the module that pools in this way."""
     written = {"pooling_mode": mode, "include_prompt": True}
@@ -287,9 +287,8 @@ def pooling_by_name(mode: str, width: int) -> Module:
 
 def pooling_with_width(module: Module, width: int) -> Module:
     """Return the pooling module for token outputs with `width` dimensions."""
-    written = {**module.part.json[CONFIG], "embedding_dimension": width}
     gives = width * (module.pooling.count("+") + 1)
-    return replace(module, part=ModelPart({CONFIG: written}), takes=width, gives=gives)
+    return replace(module.configured(embedding_dimension=width), takes=width, gives=gives)
 
 
 def splade_by_name(strategy: str) -> Module:

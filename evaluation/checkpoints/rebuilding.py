@@ -1,22 +1,38 @@
-"""Validate a checkpoint without loading anything, and rebuild it from JSON of our own writing and bytes of weights."""
+"""Validate a checkpoint without loading anything, and rebuild it from JSON of our own writing and bytes of weights.
+
+Uploaded archives, zip or tar.zst, are extracted into a scratch folder: regular files alone, within bounds. The standard
+library's tarfile reads the headers of a tar. Its members are iterated here, because tarfile itself reads long names and
+extended headers of any size into memory.
+"""
 
 import hashlib
 import json
 import os
+import re
 import tarfile
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tarfile import AREGTYPE, REGTYPE, XGLTYPE, XHDTYPE, HeaderError, TarInfo
 
 import zstandard
 
-from evaluation.checkpoints.archives import extract
+from evaluation.archives.compression import MIB, ExpandedFile, FileLimits, open_expanded
+from evaluation.archives.zip import ZipPolicy, is_zip, open_archive
 from evaluation.checkpoints.description import FILE_NAME, CheckpointDescription, CheckpointKind, Plan
-from evaluation.checkpoints.files import ModelFiles, walk
-from evaluation.checkpoints.findings import Findings, attempt
-from evaluation.checkpoints.kinds import Requirements, make_plan
-from evaluation.checkpoints.limits import CheckpointAllowance
+from evaluation.checkpoints.files import ModelFiles, check_file_name, walk
+from evaluation.checkpoints.findings import (
+    CODES,
+    MOST_EXPANDED,
+    MOST_FILES_IN_ARCHIVE,
+    CheckpointAllowance,
+    FileFindings,
+    Findings,
+    attempt,
+    quote,
+)
+from evaluation.checkpoints.kinds import ModelFolder
 from evaluation.checkpoints.weights import NotSafetensors, Tensor, blocks, header_of
 from evaluation.core.problems import InvalidContent, Problem, Report
 from evaluation.core.writing import appearing
@@ -69,8 +85,12 @@ def validate_archive(
 def _validate(source: ModelFiles, wanted: Kinds, pooling: str, name: str) -> Validation:
     """Return the verdict on the files of a folder, with the findings so far."""
     kinds = [wanted] if isinstance(wanted, CheckpointKind) else wanted or ()
-    requirements, findings = Requirements(frozenset(kinds), pooling, name), source.findings
-    plan = attempt(lambda: make_plan(_top(source), requirements)) if source.names else None
+    top, findings = source, source.findings
+    for _ in range(2):  # a folder in a folder may have been sent
+        tops = {name.partition("/")[0] for name in top.names}
+        if len(tops) == 1 and all("/" in name for name in top.names):
+            top = top.within(tops.pop())
+    plan = attempt(ModelFolder(top, frozenset(kinds), pooling, name).plan) if source.names else None
     if findings.has("adapter") and not any(name.endswith(".safetensors") for name in source.names):
         findings.at("").refuse("adapter", "an adapter alone needs a model from elsewhere")
     if plan is None and not findings.refused:  # every refusal needs a reason
@@ -84,22 +104,10 @@ def _validate(source: ModelFiles, wanted: Kinds, pooling: str, name: str) -> Val
     return Validation(report, plan.described(parts=tuple(plan.parts), parameters=parameters))
 
 
-def _top(source: ModelFiles) -> ModelFiles:
-    """Return the folder that holds the model, if a folder in a folder was sent."""
-    for _ in range(2):
-        tops = {name.partition("/")[0] for name in source.names}
-        if len(tops) != 1 or any("/" not in name for name in source.names):
-            break
-        source = source.within(tops.pop())
-    return source
-
-
 _COMPRESSION_LEVEL = 3
 
 
-def rebuild(
-    validation: Validation, target: Path, progress: Callable[[float], None] = lambda share: None
-) -> CheckpointDescription:
+def rebuild(validation: Validation, target: Path) -> CheckpointDescription:
     """Write the checkpoint into `target`, which must not exist or be empty, and sync it to disk.
 
     The validated files must be unchanged. Raises InvalidContent if they were not valid, OSError for the disk.
@@ -110,9 +118,15 @@ def rebuild(
     target.mkdir(exist_ok=True)
     if any(target.iterdir()):
         raise FileExistsError(f"{target} is not empty")
-    total = max(1, sum(tensor.size for tensor in plan.tensors))
     written, sums, identity = 0, {}, hashlib.sha256()
-    for name, content in sorted(_files(plan).items()):
+    contents: dict[str, Iterable[bytes]] = {}
+    for folder, part in plan.parts.items():
+        placed = part.under(folder)
+        for name, value in placed.json.items():
+            text = json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True)
+            contents[name] = [text.encode("utf-8") + b"\n"]
+        contents |= {name: _weights(tensors) for name, tensors in placed.weights.items()}
+    for name, content in sorted(contents.items()):
         path = target / name
         path.parent.mkdir(parents=True, exist_ok=True)
         digest = hashlib.sha256()
@@ -121,7 +135,6 @@ def rebuild(
                 file.write(block)
                 digest.update(block)
                 written += len(block)
-                progress(min(1.0, written / total))
         sums[name] = digest.hexdigest()
         identity.update(name.encode() + b"\0" + digest.digest())
     described = replace(plan.description, size=written, sha256=identity.hexdigest(), files=sums)
@@ -133,18 +146,6 @@ def rebuild(
         finally:
             os.close(descriptor)
     return described
-
-
-def _files(plan: Plan) -> dict[str, Iterable[bytes]]:
-    """Return the bytes of every file by its name."""
-    files: dict[str, Iterable[bytes]] = {}
-    for folder, part in plan.parts.items():
-        placed = part.under(folder)
-        for name, value in placed.json.items():
-            text = json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True)
-            files[name] = [text.encode("utf-8") + b"\n"]
-        files |= {name: _weights(tensors) for name, tensors in placed.weights.items()}
-    return files
 
 
 def _weights(tensors: Mapping[str, Tensor]) -> Iterator[bytes]:
@@ -207,3 +208,221 @@ def write_archive(rebuilt: Path, out: Path, headers_alone: bool = False) -> None
                     info.size = 8 + int.from_bytes(content.read(8), "little")
                     content.seek(0)
                 archive.addfile(info, content)
+
+
+_BLOCK = MIB
+_FREE_INTERVAL = 64 * MIB
+#: `free_bytes` of the disk are left to others.
+POLICY = ZipPolicy(
+    max_members=MOST_FILES_IN_ARCHIVE,
+    members_hint=CODES["too_many_files"],
+    expansion_hint=CODES["expansion"],
+    max_expanded_bytes=MOST_EXPANDED,
+    free_bytes=512 * MIB,
+)
+
+
+def extract(path: Path, scratch: Path, findings: Findings) -> dict[str, Path]:
+    """Extract the usable files of an archive into `scratch`, which is created, and return their paths by name.
+
+    On disk they have numbers, so that nothing has a name that a sender chose. Whatever the archive contains, nothing is
+    written outside of `scratch`, no link is created, and no more is written than POLICY allows. Raises OSError for
+    faults of the disk, ENOSPC if it is full.
+    """
+    scratch.mkdir(exist_ok=True)
+    file = findings.at(path.name)
+    stored: dict[str, Path] = {}
+    try:
+        stored = (_extract_zip if is_zip(path) else _extract_tar)(path, scratch, file)
+        if not stored and not findings.refused:
+            file.refuse("empty_folder", "there is no file of a model")
+    except InvalidContent as error:
+        for problem in error.report.problems:
+            code = "file_too_large" if problem.code == "size" else problem.code
+            file.refuse(code, quote(problem.message, 200))
+    except NotTar as error:
+        file.refuse(error.code, quote(error, 200))
+    return stored
+
+
+def _extract_zip(path: Path, scratch: Path, file: FileFindings) -> dict[str, Path]:
+    with path.open("rb") as stored:
+        stored.seek(max(0, path.stat().st_size - 22))
+        end = stored.read(22)
+    # The list of members comes last, without a comment: what follows could be another archive.
+    if not end.startswith(b"PK\x05\x06") or end[20:] != b"\0\0":
+        file.refuse("trailing_data", "something follows on the end of the zip")
+    with open_archive(path, POLICY) as archive:
+        if archive.first_byte:
+            message = f"{archive.first_byte:,} bytes stand before the zip's first member"
+            file.refuse("trailing_data", message)
+        names = _MemberNames(file.findings)
+        fitting = [name for name in archive.names if names.take(name)]
+        used = [name for name in archive.names if check_file_name(name, file.findings)]
+        if len(fitting) < len(archive.names):  # either of two files may be the intended one
+            return {}
+        targets = {name: scratch / str(number) for number, name in enumerate(used)}
+        archive.extract(targets)
+    return targets
+
+
+class _MemberNames:
+    """The names of an archive so far; capital letters make no difference, as on some disks."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self._files: set[str] = set()
+        self._folders: dict[str, str] = {}
+
+    def take(self, name: str) -> bool:
+        """Add a file's name in normal form; return whether it fits beside the others, or refuse it."""
+        folders = [name[:place] for place, letter in enumerate(name) if letter == "/"]
+        fault = self._fault(name.casefold(), folders)
+        if fault:
+            self._findings.at(name).refuse("member_name", fault)
+        self._files.add(name.casefold())
+        for folder in folders:
+            self._folders.setdefault(folder.casefold(), folder)
+        return not fault
+
+    def _fault(self, folded: str, folders: list[str]) -> str:
+        if folded in self._files:
+            return "the name is there twice"
+        if folded in self._folders or any(folder.casefold() in self._files for folder in folders):
+            return "it is a file and a folder at once"
+        if any(self._folders.get(folder.casefold(), folder) != folder for folder in folders):
+            return "another folder differs from its folder only by capital letters"
+        return ""
+
+
+def _extract_tar(path: Path, scratch: Path, file: FileFindings) -> dict[str, Path]:
+    most = POLICY.max_expanded_bytes or 1 << 62
+    limits = FileLimits(max_stored_bytes=most, max_expanded_bytes=most, max_ratio=POLICY.max_ratio,
+                    ratio_floor_bytes=POLICY.ratio_floor_bytes, may_be_tar=True)  # fmt: skip
+    targets: dict[str, Path] = {}
+    names = _MemberNames(file.findings)
+    with open_expanded(path, limits) as expanded:
+        if expanded.kind != "zstd":
+            file.refuse("archive_kind", f"it is neither a zip nor a tar in zstd ({expanded.kind})")
+            return {}
+        stream = _Stream(expanded)
+        for number, member in enumerate(members(stream.read, stream.skip)):
+            if number >= POLICY.max_members:
+                raise NotTar("too_many_files", f"the archive holds more than {POLICY.max_members} files")
+            fits = names.take(member.name)
+            if check_file_name(member.name, file.findings) and fits:
+                targets[member.name] = scratch / str(len(targets))
+                _write(targets[member.name], stream.blocks(member.size))
+            else:
+                stream.skip(member.size)
+    return targets
+
+
+class _Stream:
+    """Expanded bytes, read in any amounts."""
+
+    def __init__(self, expanded: ExpandedFile) -> None:
+        self._expanded = expanded
+        self._buffer = bytearray(_BLOCK)
+
+    def read(self, size: int) -> bytes:
+        """Return the next `size` bytes, at most a block; fewer at the end."""
+        with memoryview(self._buffer) as view:
+            filled = 0
+            while filled < size and (count := self._expanded.readinto(view[filled:size])):
+                filled += count
+            return bytes(view[:filled])
+
+    def blocks(self, size: int) -> Iterator[bytes]:
+        """Yield the next `size` bytes."""
+        while size:
+            block = self.read(min(size, _BLOCK))
+            if not block:
+                raise NotTar("compression", "the archive ends in the middle of a file")
+            size -= len(block)
+            yield block
+
+    def skip(self, size: int) -> None:
+        """Discard the next `size` bytes."""
+        for _ in self.blocks(size):
+            pass
+
+
+def _write(target: Path, blocks: Iterable[bytes]) -> None:
+    with target.open("xb") as file:
+        POLICY.check_disk_space(target.parent)
+        for block in blocks:
+            file.write(block)
+            if file.tell() % _FREE_INTERVAL < len(block):
+                POLICY.check_disk_space(target.parent)
+
+
+_TAR_BLOCK = 512
+_MOST_PAX = 64 * 1024
+_MOST_MEMBERS = 256
+_PAX = re.compile(rb"(\d{1,6}) ([^=]{1,256})=")
+#: Keys of extended headers that are ignored: times, owners, and attributes. Names and sizes are never among them.
+_HARMLESS = re.compile(rb"mtime|atime|ctime|uid|gid|uname|gname|comment|(SCHILY|LIBARCHIVE)\..*", re.DOTALL)
+
+
+class NotTar(ValueError):
+    """A fault of a tar: `code` is a code of checkpoints, the text describes the fault."""
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+def members(read: Callable[[int], bytes], skip: Callable[[int], None]) -> Iterator[TarInfo]:
+    """Yield every regular file in order. `read(n)` returns n bytes of the archive, or fewer at its end.
+
+    The caller reads or skips the `size` bytes of each member before it asks for the next; the padding is skipped here.
+    After the last member only zeros may follow. Raises NotTar.
+    """
+    for _ in range(_MOST_MEMBERS):
+        header = read(_TAR_BLOCK)
+        if header == bytes(_TAR_BLOCK):
+            left = 1024 * 1024  # programs add zeros after the last member
+            while block := read(_TAR_BLOCK):
+                left -= len(block)
+                if block.count(0) != len(block) or left < 0:
+                    raise NotTar("trailing_data", "something follows on the end of the archive")
+            return
+        if len(header) < _TAR_BLOCK:
+            raise NotTar("compression", "the archive ends in the middle")
+        if header[257:262] != b"ustar":
+            raise NotTar("compression", "a header is not of the ustar format")
+        try:
+            info = TarInfo.frombuf(header, "ascii", "replace")
+        except HeaderError as error:
+            raise NotTar("compression", f"a header is damaged: {error}") from error
+        if info.size < 0:
+            raise NotTar("compression", "a header has a size below zero")
+        info.name = info.name.removeprefix("./")
+        name, size = info.name, info.size
+        if info.type in (XHDTYPE, XGLTYPE):
+            if size > _MOST_PAX:
+                raise NotTar("member_kind", f"the extended header {name!r} is too long")
+            data = read(size + -size % _TAR_BLOCK)[:size]
+            place = 0
+            while place < size:
+                match = _PAX.match(data, place)
+                end = place + int(match[1]) if match else 0
+                if match is None or end <= match.end() or data[end - 1 : end] != b"\n":
+                    raise NotTar("compression", f"the extended header {name!r} is damaged")
+                if not _HARMLESS.fullmatch(match[2]):
+                    key = match[2].decode("ascii", "replace")
+                    raise NotTar("member_kind", f"an extended header gives a member another {key}")
+                place = end
+        elif info.isdir():
+            if size:
+                raise NotTar("member_kind", f"the folder {name!r} has content")
+        elif info.type not in (REGTYPE, AREGTYPE):
+            message = f"{name!r} is a link, a device, a sparse file or another special member"
+            raise NotTar("member_kind", message)
+        elif name.endswith("/"):
+            raise NotTar("member_kind", f"{name!r} is a folder by its name, and a file by its kind")
+        else:
+            yield info
+            skip(-size % _TAR_BLOCK)
+    raise NotTar("too_many_files", f"the archive has more than {_MOST_MEMBERS} members")

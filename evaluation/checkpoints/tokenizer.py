@@ -2,6 +2,10 @@
 
 The library's parser checks the parts of a tokenizer when the model is made. This module checks what the parser does
 not: depth of nesting, expressions that can be tried in many ways, ids of tokens, and words that are split at random.
+
+The library builds the tokenizer of most classes from the vocabulary and from settings such as `do_lower_case`, whatever
+the other parts of `tokenizer.json` contain. A rebuilt checkpoint therefore names the class, and has all settings that
+change tokens.
 """
 
 import re
@@ -9,13 +13,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evaluation.checkpoints import tokenizer_settings
-from evaluation.checkpoints.files import CHAT_TEMPLATE, ModelFiles
-from evaluation.checkpoints.findings import FileFindings, Refused, attempt, listed, quoted
-from evaluation.checkpoints.json_reading import NotJson, read_file
-from evaluation.checkpoints.limits import MOST_POSITIONS, MOST_TOKEN, MOST_TOKENIZER, MOST_VOCABULARY
-from evaluation.checkpoints.tokenizer_settings import ADDED_RULES, MOST_ADDED
-from evaluation.checkpoints.values import read_values
+from evaluation.checkpoints.configuration import refuse_code, stated_configuration
+from evaluation.checkpoints.files import CHAT_TEMPLATE, ModelFiles, read_file
+from evaluation.checkpoints.findings import (
+    MOST_POSITIONS,
+    MOST_TOKEN,
+    MOST_TOKENIZER,
+    MOST_VOCABULARY,
+    FileFindings,
+    Refused,
+    attempt,
+    listed,
+    quoted,
+)
+from evaluation.checkpoints.values import (
+    TRUTH,
+    Rule,
+    choice,
+    read_values,
+    refuse_forbidden_keys,
+    remark_on_unknown,
+    text,
+    whole,
+)
 
 NAME = "tokenizer.json"
 _MOST_TEMPLATE = 64 * 1024
@@ -105,11 +125,20 @@ def read_tokenizer(source: ModelFiles, rows: int | None, keep_truncation: bool =
     elif rows is not None and highest >= rows:
         message = f"a token has the id {highest:,}, and the model has {rows:,} embeddings"
         file.refuse("tokenizer_vocabulary", message)
-    settings = tokenizer_settings.read_settings(source)
-    template = _chat_template(source, settings)
+    settings = read_settings(source)
+    template = settings.get("chat_template")
+    if source.has(CHAT_TEMPLATE):
+        try:
+            data = read_file(source.path(CHAT_TEMPLATE), _MOST_TEMPLATE)
+            source.allowance.take(len(data))
+            template = data.decode("utf-8")
+        except ValueError:
+            template = None
+    if not isinstance(template, str) or len(template) > _MOST_TEMPLATE:
+        template = ""
     if template:
         remark = "a chat template is a program, and never run"
-        source.at(tokenizer_settings.NAME).remark("left_out", remark)
+        source.at(SETTINGS_NAME).remark("left_out", remark)
     longest: Any = settings.get("model_max_length")
     return Tokenizer(
         {
@@ -119,14 +148,17 @@ def read_tokenizer(source: ModelFiles, rows: int | None, keep_truncation: bool =
             "added_tokens": added,
             **{key: stated.get(key) for key in _PARTS},
         },
-        tokenizer_settings.honored_settings(settings, stated, ids, source.at(tokenizer_settings.NAME)),
+        honored_settings(settings, stated, ids, source.at(SETTINGS_NAME)),
         min(int(longest), MOST_POSITIONS) if type(longest) in (int, float) and longest >= 1 else None,
         template,
     )
 
 
 def _check_parts(stated: Mapping[str, Any], file: FileFindings) -> dict[str, int]:
-    """Check all parts, and return the ids of the vocabulary. Raises Refused without a usable one."""
+    """Check all parts, and return the ids of the vocabulary. Raises Refused without a usable one.
+
+    The vocabulary is an object of tokens and ids, or a list of tokens with scores. Each id occurs once.
+    """
     for role in ("truncation", *_PARTS[:-1]):
         _check_setting(stated.get(role), role, file)
     model = stated.get("model")
@@ -140,7 +172,25 @@ def _check_parts(stated: Mapping[str, Any], file: FileFindings) -> dict[str, int
         longer = f"takes words of over {_MOST_WORD:,} characters"
         message = f"it has dropout, with which a word is cut by chance, or {longer}"
         file.refuse("tokenizer_value", message, "model")
-    return _read_vocabulary(model.get("vocab"), file)
+    vocab = model.get("vocab")
+    ids: dict[str, int] = {}
+    if isinstance(vocab, dict):
+        if all(type(number) is int and 0 <= number < MOST_VOCABULARY for number in vocab.values()):
+            ids = dict(vocab)
+    elif (
+        isinstance(vocab, list)
+        and len(vocab) <= MOST_VOCABULARY
+        and all(isinstance(entry, list) and entry and isinstance(entry[0], str) for entry in vocab)
+    ):
+        ids = {entry[0]: place for place, entry in enumerate(vocab)}
+    unique = isinstance(vocab, dict | list) and len(set(ids.values())) == len(vocab)
+    if not unique or any(len(token) > MOST_TOKEN for token in ids):
+        message = (
+            f"it is no object of at most {MOST_VOCABULARY:,} tokens and ids, or list of tokens with scores, each "
+            f"once and of at most {MOST_TOKEN:,} characters"
+        )
+        file.stop("tokenizer_vocabulary", message, "model.vocab")
+    return ids
 
 
 def _check_setting(value: Any, path: str, file: FileFindings, depth: int = 0) -> None:
@@ -169,28 +219,6 @@ def is_harmless(expression: str) -> bool:
     )
 
 
-def _read_vocabulary(vocab: Any, file: FileFindings) -> dict[str, int]:
-    """Return ids by token, each id once, from an object of tokens and ids or a list of tokens with scores."""
-    ids: dict[str, int] = {}
-    if isinstance(vocab, dict):
-        if all(type(number) is int and 0 <= number < MOST_VOCABULARY for number in vocab.values()):
-            ids = dict(vocab)
-    elif isinstance(vocab, list) and len(vocab) <= MOST_VOCABULARY and all(map(_is_scored, vocab)):
-        ids = {entry[0]: place for place, entry in enumerate(vocab)}
-    unique = isinstance(vocab, dict | list) and len(set(ids.values())) == len(vocab)
-    if not unique or any(len(token) > MOST_TOKEN for token in ids):
-        message = (
-            f"it is no object of at most {MOST_VOCABULARY:,} tokens and ids, or list of tokens with scores, each "
-            f"once and of at most {MOST_TOKEN:,} characters"
-        )
-        file.stop("tokenizer_vocabulary", message, "model.vocab")
-    return ids
-
-
-def _is_scored(entry: Any) -> bool:
-    return isinstance(entry, list) and bool(entry) and isinstance(entry[0], str)
-
-
 def _read_added(stated: object, file: FileFindings) -> list[dict[str, Any]]:
     if stated is None:
         return []
@@ -209,14 +237,197 @@ def _read_added(stated: object, file: FileFindings) -> list[dict[str, Any]]:
     return added
 
 
-def _chat_template(source: ModelFiles, settings: dict[str, Any]) -> str:
-    """Return the chat template, which is a program, as text; empty if there is none, or a long one."""
-    template = settings.get("chat_template")
-    if source.has(CHAT_TEMPLATE):
-        try:
-            data = read_file(source.path(CHAT_TEMPLATE), _MOST_TEMPLATE)
-            source.allowance.take_json(len(data))
-            template = data.decode("utf-8")
-        except (NotJson, ValueError):
-            return ""
-    return template if isinstance(template, str) and len(template) <= _MOST_TEMPLATE else ""
+SETTINGS_NAME, SPECIAL_NAME, ADDED_NAME = (
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+)
+SPECIAL_TOKENS = tuple(f"{role}_token" for role in ("unk", "sep", "pad", "cls", "mask", "bos", "eos"))
+MOST_ADDED = 20_000
+ADDED_RULES = {
+    "id": whole(0, MOST_VOCABULARY),
+    "content": text(MOST_TOKEN),
+    **dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), TRUTH),
+}
+#: Names of a model's tokenizer class. The library takes the generic class for one that it does not have.
+_CLASS = re.compile(r"(?!Auto)[A-Za-z]\w{0,63}Tokenizer(Fast)?", re.ASCII)
+#: The class that uses tokenizer.json as it is.
+GENERIC = "PreTrainedTokenizerFast"
+_INPUTS = ("input_ids", "token_type_ids", "attention_mask")
+_FLAGS_TEXT = """
+do_lower_case tokenize_chinese_chars strip_accents clean_text keep_accents remove_space split_by_punct
+add_prefix_space split_special_tokens add_bos_token add_eos_token legacy legacy_behaviour predict_timestamps
+"""
+_FLAGS = _FLAGS_TEXT.split()
+_SIDE = choice("left", "right")
+#: Settings that change tokens in some class.
+HONORED: Mapping[str, Rule] = {
+    **dict.fromkeys(_FLAGS, TRUTH),
+    **dict.fromkeys(("extra_ids", "offset", "unk_id"), whole(0, MOST_ADDED)),
+    **dict.fromkeys(
+        ("src_lang", "tgt_lang", "language", "task", "wordpieces_prefix", "mask_token_sent"), text(64)
+    ),
+    "padding_side": _SIDE,
+    "truncation_side": _SIDE,
+}
+#: Tokens that belong to a model without one of the usual roles.
+_OTHER_TOKEN = re.compile(r"[A-Za-z]\w{0,63}_token", re.ASCII)
+_LISTS = ("extra_special_tokens", "additional_special_tokens")
+_WITHOUT_EFFECT_TEXT = """
+tokenizer_class do_basic_tokenize never_split name_or_path backend is_local local_files_only
+clean_up_tokenization_spaces added_tokens_decoder special_tokens_map_file sp_model_kwargs model_input_names trim_offsets
+errors max_length stride truncation_strategy pad_to_multiple_of pad_token_type_id processor_class use_fast do_lower
+vocab_type handle_chinese_chars lowercase model_max_length chat_template auto_map spaces_between_special_tokens
+use_default_system_prompt
+"""
+#: Settings that the library needs elsewhere or ignores.
+WITHOUT_EFFECT = frozenset(_WITHOUT_EFFECT_TEXT.split())
+
+
+def read_settings(source: ModelFiles) -> dict[str, Any]:
+    """Return the settings of a folder with the class that they or config.json name.
+
+    If tokenizer_config.json has no `added_tokens_decoder`, the library prefers the settings of the older
+    special_tokens_map.json, and reads added_tokens.json, which is returned under its name.
+    """
+    read = []
+    for name in (SETTINGS_NAME, SPECIAL_NAME):
+        stated, file = source.read_settings(name), source.at(name)
+        stated.pop(ADDED_NAME, None)  # the name of a file, which is read elsewhere
+        refuse_code(stated.get("auto_map"), file)
+        checked = {key: stated[key] for key in stated if key not in ("auto_map", "added_tokens_decoder")}
+        refuse_forbidden_keys(checked, file)
+        known = {*SPECIAL_TOKENS, *HONORED, *_LISTS, *WITHOUT_EFFECT, *_other_tokens(stated)}
+        remark_on_unknown(stated, known, file)
+        if stated.get("init_inputs"):
+            file.refuse("ignored_key", "arguments without a name are not accepted", "init_inputs")
+        read.append(stated)
+    settings, older = read
+    if settings.get("added_tokens_decoder") is None:
+        lists = {key: settings.get(key) for key in _LISTS}
+        settings |= older
+        for key, own in lists.items():
+            if isinstance(own, list) and isinstance(older.get(key), list):
+                settings[key] = [*own, *(token for token in older[key] if token not in own)]
+        settings[ADDED_NAME] = source.read_settings(ADDED_NAME)
+    chosen = settings.get("tokenizer_class") or stated_configuration(source).get("tokenizer_class")
+    return {**settings, "tokenizer_class": chosen} if chosen else settings
+
+
+def honored_settings(
+    settings: Mapping[str, Any], content: Mapping[str, Any], ids: Mapping[str, int], file: FileFindings
+) -> dict[str, Any]:
+    """Return the settings that change tokens, as tokenizer_config.json of the rebuilt model has them.
+
+    Args:
+        settings: Return value of `read_settings`.
+        content: tokenizer.json. Its sides of truncation and padding, and its padding token, count where the settings
+            name none.
+        ids: Token to id of the vocabulary and of added tokens.
+        file: Receives the problems of the settings.
+    """
+    # null is another value than absent for some classes
+    honored: dict[str, Any] = {key: None for key in (*_FLAGS, *SPECIAL_TOKENS) if key in settings}
+    honored |= read_values(settings, HONORED, file)
+    parts = {name: content.get(name) for name in ("truncation", "padding")}
+    truncation, padding = (part if isinstance(part, dict) else {} for part in parts.values())
+    for part, key in ((truncation, "truncation_side"), (padding, "padding_side")):
+        side = str(part.get("direction")).lower()
+        if honored.get(key) is None and side in ("left", "right"):
+            honored[key] = side
+    padding_token = settings.get("pad_token") or padding.get("pad_token")
+    honored |= _special_tokens({**settings, "pad_token": padding_token}, ids, file)
+    if honored.get("pad_token") is None and honored.get("eos_token"):  # usual for decoders
+        honored["pad_token"] = honored["eos_token"]
+        message = f"none is named; texts are padded with {quoted(_content(honored['eos_token']))}"
+        file.remark("keys_left_out", message, "pad_token")
+    decoder = settings.get("added_tokens_decoder")
+    if decoder is None and settings.get(ADDED_NAME):
+        older = settings[ADDED_NAME]
+        named = [honored[key] for key in (*SPECIAL_TOKENS, *_LISTS) if honored.get(key) is not None]
+        tokens = [each for value in named for each in (value if isinstance(value, list) else [value])]
+        special = {_content(token) for token in tokens}
+        decoder = {
+            str(number): {"content": token, "normalized": token not in special, "special": token in special}
+            for token, number in older.items()
+        }
+        decoder |= {str(token["id"]): token for token in content.get("added_tokens") or []}
+    if decoder is not None:
+        honored["added_tokens_decoder"] = _added_tokens(decoder, ids, file)
+    names = settings.get("model_input_names")
+    if inputs := [name for name in _INPUTS if isinstance(names, list) and name in names]:
+        honored["model_input_names"] = inputs
+    if name := settings.get("tokenizer_class"):
+        honored["tokenizer_class"] = name if _CLASS.fullmatch(str(name)) else GENERIC
+    return honored
+
+
+def _other_tokens(settings: Mapping[str, Any]) -> list[str]:
+    """Return the keys of tokens without one of the usual roles: texts, and objects that the library wrote."""
+    return [
+        key
+        for key, value in settings.items()
+        if key not in SPECIAL_TOKENS
+        and _OTHER_TOKEN.fullmatch(key)
+        and (isinstance(value, str) or (isinstance(value, dict) and "__type" in value))
+    ]
+
+
+def _special_tokens(
+    settings: Mapping[str, Any], ids: Mapping[str, int], file: FileFindings
+) -> dict[str, Any]:
+    """Return the named tokens by role or name, and the lists of further special tokens.
+
+    Refuse a role's token that is not in `ids`. The library adds others to the vocabulary.
+    """
+    tokens: dict[str, Any] = {}
+    for key in (*SPECIAL_TOKENS, *_other_tokens(settings)):
+        token = _token(settings.get(key), file, key)
+        if token is not None and key in SPECIAL_TOKENS and _content(token) not in ids:
+            message = f"{quoted(_content(token))} is no token of tokenizer.json"
+            file.refuse("tokenizer_vocabulary", message, key)
+        elif token is not None:
+            tokens[key] = token
+    for key in _LISTS:
+        value = settings.get(key) or []
+        values = list(value.values()) if isinstance(value, dict) else value
+        if not isinstance(values, list) or len(values) > MOST_ADDED:
+            file.refuse("tokenizer_value", f"it is no list of at most {MOST_ADDED:,} tokens", key)
+        elif read := [token for each in values if (token := _token(each, file, key)) is not None]:
+            tokens[key] = read
+    return tokens
+
+
+def _content(token: str | dict[str, Any]) -> str:
+    return token if isinstance(token, str) else str(token["content"])
+
+
+def _token(value: object, file: FileFindings, key: str) -> str | dict[str, Any] | None:
+    """Return a token as the library writes it, None for null or for a value that is refused."""
+    if isinstance(value, dict):
+        token = read_values(value, ADDED_RULES, file, key)
+        token.pop("id", None)
+        if token.get("content"):
+            return {"__type": "AddedToken", **token}
+    elif value is None or (isinstance(value, str) and 0 < len(value) <= MOST_TOKEN):
+        return value
+    file.refuse("tokenizer_value", f"{quoted(value)} is no token", key)
+    return None
+
+
+def _added_tokens(decoder: object, ids: Mapping[str, int], file: FileFindings) -> dict[str, dict[str, Any]]:
+    """Return `added_tokens_decoder`, tokens by id. Refuse tokens that tokenizer.json lacks or has with another id."""
+    key = "added_tokens_decoder"
+    if not isinstance(decoder, dict) or len(decoder) > MOST_ADDED:
+        file.refuse("tokenizer_value", f"it is no object of at most {MOST_ADDED:,} tokens", key)
+        return {}
+    tokens = {}
+    for number, entry in decoder.items():
+        token = read_values(entry, ADDED_RULES, file, key) if isinstance(entry, dict) else {}
+        content = token.get("content")
+        if content is None or str(ids.get(content)) != number:
+            message = f"{quoted(content)} has another id in tokenizer.json, or is not there"
+            file.refuse("tokenizer_vocabulary", message, f"{key}.{number}")
+        else:
+            tokens[number] = {name: value for name, value in token.items() if name != "id"}
+    return tokens

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evaluation.checkpoints import limits
+from evaluation.checkpoints import findings as limits
 from evaluation.checkpoints.findings import FileFindings, listed, quoted
 
 #: Keys that make a library load code or files from elsewhere, or pass it switches, in any configuration file.
@@ -93,36 +93,30 @@ TRUTH = Rule(lambda value: isinstance(value, bool), "true or false")
 
 #: Bounds of numbers by the pattern of their key, or of its dotted form with the keys around it: the first that fits.
 #: The library's classes check types, but have no such bounds.
-_BOUNDS: tuple[tuple[re.Pattern[str], Rule], ...] = tuple(
-    (re.compile(pattern), rule)
-    for pattern, rule in (
-        (r".*rotary.*factor|rope_.*\.[a-z_]*mscale[a-z_]*", number(0, limits.MOST_ROPE_FACTOR)),
-        # Divisors of angles: one number, or one for each angle.
-        (
-            r"rope.*factor(\[\])?|rope_.*\.[a-z_]*(factor|beta)[a-z_]*(\[\])?",
-            number(limits.LEAST_ROPE_FACTOR, limits.MOST_ROPE_FACTOR),
-        ),
-        (r".*_id|.*_token_ids?", whole(-1, limits.MOST_VOCABULARY)),
-        (r".*(dropout|_prob|pdrop|_drop|_eps|epsilon|probability)", number(0, 1)),
-        (r"type_vocab_size", whole(0, 16)),
-        (r".*vocab.*size.*", whole(1, limits.MOST_VOCABULARY)),
-        (
-            r".*(layers?|blocks?|groups?|networks|block_sizes|block_repeats)|depth|.*_num",
-            whole(0, limits.MOST_LAYERS),
-        ),
-        (r".*experts?.*", number(0, limits.MOST_EXPERTS)),
-        (r".*heads?", whole(0, limits.MOST_HEADS)),
-        (r".*(intermediate_size|n_inner|d_ff|ffn_dim|ff_dim|hidden_dim)", whole(1, limits.MOST_INNER_WIDTH)),
-        (r"projection_dim", whole(0, limits.MOST_WIDTH)),  # 0 is none, as in DPR
-        (r"d_model|d_kv|dim|n_embd|.*(hidden|embedding)_size|.*_dim", whole(1, limits.MOST_WIDTH)),
-        (r".*(_features|dimension)|k|k_aux", whole(0, limits.MOST_DIMENSION)),
-        (
-            r".*(position|window|seq_len|max_len|context|length|distance|local_attention).*",
-            whole(-1, limits.MOST_POSITIONS),
-        ),
-        (r".*(theta|rope.*base|rotary.*base|local_base_freq)", number(1, limits.MOST_ROPE_THETA)),
-    )
-)
+_BOUNDS: Mapping[str, Rule] = {
+    r".*rotary.*factor|rope_.*\.[a-z_]*mscale[a-z_]*": number(0, limits.MOST_ROPE_FACTOR),
+    # Divisors of angles: one number, or one for each angle.
+    r"rope.*factor(\[\])?|rope_.*\.[a-z_]*(factor|beta)[a-z_]*(\[\])?": number(
+        limits.LEAST_ROPE_FACTOR, limits.MOST_ROPE_FACTOR
+    ),
+    r".*_id|.*_token_ids?": whole(-1, limits.MOST_VOCABULARY),
+    r".*(dropout|_prob|pdrop|_drop|_eps|epsilon|probability)": number(0, 1),
+    r"type_vocab_size": whole(0, 16),
+    r".*vocab.*size.*": whole(1, limits.MOST_VOCABULARY),
+    r".*(layers?|blocks?|groups?|networks|block_sizes|block_repeats)|depth|.*_num": whole(
+        0, limits.MOST_LAYERS
+    ),
+    r".*experts?.*": number(0, limits.MOST_EXPERTS),
+    r".*heads?": whole(0, limits.MOST_HEADS),
+    r".*(intermediate_size|n_inner|d_ff|ffn_dim|ff_dim|hidden_dim)": whole(1, limits.MOST_INNER_WIDTH),
+    r"projection_dim": whole(0, limits.MOST_WIDTH),  # 0 is none, as in DPR
+    r"d_model|d_kv|dim|n_embd|.*(hidden|embedding)_size|.*_dim": whole(1, limits.MOST_WIDTH),
+    r".*(_features|dimension)|k|k_aux": whole(0, limits.MOST_DIMENSION),
+    r".*(position|window|seq_len|max_len|context|length|distance|local_attention).*": whole(
+        -1, limits.MOST_POSITIONS
+    ),
+    r".*(theta|rope.*base|rotary.*base|local_base_freq)": number(1, limits.MOST_ROPE_THETA),
+}
 _ANY_NUMBER = number(-limits.MOST_VOCABULARY, limits.MOST_VOCABULARY)
 
 
@@ -183,7 +177,9 @@ def _check_numbers(key: str, value: Any, file: FileFindings) -> None:
             _check_numbers(f"{key}[]", each, file)
     elif type(value) in (int, float):
         name = key.removesuffix("[]").rpartition(".")[2]
-        rules = (rule for pattern, rule in _BOUNDS if pattern.fullmatch(name) or pattern.fullmatch(key))
+        rules = (
+            rule for keys, rule in _BOUNDS.items() if re.fullmatch(keys, name) or re.fullmatch(keys, key)
+        )
         rule = next(rules, _ANY_NUMBER)
         if not rule.accepts(value):
             code = "dimension_cap" if type(value) is int and value > 0 else "value"

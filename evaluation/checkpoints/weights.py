@@ -11,15 +11,21 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 
 from evaluation.archives.compression import MIB
-from evaluation.checkpoints.files import ModelFiles
-from evaluation.checkpoints.findings import FileFindings, listed, quoted
-from evaluation.checkpoints.json_reading import NotJson, parse
-from evaluation.checkpoints.limits import MOST_SHARDS, AllowanceSpent, CheckpointAllowance, WeightsTooLarge
+from evaluation.checkpoints.files import ModelFiles, NotJson, parse
+from evaluation.checkpoints.findings import (
+    MOST_SHARDS,
+    AllowanceSpent,
+    CheckpointAllowance,
+    FileFindings,
+    WeightsTooLarge,
+    listed,
+    quoted,
+)
 from evaluation.core.files import open_regular
 
 _MOST_DIMENSIONS = 8
@@ -55,6 +61,28 @@ class Tensor:
     start: int
     end: int
 
+    @classmethod
+    def parse(cls, name: str, entry: object, path: Path, offset: int) -> Self:
+        """Return the tensor of an entry of a header that ends at `offset`. Raises NotSafetensors."""
+        if not name or len(name) > _MOST_NAME or not name.isprintable():
+            raise NotSafetensors("a tensor's name is empty, too long, or not printable")
+        if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
+            raise NotSafetensors(f"{name} needs dtype, shape and data_offsets, and nothing else")
+        dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+        if not isinstance(dtype, str) or dtype not in _BYTES:
+            if isinstance(dtype, str) and _TYPE_NAME.fullmatch(dtype):
+                raise UnreadType(f"{name} is {dtype}")
+            raise NotSafetensors(f"{name} has a type that safetensors does not have")
+        if not _are_sizes(shape) or len(shape) > _MOST_DIMENSIONS:
+            raise NotSafetensors(f"{name} has a shape that is no short list of sizes")
+        if not _are_sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
+            raise NotSafetensors(f"{name} has data_offsets that are no two places")
+        if 0 in shape:
+            raise NotSafetensors(f"{name} has no values")
+        if math.prod(shape) * _BYTES[dtype] != offsets[1] - offsets[0]:
+            raise NotSafetensors(f"{name} has as many bytes as do not fit its shape")
+        return cls(path, dtype, tuple(shape), offset + offsets[0], offset + offsets[1])
+
     @property
     def parameters(self) -> int:
         """Number of values."""
@@ -86,15 +114,8 @@ def _open(path: Path) -> BinaryIO:
 def read_tensors(path: Path, allowance: CheckpointAllowance) -> dict[str, Tensor]:
     """Return the tensors of a file by name, from its header alone, which counts against the allowance.
 
-    Raises NotSafetensors, also if the allowance is spent.
+    Raises NotSafetensors, and AllowanceSpent.
     """
-    try:
-        return _read_tensors(path, allowance)
-    except AllowanceSpent as error:
-        raise NotSafetensors(str(error)) from error
-
-
-def _read_tensors(path: Path, allowance: CheckpointAllowance) -> dict[str, Tensor]:
     with _open(path) as file:
         size = os.fstat(file.fileno()).st_size
         first = file.read(8)
@@ -103,7 +124,7 @@ def _read_tensors(path: Path, allowance: CheckpointAllowance) -> dict[str, Tenso
         (length,) = struct.unpack("<Q", first)
         if length > size - 8:
             raise NotSafetensors("its header is longer than the file")
-        allowance.take_header(length)
+        allowance.take(length, "headers of weights")
         data = file.read(length)
     if not data.startswith(b"{"):
         raise NotSafetensors("its header is no JSON object")
@@ -112,9 +133,15 @@ def _read_tensors(path: Path, allowance: CheckpointAllowance) -> dict[str, Tenso
     except NotJson as error:
         raise NotSafetensors(f"its header is no JSON: {error}") from error
     header.pop("__metadata__", None)
-    tensors = _tensors(header, path, 8 + length)
+    tensors = {name: Tensor.parse(name, entry, path, 8 + length) for name, entry in header.items()}
+    end = 8 + length
+    for tensor in sorted(tensors.values(), key=lambda tensor: (tensor.start, tensor.end)):
+        if tensor.start != end:
+            raise NotSafetensors(
+                "its tensors overlap" if tensor.start < end else "it has gaps between tensors"
+            )
+        end = tensor.end
     allowance.take_tensors(path, len(tensors), sum(tensor.size for tensor in tensors.values()))
-    end = max((tensor.end for tensor in tensors.values()), default=8 + length)
     if allowance.without_weights and size == 8 + length < end:
         allowance.left_out = True
     elif end != size:
@@ -122,46 +149,8 @@ def _read_tensors(path: Path, allowance: CheckpointAllowance) -> dict[str, Tenso
     return tensors
 
 
-def _tensors(header: dict[str, Any], path: Path, offset: int) -> dict[str, Tensor]:
-    tensors = {name: _tensor(name, entry, path, offset) for name, entry in header.items()}
-    end = offset
-    for tensor in sorted(tensors.values(), key=lambda tensor: (tensor.start, tensor.end)):
-        if tensor.start != end:
-            raise NotSafetensors(
-                "its tensors overlap" if tensor.start < end else "it has gaps between tensors"
-            )
-        end = tensor.end
-    return tensors
-
-
-def _tensor(name: str, entry: object, path: Path, offset: int) -> Tensor:
-    if not name or len(name) > _MOST_NAME or not name.isprintable():
-        raise NotSafetensors("a tensor's name is empty, too long, or not printable")
-    if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-        raise NotSafetensors(f"{name} needs dtype, shape and data_offsets, and nothing else")
-    dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
-    if not isinstance(dtype, str) or dtype not in _BYTES:
-        if isinstance(dtype, str) and _TYPE_NAME.fullmatch(dtype):
-            raise UnreadType(f"{name} is {dtype}")
-        raise NotSafetensors(f"{name} has a type that safetensors does not have")
-    if not _are_sizes(shape) or len(shape) > _MOST_DIMENSIONS:
-        raise NotSafetensors(f"{name} has a shape that is no short list of sizes")
-    if not _are_sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise NotSafetensors(f"{name} has data_offsets that are no two places")
-    if 0 in shape:
-        raise NotSafetensors(f"{name} has no values")
-    if math.prod(shape) * _BYTES[dtype] != offsets[1] - offsets[0]:
-        raise NotSafetensors(f"{name} has as many bytes as do not fit its shape")
-    return Tensor(path, dtype, tuple(shape), offset + offsets[0], offset + offsets[1])
-
-
 def _are_sizes(values: object) -> bool:
     return isinstance(values, list) and all(type(value) is int and 0 <= value < 1 << 48 for value in values)
-
-
-def is_shard_name(name: object) -> bool:
-    """Return whether the name in an index is that of a safetensors file beside it."""
-    return isinstance(name, str) and _SHARD.fullmatch(name) is not None
 
 
 def blocks(tensor: Tensor) -> Iterator[bytes]:
@@ -228,24 +217,30 @@ def read_weights(source: ModelFiles, name: str = NAME, buffers: bool = False) ->
             file.refuse("weights_type", f"its type is {tensor.dtype}", title)
         tensors[short] = tensor
     if not source.allowance.left_out:
-        _refuse_not_finite(tensors, source.at(NAME))
+        try:
+            bad = [name for name, tensor in tensors.items() if tensor.usable and not is_finite(tensor)]
+        except NotSafetensors as error:
+            source.at(NAME).refuse("weights_header", str(error))
+        else:
+            if bad:
+                source.at(NAME).refuse("nan_weights", f"{listed(bad)}: not all values are finite numbers")
     return tensors
 
 
 def _read_file(source: ModelFiles, name: str) -> Tensors:
     try:
         return read_tensors(source.path(name), source.allowance)
-    except NotSafetensors as error:
-        code = "weights_type" if isinstance(error, UnreadType) else "weights_header"
-        code = "file_too_large" if isinstance(error.__cause__, WeightsTooLarge) else code
-        source.at(name).stop(code, str(error))
+    except (NotSafetensors, AllowanceSpent) as error:
+        codes = {UnreadType: "weights_type", WeightsTooLarge: "file_too_large"}
+        source.at(name).stop(codes.get(type(error), "weights_header"), str(error))
 
 
 def _read_shards(source: ModelFiles) -> Tensors:
     places, index = source.read_object(INDEX).get("weight_map"), source.at(INDEX)
     if not isinstance(places, dict) or not places:
         index.stop("weights_index", "it has no weight_map")
-    if outside := [name for name in places.values() if not is_shard_name(name)]:
+    outside = [each for each in places.values() if not (isinstance(each, str) and _SHARD.fullmatch(each))]
+    if outside:
         index.stop("weights_index", f"{quoted(outside[0])} is no file beside it", "weight_map")
     names = sorted(set(places.values()))
     if len(names) > MOST_SHARDS:
@@ -274,14 +269,3 @@ def refuse_shape(name: str, tensor: Tensor, wanted: Iterable[int], file: FileFin
 def sizes(shape: Iterable[int]) -> str:
     """Return a shape in words."""
     return " × ".join(f"{size:,}" for size in shape) or "a single value"
-
-
-def _refuse_not_finite(tensors: Tensors, file: FileFindings) -> None:
-    """Read all weights once, and refuse infinities and values that are not numbers."""
-    try:
-        bad = [name for name, tensor in tensors.items() if tensor.usable and not is_finite(tensor)]
-    except NotSafetensors as error:
-        file.refuse("weights_header", str(error))
-        return
-    if bad:
-        file.refuse("nan_weights", f"{listed(bad)}: not all values are finite numbers")

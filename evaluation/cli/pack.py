@@ -5,18 +5,17 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from evaluation.checkpoints import CheckpointDescription, CheckpointKind, rebuild, validate_folder
-from evaluation.checkpoints.description import PICKLED_HEADS
-from evaluation.checkpoints.rebuilding import write_archive
+from evaluation.checkpoints.description import PICKLED_HEADS, CheckpointDescription, CheckpointKind
+from evaluation.checkpoints.rebuilding import rebuild, validate_folder, write_archive
 from evaluation.checkpoints.settings import NAME as SETTINGS
-from evaluation.checkpoints.settings import TEMPLATE
-from evaluation.checkpoints.templates import TEMPLATES
+from evaluation.checkpoints.settings import TEMPLATE, TEMPLATES
 from evaluation.cli import Subparsers
 from evaluation.core.problems import InvalidContent, ModelFailure, Report
+from evaluation.engines import ENGINES, InvalidParameter, Resources, RetrievalTask, retrieve
 
 #: What is copied; pickles beside them are converted, everything else is left.
 _TAKEN = (".json", ".safetensors", ".metadata", ".jinja")
@@ -27,6 +26,12 @@ _SIDE_FOLDERS = frozenset({"onnx", "openvino", "coreml", ".git", ".cache", "__py
 #: Engines that try a model's own work; other engines run the same kinds without all of it.
 _TRYING = {CheckpointKind.SEQ2SEQ: "doc2query"}
 _CHEAP = {"queries_per_document": "1", "generated_tokens": "8"}
+#: Twenty different texts for the trial.
+_SUBJECTS = ("The heart", "A wing in supersonic flow", "The central bank", "A search engine", "The cat")
+_PREDICATES = (
+    "is examined in a large study", "changes with temperature", "was compared with an older method",
+    "depends on the price of energy",
+)  # fmt: skip
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -98,11 +103,17 @@ def run_pack(arguments: argparse.Namespace) -> int:
             _print_report(validation.report)
             rebuilt = scratch / "rebuilt"
             described = rebuild(validation, rebuilt)
-            if arguments.template:
-                _check_template(described.kind)
-            _check_deeply(rebuilt)
+            kinds = ENGINES["cross-encoder"].checkpoints
+            if arguments.template and described.kind not in kinds:
+                message = f"--template is for {' and '.join(kinds)} models, and this is a {described.kind}"
+                raise ModelFailure("invalid_parameter", f"{message}; pack it without --template")
+            from evaluation.engines.neural.checking import check_checkpoint
             from evaluation.engines.prompts import prompt_remarks
 
+            report = check_checkpoint(rebuilt)
+            _print_report(report)
+            if not report.valid:
+                raise InvalidContent(report)
             remarks = prompt_remarks(described.kind, described.prompts, described.model_type, folder.name)
             _print_report(Report(tuple(remarks)))
             if not arguments.no_trial:
@@ -119,26 +130,6 @@ def run_pack(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _check_template(kind: CheckpointKind) -> None:
-    """Raise ModelFailure if no engine asks a model of this kind with a prompt template."""
-    from evaluation.engines import ENGINES
-
-    kinds = ENGINES["cross-encoder"].checkpoints
-    if kind not in kinds:
-        message = f"--template is for {' and '.join(kinds)} models, and this is a {kind}; pack it without --template"
-        raise ModelFailure("invalid_parameter", message)
-
-
-def _check_deeply(rebuilt: Path) -> None:
-    """Print what the library says of the model without loading it. Raises InvalidContent where it refuses it."""
-    from evaluation.engines.neural.checking import check_checkpoint
-
-    report = check_checkpoint(rebuilt)
-    _print_report(report)
-    if not report.valid:
-        raise InvalidContent(report)
-
-
 def _copy_model_files(folder: Path, target: Path) -> Path:
     """The files that matter, copied, and what had to be converted for them. Links are followed: they are yours."""
     files = list(_walk(folder))
@@ -149,8 +140,19 @@ def _copy_model_files(folder: Path, target: Path) -> Path:
             shutil.copyfile(path, place)
     for source in dict.fromkeys(path.parent for path in files):
         names = {path.name for path in files if path.parent == source}
-        if names & _CONVERTED:
-            _convert_files(source, names, target / source.relative_to(folder))
+        if not names & _CONVERTED:
+            continue
+        from evaluation.engines.neural import converting
+
+        place = target / source.relative_to(folder)
+        if names & _PICKLES and not any(place.glob("model*.safetensors")):
+            converting.convert_weights(source, place)
+            print(f"{source.name}: pickled weights were converted to safetensors", file=sys.stderr)
+        for name in converting.convert_heads(source, place):
+            print(f"{source.name}: the head {name} was converted from a pickle", file=sys.stderr)
+        lacks = not (place / "tokenizer.json").exists() and (place / "config.json").exists()
+        if lacks and names & _VOCABULARIES and converting.convert_tokenizer(source, place):
+            print(f"{source.name}: tokenizer.json was made from older files", file=sys.stderr)
     return target
 
 
@@ -198,20 +200,6 @@ def _write_into_configurations(staged: Path, name: str, values: Mapping[str, obj
                 place.write_text(json.dumps({**known, **values}), encoding="utf-8")
 
 
-def _convert_files(source: Path, names: Collection[str], place: Path) -> None:
-    """Write what a folder with files of these names has only as pickles, or in older files, into `place`."""
-    from evaluation.engines.neural import converting
-
-    if _PICKLES.intersection(names) and not any(place.glob("model*.safetensors")):
-        converting.convert_weights(source, place)
-        print(f"{source.name}: pickled weights were converted to safetensors", file=sys.stderr)
-    for name in converting.convert_heads(source, place):
-        print(f"{source.name}: the head {name} was converted from a pickle", file=sys.stderr)
-    lacks = not (place / "tokenizer.json").exists() and (place / "config.json").exists()
-    if lacks and _VOCABULARIES.intersection(names) and converting.convert_tokenizer(source, place):
-        print(f"{source.name}: tokenizer.json was made from older files", file=sys.stderr)
-
-
 def _walk(folder: Path) -> Iterator[Path]:
     """All files, without folders for other programs."""
     for path in sorted(folder.iterdir()):
@@ -224,15 +212,14 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 def _run_engine(rebuilt: Path, kind: CheckpointKind, scratch: Path) -> None:
     """Index and search a few texts with the engine that is for the model. Raises ModelFailure."""
-    from evaluation.engines import ENGINES, InvalidParameter, Resources, RetrievalTask, retrieve
-
     name = _TRYING.get(kind) or next(
         engine.name
         for engine in ENGINES.values()
         if kind in engine.checkpoints and len(engine.checkpoints) < len(CheckpointKind)
     )
     known = {parameter.name for parameter in ENGINES[name].parameters}
-    texts = [{"_id": str(number), "title": "", "text": text} for number, text in enumerate(_texts())]
+    sentences = [f"{subject} {predicate}." for subject in _SUBJECTS for predicate in _PREDICATES]
+    texts = [{"_id": str(number), "title": "", "text": text} for number, text in enumerate(sentences)]
     for file, some in (("corpus.jsonl", texts), ("queries.jsonl", texts[:3])):
         lines = "".join(json.dumps(entry) + "\n" for entry in some)
         (scratch / file).write_text(lines, encoding="utf-8")
@@ -258,16 +245,6 @@ def _run_engine(rebuilt: Path, kind: CheckpointKind, scratch: Path) -> None:
         f"queries found something",
         file=sys.stderr,
     )
-
-
-def _texts() -> list[str]:
-    """Return twenty different texts."""
-    subjects = ("The heart", "A wing in supersonic flow", "The central bank", "A search engine", "The cat")
-    predicates = (
-        "is examined in a large study", "changes with temperature", "was compared with an older method",
-        "depends on the price of energy",
-    )  # fmt: skip
-    return [f"{subject} {predicate}." for subject in subjects for predicate in predicates]
 
 
 def _print_report(report: Report) -> None:

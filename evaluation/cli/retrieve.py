@@ -1,4 +1,4 @@
-"""`python -m evaluation retrieve`, `encode` and `engines`."""
+"""`python -m evaluation retrieve`, `encode`, `fuse`, `merge`, and `engines`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluation.checkpoints import CheckpointDescription, CheckpointKind, open_checkpoint
+from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
+from evaluation.checkpoints.rebuilding import open_checkpoint
 from evaluation.cli import Subparsers
 from evaluation.core.problems import InvalidContent, ModelFailure, at_lines
 from evaluation.core.writing import DISK_FULL
@@ -22,36 +23,53 @@ from evaluation.engines import (
     Parameter,
     Part,
     Resources,
-    Retrieval,
     RetrievalTask,
     describe,
     encode,
+    merge,
     retrieve,
 )
 from evaluation.execution.failures import MODEL_FAILURES
 
 if TYPE_CHECKING:
     from evaluation.engines import Stage
-    from evaluation.engines.base import FactValue, ParameterValue
+    from evaluation.engines.base import ParameterValue
 
 
+_DEPTH: dict[str, Any] = {"type": int, "default": 1000, "help": "documents a query (default: %(default)s)"}
 #: An engine may have no such parameter, and still need to be told how to take a checkpoint that does not say.
 _POOLING = "pooling"
 
 
 def add_parser(subparsers: Subparsers) -> None:
-    """Add the commands `retrieve`, `encode` and `engines`.
-
-    Each sets `run`, a function that takes the parsed arguments and returns the exit status.
-    """
+    """Add the commands; each sets `run`, a function that takes the parsed arguments and returns the exit status."""
+    fuse = subparsers.add_parser(
+        "fuse",
+        help="join runs to one",
+        description="Join runs query by query, as `retrieve --engine fusion` does.",
+    )
+    fuse.add_argument("runs", type=Path, nargs="+", help="runs of the same queries")
+    _add_files(fuse, "queries.jsonl, or .gz")
+    fuse.add_argument("--depth", **_DEPTH)
+    for parameter in describe("fusion").parameters:
+        help_text = f"{parameter.description} ({parameter.values}; default: {parameter.default or 'nothing'})"
+        fuse.add_argument(f"--{parameter.name.replace('_', '-')}", default=parameter.default, help=help_text)
+    fuse.set_defaults(run=run_fuse)
+    merging = subparsers.add_parser(
+        "merge",
+        help="merge the runs of all parts to one",
+        description="Merge what `retrieve --part` wrote for each part to the run of the whole.",
+    )
+    merging.add_argument("parts", type=Path, nargs="+", help="runs of all parts, in any order")
+    _add_files(merging, "the queries that the parts were made with")
+    merging.set_defaults(run=run_merge)
     parser = subparsers.add_parser(
         "retrieve",
         help="make a run: index a corpus, and search it with queries",
         description="Index a corpus in BEIR layout, and write an engine's TREC run over the queries.",
     )
-    parser.add_argument("--queries", required=True, type=Path, help="queries.jsonl, or .gz")
-    parser.add_argument("--out", required=True, type=Path, help="run to write; compressed if it ends in .gz")
-    parser.add_argument("--depth", type=int, default=1000, help="documents a query (default: %(default)s)")
+    _add_files(parser, "queries.jsonl, or .gz")
+    parser.add_argument("--depth", **_DEPTH)
     parser.add_argument("--tag", help="last column of the run (default: the engine's name)")
     parser.add_argument(
         "--drop-self-matches", action="store_true", help="leave out a document with the query's own id"
@@ -75,6 +93,11 @@ def add_parser(subparsers: Subparsers) -> None:
     encoding.set_defaults(run=run_encode)
     listing = subparsers.add_parser("engines", help="list the engines and their parameters")
     listing.set_defaults(run=run_engines)
+
+
+def _add_files(parser: argparse.ArgumentParser, queries: str) -> None:
+    parser.add_argument("--queries", required=True, type=Path, help=queries)
+    parser.add_argument("--out", required=True, type=Path, help="run to write; compressed if it ends in .gz")
 
 
 def _add_engine(parser: argparse.ArgumentParser, engines: str) -> None:
@@ -106,14 +129,6 @@ def _add_engine(parser: argparse.ArgumentParser, engines: str) -> None:
     given.add_argument(
         "--shards", type=Path, help="folder of encoded shards: those in it are used, others are left there"
     )
-    _add_parameters(parser)
-
-
-def _add_parameters(parser: argparse.ArgumentParser) -> None:
-    """One option for each name of a parameter; its help tells the engines apart where they differ.
-
-    A parameter that is called like an option of the command has `engine-` before its name.
-    """
     own = {option for action in parser._actions for option in action.option_strings}
     group = parser.add_argument_group("parameters of the engine")
     for name, meanings in _parameters().items():
@@ -175,7 +190,19 @@ def run_retrieve(arguments: argparse.Namespace) -> int:
             ),
             progress=_show_progress if sys.stderr.isatty() else None,
         )
-        return _summary(done, arguments.out)
+        out, facts = arguments.out, []
+        for name, value in done.facts.items():
+            fact = FACTS[name]
+            number = value if isinstance(value, str) else f"{value:,.{fact.decimals}f}"
+            facts.append(f"\n{fact.label}: {number} {fact.unit}".rstrip())
+        beside = [f"\n{path}: {label}" for label, path in done.variants.items() if path != out]
+        settings = ", ".join(f"{name} = {value}" for name, value in done.parameters.items())
+        return (
+            f"{out}: {done.lines:,} lines for {done.queries - done.queries_without_results:,} of {done.queries:,} "
+            f"queries over {done.documents:,} documents\n"
+            f"{done.engine} ({settings}; {done.analyser}): index {done.index_bytes / 1e6:,.1f} MB "
+            f"in {done.build_seconds:.2f} s, search {done.search_seconds:.2f} s" + "".join([*facts, *beside])
+        )
 
     return _run(arguments, make)
 
@@ -209,15 +236,55 @@ def _part(arguments: argparse.Namespace) -> Part | None:
 
 
 def _run(arguments: argparse.Namespace, make: Callable[[Mapping[str, object], Resources], str]) -> int:
-    """Say on standard error what `make` says, or why it could not be; the exit status."""
+    """Run an engine with the given parameters and resources, and report as `_report` does."""
     values = {name: getattr(arguments, _destination(name)) for name in _parameters()}
-    try:
+    given = {name: value for name, value in values.items() if value is not None}
+    if _requires_pooling(arguments.engine):
+        given.pop(_POOLING, None)  # `_resources` uses it
+
+    def make_with_resources() -> str:
         with tempfile.TemporaryDirectory(prefix="checkpoint-") as scratch:
-            resources = _resources(arguments, Path(scratch))
-            given = {name: value for name, value in values.items() if value is not None}
-            if _requires_pooling(arguments.engine):
-                given.pop(_POOLING, None)  # `_resources` saw to it
-            said = make(given, resources)
+            return make(given, _resources(arguments, Path(scratch)))
+
+    return _report(make_with_resources)
+
+
+def run_fuse(arguments: argparse.Namespace) -> int:
+    """Write the fused run."""
+
+    def make() -> str:
+        done = retrieve(
+            RetrievalTask(
+                "fusion",
+                arguments.queries,  # it reads no corpus
+                arguments.queries,
+                arguments.out,
+                parameters={
+                    each.name: getattr(arguments, each.name) for each in describe("fusion").parameters
+                },
+                k=arguments.depth,
+                resources=Resources(runs=tuple(arguments.runs)),
+            )
+        )
+        return f"{arguments.out}: {done.lines:,} lines of {len(arguments.runs):,} runs"
+
+    return _report(make)
+
+
+def run_merge(arguments: argparse.Namespace) -> int:
+    """Write the merged run."""
+
+    def make() -> str:
+        lines = merge(arguments.parts, arguments.queries, arguments.out)
+        return f"{arguments.out}: {lines:,} lines of {len(arguments.parts):,} parts"
+
+    return _report(make)
+
+
+def _report(make: Callable[[], str]) -> int:
+    """Print on standard error what `make` returns, or the reason of its failure, and return the exit status."""
+    try:
+        done = make()
     except InvalidContent as error:
         return show_problems(error)
     except ModelFailure as error:
@@ -225,8 +292,12 @@ def _run(arguments: argparse.Namespace, make: Callable[[Mapping[str, object], Re
         print(f"error: the model cannot be used: {error.message} ({error.code}). {remedy}", file=sys.stderr)
         return 1
     except (InvalidParameter, OSError) as error:
-        return show_fault(error)
-    print(said, file=sys.stderr)
+        message = str(error)
+        if isinstance(error, OSError) and error.errno in DISK_FULL:
+            message = f"The disk is full: {message}. Make room, and give the same command again: what is whole stays."
+        print(f"error: {message}", file=sys.stderr)
+        return 2
+    print(done, file=sys.stderr)
     return 0
 
 
@@ -238,21 +309,18 @@ def show_problems(error: InvalidContent) -> int:
     return 1
 
 
-def show_fault(error: Exception) -> int:
-    """Say on standard error why nothing could be done; the exit status."""
-    said = str(error)
-    if isinstance(error, OSError) and error.errno in DISK_FULL:
-        said = f"The disk is full: {said}. Make room, and give the same command again: what is whole stays."
-    print(f"error: {said}", file=sys.stderr)
-    return 2
-
-
 def _resources(arguments: argparse.Namespace, scratch: Path) -> Resources:
     """What the engine is given. Raises InvalidContent where the checkpoint is none that it can run."""
     description = describe(arguments.engine)
     if arguments.threads is not None and arguments.threads < 1:
         raise InvalidParameter(f"{arguments.threads} threads compute nothing; give at least 1.")
-    checkpoint = arguments.checkpoint
+    checkpoint, device = arguments.checkpoint, "cpu"
+    if description.needs_checkpoint and arguments.device != "cpu":
+        from torch.cuda import is_available
+
+        if arguments.device == "cuda" and not is_available():
+            raise InvalidParameter("There is no CUDA device here; leave out --device, or use --device cpu.")
+        device = "cuda" if is_available() else "cpu"
     if checkpoint is not None and description.needs_checkpoint:
         pooling = getattr(arguments, _destination(_POOLING)) or ""
         checkpoint = open_checkpoint(checkpoint, description.checkpoints, scratch, pooling)
@@ -270,7 +338,7 @@ def _resources(arguments: argparse.Namespace, scratch: Path) -> Resources:
     return Resources(
         checkpoint=checkpoint,
         runs=tuple(arguments.runs),
-        device=_device(arguments.device) if description.needs_checkpoint else "cpu",
+        device=device,
         threads=arguments.threads or len(os.sched_getaffinity(0)),
     )
 
@@ -282,38 +350,8 @@ def _requires_pooling(engine: str) -> bool:
     return CheckpointKind.SPARSE_ENCODER in description.checkpoints and not own
 
 
-def _device(asked: str) -> str:
-    """The device that is asked for, or the best there is. Raises InvalidParameter where it is not there."""
-    if asked == "cpu":
-        return asked
-    from torch.cuda import is_available
-
-    if asked == "cuda" and not is_available():
-        raise InvalidParameter("There is no CUDA device here; leave out --device, or use --device cpu.")
-    return "cuda" if is_available() else "cpu"
-
-
 def _show_progress(stage: Stage, share: float) -> None:
     print(f"\r{stage} {share:4.0%}   ", end="" if share < 1 else "\r", file=sys.stderr, flush=True)
-
-
-def _summary(done: Retrieval, out: Path) -> str:
-    beside = [f"\n{path}: {label}" for label, path in done.variants.items() if path != out]
-    settings = ", ".join(f"{name} = {value}" for name, value in done.parameters.items())
-    return (
-        f"{out}: {done.lines:,} lines for {done.queries - done.queries_without_results:,} of {done.queries:,} "
-        f"queries over {done.documents:,} documents\n"
-        f"{done.engine} ({settings}; {done.analyser}): index {done.index_bytes / 1e6:,.1f} MB "
-        f"in {done.build_seconds:.2f} s, search {done.search_seconds:.2f} s"
-        + "".join(f"\n{FACTS[name].label}: {_fact(name, value)}" for name, value in done.facts.items())
-        + "".join(beside)
-    )
-
-
-def _fact(name: str, value: FactValue) -> str:
-    fact = FACTS[name]
-    number = value if isinstance(value, str) else f"{value:,.{fact.decimals}f}"
-    return f"{number} {fact.unit}".rstrip()
 
 
 def _quoted(value: ParameterValue) -> str:

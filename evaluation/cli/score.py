@@ -1,4 +1,4 @@
-"""`python -m evaluation score` and `python -m evaluation check`."""
+"""`python -m evaluation score`, `check`, and `compare`."""
 
 import argparse
 import json
@@ -9,18 +9,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+import numpy as np
+
+from evaluation.archives.compression import FileLimits, open_lines
 from evaluation.cli import Subparsers
+from evaluation.cli.retrieve import show_problems
+from evaluation.collections.beir import read_corpus, read_queries
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.problems import EndlessPattern, InvalidContent, Report, at_lines
 from evaluation.judgements.answers import read_answers
-from evaluation.judgements.excluded import read_excluded
-from evaluation.judgements.qrels import Qrels, read_qrels
+from evaluation.judgements.qrels import read_excluded, read_qrels
 from evaluation.measures import registry
 from evaluation.runs.score import ScoredRun, ScoringTarget, check_run, score_run
+from evaluation.statistics.comparison import compare_paired
+from evaluation.statistics.randomisation import holm
 
 
 def add_parser(subparsers: Subparsers) -> None:
-    """Add the commands `score` and `check`; each sets `run`, which takes the arguments and returns the status."""
+    """Add the commands; each sets `run`, which takes the arguments and returns the status."""
     score = subparsers.add_parser(
         "score",
         help="score a run",
@@ -30,7 +36,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "--qrels", required=True, type=Path, help="TREC qrels, or BEIR's test.tsv; may be compressed"
     )
     score.add_argument("--run", required=True, type=Path, dest="run_file", help="run: TREC, a table, or JSON")
-    measures_option(score)
+    _measures_option(score)
     score.add_argument(
         "--candidates-only", action="store_true", help="pass over documents that are not judged"
     )
@@ -57,9 +63,20 @@ def add_parser(subparsers: Subparsers) -> None:
     check.add_argument("--qrels", type=Path, help="qrels: tells judged queries that are missing")
     _add_common(check)
     check.set_defaults(run=run_check)
+    compare = subparsers.add_parser(
+        "compare",
+        help="compare runs with the first one",
+        description="Differences of runs to the first one: means, 95 % intervals, two-sided randomisation tests "
+        "corrected by Holm, and by how many queries.",
+    )
+    compare.add_argument("--qrels", required=True, type=Path, help="TREC qrels, or BEIR's test.tsv")
+    compare.add_argument("runs", type=Path, nargs="+", help="runs in any format; the first is the baseline")
+    _measures_option(compare)
+    compare.add_argument("--json", action="store_true", help="print JSON, with unrounded values")
+    compare.set_defaults(run=run_compare)
 
 
-def measures_option(parser: argparse.ArgumentParser) -> None:
+def _measures_option(parser: argparse.ArgumentParser) -> None:
     """Add `--measures`."""
     default = ",".join(registry.DEFAULT_MEASURES)
     parser.add_argument(
@@ -117,25 +134,21 @@ def run_score(arguments: argparse.Namespace) -> int:
     except InvalidContent as error:
         return _refuse(arguments.run_file, error.report, arguments.json)
     if arguments.json:
-        _print_json(_as_dict(scored, arguments.per_query))
+        names = [measure.name for measure in scored.measures]
+        result: dict[str, object] = {
+            "means": scored.means,
+            "queries": len(scored.query_ids),
+            "missing_queries": scored.missing_queries,
+            **scored.report.as_dict(),
+        }
+        if arguments.per_query:
+            rows = zip(scored.query_ids, scored.per_query.tolist(), strict=True)
+            result["per_query"] = {query: dict(zip(names, row, strict=True)) for query, row in rows}
+        _print_json(result)
         return 0
     _print_problems(scored.report, sys.stderr)
     _print_scores(scored, arguments.per_query)
     return 0
-
-
-def _as_dict(scored: ScoredRun, per_query: bool) -> dict[str, object]:
-    names = [measure.name for measure in scored.measures]
-    result: dict[str, object] = {
-        "means": scored.means,
-        "queries": len(scored.query_ids),
-        "missing_queries": scored.missing_queries,
-        **scored.report.as_dict(),
-    }
-    if per_query:
-        rows = zip(scored.query_ids, scored.per_query.tolist(), strict=True)
-        result["per_query"] = {query: dict(zip(names, row, strict=True)) for query, row in rows}
-    return result
 
 
 def _print_scores(scored: ScoredRun, per_query: bool) -> None:
@@ -163,9 +176,12 @@ def run_check(arguments: argparse.Namespace) -> int:
     """Print a run's problems; 1 if there are errors."""
     try:
         qrels = read_qrels(arguments.qrels) if arguments.qrels else None
+        queries = list(qrels.query_ids) if qrels else []
+        if arguments.queries:
+            queries = [query.id for query in read_queries(arguments.queries)]
         with _document_ids(arguments) as documents:
             target = ScoringTarget(
-                qrels=qrels, query_ids=_query_ids(arguments.queries, qrels), document_ids=documents, hidden=False,
+                qrels=qrels, query_ids=queries, document_ids=documents, hidden=False,
                 names_queries=True, drop_self_matches=arguments.drop_self_matches,
             )  # fmt: skip
             report = check_run(arguments.run_file, target)
@@ -181,20 +197,53 @@ def run_check(arguments: argparse.Namespace) -> int:
     return 0 if report.valid else 1
 
 
-def _query_ids(path: Path | None, qrels: Qrels | None) -> list[str]:
-    from evaluation.collections.beir import read_queries
-
-    if path:
-        return [query.id for query in read_queries(path)]
-    return list(qrels.query_ids) if qrels else []
+def run_compare(arguments: argparse.Namespace) -> int:
+    """Print a row for each measure and run; 1 if a file is not usable."""
+    try:
+        qrels = read_qrels(arguments.qrels)
+        target = ScoringTarget(qrels=qrels, query_ids=qrels.query_ids, hidden=False, names_queries=True)
+        scored = [score_run(path, target, arguments.measures) for path in arguments.runs]
+    except InvalidContent as error:
+        return show_problems(error)
+    rows = []
+    for place, measure in enumerate(arguments.measures):
+        baseline, *others = (each.per_query[:, place] for each in scored)
+        found = [
+            compare_paired(values, baseline, lower_is_better=not measure.family.higher_is_better)
+            for values in others
+        ]
+        corrected = holm([result.p for result in found]).tolist() if found else []
+        rows.append(
+            {"measure": measure.name, "run": str(arguments.runs[0]), "mean": float(np.mean(baseline))}
+        )
+        for path, values, result, p in zip(arguments.runs[1:], others, found, corrected, strict=True):
+            rows.append(
+                {
+                    "measure": measure.name, "run": str(path), "mean": float(np.mean(values)),
+                    "difference": result.difference, "low": result.low, "high": result.high, "p": result.p,
+                    "p_corrected": p, "wins": result.wins, "ties": result.ties, "losses": result.losses,
+                }
+            )  # fmt: skip
+    if arguments.json:
+        print(json.dumps(rows, indent=2))
+        return 0
+    width = max(len(str(path)) for path in arguments.runs)
+    for row in rows:
+        line = f"{row['measure']:<12} {row['run']:<{width}}  {row['mean']:.4f}"
+        if "difference" in row:
+            p = row["p_corrected"]
+            line += (
+                f"  {row['difference']:+.4f} [{row['low']:+.4f}, {row['high']:+.4f}]"
+                f"  p {'< 0.001' if p < 0.001 else f'= {p:.3f}'}"
+                f"  {row['wins']} won, {row['ties']} equal, {row['losses']} lost"
+            )
+        print(line)
+    return 0
 
 
 @contextmanager
 def _document_ids(arguments: argparse.Namespace) -> Iterator[DocumentIds | None]:
     """The dataset's document ids, from its corpus or from a list, in a table that lives as long as it is used."""
-    from evaluation.archives.compression import FileLimits, open_lines
-    from evaluation.collections.beir import read_corpus
-
     if not arguments.corpus and not arguments.document_ids:
         yield None
         return

@@ -55,7 +55,19 @@ class DocumentIds:
         try:
             seed = secrets.randbits(64) | 1
             with work[0].open("w+b") as keys, work[1].open("w+b") as long_ids:
-                count = _write_keys(ids, seed, keys, long_ids)
+                count = long_bytes = 0
+                iterator = iter(ids)
+                while batch := [document_id.encode() for document_id in islice(iterator, _BATCH)]:
+                    for document_id in batch:
+                        if not 0 < len(document_id) <= _LONGEST:
+                            message = (
+                                f"a document id has {len(document_id)} bytes; 1 to {_LONGEST:,} are possible"
+                            )
+                            raise ValueError(message)
+                    packed, pieces = _packed(*_joined(batch), seed, long_bytes)
+                    keys.write(packed.tobytes())
+                    long_ids.write(pieces)
+                    count, long_bytes = count + len(batch), long_bytes + len(pieces)
                 _write_table(work[2], seed, count, keys, long_ids)
             work[2].replace(path)
         finally:
@@ -101,8 +113,7 @@ def ids_in_memory(text: bytes, offsets: NDArray[np.int64], seed: int) -> Ids:
 
 
 def _joined(ids: Sequence[bytes]) -> tuple[bytes, NDArray[np.int64]]:
-    lengths = np.fromiter(map(len, ids), np.int64, len(ids))
-    return b"".join(ids), np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    return b"".join(ids), np.cumsum([0, *map(len, ids)], dtype=np.int64)
 
 
 def _slots_for(count: int) -> int:
@@ -122,21 +133,6 @@ def _packed(
         pieces += [struct.pack("<H", len(piece)), piece]
         long_bytes += 2 + len(piece)
     return keys, b"".join(pieces)
-
-
-def _write_keys(ids: Iterable[str], seed: int, keys: BinaryIO, long_ids: BinaryIO) -> int:
-    count = long_bytes = 0
-    iterator = iter(ids)
-    while batch := [document_id.encode() for document_id in islice(iterator, _BATCH)]:
-        for document_id in batch:
-            if not 0 < len(document_id) <= _LONGEST:
-                message = f"a document id has {len(document_id)} bytes; 1 to {_LONGEST:,} are possible"
-                raise ValueError(message)
-        packed, pieces = _packed(*_joined(batch), seed, long_bytes)
-        keys.write(packed.tobytes())
-        long_ids.write(pieces)
-        count, long_bytes = count + len(batch), long_bytes + len(pieces)
-    return count
 
 
 def _write_table(path: Path, seed: int, count: int, keys: BinaryIO, long_ids: BinaryIO) -> None:

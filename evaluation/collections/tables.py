@@ -7,7 +7,7 @@ two. Other columns are ignored.
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +60,13 @@ def convert_texts(paths: Sequence[Path], target: Path) -> None:
 
     Raises InvalidContent with the file and the line (of Parquet the row) of what is wrong.
     """
-    text = _text_column(target.name)
-    write_records(target, (record for path in paths for record in _records(path, text)))
+    columns = ("_id", _text_column(target.name))
+    records = (
+        Record(_text(path, line, identifier), _text(path, line, title), _text(path, line, text), line)
+        for path in paths
+        for line, (identifier, text, title) in _columns(path, columns, ("title",))
+    )
+    write_records(target, records)
 
 
 def convert_judgements(paths: Sequence[Path], target: Path) -> None:
@@ -80,21 +85,17 @@ def convert_examples(paths: Sequence[Path], folder: Path, split: str) -> None:
     left_out: list[tuple[str, str]] = []
     for path in paths:
         for line, (query, text, *lists) in _columns(path, ("_id", "query", "gold_ids", "excluded_ids")):
-            gold, excluded = map(partial(_listed, path, line), ("gold_ids", "excluded_ids"), lists)
+            for column, ids in zip(("gold_ids", "excluded_ids"), lists, strict=True):
+                if not isinstance(ids, list) or not all(isinstance(each, str) for each in ids):
+                    hint = 'Write a list of texts, such as ["d1", "d2"].'
+                    raise wrong(path, [line], f"{column} that is no list of ids", hint)
+            gold, excluded = lists
             queries.append(Record(str(query), "", str(text), line))
             relevant += [(query, document, 1) for document in dict.fromkeys(gold)]
             left_out += [(query, document) for document in excluded if document != "N/A"]
     write_records(folder / "queries.jsonl", queries)
     write_judgements(folder / "qrels" / f"{split}.tsv", relevant)
     write_excluded(folder / "excluded.tsv", left_out)
-
-
-def _listed(path: Path, line: int, column: str, value: Any) -> list[str]:
-    if isinstance(value, list) and all(isinstance(each, str) for each in value):
-        return value
-    raise wrong(
-        path, [line], f"{column} that is no list of ids", 'Write a list of texts, such as ["d1", "d2"].'
-    )
 
 
 def _judgements(path: Path) -> Iterator[tuple[str, str, object]]:
@@ -107,12 +108,6 @@ def _judgements(path: Path) -> Iterator[tuple[str, str, object]]:
 
 def _text_column(part: str) -> str:
     return _QUERY_TEXT if part.startswith("queries") else "text"
-
-
-def _records(path: Path, text_column: str) -> Iterator[Record]:
-    for line, (identifier, text, title) in _columns(path, ("_id", text_column), ("title",)):
-        name, title, text = (_text(path, line, value) for value in (identifier, title, text))
-        yield Record(name, title, text, line)
 
 
 def _text(path: Path, line: int, value: Any) -> str:

@@ -175,6 +175,10 @@ class ProblemCode(str):
         message, hint = message or self.message, hint or self.hint
         return Problem(severity or cast(Severity, self.severity), self, count, message, hint, lines)
 
+    def refusal(self, message: str, hint: str, lines: tuple[int, ...] = ()) -> InvalidContent:
+        """Return the error for a problem of this code."""
+        return InvalidContent.of(self.problem(message, hint, lines=lines))
+
 
 def is_free(code: str) -> bool:
     """Whether a refusal with the code counts as no verdict on a file: nothing in one was found to be wrong."""

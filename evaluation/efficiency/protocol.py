@@ -48,8 +48,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evaluation.checkpoints.description import CheckpointDescription
-from evaluation.collections.beir import Document, Query, count_documents, read_corpus
-from evaluation.collections.blocks import read_table
+from evaluation.collections.beir import Document, Query, count_documents, read_corpus, read_table
 from evaluation.efficiency.effort import BATCH, SHARE_OF_WARM_UP, WHOLE, Effort, affordable
 from evaluation.efficiency.measurements import MOST_UNSETTLED, EfficiencyFigures, Latency
 from evaluation.efficiency.meters import (

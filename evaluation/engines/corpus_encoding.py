@@ -9,8 +9,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from evaluation.checkpoints.description import CheckpointDescription
-from evaluation.collections.beir import Document, count_documents, read_corpus
-from evaluation.collections.blocks import fingerprint_of
+from evaluation.collections.beir import Document, count_documents, fingerprint_of, read_corpus
 from evaluation.core.writing import complete_or_absent, make_folder
 from evaluation.engines.base import (
     SHARD_SIZE,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
-from evaluation.checkpoints.templates import TEMPLATES
+from evaluation.checkpoints.settings import TEMPLATES
 from evaluation.collections.beir import Document, Query
 from evaluation.engines.base import (
     AUTO,

@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from evaluation.checkpoints.codes import CODES
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
-from evaluation.checkpoints.findings import listed, quote
+from evaluation.checkpoints.findings import CODES, listed, quote
 from evaluation.core.problems import Problem
 from evaluation.engines.base import AUTO, InvalidParameter, Parameter
 

@@ -11,8 +11,7 @@ from pathlib import Path
 from time import perf_counter
 
 from evaluation.checkpoints.description import CheckpointDescription
-from evaluation.collections.beir import Query, read_corpus, read_queries
-from evaluation.collections.blocks import fingerprint_of
+from evaluation.collections.beir import Query, fingerprint_of, read_corpus, read_queries
 from evaluation.core.files import sha256_of
 from evaluation.engines.base import (
     Engine,
@@ -27,7 +26,7 @@ from evaluation.engines.parts import DividedEngine, PartOfRun, learned_for, merg
 from evaluation.engines.precision import computed_in, precision_loss
 from evaluation.engines.registry import describe
 from evaluation.engines.run_writing import MAIN, KeptRankings, RunWriter, variant_paths
-from evaluation.judgements.excluded import read_excluded
+from evaluation.judgements.qrels import read_excluded
 
 #: Called with the engine, the queries and what was done, while the index is still there: to measure.
 Afterwards = Callable[[Engine, Sequence[Query], Retrieval], None]
@@ -42,7 +41,7 @@ class RetrievalTask(EncodingTask):
 
     If the name of `out` ends in `.gz` the run is compressed. `drop_self_matches` leaves out a document with the
     query's own id, and `excluded` names a file of documents that are left out of the rankings of single queries
-    (`evaluation.judgements.excluded`). `tag` is the run's last column, by default the engine's name. The index is in a
+    (`evaluation.judgements.qrels`). `tag` is the run's last column, by default the engine's name. The index is in a
     temporary folder, inside `work_folder` if that is given.
 
     With a `part`, only some shards are encoded and searched, or some queries with an engine that cannot divide shards;

@@ -11,9 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evaluation.checkpoints.codes import CODES
-from evaluation.checkpoints.findings import quote
-from evaluation.checkpoints.json_reading import NotJson, parse, read_file
+from evaluation.checkpoints.files import NotJson, parse, read_file
+from evaluation.checkpoints.findings import CODES, quote
 from evaluation.collections.beir import read_queries
 from evaluation.core.problems import ModelFailure, Problem
 from evaluation.efficiency.effort import BATCH, LEAST_QUERIES, Effort, measuring_seconds, plan_efforts

@@ -6,14 +6,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
+from evaluation.collections.beir import BYTE_ORDER_MARK, MAX_ID_BYTES
 from evaluation.collections.tables import column_places
 from evaluation.core.problems import LineProblems
 
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _GRADE = re.compile(r"([+-]?[0-9]{1,9})(?:\.0*)?")
 _COLUMNS = ("query-id", "corpus-id", "score")
 #: A cell of a header has no digits, so that no line of judgments is mistaken for a header.
 _NAME = re.compile(r"[^\W\d][^\d]*|#.*")
+
+
+def is_id(name: bytes) -> bool:
+    """Return whether a run file can have this id."""
+    return name.split() == [name] and len(name) <= MAX_ID_BYTES
+
 
 #: code → (message, hint) for lines that are not judgments, or name what cannot be judged.
 PROBLEMS = {
@@ -92,7 +98,11 @@ def judgement_lines(
             cells = _split(text, form.separator)
             quoted = form.quoted or _is_quoted([cells[place] for place in form.places if place < len(cells)])
             form = form._replace(quoted=quoted)
-            yield from _table(chain([(number, text)], texts), form, problems, clean)
+            for row, cells in _rows(chain([(number, text)], texts), form, problems):
+                if len(cells) <= max(form.places) or (form.width and len(cells) != form.width):
+                    problems.note("fields", row)
+                else:
+                    yield JudgementLine(row, *(clean(cells[place].strip()) for place in form.places))
             return
         problems.note(_line_problem(text), number)
 
@@ -100,7 +110,7 @@ def judgement_lines(
 def _decoded(lines: Iterable[bytes], problems: LineProblems) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(lines, 1):
         if number == 1:
-            line = line.removeprefix(_BYTE_ORDER_MARK)
+            line = line.removeprefix(BYTE_ORDER_MARK)
         try:
             text = line.decode()
         except UnicodeDecodeError:
@@ -166,17 +176,6 @@ def _line_problem(text: str) -> str:
         return "run"
     cells = next((cells for sign in ("\t", ",", ";") if len(cells := text.split(sign)) > 2), fields)
     return "header" if len(cells) > 2 and all(_NAME.fullmatch(cell.strip()) for cell in cells) else "fields"
-
-
-def _table(
-    texts: Iterator[tuple[int, str]], form: _Form, problems: LineProblems, clean: Callable[[str], str]
-) -> Iterator[JudgementLine]:
-    for number, cells in _rows(texts, form, problems):
-        if len(cells) <= max(form.places) or (form.width and len(cells) != form.width):
-            problems.note("fields", number)
-            continue
-        query, document, grade = (clean(cells[place].strip()) for place in form.places)
-        yield JudgementLine(number, query, document, grade)
 
 
 def _rows(

@@ -13,7 +13,7 @@ from pathlib import Path
 from evaluation.archives.compression import FileLimits, open_lines
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.problems import InvalidContent, LineProblems
-from evaluation.judgements.forms import PROBLEMS, JudgementLine, judgement_lines, whole_grade
+from evaluation.judgements.forms import PROBLEMS, JudgementLine, is_id, judgement_lines, whole_grade
 
 LOWEST_GRADE, HIGHEST_GRADE = -2, 10
 #: What a spreadsheet takes for a formula, and the mark that keeps it from that.
@@ -138,7 +138,19 @@ def read_judgements(
     graded = _JudgementCollector(findings, max(highest, HIGHEST_GRADE), scale)
     lines = judgement_lines(_bounded(open_lines(path, LIMITS, LONGEST_LINE)), findings, unguard_cell)
     while batch := list(islice(lines, _AT_ONCE)):
-        _check_ids(batch, queries, documents, findings)
+        possible = []
+        for line in batch:
+            if not (is_id(line.query.encode()) and is_id(line.document.encode())):
+                findings.note("identifier", line.number)
+                continue
+            possible.append(line)
+            if line.query not in queries:
+                findings.note("unknown_query", line.number)
+        if documents is not None and possible:
+            there = documents.contain([line.document for line in possible])
+            for line, known in zip(possible, there.tolist(), strict=True):
+                if not known:
+                    findings.note("unknown_document", line.number)
         graded.take(batch)
     missing = findings.counts["unknown_document"]
     if not strict and missing < graded.lines:
@@ -170,28 +182,3 @@ def _bounded(lines: Iterator[bytes]) -> Iterator[bytes]:
         if number > MOST_LINES:
             raise InvalidContent.of_text(_PROBLEMS, "too_many", most=MOST_LINES)
         yield line
-
-
-def _check_ids(
-    lines: list[JudgementLine],
-    queries: Collection[str],
-    documents: DocumentIds | None,
-    findings: LineProblems,
-) -> None:
-    possible = []
-    for line in lines:
-        if not (_is_id(line.query) and _is_id(line.document)):
-            findings.note("identifier", line.number)
-            continue
-        possible.append(line)
-        if line.query not in queries:
-            findings.note("unknown_query", line.number)
-    if documents is not None and possible:
-        there = documents.contain([line.document for line in possible])
-        for line, known in zip(possible, there.tolist(), strict=True):
-            if not known:
-                findings.note("unknown_document", line.number)
-
-
-def _is_id(name: str) -> bool:
-    return name.encode().split() == [name.encode()] and len(name.encode()) <= 256

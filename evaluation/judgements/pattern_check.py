@@ -10,7 +10,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 
 import regex
@@ -32,7 +32,11 @@ _RECURSION = 500
 
 def check_patterns(patterns: Mapping[int, Sequence[str]]) -> dict[int, str]:
     """Return the problem codes of lines whose patterns cannot be used, by line number."""
-    problems = {line: "unusable_pattern" for line, texts in patterns.items() if any(map(_is_refused, texts))}
+    problems = {
+        line: "unusable_pattern"
+        for line, texts in patterns.items()
+        if any(len(text) > LONGEST or _CALL.search(text) for text in texts)
+    }
     tried: dict[int, Sequence[str]] = {}
     number = 0
     for line, texts in patterns.items():
@@ -51,10 +55,6 @@ def check_patterns(patterns: Mapping[int, Sequence[str]]) -> dict[int, str]:
             raise RuntimeError(f"patterns could not be checked: {done.stderr}")
         problems |= {int(line): code for line, _, code in rows}
     return {line: code for line, code in problems.items() if code}
-
-
-def _is_refused(text: str) -> bool:
-    return len(text) > LONGEST or _CALL.search(text) is not None
 
 
 def _main() -> None:
@@ -81,24 +81,16 @@ def _problem(texts: Sequence[str], compiled: list[object]) -> str:
             compiled.append(pattern)
             if pattern.search("", timeout=TRIED):
                 return "empty_answer"
-            for trial in _trials(text):
-                pattern.search(trial, timeout=TRIED)
+            # A pattern with excessive backtracking takes long on texts that repeat a character or a word of it.
+            words = regex.findall(r"\w+", regex.sub(r"\\.", " ", text))
+            repeated = dict.fromkeys([*_REPEATED, *words, *(f"{word} " for word in words), *text])
+            for each in islice(repeated, _MOST_TRIALS):
+                pattern.search(f"{each * (TRIAL // len(each))}! {' '.join(words)}", timeout=TRIED)
     except (regex.error, RecursionError, OverflowError):
         return "unusable_pattern"
     except (TimeoutError, MemoryError):
         return "endless_pattern"
     return ""
-
-
-def _trials(pattern: str) -> Iterator[str]:
-    """Yield texts on which a pattern with excessive backtracking takes long.
-
-    Each repeats a character or word of the pattern and ends with the words of the pattern.
-    """
-    words = regex.findall(r"\w+", regex.sub(r"\\.", " ", pattern))
-    repeated = dict.fromkeys([*_REPEATED, *words, *(f"{word} " for word in words), *pattern])
-    for each in islice(repeated, _MOST_TRIALS):
-        yield f"{each * (TRIAL // len(each))}! {' '.join(words)}"
 
 
 if __name__ == "__main__":

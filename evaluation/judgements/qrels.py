@@ -1,4 +1,10 @@
-"""Relevance judgements: TREC qrels and BEIR's tab-separated files, read into flat arrays."""
+"""Relevance judgements: TREC qrels and BEIR's tab-separated files, read into flat arrays.
+
+`excluded.tsv` has documents that are left out of the rankings of single queries before these are measured, as BRIGHT's
+`excluded_ids`: a line for each pair has the query's id, a tab, and the document's id, usually under the header
+`query-id<TAB>corpus-id`. A document that is excluded for a query counts as never retrieved, and the documents behind it
+move up.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +18,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.archives.compression import FileLimits, open_lines
+from evaluation.archives.compression import open_lines
+from evaluation.collections.beir import BYTE_ORDER_MARK
+from evaluation.collections.tables import column_places
 from evaluation.core.problems import InvalidContent, LineProblems
-from evaluation.judgements.forms import PROBLEMS, judgement_lines, whole_grade
+from evaluation.judgements.forms import PROBLEMS, is_id, judgement_lines, whole_grade
 from evaluation.kernel.library import JudgedTable
 
 #: code → (message, hint) of a line that cannot be used.
@@ -23,6 +31,17 @@ _PROBLEMS = {
     "grade": ("a grade that is not a whole number: {lines}", "Write grades as 0, 1, 2 …"),
     "duplicate": ("a document of a query judged again: {lines}", "Judge each document once per query."),
     "empty": ("the file has no judgements", "Check that the right file was chosen."),
+}
+_EXCLUDED_COLUMNS = ("query-id", "corpus-id")
+_EXCLUDED_PROBLEMS = {
+    "encoding": PROBLEMS["encoding"],
+    "identifier": PROBLEMS["identifier"],
+    "fields": (
+        "not two fields with a tab between them: {lines}",
+        "Write `query<TAB>document`, usually under the header `query-id<TAB>corpus-id`.",
+    ),
+    "duplicate": ("a document excluded again for a query: {lines}", "Name each pair once."),
+    "empty": ("the file excludes no document", "Leave it out, or check that the right file was chosen."),
 }
 
 
@@ -69,12 +88,11 @@ class Qrels:
             documents += [document for document, _ in kept]
             grades += [grade for _, grade in kept]
             counts.append(len(documents))
-        lengths = np.fromiter(map(len, documents), np.int64, len(documents))
         return cls(
             query_ids=tuple(query.decode() for query in queries),
             offsets=np.array(counts, np.int64),
             documents=np.frombuffer(b"".join(documents), np.uint8),
-            document_offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
+            document_offsets=np.cumsum([0, *map(len, documents)], dtype=np.int64),
             grades=np.array(grades, np.int32),
             negative_count=negative,
         )
@@ -147,20 +165,44 @@ def read_grades(path: Path | str) -> dict[bytes, dict[bytes, int]]:
     judgements: dict[bytes, dict[bytes, int]] = {}
     problems = LineProblems()
     for line in judgement_lines(open_lines(path), problems):
-        if code := _add(judgements, line.query.encode(), line.document.encode(), line.grade):
+        grade = whole_grade(line.grade)
+        if code := _add(judgements, line.query.encode(), line.document.encode(), grade):
             problems.note(code, line.number)
-    if problems:
-        raise InvalidContent.of(*problems.report(_PROBLEMS))
-    if not judgements:
-        raise InvalidContent.of_text(_PROBLEMS, "empty")
-    return judgements
+    return _complete(judgements, problems, _PROBLEMS)
 
 
-def _add(judgements: dict[bytes, dict[bytes, int]], query: bytes, document: bytes, text: str) -> str | None:
+def read_excluded(path: Path) -> Qrels:
+    """Return the excluded documents of each query, in the form of judgements, all of grade 0.
+
+    The file, `excluded.tsv`, may be compressed. Raises InvalidContent with every class of problem in it and its first
+    lines.
+    """
+    pairs: dict[bytes, dict[bytes, int]] = {}
+    problems = LineProblems()
+    for number, line in enumerate(open_lines(path), start=1):
+        line = line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
+        is_header = number == 1 and column_places(
+            line.decode(errors="replace").split("\t"), _EXCLUDED_COLUMNS
+        )
+        if not line.strip() or is_header:
+            continue
+        fields = [field.strip() for field in line.split(b"\t")]
+        pair = b"\t".join(fields)
+        if len(fields) != 2:
+            problems.note("fields", number)
+        elif all(map(is_id, fields)) and pair.decode(errors="ignore").encode() != pair:
+            problems.note("encoding", number)
+        elif code := _add(pairs, fields[0], fields[1], 0):
+            problems.note(code, number)
+    return Qrels._from_bytes(_complete(pairs, problems, _EXCLUDED_PROBLEMS))
+
+
+def _add(
+    judgements: dict[bytes, dict[bytes, int]], query: bytes, document: bytes, grade: int | None
+) -> str | None:
     """Add a judgement; return the code of what is wrong with it, if anything."""
-    if any(name.split() != [name] or len(name) > FileLimits().max_id_bytes for name in (query, document)):
+    if not (is_id(query) and is_id(document)):
         return "identifier"
-    grade = whole_grade(text)
     if grade is None:
         return "grade"
     graded = judgements.setdefault(query, {})
@@ -168,3 +210,14 @@ def _add(judgements: dict[bytes, dict[bytes, int]], query: bytes, document: byte
         return "duplicate"
     graded[document] = grade
     return None
+
+
+def _complete(
+    judgements: dict[bytes, dict[bytes, int]], problems: LineProblems, texts: Mapping[str, tuple[str, str]]
+) -> dict[bytes, dict[bytes, int]]:
+    """Return the judgements. Raises InvalidContent for problems, and for a file without judgements."""
+    if problems:
+        raise InvalidContent.of(*problems.report(texts))
+    if not judgements:
+        raise InvalidContent.of_text(texts, "empty")
+    return judgements

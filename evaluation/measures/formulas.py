@@ -99,7 +99,12 @@ def _discounted(gains: Values, ranks: NDArray[np.int64]) -> Values:
     return gains / np.log2(ranks + 1)
 
 
-def _ndcg(ranking: JudgedRankings, k: int | None, exponential: bool) -> Values:
+def ndcg(ranking: JudgedRankings, k: int | None, level: int, exponential: bool = False) -> Values:
+    """Return the discounted gain (gain over log2(rank + 1)) by that of the best possible ranking.
+
+    The gain is the grade, or if `exponential` 2^grade - 1.
+    """
+
     def gain_of(grades: NDArray[np.int64]) -> Values:
         gains = np.maximum(grades, 0).astype(np.float64)
         return np.exp2(gains) - 1 if exponential else gains
@@ -119,16 +124,6 @@ def _ndcg(ranking: JudgedRankings, k: int | None, exponential: bool) -> Values:
 
 def _shown(ranking: JudgedRankings, k: int | None) -> Values:
     return (ranking.retrieved if k is None else np.minimum(ranking.retrieved, k)).astype(np.float64)
-
-
-def ndcg(ranking: JudgedRankings, k: int | None, level: int) -> Values:
-    """Discounted gain (the grade over log2(rank + 1)) by that of the best possible ranking."""
-    return _ndcg(ranking, k, exponential=False)
-
-
-def ndcg_exponential(ranking: JudgedRankings, k: int | None, level: int) -> Values:
-    """Return nDCG with the gain 2^grade - 1."""
-    return _ndcg(ranking, k, exponential=True)
 
 
 def average_precision(ranking: JudgedRankings, k: int | None, level: int) -> Values:

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Literal
 
 from evaluation.measures import formulas
@@ -127,7 +127,7 @@ _ALL = (
         aliases=("ndcg_cut_{k}", "ndcg_cut.{k}", "NDCG@{k}", "ndcg_at_{k}", "ndcg", "NDCG"), depth=_HIGHEST_CUTOFF,
     ),
     Family(
-        "nDCG", formulas.ndcg_exponential, references.exponential_ndcg,
+        "nDCG", partial(formulas.ndcg, exponential=True), references.exponential_ndcg,
         "nDCG with gains that double with each grade, as web search uses it.",
         "Σ_{i≤k} (2^{g_i} − 1) / log₂(i + 1), divided by the same sum over the ideal ranking",
         "Burges et al., ICML 2005", "optional", binary=False, parameter="dcg='exp-log2'",
@@ -355,7 +355,11 @@ def _parse_any(text: str) -> Measure | None:
             others.append(part.replace('"', "'").replace(" ", "").lower())
     defaults = [part for part in others if part in _DEFAULTS]
     others = [part for part in others if part not in _DEFAULTS]
-    family = FAMILIES.get(f"{name.lower()}({','.join(others)}){unit or ''}") or _rank_biased(name, others)
+    family = FAMILIES.get(f"{name.lower()}({','.join(others)}){unit or ''}")
+    if family is None and name.lower() == "rbp":
+        found = _PERSISTENCE.fullmatch(",".join(others))
+        persistence = float(found[1]) if found else 0.0 if others else 0.8
+        family = rank_biased_precision(persistence) if persistence > 0 else None
     if family is None and not others and not unit:
         family = _BY_NAME.get(_bare(name))
     if family is None or any(family.key not in _DEFAULTS[part] for part in defaults):
@@ -363,15 +367,6 @@ def _parse_any(text: str) -> Measure | None:
     if (cutoff and family.cutoff == "none") or (level is not None and not family.binary):
         return None
     return Measure(family, int(cutoff) if cutoff else None, level)
-
-
-def _rank_biased(name: str, parameters: list[str]) -> Family | None:
-    """RBP with a persistence of its own, where this is one: a number between 0 and 1 of at most four decimals."""
-    found = _PERSISTENCE.fullmatch(",".join(parameters))
-    if name.lower() != "rbp" or (parameters and found is None):
-        return None
-    persistence = float(found.group(1)) if found else 0.8
-    return rank_biased_precision(persistence) if persistence > 0 else None
 
 
 def _parse_alias(text: str) -> Measure | None:

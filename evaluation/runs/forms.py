@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 
 from evaluation.archives.compression import BLOCK, MIB, ExpandedFile, FileLimits, open_expanded, open_lines
 from evaluation.core.problems import InvalidRun
-from evaluation.runs.header import BYTE_ORDER_MARK, RunHeader, is_result, read_header
+from evaluation.runs.header import BYTE_ORDER_MARK, RunHeader, is_result, is_trec_eval_result, read_header
 from evaluation.runs.json_runs import DOCUMENT, QUERY, RANK, SCORE_NAMES, TAG, find_column, json_as_lines
 from evaluation.runs.problems import ENCODING
-from evaluation.runs.quoting import is_trec_eval_result
 
 #: Number of rows that decide the format of a table, and the share that must fit: damaged rows are reported later.
 _SAMPLED_ROWS, _SHARE_OF_ROWS = 5_000, 0.9
@@ -83,6 +82,53 @@ class Table:
         query = cells[self.query] if len(cells) == self.columns else b""
         return len(query.split()) == 1 and query.strip(b"#") != b""
 
+    def results(self, rows: Sequence[bytes]) -> list[bytes]:
+        """Return the rows without comments."""
+        return [row for row in rows if not _begins_as_comment(row) or self.as_trec(row)]
+
+    def split(self, rows: Sequence[bytes]) -> list[list[bytes]]:
+        """Return the cells of the rows that have as many as the table has columns."""
+        return [cells for row in rows if len(cells := _cells(row, self.separator)) == self.columns]
+
+    def fits_names(self, rows: Sequence[bytes]) -> bool:
+        """Return whether the rows below the column names are results, and neither judgments nor TREC lines."""
+        cells = self.split(rows)
+        if 2 * len(cells) < len(rows) or all(map(_is_trec, rows)):
+            return False
+        if self.score is None:
+            return True
+        grades = self.rank is None and all(_GRADE.fullmatch(row[self.score]) for row in cells)
+        return not grades and _NUMBER.fullmatch(cells[0][self.score]) is not None
+
+    def recognized_first_rank(self, cells: Sequence[Sequence[bytes]]) -> int | None:
+        """Return the first rank of the rows if they clearly are this table without names, or else None."""
+        if self.score is not None:
+            numbers = [row[self.score] for row in cells]
+            if not all(map(_NUMBER.fullmatch, numbers)):
+                return None
+            if self.rank is None:
+                fractions = sum(_FRACTION.fullmatch(each) is not None for each in numbers)
+                # Scores may recur in other queries, as 1 / (60 + rank) does.
+                recurring = _falling_scores(cells)
+                several = 2 * max(len(set(numbers)), recurring) > len(numbers)
+                several &= not is_trec_eval_result(cells[0])
+                return 1 if 2 * fractions > len(numbers) and several else None
+        if self.document == 2 and {row[1].upper() for row in cells} in ({b"Q0"}, {b"0"}):
+            return 1 if all(_whole_rank(row[3]).isdigit() for row in cells) else None
+        depth, first_rank = self._depth(cells)
+        return first_rank if depth >= (LEAST_DEPTH if self.score is None else 2) else None
+
+    def _depth(self, cells: Sequence[Sequence[bytes]]) -> tuple[int, int]:
+        """Return the most documents of a query, 0 unless the ranks of each query count up, and the first rank."""
+        counts: dict[bytes, int] = {}
+        pairs = {(row[self.query], row[self.document]) for row in cells}
+        first_rank = 0 if _whole_rank(cells[0][self.rank or 0]) == b"0" else 1
+        for row in cells:
+            counts[row[self.query]] = counts.get(row[self.query], 0) + 1
+            if _whole_rank(row[self.rank or 0]) != str(counts[row[self.query]] + first_rank - 1).encode():
+                return 0, first_rank
+        return (max(counts.values()) if len(pairs) == len(cells) else 0), first_rank
+
 
 #: TREC (None), a table, a JSON document, or JSON Lines.
 Form = Table | Literal["json", "jsonl"] | None
@@ -103,7 +149,10 @@ def recognize(start: bytes) -> Form:
             ends = {b"{": b"}", b"[": b"]"}[first[:1]]
             return "jsonl" if first.rstrip().endswith(ends) and others.lstrip()[:1] == first[:1] else "json"
     first = next((line for line in io.BytesIO(text) if line.strip() and not line.startswith(b"#")), b"")
-    rows = [] if _is_trec(first) else _sample(text)
+    lines = [] if _is_trec(first) else text.split(b"\n")
+    if len(text) >= BLOCK - len(BYTE_ORDER_MARK) and len(lines) > 1:
+        del lines[-1]  # which is incomplete
+    rows = sorted(filter(bytes.strip, lines), key=_begins_as_comment)[:_SAMPLED_ROWS]
     if not rows or 2 * sum(map(_is_trec, [first] if first else rows)) > len([first] if first else rows):
         return None
     for some in ([row for row in rows if not _begins_as_comment(row)], rows):
@@ -203,14 +252,6 @@ def rewritten(
         yield lines.name, replace(limits, max_stored_bytes=limits.max_expanded_bytes), metadata
 
 
-def _sample(text: bytes) -> list[bytes]:
-    """Return the first rows that are not blank, those that begin with `#` last, without an incomplete last line."""
-    lines = text.split(b"\n")
-    if len(text) >= BLOCK - len(BYTE_ORDER_MARK) and len(lines) > 1:
-        del lines[-1]
-    return sorted(filter(bytes.strip, lines), key=_begins_as_comment)[:_SAMPLED_ROWS]
-
-
 def _begins_as_comment(line: bytes) -> bool:
     return line.startswith(b"#")
 
@@ -242,54 +283,27 @@ def _table(rows: Sequence[bytes], separator: bytes | None) -> Table | None:
     first = _cells(rows[0], separator)
     if len(first) > _MOST_COLUMNS:
         return None
-    named = _named_table(first, separator)
-    if named is not None:
-        named = replace(named, names=rows[0].removesuffix(b"\r"), first_rank=0)
-        results = _results(named, rows[1:])
-        ranks = {_whole_rank(row[named.rank or 0]) for row in _split(named, results)}
-        return replace(named, first_rank=int(b"0" not in ranks)) if _fits_names(named, results) else None
+    names = [name.decode("utf-8", "replace") for name in first]
+    query, document, rank, score, tag = (
+        find_column(names, known) for known in (QUERY, DOCUMENT, RANK, SCORE_NAMES, TAG)
+    )
+    if query is not None and document is not None and (rank is not None or score is not None):
+        heading = rows[0].removesuffix(b"\r")
+        named = Table(separator, len(names), query, document, rank, score, tag, 0, heading)
+        results = named.results(rows[1:])
+        ranks = {_whole_rank(row[named.rank or 0]) for row in named.split(results)}
+        return replace(named, first_rank=int(b"0" not in ranks)) if named.fits_names(results) else None
     for unnamed in _UNNAMED:
         if unnamed.columns != len(first) and not _begins_as_comment(rows[0]):
             continue
         table = replace(unnamed, separator=separator, first_rank=0)
-        results = _results(table, rows)
-        cells = _split(table, results)
+        results = table.results(rows)
+        cells = table.split(results)
         if not cells or len(cells) < _SHARE_OF_ROWS * len(results):
             continue
-        if (first_rank := _first_rank(table, cells)) is not None:
+        if (first_rank := table.recognized_first_rank(cells)) is not None:
             return replace(table, first_rank=first_rank)
     return None
-
-
-def _results(table: Table, rows: Sequence[bytes]) -> list[bytes]:
-    """Return the rows without comments."""
-    return [row for row in rows if not _begins_as_comment(row) or table.as_trec(row)]
-
-
-def _split(table: Table, rows: Sequence[bytes]) -> list[list[bytes]]:
-    """Return the cells of the rows that have as many as the table has columns."""
-    return [cells for row in rows if len(cells := _cells(row, table.separator)) == table.columns]
-
-
-def _named_table(names: Sequence[bytes], separator: bytes | None) -> Table | None:
-    texts = [name.decode("utf-8", "replace") for name in names]
-    query, document, rank, score, tag = (
-        find_column(texts, known) for known in (QUERY, DOCUMENT, RANK, SCORE_NAMES, TAG)
-    )
-    if query is None or document is None or (rank is None and score is None):
-        return None
-    return Table(separator, len(names), query, document, rank, score, tag)
-
-
-def _fits_names(table: Table, rows: Sequence[bytes]) -> bool:
-    """Return whether the rows below the column names are results, and neither judgments nor TREC lines."""
-    cells = _split(table, rows)
-    if 2 * len(cells) < len(rows) or all(map(_is_trec, rows)):
-        return False
-    if table.score is None:
-        return True
-    grades = table.rank is None and all(_GRADE.fullmatch(row[table.score]) for row in cells)
-    return not grades and _NUMBER.fullmatch(cells[0][table.score]) is not None
 
 
 #: Tables without names.
@@ -303,25 +317,6 @@ _UNNAMED = (
 )
 
 
-def _first_rank(table: Table, cells: Sequence[Sequence[bytes]]) -> int | None:
-    """Return the first rank of the rows if they clearly are this table without names, or else None."""
-    if table.score is not None:
-        numbers = [row[table.score] for row in cells]
-        if not all(map(_NUMBER.fullmatch, numbers)):
-            return None
-        if table.rank is None:
-            fractions = sum(_FRACTION.fullmatch(each) is not None for each in numbers)
-            # Scores may recur in other queries, as 1 / (60 + rank) does.
-            recurring = _falling_scores(cells)
-            several = 2 * max(len(set(numbers)), recurring) > len(numbers)
-            several &= not is_trec_eval_result(cells[0])
-            return 1 if 2 * fractions > len(numbers) and several else None
-    if table.document == 2 and {row[1].upper() for row in cells} in ({b"Q0"}, {b"0"}):
-        return 1 if all(_whole_rank(row[3]).isdigit() for row in cells) else None
-    depth, first_rank = _depth(table, cells)
-    return first_rank if depth >= (LEAST_DEPTH if table.score is None else 2) else None
-
-
 def _falling_scores(cells: Sequence[Sequence[bytes]]) -> int:
     """Return the number of scores below the one before of the same query, 0 if any is not, as in judgments."""
     lower = 0
@@ -331,15 +326,3 @@ def _falling_scores(cells: Sequence[Sequence[bytes]]) -> int:
                 return 0
             lower += 1
     return lower
-
-
-def _depth(table: Table, cells: Sequence[Sequence[bytes]]) -> tuple[int, int]:
-    """Return the most documents of a query, 0 unless the ranks of each query count up, and the first rank."""
-    counts: dict[bytes, int] = {}
-    pairs = {(row[table.query], row[table.document]) for row in cells}
-    first_rank = 0 if _whole_rank(cells[0][table.rank or 0]) == b"0" else 1
-    for row in cells:
-        counts[row[table.query]] = counts.get(row[table.query], 0) + 1
-        if _whole_rank(row[table.rank or 0]) != str(counts[row[table.query]] + first_rank - 1).encode():
-            return 0, first_rank
-    return (max(counts.values()) if len(pairs) == len(cells) else 0), first_rank

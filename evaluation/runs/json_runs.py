@@ -9,6 +9,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -18,9 +19,8 @@ import orjson
 
 from evaluation.archives.compression import MIB, SIZE, FileLimits, describe_bytes, open_blocks, open_lines
 from evaluation.core.problems import InvalidContent, ProblemCode, number_of
-from evaluation.runs.header import BYTE_ORDER_MARK, select_metadata
+from evaluation.runs.header import BYTE_ORDER_MARK, quote, select_metadata
 from evaluation.runs.problems import DUPLICATE, IDENTIFIER, SCORE
-from evaluation.runs.quoting import quote
 
 JSON = ProblemCode("json", "A JSON file that is not a run in a format above.", "See JSON above.",
     about="file")  # fmt: skip
@@ -45,12 +45,8 @@ TAG = ("tag", "runid", "runtag", "runname", "run", "system")
 
 def find_column(names: Iterable[str], known: tuple[str, ...]) -> int | None:
     """Return the index of the column with the first of the known names, ignoring case and punctuation."""
-    bare = [_bare(name) for name in names]
+    bare = [re.sub(r"[^a-z0-9]", "", name.lower()) for name in names]
     return next((bare.index(name) for name in known if name in bare), None)
-
-
-def _bare(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 #: Objects and lists in one document. Runs have an object for each query, and a few around them.
@@ -89,7 +85,14 @@ def json_as_lines(
                 lines.add(_parse(bytearray(line.removeprefix(BYTE_ORDER_MARK)), number))
         metadata = {}
     else:
-        document = _parse(_content(path, limits), None)
+        content = bytearray()
+        strict = replace(limits, ratio_floor_bytes=min(_RATIO_FLOOR, limits.ratio_floor_bytes))
+        for block in open_blocks(path, strict):
+            content += block
+            if len(content) > limits.max_json_bytes:
+                message = f"the JSON file is over {describe_bytes(limits.max_json_bytes)} expanded"
+                raise SIZE.refusal(message, _HINT_SIZE)
+        document = _parse(content.removeprefix(BYTE_ORDER_MARK), None)
         metadata = lines.name_model(document) if isinstance(document, dict) else {}
         lines.add(document)
     lines.finish()
@@ -98,50 +101,29 @@ def json_as_lines(
 
 def _parse(content: bytearray, line: int | None) -> Any:
     """Parse a JSON text, with NaN and Infinity as Python writes them. Raises InvalidContent."""
-    _refuse_costly(content)
+    # The numbers of brackets and commas bound the number of values.
+    objects, entries = content.count(b"{") + content.count(b"["), content.count(b",")
+    if objects > MOST_OBJECTS:
+        message = f"the JSON file has {objects:,} objects and lists; at most {MOST_OBJECTS:,} are read"
+        raise JSON.refusal(message, _HINT_SIZE)
+    if entries > MOST_ENTRIES:
+        message = f"the JSON file has {entries:,} entries; at most {MOST_ENTRIES:,} are read"
+        raise SIZE.refusal(message, _HINT_SIZE)
     try:
         document = orjson.loads(content)
     except orjson.JSONDecodeError as error:
-        document = _parse_non_finite(content) if b"NaN" in content or b"Infinity" in content else None
+        document = None
+        # Python's parser accepts the constants, but also escaped surrogates without their pair.
+        if (b"NaN" in content or b"Infinity" in content) and not _SURROGATE.search(content):
+            with suppress(ValueError, RecursionError):
+                document = json.loads(
+                    content, parse_int=lambda text: (int if len(text) < 19 else float)(text)
+                )
         if document is None:
             message = f"{'the file' if line is None else f'line {line:,}'} is not JSON: {error}"
-            raise _invalid(JSON, message, _HINT, line or error.lineno) from error
+            raise JSON.refusal(message, _HINT, (line or error.lineno,)) from error
     _refuse_repeated_keys(content, document)
     return document
-
-
-def _parse_non_finite(content: bytearray) -> Any:
-    """Parse with Python's parser; return None for errors and escaped surrogates, which it would accept unpaired."""
-    if _SURROGATE.search(content):
-        return None
-    try:
-        return json.loads(content, parse_int=lambda text: int(text) if len(text) < 19 else float(text))
-    except (ValueError, RecursionError):
-        return None
-
-
-def _content(path: Path | str | bytes, limits: FileLimits) -> bytearray:
-    """Return the whole expanded file. Raises InvalidContent if it is too large."""
-    content = bytearray()
-    strict = replace(limits, ratio_floor_bytes=min(_RATIO_FLOOR, limits.ratio_floor_bytes))
-    for block in open_blocks(path, strict):
-        content += block
-        if len(content) > limits.max_json_bytes:
-            message = f"the JSON file is over {describe_bytes(limits.max_json_bytes)} expanded"
-            raise _invalid(SIZE, message, _HINT_SIZE)
-    return content.removeprefix(BYTE_ORDER_MARK)
-
-
-def _refuse_costly(content: bytearray) -> None:
-    """Raise InvalidContent for too many brackets or commas, whose numbers bound the number of values."""
-    objects = content.count(b"{") + content.count(b"[")
-    if objects > MOST_OBJECTS:
-        message = f"the JSON file has {objects:,} objects and lists; at most {MOST_OBJECTS:,} are read"
-        raise _invalid(JSON, message, _HINT_SIZE)
-    entries = content.count(b",")
-    if entries > MOST_ENTRIES:
-        message = f"the JSON file has {entries:,} entries; at most {MOST_ENTRIES:,} are read"
-        raise _invalid(SIZE, message, _HINT_SIZE)
 
 
 def _refuse_repeated_keys(content: bytearray, document: Any) -> None:
@@ -170,7 +152,7 @@ def _refuse_repeated_keys(content: bytearray, document: Any) -> None:
     try:
         json.loads(content, object_pairs_hook=count_repeated)
     except RecursionError as error:
-        raise _invalid(JSON, "lists and objects are nested too deeply", _HINT) from error
+        raise JSON.refusal("lists and objects are nested too deeply", _HINT) from error
     if repeated:
         first = ", ".join(quote(name.encode("utf-8", "replace"), 80) for name in list(repeated)[:_SHOWN])
         message = (
@@ -206,13 +188,14 @@ class _TrecLines:
 
     def add(self, document: Any) -> None:
         """Write the results in a JSON value, which is the run or a part of it. Raises InvalidContent."""
+        key = _key(document, QUERY) if isinstance(document, dict) else None
         if isinstance(document, list):
             for each in document:
                 if not isinstance(each, dict) or _key(each, QUERY) is None:
-                    raise _invalid(JSON, "an item of the list has no query id", _HINT)
+                    raise JSON.refusal("an item of the list has no query id", _HINT)
                 self._add_object(each)
-        elif isinstance(document, dict) and _is_record(document):
-            self._add_object(document)
+        elif key is not None and len(document) > 1 and not _is_ranking(document[key]):
+            self._add_object(document)  # one query or one hit, whose keys are column names and not ids
         elif isinstance(document, dict):
             levels = _levels(document)
             if levels >= _SPLITS:
@@ -223,7 +206,7 @@ class _TrecLines:
             for query, hits in queries.items():
                 self._add_query(query, hits)
         else:
-            raise _invalid(JSON, "the file is neither a JSON object nor a list of objects", _HINT)
+            raise JSON.refusal("the file is neither a JSON object nor a list of objects", _HINT)
 
     def _add_object(self, record: dict[str, Any]) -> None:
         """Write an object with a query id: a hit, or a query with all of its hits under one other key."""
@@ -236,7 +219,7 @@ class _TrecLines:
         nested = [each for each in record.values() if _is_list_of_hits(each) or (each and _is_ranking(each))]
         if len(nested) != 1:
             message = f"the object of query {str(query)[:64]!r} has no list of scored documents"
-            raise _invalid(JSON, message, _HINT)
+            raise JSON.refusal(message, _HINT)
         self._add_query(_identifier(query), nested[0])
 
     def _add_query(self, query: str, hits: Any) -> None:
@@ -261,7 +244,7 @@ class _TrecLines:
             name, score, rank = _hit(hit)
             if name is None:
                 message = f"query {query[:64]!r} has a list with items that are not documents"
-                raise _invalid(JSON, message, _HINT)
+                raise JSON.refusal(message, _HINT)
             if type(rank) is int and rank >= 0:
                 self.only_grades = False
                 score = 1 / (rank + 1) if score is None else score
@@ -275,7 +258,7 @@ class _TrecLines:
             trouble = "no score" if score is None else "a score that is not a number"
             message = f"query {query[:64]!r} has {trouble} for document {document[:64]!r}"
             may_be_score = score is None or (isinstance(score, str) and score[:1] in _NUMERIC)
-            raise _invalid(SCORE if may_be_score or self.has_splits else JSON, message, _HINT_SCORE)
+            raise (SCORE if may_be_score or self.has_splits else JSON).refusal(message, _HINT_SCORE)
         if self.only_grades is not False:
             self.only_grades = type(score) is int and score in _GRADES
         if not math.isfinite(score):
@@ -287,16 +270,16 @@ class _TrecLines:
         longest = self.limits.max_id_bytes
         if len(name) > longest or len(name.encode()) > longest:
             message = f"the id {name[:64]!r}… is longer than {longest} bytes"
-            raise _invalid(IDENTIFIER, message, "Use the ids of the dataset's files.")
+            raise IDENTIFIER.refusal(message, "Use the ids of the dataset's files.")
         if not name or name.split() != [name]:
-            raise _invalid(IDENTIFIER, f"the id {name[:64]!r} is empty or has white space", "Rename the id.")
+            raise IDENTIFIER.refusal(f"the id {name[:64]!r} is empty or has white space", "Rename the id.")
 
     def finish(self) -> None:
         """Raise InvalidContent if a score was not finite, and for judgments."""
         if self.only_grades:
             message = "the file looks like relevance judgements (qrels), not like a run: all scores are small integers"
             hint = "Send the ranking of a system. If this is one, write its scores with a decimal point, such as 2.0."
-            raise _invalid(JSON, message, hint)
+            raise JSON.refusal(message, hint)
         if self.first is None:
             return
         query, document, score = self.first
@@ -309,7 +292,7 @@ class _TrecLines:
 
 def _check_hits(query: str, hits: Any) -> None:
     if not isinstance(hits, dict | list):
-        raise _invalid(JSON, f"query {query[:64]!r} has no object of document scores", _HINT)
+        raise JSON.refusal(f"query {query[:64]!r} has no object of document scores", _HINT)
 
 
 def _key(record: Mapping[str, Any], known: tuple[str, ...]) -> str | None:
@@ -320,12 +303,6 @@ def _key(record: Mapping[str, Any], known: tuple[str, ...]) -> str | None:
 def _column(keys: tuple[str, ...], known: tuple[str, ...]) -> str | None:
     place = find_column(keys, known)
     return None if place is None else keys[place]
-
-
-def _is_record(document: dict[str, Any]) -> bool:
-    """Return whether an object describes one query or one hit, so that its keys are column names and not ids."""
-    key = _key(document, QUERY)
-    return key is not None and (len(document) > 1) and not _is_ranking(document[key])
 
 
 def _is_ranking(value: Any) -> bool:
@@ -354,7 +331,7 @@ def _hit(hit: Any) -> tuple[Any, Any, Any]:
 def _queries(document: dict[str, Any], levels: int) -> dict[str, Any]:
     """Return the object with a key for each query: the document, or a part of it under a subset and a split."""
     if levels > _SUBSETS:
-        raise _invalid(JSON, "objects are nested too deeply for a run", _HINT)
+        raise JSON.refusal("objects are nested too deeply for a run", _HINT)
     if levels == _SUBSETS:
         document = _choose(document, "default", "subset")
     return _choose(document, "test", "split") if levels >= _SPLITS else document
@@ -375,8 +352,4 @@ def _choose(options: dict[str, Any], preferred: str, kind: str) -> dict[str, Any
     if preferred in objects:
         return objects[preferred]
     names = ", ".join(name[:64] for name in sorted(objects)[:5]) or "none"
-    raise _invalid(JSON, f"the {kind} is ambiguous (found: {names})", f"Keep one {kind}. {_HINT}")
-
-
-def _invalid(code: ProblemCode, message: str, hint: str, line: int | None = None) -> InvalidContent:
-    return InvalidContent.of(code.problem(message, hint, lines=() if line is None else (line,)))
+    raise JSON.refusal(f"the {kind} is ambiguous (found: {names})", f"Keep one {kind}. {_HINT}")

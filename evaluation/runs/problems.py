@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from evaluation.archives.compression import LINE_LENGTH, FileLimits
 from evaluation.core.problems import InvalidRun, Problem, ProblemCode, number_of
 from evaluation.kernel.layout import BLANK, MAX_TAGS, NOTED
-from evaluation.runs.header import select_metadata
-from evaluation.runs.quoting import is_header, quotation, recognize_other
+from evaluation.runs.header import is_header, quotation, recognize_other, select_metadata
 
 _TREC_LINE = "`query Q0 document rank score tag`"
 _FileProblem = partial(ProblemCode, about="file")
@@ -217,6 +216,11 @@ class RunContents:
         """Number of documents in the longest ranking of these queries."""
         return int(self.retrieved.max(initial=0))
 
+    @property
+    def has_many_ties(self) -> bool:
+        """Whether enough scores are tied for a warning about their order."""
+        return self.counted.get(TIES, LineCount()).count > TIES_SHARE * max(1, self.known_lines)
+
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
@@ -242,6 +246,112 @@ class RunFacts:
         """Return the count and first lines of a problem, empty if the pass found none."""
         return self.contents.counted.get(code, LineCount())
 
+    def problems(self, limits: FileLimits, hidden: bool) -> tuple[Problem, ...]:
+        """Return every class of problem. For hidden targets nothing here depends on what is judged."""
+        if not self.contents.lines:
+            return (EMPTY.problem(),)
+        problems = [
+            *self._line_errors(limits),
+            *self._query_problems(hidden),
+            *self._document_problems(),
+            *self._order_problems(),
+        ]
+        return tuple(sorted(problems, key=lambda problem: problem.severity))
+
+    def _problem(self, code: ProblemCode, count: int | None = None, **values: object) -> Problem:
+        """Return the problem with its registered texts, filled in with `values` and, as `quoted`, its first line."""
+        noted = self.noted(code)
+        values = {"lines": number_of(noted.count, "line"), "quoted": self._quotation(code), **values}
+        message, hint = code.message.format(**values), code.hint.format(**values)
+        return code.problem(message, hint, noted.count if count is None else count, noted.lines)
+
+    def _quotation(self, code: ProblemCode) -> str:
+        return quotation(code, self.noted(code).lines, self.contents.texts)
+
+    def _line_errors(self, limits: FileLimits) -> Iterator[Problem]:
+        """Yield errors with their first line, and what that line or the file seems to be instead of a run's."""
+        texts, first = self.contents.texts, self.contents.first_line
+        for code in _LINE_ERRORS:
+            count, lines = self.noted(code).count, self.noted(code).lines
+            if not count:
+                continue
+            problem = self._problem(code, max_line=f"{limits.max_line_bytes:,}", max_id=limits.max_id_bytes)
+            message, hint = problem.message + self._quotation(code), problem.hint
+            quoted = [texts[line] for line in lines if line in texts]
+            if code == FIELDS and count >= self.contents.lines and (other := recognize_other(quoted)):
+                message += f"; the file looks like {other[0]}, not like a run"
+                hint = f"{other[1]} {hint}"
+            elif lines[:1] == (first,) and is_header(texts.get(first, b"")):
+                message += f"; line {first:,} looks like a header"
+                hint = "Leave out the line of column names." + (f" {hint}" if count > 1 else "")
+            yield replace(problem, message=message, hint=hint)
+
+    def _query_problems(self, hidden: bool) -> Iterator[Problem]:
+        unknown = self.noted(UNKNOWN_QUERIES)
+        if self.expected_queries and not self.contents.known_queries:
+            if unknown.count:  # otherwise no line could be read, and the errors of the lines say why
+                unread = any(self.noted(code).count for code in _LINE_ERRORS)
+                of = "queries in the lines that can be read" if unread else "run's queries"
+                quoted, count = self._quotation(UNKNOWN_QUERIES), max(1, self.unknown_queries)
+                problem = self._problem(NO_KNOWN_QUERY, count, of=of, quoted=quoted)
+                yield replace(problem, lines=unknown.lines)
+            return
+        if unknown.count:
+            queries = number_of(self.unknown_queries, "query", "queries")
+            yield self._problem(UNKNOWN_QUERIES, self.unknown_queries, queries=queries)
+        if self.missing_queries:
+            of = f"{self.missing_queries:,} of the {self.expected_queries:,}"
+            more = " …" if self.missing_queries > len(self.missing_ids) else ""
+            named = f" ({', '.join(self.missing_ids)}{more})" if self.missing_ids else ""
+            code = JUDGED_QUERIES_MISSING if self.judged_missing and not hidden else QUERIES_MISSING
+            yield self._problem(code, self.missing_queries, of=of, named=named)
+
+    def _document_problems(self) -> Iterator[Problem]:
+        unknown = self.noted(UNKNOWN_DOCUMENTS)
+        if not unknown.count:
+            return
+        share = unknown.count / max(1, self.contents.known_lines)
+        hint, effect = (
+            "Check that the run was made from this version of the corpus",
+            "; they count as not relevant",
+        )
+        if refused := share > UNKNOWN_DOCUMENTS_SHARE:
+            allowed = f"Up to {UNKNOWN_DOCUMENTS_SHARE:.0%} are let pass."
+            hint, effect = f"{allowed} {hint}, and that document ids are written as in its corpus file", ""
+        text = f"{share:.1%}" if refused else f"{share:.2%}"
+        problem = self._problem(UNKNOWN_DOCUMENTS, share=text, effect=effect)
+        yield replace(problem, hint=f"{hint}.", severity="error" if refused else "warning")
+
+    def _order_problems(self) -> Iterator[Problem]:
+        """Yield warnings about depth, ranks, ties, and tags."""
+        contents, depth = self.contents, self.maximum_depth
+        if count := self.noted(DEPTH).count:
+            cut = number_of(contents.cut_lines, "line")
+            yield self._problem(DEPTH, queries=number_of(count, "query", "queries"), depth=depth, cut=cut)
+        if self.capped:
+            shares = [name for name in self.capped if name.startswith(_SHARES)]
+            lower = [name for name in self.capped if name not in shares]
+            changes = " and ".join(
+                f"{', '.join(names)} may be {change}"
+                for names, change in ((lower, "lower"), (shares, "higher or lower"))
+                if names
+            )
+            longest = number_of(contents.depth, "document")
+            yield self._problem(SHALLOW, len(self.capped), longest=longest, changes=changes, depth=depth)
+        if self.noted(RANK_ORDER).count:
+            yield self._problem(RANK_ORDER)
+        if contents.has_many_ties:
+            advice = (
+                "Your scores differ by less than single precision can represent, so more digits do not help: spread "
+                "them out, or write scores by rank, such as 1/rank."
+                if contents.ties_differ
+                else "If your scores differ beyond the digits in the file, write more digits."
+            )
+            yield self._problem(TIES, advice=advice)
+        if (tags := self.noted(SEVERAL_TAGS)).count > 1:
+            more = " or more" if len(contents.tags) == MAX_TAGS else ""
+            yield replace(self._problem(SEVERAL_TAGS, tags=f"{tags.count}{more}"), lines=tags.lines[1:])
+
 
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
@@ -257,128 +367,3 @@ def refuse_binary(beginning: bytes) -> None:
     if shown.count("\ufffd") + shown.count("\0") <= 0.3 * len(shown) or beginning.startswith(_UTF_16):
         return
     raise refusal(NOT_TEXT)
-
-
-def describe_problems(facts: RunFacts, limits: FileLimits, hidden: bool) -> tuple[Problem, ...]:
-    """Return every class of problem. For hidden targets nothing here depends on what is judged."""
-    if not facts.contents.lines:
-        return (EMPTY.problem(),)
-    problems = [
-        *_line_errors(facts, limits),
-        *_query_problems(facts, hidden),
-        *_document_problems(facts),
-        *_order_problems(facts),
-    ]
-    return tuple(sorted(problems, key=lambda problem: problem.severity))
-
-
-def _problem(facts: RunFacts, code: ProblemCode, count: int | None = None, **values: object) -> Problem:
-    """Return the problem with its registered texts, filled in with `values`, and its first line quoted in `quoted`."""
-    noted = facts.noted(code)
-    values = {"lines": number_of(noted.count, "line"), "quoted": _quotation(facts, code), **values}
-    message, hint = code.message.format(**values), code.hint.format(**values)
-    return code.problem(message, hint, noted.count if count is None else count, noted.lines)
-
-
-def _quotation(facts: RunFacts, code: ProblemCode) -> str:
-    return "" if code.quote is None else quotation(code, facts.noted(code).lines, facts.contents.texts)
-
-
-def _line_errors(facts: RunFacts, limits: FileLimits) -> Iterator[Problem]:
-    """Yield errors with their first line, and what that line or the file seems to be instead of a run's."""
-    texts, first = facts.contents.texts, facts.contents.first_line
-    for code in _LINE_ERRORS:
-        count, lines = facts.noted(code).count, facts.noted(code).lines
-        if not count:
-            continue
-        problem = _problem(facts, code, max_line=f"{limits.max_line_bytes:,}", max_id=limits.max_id_bytes)
-        message, hint = problem.message + _quotation(facts, code), problem.hint
-        quoted = [texts[line] for line in lines if line in texts]
-        if code == FIELDS and count >= facts.contents.lines and (other := recognize_other(quoted)):
-            message += f"; the file looks like {other[0]}, not like a run"
-            hint = f"{other[1]} {hint}"
-        elif lines[:1] == (first,) and is_header(texts.get(first, b"")):
-            message += f"; line {first:,} looks like a header"
-            hint = "Leave out the line of column names." + (f" {hint}" if count > 1 else "")
-        yield replace(problem, message=message, hint=hint)
-
-
-def _query_problems(facts: RunFacts, hidden: bool) -> Iterator[Problem]:
-    unknown = facts.noted(UNKNOWN_QUERIES)
-    if facts.expected_queries and not facts.contents.known_queries:
-        if unknown.count:  # otherwise no line could be read, and the errors of the lines say why
-            unread = any(facts.noted(code).count for code in _LINE_ERRORS)
-            of = "queries in the lines that can be read" if unread else "run's queries"
-            problem = _problem(
-                facts,
-                NO_KNOWN_QUERY,
-                max(1, facts.unknown_queries),
-                of=of,
-                quoted=_quotation(facts, UNKNOWN_QUERIES),
-            )
-            yield replace(problem, lines=unknown.lines)
-        return
-    if unknown.count:
-        queries = number_of(facts.unknown_queries, "query", "queries")
-        yield _problem(facts, UNKNOWN_QUERIES, facts.unknown_queries, queries=queries)
-    if facts.missing_queries:
-        of = f"{facts.missing_queries:,} of the {facts.expected_queries:,}"
-        more = " …" if facts.missing_queries > len(facts.missing_ids) else ""
-        named = f" ({', '.join(facts.missing_ids)}{more})" if facts.missing_ids else ""
-        code = JUDGED_QUERIES_MISSING if facts.judged_missing and not hidden else QUERIES_MISSING
-        yield _problem(facts, code, facts.missing_queries, of=of, named=named)
-
-
-def _document_problems(facts: RunFacts) -> Iterator[Problem]:
-    unknown = facts.noted(UNKNOWN_DOCUMENTS)
-    if not unknown.count:
-        return
-    share = unknown.count / max(1, facts.contents.known_lines)
-    if share > UNKNOWN_DOCUMENTS_SHARE:
-        problem = _problem(facts, UNKNOWN_DOCUMENTS, share=f"{share:.1%}", effect="")
-        hint = (
-            f"Up to {UNKNOWN_DOCUMENTS_SHARE:.0%} are let pass. Check that the run was made from this version of the "
-            "corpus, and that document ids are written as in its corpus file."
-        )
-        yield replace(problem, hint=hint, severity="error")
-    else:
-        effect = "; they count as not relevant"
-        problem = _problem(facts, UNKNOWN_DOCUMENTS, share=f"{share:.2%}", effect=effect)
-        hint = "Check that the run was made from this version of the corpus."
-        yield replace(problem, hint=hint, severity="warning")
-
-
-def _order_problems(facts: RunFacts) -> Iterator[Problem]:
-    """Yield warnings about depth, ranks, ties, and tags."""
-    contents, depth = facts.contents, facts.maximum_depth
-    if count := facts.noted(DEPTH).count:
-        cut = number_of(contents.cut_lines, "line")
-        yield _problem(facts, DEPTH, queries=number_of(count, "query", "queries"), depth=depth, cut=cut)
-    if facts.capped:
-        shares = [name for name in facts.capped if name.startswith(_SHARES)]
-        lower = [name for name in facts.capped if name not in shares]
-        changes = " and ".join(
-            f"{', '.join(names)} may be {change}"
-            for names, change in ((lower, "lower"), (shares, "higher or lower"))
-            if names
-        )
-        longest = number_of(contents.depth, "document")
-        yield _problem(facts, SHALLOW, len(facts.capped), longest=longest, changes=changes, depth=depth)
-    if facts.noted(RANK_ORDER).count:
-        yield _problem(facts, RANK_ORDER)
-    if has_many_ties(contents):
-        advice = (
-            "Your scores differ by less than single precision can represent, so more digits do not help: spread them "
-            "out, or write scores by rank, such as 1/rank."
-            if contents.ties_differ
-            else "If your scores differ beyond the digits in the file, write more digits."
-        )
-        yield _problem(facts, TIES, advice=advice)
-    if (tags := facts.noted(SEVERAL_TAGS)).count > 1:
-        more = " or more" if len(contents.tags) == MAX_TAGS else ""
-        yield replace(_problem(facts, SEVERAL_TAGS, tags=f"{tags.count}{more}"), lines=tags.lines[1:])
-
-
-def has_many_ties(contents: RunContents) -> bool:
-    """Return whether enough scores are tied for a warning about their order."""
-    return contents.counted.get(TIES, LineCount()).count > TIES_SHARE * max(1, contents.known_lines)

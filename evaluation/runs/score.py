@@ -1,6 +1,6 @@
 """Runs checked and scored: one pass over the file, then every measure over all queries at once."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from evaluation.archives.compression import FileLimits
 from evaluation.collections.beir import read_corpus
 from evaluation.collections.document_ids import PROCESS_SEED, DocumentIds, ids_in_memory
-from evaluation.core.order import trec_order
 from evaluation.core.problems import LINES_NAMED, InvalidContent, InvalidRun, Report, RunStatistics
 from evaluation.judgements.answers import Answers, FoundAnswers, find_answers
 from evaluation.judgements.qrels import Qrels
@@ -20,14 +19,10 @@ from evaluation.kernel.layout import NO_IDS, Ids, padded
 from evaluation.kernel.library import NO_JUDGEMENTS, Judged
 from evaluation.measures.formulas import JudgedRankings
 from evaluation.measures.registry import Measure, parse_measure
-from evaluation.runs.problems import EMPTY, RunContents, RunFacts, describe_problems
+from evaluation.runs.problems import EMPTY, RunContents, RunFacts
 from evaluation.runs.top_documents import cut_lines, displayed_documents, ranked_documents
-from evaluation.runs.trec_run import ReadingTask, read_run
+from evaluation.runs.trec_run import Progress, ReadingTask, read_run
 from evaluation.verification.comparing import ClaimedScores
-
-__all__ = ["Progress", "ScoredRun", "ScoringTarget", "check_run", "score_run", "trec_order"]
-
-Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True)
@@ -41,7 +36,7 @@ class ScoringTarget:
     grade relevant for binary measures. `drop_self_matches` leaves out a document whose id is its query's id, before
     the cut to `maximum_depth` documents per query. `candidates_only` passes over documents that are not
     judged for the query. `excluded` are documents that are left out of a query's ranking before the cut, as those
-    of `evaluation.judgements.excluded`. A report compares the cutoffs of `measures` with the depth of a run.
+    of `evaluation.judgements.qrels`. A report compares the cutoffs of `measures` with the depth of a run.
     `answers`, by query, and the `corpus` are what measures of answers read.
     """
 
@@ -90,10 +85,8 @@ class ScoringTarget:
 
     @cached_property
     def _query_text(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        lengths = np.array([len(query) for query in self.known_queries], np.int64)
-        return padded(b"".join(self.known_queries)), np.concatenate(
-            [np.zeros(1, np.int64), np.cumsum(lengths)]
-        )
+        offsets = np.cumsum([0, *map(len, self.known_queries)], dtype=np.int64)
+        return padded(b"".join(self.known_queries)), offsets
 
     def reading_task(self, scored: bool, elsewhere_depth: int = 0, first_documents: int = 0) -> ReadingTask:
         """Return what the reader looks up; `elsewhere_depth` > 0 also finds documents judged for other queries."""
@@ -127,6 +120,71 @@ class ScoringTarget:
             documents = qrels.documents.tobytes()
             self._elsewhere[self.seed] = ids_in_memory(documents, qrels.document_offsets, self.seed)
         return self._elsewhere[self.seed]
+
+    def answer_depth(self, measure: Measure) -> int:
+        """How many documents' texts the measure reads at most. Raises ValueError where there are none to read."""
+        if not measure.family.reads_texts or measure.cutoff is None:
+            return 0
+        if self.answers is None or self.corpus is None:
+            raise ValueError(f"{measure} needs the answers and the corpus")
+        depth = self.maximum_depth if measure.family.unit else min(measure.cutoff, self.maximum_depth)
+        return depth + self.drop_self_matches
+
+    def find_answers(self, first: bytes, qrels: Qrels, depth: int) -> FoundAnswers:
+        """Return the first answers in rankings, of which `first` has the first `depth` documents."""
+        assert self.answers is not None
+        assert self.corpus is not None
+        drop = self.drop_self_matches
+        ranked = {
+            query: displayed_documents(documents, query, depth=depth - drop, drop_self_matches=drop)
+            for query, documents in ranked_documents(first)
+        }
+        return find_answers(qrels.query_ids, ranked, self.answers, read_corpus(self.corpus))
+
+    def rankings(self, contents: RunContents, qrels: Qrels) -> JudgedRankings:
+        """Return the reader's numbers of known queries as rows of the qrels, in their order."""
+        rows = self.judged_rows
+        row = rows[contents.query].astype(np.int64)
+        rank, grade = contents.rank.astype(np.int64), contents.grade.astype(np.int64)
+        order = np.argsort(row, kind="stable")
+        row, rank, grade = row[order], rank[order], grade[order]
+        own = grade >= 0
+        retrieved = np.zeros(len(qrels.query_ids), np.int64)
+        retrieved[rows[rows >= 0]] = contents.retrieved[rows >= 0]
+        if self.candidates_only:
+            row, rank, grade, own = row[own], rank[own], grade[own], own[own]
+            retrieved = np.bincount(row, minlength=len(retrieved))
+            rank = np.arange(1, len(row) + 1) - (np.cumsum(retrieved) - retrieved)[row]
+        return JudgedRankings(
+            qrels, row[own], rank[own], grade[own], row[~own], rank[~own], retrieved, self.relevance_level
+        )
+
+    def report(self, contents: RunContents, limits: FileLimits) -> Report:
+        judged_only = self.qrels is not None and not self.hidden
+        expected = self.judged_rows >= 0 if judged_only else np.ones(len(self.known_queries), np.bool_)
+        missing = np.flatnonzero(expected & ~contents.seen)
+        # Of a hidden target none is named that only its qrels have.
+        missed = (self.known_queries[place].decode() for place in missing)
+        named = (query for query in missed if not self.hidden or query in self.query_ids)
+        facts = RunFacts(
+            contents,
+            missing_queries=len(missing),
+            missing_ids=tuple(islice(named, LINES_NAMED)) if self.names_queries else (),
+            expected_queries=int(np.count_nonzero(expected)),
+            judged_missing=judged_only,
+            maximum_depth=self.maximum_depth,
+            capped=self.capped_measures(contents.depth),
+        )
+        statistics = RunStatistics(
+            contents.lines,
+            contents.queries,
+            contents.known_queries,
+            contents.depth,
+            contents.expanded_bytes,
+            contents.tags,
+            contents.metadata,
+        )
+        return Report(facts.problems(limits, self.hidden), statistics)
 
 
 @dataclass(frozen=True)
@@ -168,7 +226,7 @@ def check_run(
     """Every class of problem in a run file, without scoring it. `progress` gets the share read, and may raise."""
     limits = limits or FileLimits()
     try:
-        return _report(read_run(path, target.reading_task(scored=False), limits, progress), target, limits)
+        return target.report(read_run(path, target.reading_task(scored=False), limits, progress), limits)
     except InvalidContent as error:
         return error.report
 
@@ -197,7 +255,7 @@ def score_run(
     limits = limits or FileLimits()
     wanted = tuple(parse_measure(measure) if isinstance(measure, str) else measure for measure in measures)
     depths = [measure.cutoff or 0 for measure in wanted if measure.family.looks_elsewhere]
-    answer_depth = max((_answer_depth(measure, target) for measure in wanted), default=0)
+    answer_depth = max((target.answer_depth(measure) for measure in wanted), default=0)
     task = target.reading_task(
         scored=True,
         elsewhere_depth=max(depths, default=0),
@@ -207,14 +265,15 @@ def score_run(
         contents = read_run(path, task, limits, progress)
     except InvalidContent as error:
         raise InvalidRun(error.report) from error
-    report = _report(contents, target, limits)
+    report = target.report(contents, limits)
     if may_be_empty and {problem.code for problem in report.errors} == {EMPTY}:  # and not damaged
         report = replace(report, problems=())
     if not report.valid:
         raise InvalidRun(report)
-    ranking, first = _ranking(contents, target, target.qrels), contents.first_documents
+    ranking, first = target.rankings(contents, target.qrels), contents.first_documents
     if answer_depth:
-        ranking = replace(ranking, answers=_find_answers(first, target, target.qrels, answer_depth))
+        answers = target.find_answers(first, target.qrels, answer_depth)
+        ranking = replace(ranking, answers=answers)
         first = cut_lines(first, first_documents)
     values = np.column_stack(
         [measure.values(ranking) for measure in wanted] or [np.zeros((ranking.queries, 0))]
@@ -222,71 +281,3 @@ def score_run(
     means = {measure.name: float(column.mean()) for measure, column in zip(wanted, values.T, strict=True)}
     missing = int(np.count_nonzero(ranking.retrieved == 0))
     return ScoredRun(report, wanted, target.qrels.query_ids, values, means, missing, first)
-
-
-def _answer_depth(measure: Measure, target: ScoringTarget) -> int:
-    """How many documents' texts the measure reads at most. Raises ValueError where there are none to read."""
-    if not measure.family.reads_texts or measure.cutoff is None:
-        return 0
-    if target.answers is None or target.corpus is None:
-        raise ValueError(f"{measure} needs the answers and the corpus")
-    depth = target.maximum_depth if measure.family.unit else min(measure.cutoff, target.maximum_depth)
-    return depth + target.drop_self_matches
-
-
-def _find_answers(first: bytes, target: ScoringTarget, qrels: Qrels, depth: int) -> FoundAnswers:
-    assert target.answers is not None
-    assert target.corpus is not None
-    drop = target.drop_self_matches
-    ranked = {
-        query: displayed_documents(documents, query, depth=depth - drop, drop_self_matches=drop)
-        for query, documents in ranked_documents(first)
-    }
-    return find_answers(qrels.query_ids, ranked, target.answers, read_corpus(target.corpus))
-
-
-def _ranking(contents: RunContents, target: ScoringTarget, qrels: Qrels) -> JudgedRankings:
-    """Return the reader's numbers of known queries as rows of the qrels, in their order."""
-    rows = target.judged_rows
-    row = rows[contents.query].astype(np.int64)
-    rank, grade = contents.rank.astype(np.int64), contents.grade.astype(np.int64)
-    order = np.argsort(row, kind="stable")
-    row, rank, grade = row[order], rank[order], grade[order]
-    own = grade >= 0
-    retrieved = np.zeros(len(qrels.query_ids), np.int64)
-    retrieved[rows[rows >= 0]] = contents.retrieved[rows >= 0]
-    if target.candidates_only:
-        row, rank, grade, own = row[own], rank[own], grade[own], own[own]
-        retrieved = np.bincount(row, minlength=len(retrieved))
-        rank = np.arange(1, len(row) + 1) - (np.cumsum(retrieved) - retrieved)[row]
-    return JudgedRankings(
-        qrels, row[own], rank[own], grade[own], row[~own], rank[~own], retrieved, target.relevance_level
-    )
-
-
-def _report(contents: RunContents, target: ScoringTarget, limits: FileLimits) -> Report:
-    judged_only = target.qrels is not None and not target.hidden
-    expected = target.judged_rows >= 0 if judged_only else np.ones(len(target.known_queries), np.bool_)
-    missing = np.flatnonzero(expected & ~contents.seen)
-    # Of a hidden target none is named that only its qrels have.
-    missed = (target.known_queries[place].decode() for place in missing)
-    named = (query for query in missed if not target.hidden or query in target.query_ids)
-    facts = RunFacts(
-        contents,
-        missing_queries=len(missing),
-        missing_ids=tuple(islice(named, LINES_NAMED)) if target.names_queries else (),
-        expected_queries=int(np.count_nonzero(expected)),
-        judged_missing=judged_only,
-        maximum_depth=target.maximum_depth,
-        capped=target.capped_measures(contents.depth),
-    )
-    statistics = RunStatistics(
-        contents.lines,
-        contents.queries,
-        contents.known_queries,
-        contents.depth,
-        contents.expanded_bytes,
-        contents.tags,
-        contents.metadata,
-    )
-    return Report(describe_problems(facts, limits, target.hidden), statistics)

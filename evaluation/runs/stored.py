@@ -48,7 +48,15 @@ class IndexedRun:
                 fields = line.split()
                 if not fields:
                     continue
-                _check(fields, path, number)
+                try:
+                    score = float(fields[4])
+                    str(fields[0] + fields[2], "utf-8")
+                except (IndexError, ValueError):
+                    score = float("nan")
+                if len(fields) != _FIELDS or not np.isfinite(np.float32(score)):
+                    message = f"{path.name}: line {number:,} is not one of a run"
+                    hint = "Each line holds: query Q0 document rank score tag."
+                    raise InvalidRun.of(FIELDS.problem(message, hint, lines=(number,)))
                 if fields[0] != query:
                     query = fields[0]
                     bounds = stretches.setdefault(str(query, "utf-8"), [])
@@ -80,19 +88,6 @@ class IndexedRun:
         """Return a number for each different document, the same in all runs stored by one process."""
         hashes: NDArray[np.int64] = np.load(self.folder / "documents.npy")
         return hashes
-
-
-def _check(fields: list[bytes], path: Path, line: int) -> None:
-    """Raise InvalidRun where the fields are not those of a line of a run."""
-    try:
-        score = float(fields[4])
-        str(fields[0] + fields[2], "utf-8")
-    except (IndexError, ValueError):
-        score = float("nan")
-    if len(fields) != _FIELDS or not np.isfinite(np.float32(score)):
-        message = f"{path.name}: line {line:,} is not one of a run"
-        hint = "Each line holds: query Q0 document rank score tag."
-        raise InvalidRun.of(FIELDS.problem(message, hint, lines=(line,)))
 
 
 @contextmanager

@@ -31,9 +31,8 @@ from evaluation.kernel.library import (
 )
 from evaluation.runs import problems
 from evaluation.runs.forms import Form, StreamedLines, read_start, recognize, rewritten
-from evaluation.runs.header import RunHeader, read_header
+from evaluation.runs.header import RunHeader, lines_at, lines_to_quote, read_header
 from evaluation.runs.problems import LineCount, RunContents
-from evaluation.runs.quoting import lines_at, lines_to_quote
 
 Progress = Callable[[float], None]
 #: A line is cut to this before it is called too long.
@@ -183,11 +182,9 @@ class _RunFile:
     def _completed(self, contents: RunContents, header: RunHeader, expanded_bytes: int) -> RunContents:
         """Add what the pass over the lines does not know: the header, and the lines that messages quote."""
         wanted = lines_to_quote({code: counted.lines for code, counted in contents.counted.items()})
-        many_ties, first_tie = (
-            problems.has_many_ties(contents),
-            next(iter(contents.counted[problems.TIES].lines), 0),
-        )
-        near = range(max(1, first_tie - _NEAR_TIES), first_tie + _NEAR_TIES) if many_ties else range(0)
+        first_tie = next(iter(contents.counted[problems.TIES].lines), 0)
+        near = range(max(1, first_tie - _NEAR_TIES), first_tie + _NEAR_TIES)
+        near = near if contents.has_many_ties else range(0)
         texts = lines_at(self.path, {*wanted, *near}, self.limits)
         return replace(
             contents,

@@ -50,12 +50,8 @@ def cjk_bigrams(text: str) -> list[str]:
     return found + words(text[end:])
 
 
-def dictionary_words(language: str) -> Callable[[str], list[str]]:
-    """Cuts text into words, those of `language`, which has no blanks, by ICU's dictionary."""
-    return partial(_dictionary_words, language)
-
-
-def _dictionary_words(language: str, text: str) -> list[str]:
+def dictionary_words(language: str, text: str) -> list[str]:
+    """Return the words of a text, those of `language`, which has no blanks, by ICU's dictionary."""
     from icu4py.breakers import WordBreaker  # 32 MiB of data, for few collections
 
     found = []
@@ -193,6 +189,6 @@ def _analyser_of_lists(language: str, stemming: bool) -> Analyser:
         else f"There is no analyzer for {spoken}: BM25 compares lowercased words without stemming.",
         stem=Stemmer.Stemmer(algorithm, 0).stemWord if algorithm else None,
         stop_words=stop_words,
-        cut=dictionary_words(language) if dictionary else words,
+        cut=partial(dictionary_words, language) if dictionary else words,
         normalise=_arabic_letters if language == "ar" else _decimal_digits,
     )

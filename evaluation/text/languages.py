@@ -27,15 +27,24 @@ def language_code(text: str) -> str:
     Raises:
         UnknownLanguage: There is no such language.
     """
-    codes, names = _codes(), _names()
+    codes, names, primary_names = _tables()
     wanted = " ".join(text.lower().split())
     tag = _TAG.fullmatch(wanted)
     if tag is not None and (code := codes.get(tag[1])) is not None:
         return codes.get(tag[2], code) if code in _EXTENDED else code
     if wanted in names:
         return names[wanted]
+    first = re.split("[-_]", wanted)[0]
+    similar = [names[name] for name in get_close_matches(first, names, _SUGGESTIONS, 0.75)]
+    similar += [code for name, code in names.items() if len(first) > 2 and name.startswith(first)]
+    if len(first) == 2:
+        codes_alike = [code for code in primary_names if len(code) == 2 and code[0] == first[0]]
+        similar += get_close_matches(first, codes_alike, _SUGGESTIONS, 0.5)
+    suggested = list(dict.fromkeys(similar))[:_SUGGESTIONS]
+    listed = " or ".join(f"{code} ({language_name(code)})" for code in suggested)
+    suggestion = f" Did you mean {listed}?" if listed else ""
     raise UnknownLanguage(
-        f"“{text}” is neither the code nor the English name of a language.{_suggestion(wanted)} "
+        f"“{text}” is neither the code nor the English name of a language.{suggestion} "
         "Use an ISO 639 code, such as en or deu, a tag, such as pt-BR, or a name, such as Chinese."
     )
 
@@ -50,41 +59,18 @@ def known_language_code(text: str) -> str:
 
 def language_name(code: str) -> str:
     """Return the English name of a language, or its code if only that is stored."""
-    return _primary_names().get(code, code)
-
-
-def _suggestion(wanted: str) -> str:
-    """Return a sentence with the most similar languages, or an empty text."""
-    names, first = _names(), re.split("[-_]", wanted)[0]
-    similar = [names[name] for name in get_close_matches(first, names, _SUGGESTIONS, 0.75)]
-    similar += [code for name, code in names.items() if len(first) > 2 and name.startswith(first)]
-    if len(first) == 2:
-        codes_alike = [code for code in _primary_names() if len(code) == 2 and code[0] == first[0]]
-        similar += get_close_matches(first, codes_alike, _SUGGESTIONS, 0.5)
-    codes = list(dict.fromkeys(similar))[:_SUGGESTIONS]
-    listed = " or ".join(f"{code} ({language_name(code)})" for code in codes)
-    return f" Did you mean {listed}?" if listed else ""
+    return _tables()[2].get(code, code)
 
 
 @cache
-def _table() -> tuple[list[tuple[str, str, str]], str]:
-    """Return rows of (code, other codes, names), of ISO 639-2, and the other codes of ISO 639-3 in one text."""
+def _tables() -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+    """Return codes by any code, codes by name in lower case, and the first name of each code.
+
+    The file has rows of (code, other codes, names), of ISO 639-2, and the other codes of ISO 639-3 in one text.
+    """
     table = json.loads(Path(__file__).with_name("languages.json").read_text("utf-8"))
-    return table["languages"], table["others"]
-
-
-@cache
-def _codes() -> dict[str, str]:
-    rows, others = _table()
+    rows = table["languages"]
     codes = {other: code for code, more, _ in rows for other in (code, *more.split())}
-    return codes | {code: code for code in re.findall("...", others)}
-
-
-@cache
-def _names() -> dict[str, str]:
-    return {name.lower(): code for code, _, names in _table()[0] for name in reversed(names.split("; "))}
-
-
-@cache
-def _primary_names() -> dict[str, str]:
-    return {code: names.partition(";")[0] for code, _, names in _table()[0]}
+    codes |= {code: code for code in re.findall("...", table["others"])}
+    by_name = {name.lower(): code for code, _, names in rows for name in reversed(names.split("; "))}
+    return codes, by_name, {code: names.partition(";")[0] for code, _, names in rows}

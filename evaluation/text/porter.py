@@ -23,10 +23,10 @@ _STEP_3 = (
     ("icate", "ic"), ("ative", ""), ("alize", "al"), ("iciti", "ic"), ("ical", "ic"), ("ful", ""), ("ness", ""),
 )  # fmt: skip
 #: Step 4: suffixes dropped where the measure of the stem is above 1; `ion` only after s or t.
-_STEP_4 = (
+_STEP_4 = tuple((suffix, "") for suffix in (
     "al", "ance", "ence", "er", "ic", "able", "ible", "ant", "ement", "ment", "ent", "ion", "ou", "ism", "ate",
     "iti", "ous", "ive", "ize",
-)  # fmt: skip
+))  # fmt: skip
 
 
 def stem(word: str) -> str:
@@ -37,8 +37,13 @@ def stem(word: str) -> str:
     if len(word) > 1:
         word = _replace_suffix(word, _STEP_2)
     word = _replace_suffix(word, _STEP_3)
-    word = _step_4(word)
-    return _step_5(word)
+    word = _replace_suffix(word, _STEP_4, 1)
+    measure = _measure(word)
+    if word.endswith("e"):
+        measure_of_stem = _measure(word[:-1])
+        if measure_of_stem > 1 or (measure_of_stem == 1 and not _ends_short(word[:-1])):
+            word = word[:-1]
+    return word[:-1] if word.endswith("ll") and measure > 1 else word
 
 
 def _shape(word: str) -> str:
@@ -53,10 +58,6 @@ def _shape(word: str) -> str:
 def _measure(stem: str) -> int:
     """How often a vowel is followed by a consonant: m in [C](VC)^m[V]."""
     return _shape(stem).count("vc")
-
-
-def _ends_with_double_consonant(word: str) -> bool:
-    return len(word) >= 2 and word[-1] == word[-2] and _shape(word)[-1] == "c"
 
 
 def _ends_short(word: str) -> bool:
@@ -88,39 +89,19 @@ def _mend(stem: str) -> str:
     """What -ed or -ing was taken from gets its e back, or loses its doubled consonant."""
     if stem.endswith(("at", "bl", "iz")):
         return stem + "e"
-    if _ends_with_double_consonant(stem):
+    if len(stem) >= 2 and stem[-1] == stem[-2] and _shape(stem)[-1] == "c":
         return stem if stem[-1] in "lsz" else stem[:-1]
     if _measure(stem) == 1 and _ends_short(stem):
         return stem + "e"
     return stem
 
 
-def _replace_suffix(word: str, rules: tuple[tuple[str, str], ...]) -> str:
+def _replace_suffix(word: str, rules: tuple[tuple[str, str], ...], least: int = 0) -> str:
+    """Replace the first suffix that matches, if the measure of its stem is above `least`."""
     for suffix, replacement in rules:
-        if word.endswith(suffix):
-            stem = word[: -len(suffix)]
-            return stem + replacement if _measure(stem) > 0 else word
-    return word
-
-
-def _step_4(word: str) -> str:
-    for suffix in _STEP_4:
         if word.endswith(suffix):
             stem = word[: -len(suffix)]
             if suffix == "ion" and not stem.endswith(("s", "t")):
                 continue
-            return stem if _measure(stem) > 1 else word
-    return word
-
-
-def _step_5(word: str) -> str:
-    """A final e goes, and ll becomes l, where enough is left."""
-    measure = _measure(word)
-    if word.endswith("e"):
-        stem = word[:-1]
-        measure_of_stem = _measure(stem)
-        if measure_of_stem > 1 or (measure_of_stem == 1 and not _ends_short(stem)):
-            word = stem
-    if word.endswith("ll") and measure > 1:
-        word = word[:-1]
+            return stem + replacement if _measure(stem) > least else word
     return word

@@ -13,8 +13,14 @@ import numpy as np
 import pytrec_eval
 from numpy.typing import NDArray
 
-from evaluation.verification.answer_texts import NO_TEXTS, AnswerTexts, ReadTokens
-from evaluation.verification.references import TOLERANCE, RankedQuery, VerifiedMeasure
+from evaluation.verification.references import (
+    NO_TEXTS,
+    TOLERANCE,
+    AnswerTexts,
+    RankedQuery,
+    ReadTokens,
+    VerifiedMeasure,
+)
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -74,6 +80,66 @@ class Judgements:
             self._evaluators[key] = pytrec_eval.RelevanceEvaluator(graded, set(key[0]), level or 1)
         return self._evaluators[key]
 
+    def recompute(
+        self,
+        rankings: Rankings,
+        measures: Sequence[VerifiedMeasure],
+        read_texts: Callable[[Mapping[str, Sequence[str]]], dict[str, ReadTokens]],
+    ) -> NDArray[np.float64]:
+        """Return the values, queries × measures, of rankings by query. A query without documents scores 0."""
+        values = np.zeros((len(rankings), len(measures)))
+        present = {query: ranked for query, ranked in rankings.items() if ranked}
+        rows = [row for row, ranked in enumerate(rankings.values()) if ranked]
+        places: defaultdict[int | None, list[int]] = defaultdict(list)
+        for place, each in enumerate(measures):
+            places[each.level if each.trec_eval else None].append(place)
+        references = places.pop(None, [])
+        for level, same in places.items():
+            names = [measures[place].trec_eval for place in same]
+            found = self.evaluator(names, level or 0).evaluate(present)
+            nothing = dict.fromkeys(
+                names, 0.0
+            )  # for queries with negative grades only, which pytrec_eval omits
+            of_queries = [found.get(query, nothing) for query in present]
+            for place, name in zip(same, names, strict=True):
+                column = np.array([of_query[name] for of_query in of_queries], np.float64)
+                if measures[place].is_cut_here:
+                    column[column < 1 / (measures[place].cutoff or 1)] = 0.0
+                values[rows, place] = column
+        if references:
+            values[np.ix_(rows, references)] = self._by_references(
+                present, [measures[place] for place in references], read_texts
+            )
+        return values
+
+    def _by_references(
+        self,
+        present: Rankings,
+        measures: Sequence[VerifiedMeasure],
+        read_texts: Callable[[Mapping[str, Sequence[str]]], dict[str, ReadTokens]],
+    ) -> NDArray[np.float64]:
+        """Return the values, queries × measures, that the references compute."""
+        depths = {each.depth for each in measures}
+        deepest = max(
+            (len(ranked) if k is None else k for ranked in present.values() for k in depths), default=0
+        )
+        heads = {query: best_first(ranked, deepest) for query, ranked in present.items()}
+        # a large set, which few measures read
+        documents = self.documents if any(each.looks_elsewhere for each in measures) else None
+        read = read_texts(heads) if any(each.reads_texts for each in measures) else {}
+        values = np.zeros((len(heads), len(measures)))
+        for row, (query, head) in enumerate(heads.items()):
+            graded = self.graded[query]
+            ranked_query = RankedQuery(
+                np.array([graded.get(name, -1) for name in head], np.int64),
+                np.array([] if documents is None else [name in documents for name in head], np.bool_),
+                self.grades[query],
+                read.get(query, NO_TEXTS),
+                self.grades_in_use,
+            )
+            values[row] = [each.reference_value(ranked_query) for each in measures]
+        return values
+
 
 #: Runs of up to so many lines are verified whole, others for a tenth of the judged queries, at most `MOST_QUERIES`.
 WHOLE_LINES = 200_000
@@ -121,6 +187,25 @@ class ClaimedScores:
     missing_queries: int
     lines: int
 
+    def compare(self, queries: Sequence[str], expected: NDArray[np.float64]) -> None:
+        """Raise ScoresDiffer, which names the first value that differs."""
+        place = {query: row for row, query in enumerate(self.query_ids)}
+        rows = [place[query] for query in queries]
+        found = self.per_query[rows]
+        wrong = np.argwhere(~(np.abs(found - expected) <= TOLERANCE))
+        if len(wrong):
+            row, column = wrong[0].tolist()
+            raise ScoresDiffer(
+                f"{self.measures[column].name} of judged query {rows[row] + 1} of {len(place)}: "
+                f"{float(found[row, column])!r} was scored, {float(expected[row, column])!r} is right; "
+                f"{len(wrong)} of {expected.size} values differ"
+            )
+        for measure, column_values in zip(self.measures, self.per_query.T, strict=True):
+            name = measure.name
+            mean = float(np.sum(column_values)) / len(place)
+            if not abs(self.means[name] - mean) <= TOLERANCE:
+                raise ScoresDiffer(f"the mean of {name}: {self.means[name]!r} was scored, {mean!r} is right")
+
 
 def verify(
     text: BinaryIO,
@@ -158,10 +243,10 @@ def verify(
             replace(each, level=rules.relevance_level) if each.level is None else each
             for each in claimed.measures
         ]
-        expected = _recomputed(rankings, judgements, measures, read_texts)
+        expected = judgements.recompute(rankings, measures, read_texts)
     except ValueError as error:
         raise ScoresDiffer("the stored run was scored, and cannot be read") from error
-    _compare(claimed, queries, expected)
+    claimed.compare(queries, expected)
     missing = sum(not ranked for ranked in rankings.values())
     if whole and missing != claimed.missing_queries:
         raise ScoresDiffer(f"{claimed.missing_queries} queries were counted as missing, {missing} are")
@@ -172,84 +257,6 @@ def _draw(queries: list[str], sha256: str) -> list[str]:
     count = min(MOST_QUERIES, -(-len(queries) // 10))
     lowest = sorted(queries, key=lambda query: hashlib.sha256(f"{sha256} {query}".encode()).digest())[:count]
     return sorted(lowest)
-
-
-def _recomputed(
-    rankings: Rankings,
-    judgements: Judgements,
-    measures: Sequence[VerifiedMeasure],
-    read_texts: Callable[[Mapping[str, Sequence[str]]], dict[str, ReadTokens]],
-) -> NDArray[np.float64]:
-    """Return the values, queries × measures, of rankings by query. A query without documents scores 0."""
-    values = np.zeros((len(rankings), len(measures)))
-    present = {query: ranked for query, ranked in rankings.items() if ranked}
-    rows = [row for row, ranked in enumerate(rankings.values()) if ranked]
-    places: defaultdict[int | None, list[int]] = defaultdict(list)
-    for place, each in enumerate(measures):
-        places[each.level if each.trec_eval else None].append(place)
-    references = places.pop(None, [])
-    for level, same in places.items():
-        names = [measures[place].trec_eval for place in same]
-        found = judgements.evaluator(names, level or 0).evaluate(present)
-        nothing = dict.fromkeys(names, 0.0)  # for queries with negative grades only, which pytrec_eval omits
-        of_queries = [found.get(query, nothing) for query in present]
-        for place, name in zip(same, names, strict=True):
-            column = np.array([of_query[name] for of_query in of_queries], np.float64)
-            if measures[place].is_cut_here:
-                column[column < 1 / (measures[place].cutoff or 1)] = 0.0
-            values[rows, place] = column
-    if references:
-        values[np.ix_(rows, references)] = _by_references(
-            present, judgements, [measures[place] for place in references], read_texts
-        )
-    return values
-
-
-def _by_references(
-    present: Rankings,
-    judgements: Judgements,
-    measures: Sequence[VerifiedMeasure],
-    read_texts: Callable[[Mapping[str, Sequence[str]]], dict[str, ReadTokens]],
-) -> NDArray[np.float64]:
-    """Return the values, queries × measures, that the references compute."""
-    depths = {each.depth for each in measures}
-    deepest = max((len(ranked) if k is None else k for ranked in present.values() for k in depths), default=0)
-    heads = {query: best_first(ranked, deepest) for query, ranked in present.items()}
-    # a large set, which few measures read
-    documents = judgements.documents if any(each.looks_elsewhere for each in measures) else None
-    read = read_texts(heads) if any(each.reads_texts for each in measures) else {}
-    values = np.zeros((len(heads), len(measures)))
-    for row, (query, head) in enumerate(heads.items()):
-        graded = judgements.graded[query]
-        ranked_query = RankedQuery(
-            np.array([graded.get(name, -1) for name in head], np.int64),
-            np.array([] if documents is None else [name in documents for name in head], np.bool_),
-            judgements.grades[query],
-            read.get(query, NO_TEXTS),
-            judgements.grades_in_use,
-        )
-        values[row] = [each.reference_value(ranked_query) for each in measures]
-    return values
-
-
-def _compare(claimed: ClaimedScores, queries: Sequence[str], expected: NDArray[np.float64]) -> None:
-    """Raise ScoresDiffer, which names the first value that differs."""
-    place = {query: row for row, query in enumerate(claimed.query_ids)}
-    rows = [place[query] for query in queries]
-    found = claimed.per_query[rows]
-    wrong = np.argwhere(~(np.abs(found - expected) <= TOLERANCE))
-    if len(wrong):
-        row, column = wrong[0].tolist()
-        raise ScoresDiffer(
-            f"{claimed.measures[column].name} of judged query {rows[row] + 1} of {len(place)}: "
-            f"{float(found[row, column])!r} was scored, {float(expected[row, column])!r} is right; "
-            f"{len(wrong)} of {expected.size} values differ"
-        )
-    for measure, column_values in zip(claimed.measures, claimed.per_query.T, strict=True):
-        name = measure.name
-        mean = float(np.sum(column_values)) / len(place)
-        if not abs(claimed.means[name] - mean) <= TOLERANCE:
-            raise ScoresDiffer(f"the mean of {name}: {claimed.means[name]!r} was scored, {mean!r} is right")
 
 
 #: `{query id: {document id: score}}`.

@@ -6,7 +6,7 @@ from typing import Any
 from django import forms
 from django.core.files.uploadedfile import TemporaryUploadedFile
 
-from evaluation.collections.topics import FIELDS
+from evaluation.collections.other_formats import FIELDS
 from leaderboard.admin.forms import (
     TermInput,
     optional_choice,

@@ -11,7 +11,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, Ht
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
-from evaluation.judgements.judges import Judge, agreement_sentence
+from evaluation.judgements.merge import Judge, agreement_sentence
 from leaderboard.admin.base import ReadOnlyAdmin, curator, reason_of
 from leaderboard.admin.forms import optional_choice, optional_integer, optional_text, text_line, tick_box
 from leaderboard.admin.import_form import path_of_upload

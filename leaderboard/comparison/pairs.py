@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from evaluation.runs.top_documents import displayed_documents
 from evaluation.statistics import SEED
-from evaluation.statistics.bootstrap import RESAMPLES
-from evaluation.statistics.comparison import PairedResult, compare_paired, count_wins
+from evaluation.statistics.comparison import RESAMPLES, PairedResult, compare_paired, count_wins
 from evaluation.statistics.randomisation import PERMUTATIONS, randomisation_test
 from leaderboard.boards.columns.significance import format_p_value
 from leaderboard.boards.wording import p_text

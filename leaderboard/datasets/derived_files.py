@@ -13,7 +13,7 @@ from pathlib import Path
 
 from evaluation.collections.excerpts import DocumentTexts, write_document_texts
 from evaluation.core.problems import InvalidContent
-from evaluation.judgements.excluded import read_excluded
+from evaluation.judgements.qrels import read_excluded
 from evaluation.runs.top_documents import TopDocuments, by_query, write_top_documents
 from leaderboard.core.storage.runs import run_path
 from leaderboard.core.storage.store import Area, atomic_write, local_path, path_of

@@ -14,8 +14,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 from django.contrib.auth.models import AnonymousUser
 from isal import igzip
 
-from evaluation.collections.beir import BYTE_ORDER_MARK, open_expanded
-from evaluation.collections.blocks import COMPRESSION_LEVEL, write_blocks
+from evaluation.collections.beir import BYTE_ORDER_MARK, COMPRESSION_LEVEL, open_expanded, write_blocks
 from evaluation.judgements.merge import write_judgements
 from evaluation.judgements.qrels import read_grades
 from leaderboard.core.permissions import (

@@ -26,12 +26,12 @@ from evaluation.collections.beir import read_queries
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.judgements import qrels as judged
 from evaluation.judgements.answers import read_answers
-from evaluation.judgements.excluded import read_excluded
+from evaluation.judgements.qrels import read_excluded
 from evaluation.judgements.splits import QueryParts, read_parts, write_parts
 from evaluation.runs.score import ScoringTarget
-from evaluation.verification.answer_texts import AnswerTexts
 from evaluation.verification.comparing import Judgements as VerifyingJudgements
 from evaluation.verification.comparing import ScoringRules, parse_excluded
+from evaluation.verification.references import AnswerTexts
 from leaderboard.core.audit import record
 from leaderboard.core.permissions import has_agreement
 from leaderboard.core.storage import shared

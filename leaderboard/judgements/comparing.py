@@ -14,13 +14,17 @@ from django.utils import timezone
 
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.files import sha256_of
-from evaluation.judgements.judges import NOT_NAMED, Judge, Judged, agreements, count_standing
 from evaluation.judgements.merge import (
+    NOT_NAMED,
     Conflict,
     Grades,
+    Judge,
+    Judged,
     JudgementComparison,
     MergePolicy,
+    agreements,
     compare,
+    count_standing,
     merge,
     write_judgements,
 )

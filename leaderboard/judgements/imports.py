@@ -10,7 +10,7 @@ from django.utils import timezone
 from evaluation.collections.beir import read_queries
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.judgements.import_file import HIGHEST_GRADE, NewJudgements, read_judgements
-from evaluation.judgements.judges import NOT_NAMED, Judge
+from evaluation.judgements.merge import NOT_NAMED, Judge
 from leaderboard.core.audit import actor, record
 from leaderboard.core.storage.store import Area, local_path, put
 from leaderboard.core.text.names import validate_name

@@ -132,7 +132,7 @@ FILE_UPLOAD_TEMP_DIR.mkdir(parents=True, exist_ok=True, mode=0o700)
 UPLOAD_LIMIT_BYTES = env.int("UPLOAD_LIMIT_BYTES", default=512 * 1024 * 1024)
 #: The same where a model's checkpoint comes with it.
 CHECKPOINT_LIMIT_BYTES = env.int("CHECKPOINT_LIMIT_BYTES", default=2 * 1024 * 1024 * 1024)
-#: The weights of one checkpoint, in bytes; `evaluation.checkpoints.limits` reads the same variable.
+#: The weights of one checkpoint, in bytes; `evaluation.checkpoints.findings` reads the same variable.
 CHECKPOINT_WEIGHTS_BYTES = env.int("CHECKPOINT_WEIGHTS_BYTES", default=32 * 1024**3)
 #: The largest checkpoint that comes in pieces or from the hub: what weights may have, and one GiB more.
 CHECKPOINT_PIECES_LIMIT_BYTES = CHECKPOINT_WEIGHTS_BYTES + 1024**3

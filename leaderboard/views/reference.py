@@ -9,7 +9,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from evaluation.archives.compression import FileLimits
-from evaluation.checkpoints.codes import CODES
+from evaluation.checkpoints.findings import CODES
 from evaluation.core.problems import PROBLEM_CODES, codes_about
 from evaluation.efficiency import effort, measurements, protocol
 from evaluation.execution.failures import MODEL_FAILURES

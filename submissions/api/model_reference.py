@@ -7,7 +7,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from evaluation.checkpoints.library import library_models
+from evaluation.checkpoints.configuration import library_models
 from evaluation.engines import ENGINES
 from evaluation.engines.prompts import TEMPLATES
 from leaderboard.api.fields import Answer, ReadView, flag_field, text_field, texts

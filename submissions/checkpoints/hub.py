@@ -11,7 +11,7 @@ from pathlib import Path
 from django.conf import settings
 
 from evaluation.archives.hub import COMMIT, NAME
-from evaluation.checkpoints import CODES
+from evaluation.checkpoints.findings import CODES
 from evaluation.core.problems import InvalidContent, Problem, ProblemCode
 from submissions.core.errors import Refused
 from submissions.models import Switch, is_on

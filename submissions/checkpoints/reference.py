@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from django.conf import settings
 
-from evaluation.checkpoints import CheckpointKind
-from evaluation.checkpoints.library import library_models
+from evaluation.checkpoints.configuration import library_models
+from evaluation.checkpoints.description import CheckpointKind
 from evaluation.engines import ENGINES
 from evaluation.engines.base import LONGEST_TEXT, OWN_LENGTH_LIMIT
 from submissions.checkpoints.service import KIND_NAMES

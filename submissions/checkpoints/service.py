@@ -19,14 +19,8 @@ from typing import Any
 from django.conf import settings
 from django.utils.translation import gettext_lazy as _
 
-from evaluation.checkpoints import (
-    CheckpointDescription,
-    CheckpointKind,
-    Validation,
-    rebuild,
-    validate_archive,
-)
-from evaluation.checkpoints.description import FILE_NAME
+from evaluation.checkpoints.description import FILE_NAME, CheckpointDescription, CheckpointKind
+from evaluation.checkpoints.rebuilding import Validation, rebuild, validate_archive
 from evaluation.core.files import sha256_of
 from evaluation.core.problems import Problem, ProblemCode
 from evaluation.engines.prompts import prompt_remarks, template_of

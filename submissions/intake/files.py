@@ -25,10 +25,9 @@ from evaluation.archives.zip import (
 )
 from evaluation.core.problems import InvalidContent, Problem, ProblemCode, Report
 from evaluation.runs.forms import recognize, trec_text, write_as_trec
-from evaluation.runs.header import MAX_HEADER_BYTES, read_header
+from evaluation.runs.header import MAX_HEADER_BYTES, quote, read_header
 from evaluation.runs.json_runs import JSON
 from evaluation.runs.problems import EMPTY, UNKNOWN_DOCUMENTS_SHARE, refuse_binary
-from evaluation.runs.quoting import quote
 from evaluation.runs.score import check_run
 from leaderboard.core.storage.disk import disk_errors
 from leaderboard.core.storage.runs import StoredRun

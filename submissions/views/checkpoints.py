@@ -10,9 +10,9 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from evaluation.archives.compression import describe_bytes
-from evaluation.checkpoints import CheckpointKind
-from evaluation.checkpoints.codes import CODES
-from evaluation.checkpoints.library import library_models
+from evaluation.checkpoints.configuration import library_models
+from evaluation.checkpoints.description import CheckpointKind
+from evaluation.checkpoints.findings import CODES
 from evaluation.core.problems import Problem, codes_about
 from evaluation.engines import ENGINES, EngineDescription
 from evaluation.engines.prompts import TEMPLATES, shown

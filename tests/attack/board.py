@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.judgements.splits import QueryParts, draw_parts
-from evaluation.statistics.gap import Interval, gap_between, published_interval
+from evaluation.statistics.gap import STEP as LEAST_STEP
+from evaluation.statistics.gap import Interval, gap_between, least_difference, published_interval
 from evaluation.statistics.ladder import PUBLIC_STEP, STEP, YOUNG_STEP, needed_gain, paired_standard_error
-from evaluation.statistics.least_difference import STEP as LEAST_STEP
-from evaluation.statistics.least_difference import least_difference
 from leaderboard.results.significance.types import ALPHA
 from tests.attack.prober import QUERIES, Collection
 

@@ -20,9 +20,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from evaluation.statistics.gap import STEP as LEAST_STEP
 from evaluation.statistics.gap import Interval
 from evaluation.statistics.ladder import PUBLIC_STEP
-from evaluation.statistics.least_difference import STEP as LEAST_STEP
 from tests.attack.board import SHARE, Board, Result, Rules, Values, before, everything, public_part
 from tests.attack.prober import QUERIES, Collection, honest, synthetic_collection
 from tests.attack.reader import Reader, rankings

@@ -32,8 +32,7 @@ from isal import igzip
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from evaluation.collections.beir import Document, read_corpus
-from evaluation.collections.blocks import BLOCK_BYTES, COMPRESSION_LEVEL, write_blocks
+from evaluation.collections.beir import BLOCK_BYTES, COMPRESSION_LEVEL, Document, read_corpus, write_blocks
 from tests.benchmarks.large_corpus import WORDS, make_collection
 from tests.figures import Figures, add_option
 

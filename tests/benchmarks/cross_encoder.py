@@ -87,7 +87,7 @@ def commands(folder: Path, model: Path, arguments: argparse.Namespace) -> dict[s
 
 def compare(folder: Path, arguments: argparse.Namespace, figures: Figures) -> None:
     """Run both sides in turn, and say what they needed."""
-    from evaluation.checkpoints import open_checkpoint
+    from evaluation.checkpoints.rebuilding import open_checkpoint
     from evaluation.engines import RetrievalTask, retrieve
 
     queries, run = folder / "queries.jsonl", folder / "bm25.txt"

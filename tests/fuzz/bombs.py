@@ -165,7 +165,7 @@ def judge(sent_as: str, path: Path) -> list[tuple[str, str]]:
     """The codes and sentences that a file is refused with, by the limits that the site has."""
     from evaluation.archives.compression import FileLimits
     from evaluation.archives.zip import ZipPolicy, open_archive
-    from evaluation.checkpoints import validate_archive
+    from evaluation.checkpoints.rebuilding import validate_archive
     from evaluation.core.problems import InvalidContent
     from evaluation.runs.score import ScoringTarget, check_run
 

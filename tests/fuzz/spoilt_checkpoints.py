@@ -19,7 +19,7 @@ from typing import Any
 
 import zstandard
 
-from evaluation.checkpoints import rebuild, validate_archive, validate_folder
+from evaluation.checkpoints.rebuilding import rebuild, validate_archive, validate_folder
 from evaluation.engines.neural.checking import check_checkpoint
 from tests.evaluation.hostile_archives import tarred
 from tests.evaluation.small_checkpoint import arrays, files, safetensors, write, zipped

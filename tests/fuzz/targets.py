@@ -20,7 +20,9 @@ import zstandard
 
 from evaluation.archives.compression import KIB, MIB, FileLimits
 from evaluation.archives.zip import ZipPolicy, is_zip, open_archive
-from evaluation.checkpoints import CODES, archives, rebuild, validate_archive, validate_folder
+from evaluation.checkpoints import rebuilding
+from evaluation.checkpoints.findings import CODES
+from evaluation.checkpoints.rebuilding import rebuild, validate_archive, validate_folder
 from evaluation.core.problems import InvalidContent, InvalidRun, Report
 from evaluation.judgements import import_file
 from evaluation.judgements.qrels import Qrels
@@ -42,7 +44,7 @@ LIMITS = FileLimits(
 RUNS_ZIP = ZipPolicy(
     max_members=8, members_hint="At most eight.", expansion_hint="Send it plain.", ratio_floor_bytes=MIB
 )
-CHECKPOINT = replace(archives.POLICY, ratio_floor_bytes=MIB, max_expanded_bytes=4 * MIB, free_bytes=0)
+CHECKPOINT = replace(rebuilding.POLICY, ratio_floor_bytes=MIB, max_expanded_bytes=4 * MIB, free_bytes=0)
 #: Ids shorter and longer than what the kernel keeps of an id in a table.
 JUDGED = {
     "1": {"a": 1, "b": 0, "é": 2},
@@ -109,7 +111,7 @@ def _extract(path: Path, folder: Path) -> None:
 
 
 def _validate(path: Path, scratch: Path) -> str:
-    with mock.patch.object(archives, "POLICY", CHECKPOINT):
+    with mock.patch.object(rebuilding, "POLICY", CHECKPOINT):
         validation = validate_archive(path, scratch, pooling="max")
     _refuse_unprintable(validation.report)
     assert not [each for each in scratch.rglob("*") if each.is_symlink()]

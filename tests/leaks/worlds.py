@@ -23,7 +23,7 @@ from django.core.management.color import no_style
 from django.db import connection, transaction
 from django.test import Client
 
-from evaluation.judgements.judges import Judge
+from evaluation.judgements.merge import Judge
 from leaderboard.core.audit import acting
 from leaderboard.core.storage.store import Area, put
 from leaderboard.datasets.qrels import READ

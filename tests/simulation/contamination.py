@@ -32,9 +32,8 @@ from evaluation.engines import RetrievalTask, retrieve
 from evaluation.judgements.qrels import Qrels, read_qrels
 from evaluation.judgements.splits import draw_halves, relevant_counts
 from evaluation.runs.score import ScoringTarget, score_run
-from evaluation.statistics.bootstrap import intervals
-from evaluation.statistics.gap import Interval, gap_between, published_interval
-from evaluation.statistics.least_difference import least_difference
+from evaluation.statistics.comparison import intervals
+from evaluation.statistics.gap import Interval, gap_between, least_difference, published_interval
 from leaderboard.results.significance.types import ALPHA
 from tests.evaluation.real_collections import SHARED
 from tests.figures import SKIPPED, Figures, add_option

@@ -33,8 +33,7 @@ from transformers.utils.generic import ContextManagers
 
 from evaluation.checkpoints import modules as m
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
-from evaluation.checkpoints.findings import FileFindings, Findings, listed, quote, quoted
-from evaluation.checkpoints.limits import CheckpointAllowance
+from evaluation.checkpoints.findings import CheckpointAllowance, FileFindings, Findings, listed, quote, quoted
 from evaluation.checkpoints.weights import NAME as WEIGHTS
 from evaluation.checkpoints.weights import Tensor, read_tensors, refuse_shape, sizes
 from evaluation.core.problems import Report

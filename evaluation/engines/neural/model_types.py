@@ -15,7 +15,7 @@ from typing import Any
 import transformers
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
-from evaluation.checkpoints.library import PATH, USES
+from evaluation.checkpoints.configuration import PATH, USES
 
 #: Patterns in which classes read keys that their configuration does not declare.
 _IN_CONFIGURATION = re.compile(r'kwargs\.(?:pop|get)\(\s*"(\w+)"|"(\w+)" in kwargs')

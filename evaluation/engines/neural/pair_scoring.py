@@ -10,7 +10,7 @@ from sentence_transformers import CrossEncoder
 from sentence_transformers.cross_encoder.modules import LogitScore
 
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
-from evaluation.checkpoints.templates import TEMPLATES, Template
+from evaluation.checkpoints.settings import TEMPLATES, Template
 from evaluation.core.problems import ModelFailure
 from evaluation.engines.base import AUTO, Floats, InvalidParameter, Resources
 from evaluation.engines.neural.batching import (

@@ -5,9 +5,9 @@ from typing import Any
 
 from django.utils.translation import gettext_noop as _
 
-from evaluation.judgements.judges import agreement_sentence
+from evaluation.judgements.merge import agreement_sentence
 from evaluation.measures.registry import upper_bound_of
-from evaluation.statistics.agreement import kendall_tau
+from evaluation.statistics.comparison import kendall_tau
 from leaderboard.boards.facts import DatasetFacts
 from leaderboard.boards.model import JUDGED_SHARE, Column, Row
 from leaderboard.core.measures import better

@@ -12,9 +12,15 @@ from typing import Any
 
 from evaluation.archives.compression import describe_bytes
 from evaluation.archives.hub import COMMIT, NAME, HubFile, NotFetched, Repository, reaching_the_hub
-from evaluation.collections.other_formats import Record, write_excluded, write_judgements, write_records
+from evaluation.collections.other_formats import (
+    Record,
+    Topic,
+    queries_of,
+    write_excluded,
+    write_judgements,
+    write_records,
+)
 from evaluation.collections.tables import convert_examples, convert_judgements, convert_texts
-from evaluation.collections.topics import Topic, queries_of
 from evaluation.core.problems import InvalidContent
 from leaderboard.core.storage.store import work_folder
 from leaderboard.datasets.problems import problem

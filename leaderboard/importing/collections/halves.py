@@ -16,9 +16,8 @@ from evaluation.collections.other_formats import write_excluded
 from evaluation.core.problems import InvalidContent, Problem
 from evaluation.engines import Resources, RetrievalTask, retrieve
 from evaluation.judgements.answers import read_answers
-from evaluation.judgements.excluded import read_excluded
 from evaluation.judgements.merge import write_judgements
-from evaluation.judgements.qrels import read_grades, read_qrels
+from evaluation.judgements.qrels import read_excluded, read_grades, read_qrels
 from evaluation.judgements.splits import draw_halves, relevant_counts
 from evaluation.runs.score import ScoringTarget, score_run
 from leaderboard.core.storage.store import work_folder

@@ -26,9 +26,8 @@ from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.files import sha256_of
 from evaluation.core.problems import InvalidContent, Problem
 from evaluation.judgements.answers import read_answers
-from evaluation.judgements.excluded import read_excluded
 from evaluation.judgements.merge import write_judgements
-from evaluation.judgements.qrels import Qrels, read_grades, read_qrels
+from evaluation.judgements.qrels import Qrels, read_excluded, read_grades, read_qrels
 from evaluation.verification.comparing import Judgements
 from leaderboard.datasets.problems import in_file, name_some, problem, unknown_ids
 from leaderboard.datasets.qrels import JudgementFile, documents_not_in_corpus

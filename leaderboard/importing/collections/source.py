@@ -18,13 +18,14 @@ from typing import Any
 from evaluation.archives.compression import open_blocks
 from evaluation.archives.zip import ZipPolicy, is_zip, open_archive
 from evaluation.collections.other_formats import (
+    queries_of,
     read_smart,
     read_smart_judgements,
+    read_topics,
     write_judgements,
     write_records,
 )
 from evaluation.collections.tables import convert_judgements, convert_texts, has_other_names
-from evaluation.collections.topics import queries_of, read_topics
 from evaluation.core.problems import InvalidContent, Problem
 from leaderboard.datasets.problems import missing, problem
 
@@ -64,7 +65,7 @@ class ImportOptions:
     the judgements that runs are scored against. `measures` are those that the board shows, `primary` the first of
     them. `protection` and `public_share` are for new datasets. `baseline` is the run that systems are
     compared with instead of BM25. `twin_of` is the slug of the open dataset whose hidden half this is. `topic_field` is
-    the field of TREC topics that is the query, one of `evaluation.collections.topics.FIELDS`. `source` says where the
+    the field of TREC topics that is the query, one of `other_formats.FIELDS`. `source` says where the
     collection was fetched from. `strict` refuses judgements of documents that the corpus lacks.
     """
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evaluation.statistics.agreement import kendall_tau
+from evaluation.statistics.comparison import kendall_tau
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better
 from leaderboard.core.text import numbers

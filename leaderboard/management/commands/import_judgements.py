@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from evaluation.core.problems import number_of
-from evaluation.judgements.judges import Judge, agreement_sentence
+from evaluation.judgements.merge import Judge, agreement_sentence
 from leaderboard.admin.judging import JudgementUploadForm
 from leaderboard.core.audit import actor
 from leaderboard.datasets.qrels import record_reading

@@ -10,8 +10,7 @@ from django.db.models import Exists, OuterRef
 from django.utils import timezone
 from numpy.typing import NDArray
 
-from evaluation.statistics.bootstrap import intervals
-from evaluation.statistics.comparison import count_wins
+from evaluation.statistics.comparison import count_wins, intervals
 from evaluation.statistics.randomisation import PermutedSums, corrected_pairs, holm, rank_intervals
 from leaderboard.core.measures import better
 from leaderboard.core.work_requests import request_certainty

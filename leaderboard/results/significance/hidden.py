@@ -1,7 +1,7 @@
 """Certainty over hidden judgements: one number, from the baseline's values by query alone, and what follows from it.
 
 For each set of judgements the scorer finds the least difference in the primary measure that is significant, and keeps
-it with their statistics (`evaluation.statistics.least_difference` has the formula). It is found once, so that nobody
+it with their statistics (`evaluation.statistics.gap` has the formula). It is found once, so that nobody
 learns anything from how it changes. Everything else follows from it and from published values, so that it tells no
 more of any submission than these do (docs/decisions/0043).
 """
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, NamedTuple
 
+from evaluation.statistics.gap import STEP, among, least_difference
 from evaluation.statistics.ladder import PUBLIC_STEP
-from evaluation.statistics.least_difference import STEP, among, least_difference
 from leaderboard.core.measures import better
 from leaderboard.models import Dataset, Entry, Protection, Qrels
 from leaderboard.results import protection

@@ -9,7 +9,7 @@ from math import comb
 from typing import Any, NamedTuple
 
 from evaluation.statistics import SEED
-from evaluation.statistics.bootstrap import INTERVAL, RESAMPLES
+from evaluation.statistics.comparison import INTERVAL, RESAMPLES
 from evaluation.statistics.randomisation import CORRECTION, PAIRS_CORRECTION, PATTERNS, PERMUTATIONS, TEST
 from leaderboard.core.measures import better
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from django.conf import settings
 
-from evaluation.checkpoints import CheckpointKind
+from evaluation.checkpoints.description import CheckpointKind
 from evaluation.core.problems import InvalidContent, InvalidRun
 from evaluation.efficiency import describe as describe_hardware
 from evaluation.engines import EngineDescription

@@ -17,8 +17,8 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
 
-from evaluation.checkpoints import CODES
 from evaluation.checkpoints.description import FILE_NAME, CheckpointDescription
+from evaluation.checkpoints.findings import CODES
 from evaluation.core.problems import ModelFailure, Problem, Report
 from evaluation.engines import describe
 from evaluation.engines.corpus_encoding import SHARD_FORMAT

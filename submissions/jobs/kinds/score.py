@@ -17,8 +17,8 @@ from evaluation.runs.forms import trec_text
 from evaluation.runs.score import ScoredRun, check_run, score_run
 from evaluation.runs.similarity import RunFingerprints
 from evaluation.runs.top_documents import KEPT
-from evaluation.verification.answer_texts import SlowAnswers
 from evaluation.verification.comparing import verify
+from evaluation.verification.references import SlowAnswers
 from leaderboard.core.storage import deletion_lock
 from leaderboard.core.storage.runs import StoredRun, read_text, run_path, store_run
 from leaderboard.core.storage.store import Area, path_of, remove

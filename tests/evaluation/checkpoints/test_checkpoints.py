@@ -13,17 +13,16 @@ import numpy as np
 import pytest
 import zstandard
 
-from evaluation.checkpoints import (
-    CheckpointDescription,
-    CheckpointKind,
+from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
+from evaluation.checkpoints.findings import CheckpointAllowance
+from evaluation.checkpoints.rebuilding import (
+    members,
     open_checkpoint,
     rebuild,
     validate_archive,
     validate_folder,
+    write_archive,
 )
-from evaluation.checkpoints.archives import members
-from evaluation.checkpoints.limits import CheckpointAllowance
-from evaluation.checkpoints.rebuilding import write_archive
 from evaluation.checkpoints.weights import read_tensors
 from evaluation.core.problems import InvalidContent
 from evaluation.engines.neural.checking import check_checkpoint

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from evaluation.checkpoints import CheckpointKind, rebuild, validate_folder
-from evaluation.checkpoints.configuration import read_configuration
+from evaluation.checkpoints.configuration import library_models, read_configuration
+from evaluation.checkpoints.description import CheckpointKind
 from evaluation.checkpoints.files import walk
 from evaluation.checkpoints.findings import Findings
-from evaluation.checkpoints.library import library_models
+from evaluation.checkpoints.rebuilding import rebuild, validate_folder
 from evaluation.engines.neural.checking import check_checkpoint
 from tests.evaluation import tiny_models
 from tests.evaluation.checkpoints.test_families import DECODERS, ENCODERS, save

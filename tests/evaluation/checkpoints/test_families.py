@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evaluation.checkpoints import CheckpointKind, rebuild, validate_folder
+from evaluation.checkpoints.description import CheckpointKind
+from evaluation.checkpoints.rebuilding import rebuild, validate_folder
 from evaluation.engines.neural.checking import check_checkpoint
 from tests.evaluation import tiny_models
 

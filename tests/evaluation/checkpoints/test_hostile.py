@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.checkpoints import CODES, CheckpointKind, rebuild, validate_archive, validate_folder
+from evaluation.checkpoints.description import CheckpointKind
+from evaluation.checkpoints.findings import CODES
+from evaluation.checkpoints.rebuilding import rebuild, validate_archive, validate_folder
 from evaluation.engines.neural.checking import check_checkpoint
 from tests.evaluation.hostile_archives import CANARY
 from tests.evaluation.hostile_checkpoints import HOSTILE

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.checkpoints import CheckpointKind, rebuild, validate_folder
-from evaluation.checkpoints.description import CheckpointDescription
+from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.checkpoints.kinds import known_for_dot
+from evaluation.checkpoints.rebuilding import rebuild, validate_folder
 from tests.evaluation.neural import DOCUMENTS, QUERIES, created, searched
 from tests.evaluation.tiny_families import byte_tokenizer, save_encoder
 

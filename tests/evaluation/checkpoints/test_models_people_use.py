@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from evaluation.checkpoints import rebuild, validate_folder
-from evaluation.checkpoints.limits import MOST_WEIGHTS
+from evaluation.checkpoints.findings import MOST_WEIGHTS
+from evaluation.checkpoints.rebuilding import rebuild, validate_folder
 from evaluation.engines import describe
 from evaluation.engines.neural.checking import check_checkpoint
 from tests.evaluation.checkpoints.test_families import DECODERS, ENCODERS, save

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evaluation.checkpoints import CheckpointDescription, CheckpointKind, rebuild, validate_folder
+from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.checkpoints.modules import CLASSES, NOT_RUN, role_of
+from evaluation.checkpoints.rebuilding import rebuild, validate_folder
 from evaluation.engines.neural.checking import check_checkpoint
 from tests.evaluation import tiny_models
 from tests.evaluation.checkpoints.test_families import DECODERS, ENCODERS, TEXTS, save

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from evaluation.__main__ import main
-from evaluation.checkpoints import rebuild, validate_archive
+from evaluation.checkpoints.rebuilding import rebuild, validate_archive
 from tests.evaluation import tiny_models
 from tests.evaluation.neural import created
 from tests.evaluation.tiny_families import byte_tokenizer, save_encoder

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from evaluation.__main__ import main
-from evaluation.checkpoints import rebuild, validate_archive, validate_folder
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
+from evaluation.checkpoints.rebuilding import rebuild, validate_archive, validate_folder
 from tests.evaluation.engines.test_rerankers import PROGRAMS
 from tests.evaluation.tiny_families import byte_tokenizer, save_transformer
 from tests.evaluation.tiny_models import (

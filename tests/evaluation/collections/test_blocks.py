@@ -14,9 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluation.collections import blocks
-from evaluation.collections.beir import count_documents, read_corpus
-from evaluation.collections.blocks import fingerprint_of, read_table, write_blocks
+from evaluation.collections import beir
+from evaluation.collections.beir import count_documents, fingerprint_of, read_corpus, read_table, write_blocks
 
 
 def lines_of(count: int, words: int = 40) -> list[bytes]:
@@ -39,7 +38,7 @@ def in_blocks(folder: Path, lines: list[bytes]) -> Path:
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of a few lines."""
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", 500)
+    monkeypatch.setattr(beir, "BLOCK_BYTES", 500)
 
 
 def test_it_is_a_gzip_file_like_any_other(tmp_path: Path, small_blocks: None) -> None:
@@ -71,7 +70,7 @@ def test_any_lines_from_any_document_on(
     folder = tmp_path_factory.mktemp("blocks")
     (folder / "plain.jsonl").write_bytes(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "BLOCK_BYTES", 200)
+        patch.setattr(beir, "BLOCK_BYTES", 200)
         write_blocks(io.BytesIO(text), folder / "blocks.gz")
     expected = list(read_corpus(folder / "plain.jsonl"))[first:]
     assert list(read_corpus(folder / "blocks.gz", first=first)) == expected
@@ -81,7 +80,7 @@ def test_any_lines_from_any_document_on(
 
 def test_what_comes_before_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten documents take as many bytes of the file in the middle, and at its end, as at its beginning."""
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1 << 14)
+    monkeypatch.setattr(beir, "BLOCK_BYTES", 1 << 14)
     noise = random.Random(7)
     lines = [
         b'{"_id": "d%d", "text": "%s"}\n' % (n, noise.randbytes(150).hex().encode()) for n in range(40_000)
@@ -104,7 +103,7 @@ def _bytes_read() -> int:
 
 def test_a_table_in_several_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An extra field has 65,535 bytes at most."""
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(beir, "BLOCK_BYTES", 1)
     path = in_blocks(tmp_path, lines_of(9000, words=2))
     table = read_table(path)
     assert table is not None

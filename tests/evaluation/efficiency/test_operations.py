@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evaluation.checkpoints import open_checkpoint
 from evaluation.checkpoints.description import CheckpointKind
-from evaluation.collections.beir import Query
-from evaluation.collections.blocks import write_blocks
+from evaluation.checkpoints.rebuilding import open_checkpoint
+from evaluation.collections.beir import Query, write_blocks
 from evaluation.efficiency import protocol
 from evaluation.efficiency.effort import OF_VARIANT
 from evaluation.efficiency.meters import Moment

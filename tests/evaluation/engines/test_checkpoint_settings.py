@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evaluation.checkpoints import rebuild, validate_folder
+from evaluation.checkpoints.rebuilding import rebuild, validate_folder
 from evaluation.engines.base import InvalidParameter
 from tests.evaluation import tiny_models
 from tests.evaluation.neural import created

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evaluation.checkpoints import validate_archive
 from evaluation.checkpoints.description import HEADS, CheckpointDescription, CheckpointKind
-from evaluation.checkpoints.rebuilding import open_checkpoint, rebuild
+from evaluation.checkpoints.rebuilding import open_checkpoint, rebuild, validate_archive
 from evaluation.collections.beir import Document, Query
 from evaluation.engines import Resources, RetrievalTask, retrieve
 from evaluation.engines.neural.checking import check_checkpoint

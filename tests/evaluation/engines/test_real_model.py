@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.checkpoints import open_checkpoint
+from evaluation.checkpoints.rebuilding import open_checkpoint
 from evaluation.engines import Resources
 from tests.evaluation.real_collections import scores_of
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from evaluation.checkpoints.description import CheckpointKind
-from evaluation.checkpoints.templates import TEMPLATES, recognise
+from evaluation.checkpoints.settings import TEMPLATES, recognise
 from evaluation.engines import InvalidParameter
 from evaluation.engines.neural.checking import check_checkpoint
 from tests.evaluation.neural import created, rebuilt

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evaluation.checkpoints import rebuild, tokenizer_settings, validate_folder
+from evaluation.checkpoints import tokenizer
+from evaluation.checkpoints.rebuilding import rebuild, validate_folder
 from tests.evaluation import tiny_models
 from tests.evaluation.neural import created
 
@@ -234,9 +235,9 @@ def test_every_argument_of_a_tokenizer_class_is_honored_or_has_no_effect_on_text
 
     others = set(OTHER_ARGUMENTS.split())
     known = {
-        *tokenizer_settings.HONORED,
-        *tokenizer_settings.SPECIAL_TOKENS,
-        *tokenizer_settings.WITHOUT_EFFECT,
+        *tokenizer.HONORED,
+        *tokenizer.SPECIAL_TOKENS,
+        *tokenizer.WITHOUT_EFFECT,
         *others,
     }
     known |= {"extra_special_tokens", "additional_special_tokens"}

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluation.checkpoints import CODES
+from evaluation.checkpoints.findings import CODES
 from evaluation.core.problems import ModelFailure
 from evaluation.efficiency import EfficiencyFigures
 from evaluation.efficiency import describe as describe_hardware

@@ -18,9 +18,9 @@ from evaluation.judgements import answers, pattern_check
 from evaluation.judgements.answers import Answers, find_answers, read_answers, tokens_of
 from evaluation.judgements.qrels import read_qrels
 from evaluation.runs.score import ScoredRun, ScoringTarget, score_run
-from evaluation.verification import answer_texts
-from evaluation.verification.answer_texts import AnswerTexts, SlowAnswers
+from evaluation.verification import references
 from evaluation.verification.comparing import Judgements, ScoresDiffer, ScoringRules, verify
+from evaluation.verification.references import AnswerTexts, SlowAnswers
 
 #: 1,994 tokens, so that six more of a text behind it are within two thousand.
 LONG = "filler " * 1_994
@@ -249,7 +249,7 @@ def test_a_pattern_that_only_texts_show_to_be_endless_ends_the_scoring_with_its_
 ) -> None:
     """Of the scorer and of the second reader alike."""
     monkeypatch.setattr(answers, bound, 0.05)
-    monkeypatch.setattr(answer_texts, bound, 0.05)
+    monkeypatch.setattr(references, bound, 0.05)
     monkeypatch.setitem(CORPUS, "d6", "common " * (130 if bound == "IN_ONE_TEXT" else 60) + "x #1 in 1889")
     folder = written(tmp_path, answers=[*ANSWERS[:3], {"_id": "q4", "patterns": ["18", PASSES]}, ANSWERS[4]])
     with pytest.raises(EndlessPattern, match=r"answers.jsonl, line 4: a pattern .* more than 0.05 s"):

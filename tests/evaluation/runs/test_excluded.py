@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from evaluation.__main__ import main
 from evaluation.core.problems import InvalidContent
-from evaluation.judgements.excluded import read_excluded
-from evaluation.judgements.qrels import Qrels
+from evaluation.judgements.qrels import Qrels, read_excluded
 from evaluation.runs.pooling import draw_pool
 from evaluation.runs.score import ScoringTarget, score_run
 from evaluation.runs.top_documents import first_documents

@@ -14,7 +14,7 @@ from evaluation.judgements.qrels import read_qrels
 from evaluation.runs.pooling import sole_finds
 from evaluation.runs.score import ScoringTarget, score_run
 from evaluation.runs.top_documents import first_documents
-from evaluation.statistics.agreement import kendall_tau
+from evaluation.statistics.comparison import kendall_tau
 
 SHARED = Path(os.environ.get("RUNBOARD_SHARED") or Path(__file__).resolve().parents[3].parent / "shared")
 ROUND = SHARED / "data" / "trec-covid-round1"

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import kendalltau
 from sklearn.metrics import cohen_kappa_score
 
-from evaluation.statistics.agreement import cohen_kappa, kendall_tau
+from evaluation.statistics.comparison import cohen_kappa, kendall_tau
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import bootstrap
 
-from evaluation.statistics.bootstrap import intervals
-from evaluation.statistics.gap import Interval, gap_between, published_interval
-from evaluation.statistics.least_difference import least_difference
+from evaluation.statistics.comparison import intervals
+from evaluation.statistics.gap import Interval, gap_between, least_difference, published_interval
 
 
 def of_half(differences: np.ndarray) -> Interval:

@@ -7,7 +7,7 @@ from math import inf, sqrt
 import numpy as np
 import pytest
 
-from evaluation.statistics.least_difference import STEP, among, least_difference
+from evaluation.statistics.gap import STEP, among, least_difference
 
 
 def test_it_is_that_of_unpaired_values_rounded_up() -> None:

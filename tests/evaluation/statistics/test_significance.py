@@ -13,8 +13,7 @@ from scipy import stats
 
 from evaluation.judgements.qrels import read_qrels
 from evaluation.runs.score import ScoringTarget, score_run
-from evaluation.statistics.bootstrap import intervals
-from evaluation.statistics.comparison import compare_paired, count_wins
+from evaluation.statistics.comparison import compare_paired, count_wins, intervals
 from evaluation.statistics.randomisation import (
     PermutedSums,
     corrected_pairs,

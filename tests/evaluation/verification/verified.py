@@ -17,13 +17,13 @@ import numpy as np
 from evaluation.judgements.answers import read_answers
 from evaluation.judgements.qrels import read_qrels
 from evaluation.runs.score import ScoredRun, ScoringTarget, score_run
-from evaluation.verification.answer_texts import AnswerTexts
 from evaluation.verification.comparing import (
     ClaimedScores,
     Judgements,
     ScoringRules,
     verify,
 )
+from evaluation.verification.references import AnswerTexts
 
 #: Every family of the registry, with and without what it may be cut and parametrised by.
 MEASURES = (

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from evaluation.checkpoints import CheckpointKind, rebuild, validate_archive
+from evaluation.checkpoints.description import CheckpointKind
+from evaluation.checkpoints.rebuilding import rebuild, validate_archive
 from leaderboard.importing.demo.sample_checkpoint import (
     archive_checkpoint,
     archive_with_pickle,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from evaluation.checkpoints import validate_folder
+from evaluation.checkpoints.rebuilding import validate_folder
 from evaluation.core.problems import InvalidContent
 from leaderboard.models import AuditRecord
 from submissions.checkpoints.hub import HubModel, fetch, fetches

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from evaluation.checkpoints import CheckpointDescription, CheckpointKind
+from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.core.problems import InvalidRun
 from leaderboard.core.storage.runs import store_run
 from leaderboard.models import Dataset, Qrels, Run, User

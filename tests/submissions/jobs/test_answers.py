@@ -11,7 +11,7 @@ import pytest
 from django.test import Client
 
 from evaluation.judgements import answers
-from evaluation.verification import answer_texts
+from evaluation.verification import references
 from leaderboard.core.audit import acting
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.importing.collections.importer import import_dataset
@@ -89,7 +89,7 @@ def test_a_curator_cannot_choose_a_measure_whose_answers_are_not_there(tmp_path:
     ("reader", "bound", "pattern"),
     [
         (answers, ("IN_ONE_TEXT", 0.05), r"((?:[b-d]\w{5} )+)+#"),
-        (answer_texts, ("ALTOGETHER", -1.0), "common [b-d]"),
+        (references, ("ALTOGETHER", -1.0), "common [b-d]"),
     ],
     ids=["scorer", "verification"],
 )
@@ -123,7 +123,7 @@ def test_a_rescore_by_a_pattern_without_end_fails_and_loses_no_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_baseline(with_answers(tmp_path, "common"), primary="Answer@1000", measures=MEASURES, hidden=False)
-    monkeypatch.setattr(answer_texts, "ALTOGETHER", -1.0)
+    monkeypatch.setattr(references, "ALTOGETHER", -1.0)
     (tmp_path / "answers.jsonl.gz").write_bytes(
         gzip.compress(json.dumps({"_id": "t1", "patterns": ["common [b-d]"]}).encode())
     )

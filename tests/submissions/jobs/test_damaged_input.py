@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from evaluation.checkpoints.description import CheckpointDescription
-from evaluation.collections import blocks
-from evaluation.collections.blocks import read_table
+from evaluation.collections import beir
+from evaluation.collections.beir import read_table
 from leaderboard.core.storage import shared
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.models import Dataset
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.django_db
 def dataset(with_toy_engine: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any) -> Dataset:
     """A published collection whose corpus is of several blocks. Nothing is tried again."""
     settings.SHARD_SIZE = 15
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", 300)
+    monkeypatch.setattr(beir, "BLOCK_BYTES", 300)
     monkeypatch.setattr(runner, "ATTEMPTS", 1)
     return make_published(tmp_path / "collection")
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from evaluation.judgements.judges import Judge
+from evaluation.judgements.merge import Judge
 from leaderboard.core.audit import acting
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.core.work_requests import request_work

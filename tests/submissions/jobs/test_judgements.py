@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from evaluation.core.problems import InvalidContent
-from evaluation.judgements.judges import Judge
+from evaluation.judgements.merge import Judge
 from leaderboard.core.audit import acting
 from leaderboard.core.storage.store import Area, path_of, put
 from leaderboard.datasets.qrels import load_qrels

@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 from sklearn.metrics import cohen_kappa_score
 
-from evaluation.judgements.judges import Judge
+from evaluation.judgements.merge import Judge
 from evaluation.judgements.qrels import Qrels as Judgements
 from evaluation.runs.score import ScoringTarget, score_run
 from leaderboard.core.audit import acting

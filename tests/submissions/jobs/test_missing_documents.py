@@ -12,7 +12,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from evaluation.core.problems import InvalidContent
-from evaluation.judgements.judges import Judge
+from evaluation.judgements.merge import Judge
 from leaderboard.core.audit import acting
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.importing.collections.importer import import_dataset

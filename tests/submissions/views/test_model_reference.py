@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from evaluation.checkpoints import CODES, CheckpointKind
-from evaluation.checkpoints.library import PATH, library_models
+from evaluation.checkpoints.configuration import PATH, library_models
+from evaluation.checkpoints.description import CheckpointKind
+from evaluation.checkpoints.findings import CODES
 from evaluation.engines import ENGINES
 from evaluation.engines.prompts import TEMPLATES
 from submissions.models import Switch
@@ -95,7 +96,7 @@ def test_the_list_of_types_is_what_the_library_says() -> None:
 def test_the_page_is_made_without_libraries_of_models() -> None:
     """A web process has none of them."""
     program = (
-        "import sys; from evaluation.checkpoints.library import library_models; library_models(); "
+        "import sys; from evaluation.checkpoints.configuration import library_models; library_models(); "
         "import evaluation.engines.prompts; "
         "print(sorted({'torch', 'transformers', 'sentence_transformers', 'tokenizers'} & set(sys.modules)))"
     )

@@ -18,7 +18,7 @@ import evaluation.runs
 import leaderboard.api
 import leaderboard.core
 import submissions
-from evaluation.checkpoints.codes import CODES
+from evaluation.checkpoints.findings import CODES
 from evaluation.core.problems import PROBLEM_CODES, codes_about
 from evaluation.execution.failures import MODEL_FAILURES
 from leaderboard.core.http.errors import AWAY, BROKEN, DISK_FULL, TOO_SLOW
