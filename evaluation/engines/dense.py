@@ -23,6 +23,7 @@ from evaluation.engines.base import (
     COMPUTE_DTYPE,
     ENCODING,
     MAXIMUM_LENGTH,
+    DividedEngine,
     EngineDescription,
     FactValue,
     Floats,
@@ -52,7 +53,6 @@ from evaluation.engines.index.vector_index import (
     load_vectors,
     new_vectors,
 )
-from evaluation.engines.parts import DividedEngine
 from evaluation.engines.passages import (
     FIELDS_PARAMETER,
     PASSAGE_PARAMETERS,

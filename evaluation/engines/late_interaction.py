@@ -31,6 +31,7 @@ from evaluation.engines.base import (
     COMPUTE_DTYPE,
     ENCODING,
     MAXIMUM_LENGTH,
+    DividedEngine,
     EngineDescription,
     FactValue,
     Floats,
@@ -49,7 +50,6 @@ from evaluation.engines.first_stage import StoredRun, Texts, document_numbers, f
 from evaluation.engines.index.exact_search import Found, greatest_norm
 from evaluation.engines.index.ordered_ids import OrderedIds, write_ordered_ids
 from evaluation.engines.index.token_store import CompressedTokens, NearestTokens, TokenStore, TokenWriter
-from evaluation.engines.parts import DividedEngine
 from evaluation.engines.passages import FIELDS, FIELDS_PARAMETER
 from evaluation.engines.prompts import PROMPT_PARAMETERS, check_prompts
 

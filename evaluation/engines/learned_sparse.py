@@ -17,6 +17,7 @@ from evaluation.engines.base import (
     COMPUTE_DTYPE,
     ENCODING,
     MAXIMUM_LENGTH,
+    DividedEngine,
     EngineDescription,
     FactValue,
     Parameter,
@@ -28,7 +29,6 @@ from evaluation.engines.base import (
     size_of,
 )
 from evaluation.engines.index.inverted_index import WeightedIndex, write_sparse_shard, write_weighted_index
-from evaluation.engines.parts import DividedEngine
 from evaluation.engines.passages import FIELDS, FIELDS_PARAMETER
 from evaluation.engines.prompts import PROMPT_PARAMETERS, check_prompts
 

@@ -20,7 +20,7 @@ from typing import Any
 from evaluation.collections.beir import Query, read_corpus
 from evaluation.core.problems import ModelFailure, is_out_of_memory
 from evaluation.core.writing import DISK_FULL, appearing, make_folder
-from evaluation.efficiency.effort import TooSlow, measuring_seconds, plan_efforts
+from evaluation.efficiency.measurements import TooSlow, measuring_seconds, plan_efforts
 from evaluation.efficiency.meters import peak_memory
 from evaluation.efficiency.protocol import System, flops_of_documents, measure
 from evaluation.engines import (

@@ -16,9 +16,15 @@ from evaluation.checkpoints.findings import quote
 from evaluation.checkpoints.json_reading import NotJson, parse, read_file
 from evaluation.collections.beir import read_queries
 from evaluation.core.problems import ModelFailure, Problem
-from evaluation.efficiency.effort import BATCH, LEAST_QUERIES, Effort, measuring_seconds, plan_efforts
 from evaluation.efficiency.hardware import describe as describe_hardware
-from evaluation.efficiency.measurements import EfficiencyFigures
+from evaluation.efficiency.measurements import (
+    BATCH,
+    LEAST_QUERIES,
+    EfficiencyFigures,
+    Effort,
+    measuring_seconds,
+    plan_efforts,
+)
 from evaluation.efficiency.meters import THREADS
 from evaluation.efficiency.protocol import DEPTH, PROTOCOL, encoding_rate, job_seconds, parameters_of
 from evaluation.engines import Retrieval, describe

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
-from evaluation.efficiency.effort import LEAST_SECONDS, SHARE_OF_JOB
+from evaluation.efficiency.measurements import LEAST_SECONDS, SHARE_OF_JOB
 from evaluation.execution.job import (
     ANSWER_GO,
     ANSWER_SKIP,
