@@ -1,6 +1,7 @@
 """How much is measured, the numbers of `protocol`; and the figures as data, which may come from an untrusted source."""
 
-from __future__ import annotations  # `EfficiencyFigures.from_data` reads the annotations of its fields as texts
+# `EfficiencyFigures.from_data` reads the annotations of its fields as texts.
+from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace

@@ -69,7 +69,11 @@ def precision_loss(
         if is_out_of_memory(error):
             return None
         raise
-    lost = [_lost(asked[query.id], found[query.id]) for query in some if asked[query.id]]
+    lost = []
+    for ours, theirs in ((asked[query.id], found[query.id]) for query in some):
+        if ours:
+            best = min(_BEST, -(-len(ours) // 2))  # of fewer than twenty documents half
+            lost.append(1 - len({*ours[:best]}.intersection(theirs[:best])) / best)
     return sum(lost) / len(lost) if lost else None
 
 
@@ -95,9 +99,3 @@ def _affordable(asked: Mapping[str, list[str]], documents: Sequence[Document]) -
         counted.update(identifiers)
         kept[query] = identifiers
     return kept
-
-
-def _lost(ours: Sequence[str], theirs: Sequence[str]) -> float:
-    """Return the share of their best documents that are not among ours: of ten, of fewer than twenty half."""
-    best = min(_BEST, -(-len(ours) // 2))
-    return 1 - len({*ours[:best]}.intersection(theirs[:best])) / best

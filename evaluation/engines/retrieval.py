@@ -6,11 +6,12 @@ import json
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.collections.beir import Query, read_corpus, read_queries
@@ -68,6 +69,10 @@ class Retrieval:
     encoded_documents: int | None = None
     #: Wall seconds of encoding those, which are part of `build_seconds`.
     encoding_seconds: float = 0.0
+
+    def as_data(self) -> dict[str, Any]:
+        """Return plain values, with the names of the variants' files."""
+        return {**asdict(self), "variants": {label: path.name for label, path in self.variants.items()}}
 
     def of_variant(self, label: str) -> Retrieval:
         """Return the same with the index of the variant with this label; the empty label is the main one."""

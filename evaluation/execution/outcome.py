@@ -7,7 +7,7 @@ faster than a function is called, or have counted something else than the protoc
 import re
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +158,7 @@ def read_result(out: Path, job: ExecutionJob, seconds: float) -> dict[str, Any]:
         figures, variants = _measured(result, known, retrieval)
     except (ValueError, TypeError) as error:
         raise InvalidOutcome(str(error)) from error
-    told = {**asdict(retrieval), "variants": {label: path.name for label, path in retrieval.variants.items()}}
+    told = retrieval.as_data()
     told |= _rounded({name: told[name] for name in (*_SECONDS, "index_bytes")})
     sizes = retrieval.variant_index_bytes.items()
     told["variant_index_bytes"] = {label: int(_rounded(float(size))) for label, size in sizes}

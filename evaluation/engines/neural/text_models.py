@@ -19,16 +19,19 @@ from transformers.modeling_outputs import BaseModelOutput
 from evaluation.core.problems import ModelFailure
 from evaluation.engines.base import Floats, Numbers, Progress, Resources, ignore
 from evaluation.engines.index.word_pieces import grouped
-from evaluation.engines.neural.batching import (
+from evaluation.engines.neural.loading import (
     MOST_CHARACTERS,
     Indices,
     OutputCheck,
     Tokenised,
     collect_batches,
     input_keys,
+    load_transformer,
+    maximum_length,
+    model_failures,
+    positions,
     tokenise,
 )
-from evaluation.engines.neural.loading import load_transformer, maximum_length, model_failures, positions
 
 
 class _TextModel:
