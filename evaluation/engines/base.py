@@ -30,7 +30,6 @@ Stage = Literal["loading", "encoding", "indexing", "searching"]
 StageProgress = Callable[[Stage, float], None]
 #: Told the share done, 0 to 1. It may raise, as above.
 Progress = Callable[[float], None]
-Index = TypeVar("Index")
 #: What a single search consists of, where it has parts worth telling apart.
 SearchPart = Literal["query_encoding", "first_stage", "search"]
 ParameterValue = str | int | float | bool
@@ -59,13 +58,6 @@ def size_of(*paths: Path) -> int:
         for file in (path.rglob("*") if path.is_dir() else (path,))
         if file.is_file()
     )
-
-
-def opened(index: Index | None) -> Index:
-    """Return the index of an engine. Raises RuntimeError where there is none yet."""
-    if index is None:
-        raise RuntimeError("build or open an index first")
-    return index
 
 
 class InvalidParameter(ValueError):

@@ -21,7 +21,6 @@ from evaluation.engines.base import (
     Ranks,
     Resources,
     SearchResult,
-    opened,
     size_of,
 )
 from evaluation.engines.index import kernels
@@ -123,7 +122,6 @@ class TermEngine(Engine):
         super().__init__(parameters, resources)
         kernels.load()
         self.k1, self.b = parameters["k1"], parameters["b"]
-        self._searcher: TermSearch | None = None
 
     @property
     def documents(self) -> int:
@@ -132,16 +130,11 @@ class TermEngine(Engine):
 
     def open(self, folder: Path) -> None:
         """Open an index that `build` left."""
-        self._searcher = TermSearch(folder, self.k1, self.b, self.anserini_ties)
+        self.searcher = TermSearch(folder, self.k1, self.b, self.anserini_ties)
 
     def size(self) -> int:
         """Return the bytes of the index on disk."""
         return size_of(self.searcher.index.folder)
-
-    @property
-    def searcher(self) -> TermSearch:
-        """The search of the opened index."""
-        return opened(self._searcher)
 
 
 class WordEngine(TermEngine):

@@ -21,7 +21,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -108,14 +107,11 @@ def load_transformer(resources: Resources, auto_class: Any, dtype: str) -> tuple
 def safe_model(folder: Path) -> dict[str, Any]:
     """Return how the weights in a folder, and those below it, are read, with the attention that the model has."""
     types = {json.loads(path.read_text("utf-8")).get("model_type") for path in folder.rglob("config.json")}
-    quick = all(map(_has_quick_attention, types & set(transformers.CONFIG_MAPPING)))
+    known = (transformers.CONFIG_MAPPING[name] for name in types & set(transformers.CONFIG_MAPPING))
+    found = (transformers.MODEL_MAPPING[config] for config in known)
+    models = (model for each in found for model in (each if isinstance(each, tuple) else (each,)))
+    quick = all(model._supports_sdpa for model in models)  # attention by torch's own function
     return {**SAFE_MODEL, "attn_implementation": SAFE_MODEL["attn_implementation"] if quick else "eager"}
-
-
-def _has_quick_attention(model_type: str) -> bool:
-    """Return whether transformers computes the attention of such models by torch's own function."""
-    found = transformers.MODEL_MAPPING[transformers.CONFIG_MAPPING[model_type]]
-    return all(model._supports_sdpa for model in (found if isinstance(found, tuple) else (found,)))
 
 
 def library_options(folder: Path) -> dict[str, Any]:
@@ -186,13 +182,8 @@ def readable_part(text: str, tokens: int | None) -> str:
     tokens = tokens or USUAL_LENGTH
     if len(text) <= 8 * tokens:  # not worth looking for a place to cut it
         return text
-    words = _first_words(2 * tokens).match(text[:MOST_CHARACTERS])
+    words = re.match(rf"(?:\s*\S+){{0,{2 * tokens}}}", text[:MOST_CHARACTERS])
     return words.group() if words else ""
-
-
-@lru_cache
-def _first_words(count: int) -> re.Pattern[str]:
-    return re.compile(rf"(?:\s*\S+){{0,{count}}}")
 
 
 def positions(model: Any, wanted: int) -> int:

@@ -143,11 +143,11 @@ class TextWriter(_TextModel):
         The draws of a text follow from the seed and the text itself, so that it does not matter which others it is
         written beside.
         """
-        count, top_k, seed = (self._parameters[name] for name in ("queries_per_document", "top_k", "seed"))
+        count, top_k = self._parameters["queries_per_document"], self._parameters["top_k"]
         shape = (count, self._new_tokens, top_k)
 
         def write(batch: _Batch, indices: Indices) -> list[list[str]]:
-            noise = np.stack([_noise(texts[index], seed, shape) for index in indices])
+            noise = np.stack([self._noise(texts[index], shape) for index in indices])
             draws = torch.from_numpy(noise.reshape(-1, *shape[1:])).to(self._device)
             rows = torch.arange(len(indices), device=self._device).repeat_interleave(count)
             written: list[str] = []
@@ -157,6 +157,13 @@ class TextWriter(_TextModel):
             return [written[first : first + count] for first in range(0, len(written), count)]
 
         return self._each(texts, max(self._rows // count, 1), write, progress)
+
+    def _noise(self, text: str, shape: tuple[int, int, int]) -> Floats:
+        """Return Gumbel noise (texts × steps × likeliest tokens) that follows from the seed and the text."""
+        seeded = f"{self._parameters['seed']}\n{text}".encode()
+        digest = hashlib.blake2b(seeded, digest_size=16).digest()
+        random = np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "big")))
+        return random.gumbel(size=shape).astype(np.float32)
 
     def expand(self, texts: Sequence[str]) -> list[str]:
         """Return what the model finds likeliest to follow each text: by beam search, greedily with one beam."""
@@ -237,13 +244,6 @@ class _Drawing(_Finite):
         drawn = (likeliest.values + noise).argmax(dim=1, keepdim=True)
         alone = torch.full_like(scores, -torch.inf)
         return alone.scatter_(1, likeliest.indices.gather(1, drawn), 0.0)
-
-
-def _noise(text: str, seed: int, shape: tuple[int, int, int]) -> Floats:
-    """Return Gumbel noise (texts × steps × likeliest tokens) that follows from the seed and the text."""
-    digest = hashlib.blake2b(f"{seed}\n{text}".encode(), digest_size=16).digest()
-    random = np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "big")))
-    return random.gumbel(size=shape).astype(np.float32)
 
 
 FILE_NAME = "augmentation.safetensors"
