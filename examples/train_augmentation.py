@@ -42,9 +42,9 @@ from evaluation.engines.index.inverted_index import InvertedIndex
 from evaluation.engines.index.ordered_ids import OrderedIds
 from evaluation.engines.index.term_search import inverse_document_frequency, inverse_norms
 from evaluation.engines.index.word_pieces import WordPieces
-from evaluation.engines.neural.augmentation import FILE_NAME, AugmentationModel
-from evaluation.engines.neural.batching import Tokenised
-from evaluation.engines.query_augmentation import QueryAugmentation
+from evaluation.engines.model_terms import QueryAugmentation
+from evaluation.engines.neural.loading import Tokenised
+from evaluation.engines.neural.text_models import FILE_NAME, AugmentationModel
 from evaluation.engines.run_writing import run_lines
 from evaluation.judgements.qrels import Qrels, read_qrels
 from evaluation.runs.score import ScoringTarget, score_run

@@ -17,7 +17,7 @@ from runboard.client import Client
 from runboard.errors import Refused
 
 if TYPE_CHECKING:
-    from runboard_eval.checkpoints import CheckpointDescription
+    from runboard_eval.checkpoints.description import CheckpointDescription
 
 #: Scores that differ by less are the same: sums are taken in another order on other machines.
 _EQUAL = 1e-9
@@ -148,8 +148,7 @@ def _compared(
 
 def _against_the_site(recipe: Recipe, files: Mapping[str, Path], made: _Made) -> Reproduction:
     """The run's bytes and scores beside those of the recipe."""
-    from runboard_eval.judgements.excluded import read_excluded
-    from runboard_eval.judgements.qrels import read_qrels
+    from runboard_eval.judgements.qrels import read_excluded, read_qrels
     from runboard_eval.runs.score import ScoringTarget, score_run
 
     differs = list(made.differs)
@@ -188,7 +187,7 @@ def _told_apart(measure: str, here: float, there: float) -> str:
 
 def _retrieve(recipe: Recipe, files: Mapping[str, Path], model: Path | None, out: Path) -> _Made:
     """Make the runs of a recipe's search."""
-    from runboard_eval.checkpoints import CheckpointDescription, open_checkpoint
+    from runboard_eval.checkpoints.rebuilding import CheckpointDescription, open_checkpoint
     from runboard_eval.engines import Resources, RetrievalTask, describe, retrieve
 
     engine, differs = describe(recipe["engine"]), list[str]()

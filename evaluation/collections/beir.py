@@ -130,7 +130,7 @@ class FileProblems(LineProblems):
 def read_corpus(path: Path, progress: Progress | None = None, *, first: int = 0) -> Iterator[Document]:
     """Yield the documents of `corpus.jsonl` (or `.gz`) one by one, in the file's order, from number `first` on.
 
-    Of a file in blocks (`collections.blocks`) what is before that document's block is not read. Raises InvalidContent
+    In a file of blocks, text before that document's block is not read. Raises InvalidContent
     with every problem of the file. Nothing after the first problem is yielded, but the file is read to its end, to
     count. Duplicate identifiers are not looked for here: see `check`.
     """

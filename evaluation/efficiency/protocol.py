@@ -49,8 +49,16 @@ import numpy.typing as npt
 
 from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.collections.beir import Document, Query, count_documents, read_corpus, read_table
-from evaluation.efficiency.effort import BATCH, SHARE_OF_WARM_UP, WHOLE, Effort, affordable
-from evaluation.efficiency.measurements import MOST_UNSETTLED, EfficiencyFigures, Latency
+from evaluation.efficiency.measurements import (
+    BATCH,
+    MOST_UNSETTLED,
+    SHARE_OF_WARM_UP,
+    WHOLE,
+    EfficiencyFigures,
+    Effort,
+    Latency,
+    affordable,
+)
 from evaluation.efficiency.meters import (
     THREADS,
     EnergyMeter,
@@ -63,8 +71,7 @@ from evaluation.efficiency.meters import (
     read_moment,
     time_between,
 )
-from evaluation.engines import operations
-from evaluation.engines.base import Engine, Retrieval, ShardedEngine
+from evaluation.engines import Engine, Retrieval, ShardedEngine, operations
 from evaluation.engines.index.term_search import TermEngine
 
 __all__ = ["PROTOCOL", "EfficiencyFigures", "Latency", "measure", "parameters_of"]

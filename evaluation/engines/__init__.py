@@ -6,17 +6,15 @@ from evaluation.engines.base import (
     InvalidParameter,
     Parameter,
     Resources,
-    Retrieval,
     SearchResult,
     ShardedEngine,
     Stage,
 )
-from evaluation.engines.corpus_encoding import EncodingTask, encode
+from evaluation.engines.corpus_encoding import EncodingTask, Part, encode
 from evaluation.engines.facts import FACTS
-from evaluation.engines.parts import Part
 from evaluation.engines.registry import ENGINES, describe
-from evaluation.engines.retrieval import RetrievalTask, merge, retrieve
-from evaluation.engines.run_writing import run_lines
+from evaluation.engines.retrieval import Retrieval, RetrievalTask, retrieve
+from evaluation.engines.run_writing import merge, run_lines
 
 __all__ = [
     "ENGINES",

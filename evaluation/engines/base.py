@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
@@ -30,7 +30,6 @@ Stage = Literal["loading", "encoding", "indexing", "searching"]
 StageProgress = Callable[[Stage, float], None]
 #: Told the share done, 0 to 1. It may raise, as above.
 Progress = Callable[[float], None]
-Index = TypeVar("Index")
 #: What a single search consists of, where it has parts worth telling apart.
 SearchPart = Literal["query_encoding", "first_stage", "search"]
 ParameterValue = str | int | float | bool
@@ -59,13 +58,6 @@ def size_of(*paths: Path) -> int:
         for file in (path.rglob("*") if path.is_dir() else (path,))
         if file.is_file()
     )
-
-
-def opened(index: Index | None) -> Index:
-    """Return the index of an engine. Raises RuntimeError where there is none yet."""
-    if index is None:
-        raise RuntimeError("build or open an index first")
-    return index
 
 
 class InvalidParameter(ValueError):
@@ -417,6 +409,36 @@ class ShardedEngine(Engine):
         self.build_from_shards(shards, index)
 
 
+class DividedEngine(ShardedEngine):
+    """An engine whose shards can be indexed and searched in parts."""
+
+    @property
+    def learns(self) -> bool:
+        """Whether there is something that is learned from all shards, and `learn` leaves."""
+        return False
+
+    @property
+    def divides_shards(self) -> bool:
+        """Whether parts are of shards; else they are of queries, as those of other engines."""
+        return True
+
+    def learn(self, shards: Sequence[Path], folder: Path) -> None:
+        """Write into the empty `folder` what the indexes of all parts share, learned from all shards."""
+
+    @abstractmethod
+    def build_part(
+        self, shards: Sequence[Path], learned: Path, folder: Path, progress: Progress = ignore
+    ) -> None:
+        """As `build_from_shards`, with what `learn` left for a collection that has these shards."""
+
+    def build_from_shards(self, shards: Sequence[Path], folder: Path, progress: Progress = ignore) -> None:
+        """Index all encoded shards, in corpus order, into the empty `folder`, and open the index."""
+        learned = folder / "learned"
+        learned.mkdir()
+        self.learn(shards, learned)
+        self.build_part(shards, learned, folder, progress)
+
+
 def split_corpus(corpus: Iterable[Document], size: int) -> Iterator[list[Document]]:
     """Yield the corpus in lists of `size` documents, the last one shorter; at least one list, which may be empty."""
     documents = iter(corpus)
@@ -511,43 +533,3 @@ class EngineDescription:
             name: parameter.parse(values[name]) if name in values else parameter.default
             for name, parameter in known.items()
         }
-
-
-@dataclass(frozen=True, slots=True)
-class Retrieval:
-    """What a retrieval did. Times are wall seconds; writing the run is in neither of them.
-
-    `queries` counts all queries, `queries_without_results` those for which nothing matched, and which the
-    run therefore does not name; `lines` are those of the run.
-    """
-
-    engine: str
-    parameters: dict[str, ParameterValue]
-    analyser: str
-    documents: int
-    queries: int
-    queries_without_results: int
-    lines: int
-    index_bytes: int
-    build_seconds: float
-    search_seconds: float
-    facts: dict[str, FactValue] = field(default_factory=dict)
-    #: Run files by variant, where the engine has variants; that of the main one, the last, is the run itself.
-    variants: dict[str, Path] = field(default_factory=dict)
-    #: Facts by variant; `facts` are those of the main one.
-    variant_facts: dict[str, dict[str, FactValue]] = field(default_factory=dict)
-    #: Bytes of each variant's own index; `index_bytes` are those of the main one.
-    variant_index_bytes: dict[str, int] = field(default_factory=dict)
-    #: How many documents were encoded here, not found as encoded shards; None where the engine encodes none.
-    encoded_documents: int | None = None
-    #: Wall seconds of encoding those, which are part of `build_seconds`.
-    encoding_seconds: float = 0.0
-
-    def of_variant(self, label: str) -> Retrieval:
-        """Return the same with the index of the variant with this label; the empty label is the main one."""
-        return replace(self, index_bytes=self.variant_index_bytes.get(label, self.index_bytes))
-
-    @property
-    def built_whole(self) -> bool:
-        """Whether `build_seconds` is all that it takes from a corpus to an index."""
-        return self.encoded_documents is None or self.encoded_documents == self.documents

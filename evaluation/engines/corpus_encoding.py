@@ -1,29 +1,63 @@
-"""A corpus encoded in shards: those that a folder has already, and the others made there."""
+"""A corpus encoded in shards: those that a folder has already, and the others made there.
+
+A part of a search is some of the shards, where the score of a document depends on that document alone
+(`base.DividedEngine`), or some of the queries for any other engine. Parts of shards share what is learned from all of
+them, such as centroids.
+"""
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.collections.beir import Document, count_documents, fingerprint_of, read_corpus
-from evaluation.core.writing import complete_or_absent, make_folder
+from evaluation.core.writing import complete_or_absent, damage_of, make_folder
 from evaluation.engines.base import (
     SHARD_SIZE,
+    DividedEngine,
     InvalidParameter,
     Resources,
     ShardedEngine,
     StageProgress,
     shard_name,
 )
-from evaluation.engines.parts import MADE_FROM, Part, check_whole
 from evaluation.engines.registry import describe
+from evaluation.engines.run_writing import unusable
 
+#: What the shards of a folder are made from, see `claim_shards`.
+_MADE_FROM = "made-from.json"
 #: To be raised by whoever changes what any engine writes into a shard: no older ones are then searched.
 SHARD_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Part `number` (from 1) of `count` parts of about the same size."""
+
+    number: int
+    count: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the part that a text such as "2/8" names. Raises InvalidParameter."""
+        found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
+        number, count = map(int, found.groups()) if found else (0, 0)
+        if not 1 <= number <= count:
+            raise InvalidParameter(f"There is no part {text!r}; the second of eight is 2/8.")
+        return cls(number, count)
+
+    def of(self, total: int, what: str) -> range:
+        """Which of `total` things are in this part. Raises InvalidParameter where there is none for each part."""
+        if total < self.count:
+            raise InvalidParameter(f"There are {total:,} {what}, too few for {self.count:,} parts.")
+        return range((self.number - 1) * total // self.count, self.number * total // self.count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +98,7 @@ def claim_shards(task: EncodingTask, folder: Path) -> None:
     description, resources = describe(task.engine), task.resources
     if description.encoding_parameters is None:
         raise InvalidParameter(f"{description.name} encodes no shards; leave them out.")
-    note = folder / MADE_FROM
+    note = folder / _MADE_FROM
     if not note.exists() and any(folder.glob("[0-9]*")):
         return
     parameters = description.complete(task.parameters)
@@ -125,6 +159,43 @@ def encode_corpus(
             encoded += len(documents)
         report("encoding", min((first + size) / total, 1.0))
     return EncodedCorpus(folders, encoded, seconds, shards)
+
+
+def learned_for(
+    engine: DividedEngine, shards: Path, count: int, parameters: dict[str, Any], own: Path
+) -> Path:
+    """Return the folder of what all parts share, kept beside the `count` shards: whichever part comes first makes it.
+
+    An engine that learns nothing gets the new folder `own`. Raises InvalidParameter where shards of other parts are
+    not there yet.
+    """
+    if not engine.learns:
+        own.mkdir()
+        return own
+    note = shards / _MADE_FROM
+    made_from = note.read_text("utf-8") if note.exists() else ""
+    name = sha256(json.dumps([parameters, count, made_from], sort_keys=True).encode()).hexdigest()[:16]
+    kept = shards / f"learned-{name}"
+    if not kept.is_dir():
+        folders = [shards / shard_name(number) for number in range(count)]
+        missing = [folder.name for folder in folders if not folder.exists()]
+        if missing:
+            raise InvalidParameter(
+                f"Of {count:,} shards {len(missing):,} are not in {shards} yet, the first is {missing[0]}: this index "
+                "is learned from all of them. Run `encode` for each part before."
+            )
+        check_whole(folders)
+        make_folder(kept, partial(engine.learn, folders))
+    check_whole([kept])
+    return kept
+
+
+def check_whole(folders: Iterable[Path]) -> None:
+    """Raise InvalidContent where files of these folders, as far as they are there, have lost bytes."""
+    damaged = [f"{folder} ({damage})" for folder in folders if (damage := damage_of(folder))]
+    if damaged:
+        hint = "Remove these folders, and give the same command again: it makes what is not there."
+        raise unusable("damaged_folder", f"not whole: {', '.join(damaged)}", hint)
 
 
 def encode(task: EncodingTask, progress: StageProgress | None = None) -> EncodedCorpus:

@@ -29,7 +29,6 @@ from evaluation.engines.base import (
     SearchResult,
     VariantEngine,
     labels,
-    opened,
     size_of,
 )
 from evaluation.engines.first_stage import Texts, document_numbers, first_stage, store_texts
@@ -57,7 +56,6 @@ class CrossEncoderReRanking(VariantEngine[int]):
         self.scorer = PairScorer(resources, parameters)
         self.texts_of = PassageReader(parameters)
         self._read = self._passages = 0
-        self.texts: Texts | None = None
 
     @property
     def analyser_name(self) -> str:
@@ -67,7 +65,7 @@ class CrossEncoderReRanking(VariantEngine[int]):
     @property
     def documents(self) -> int:
         """How many documents may be re-ranked."""
-        return len(opened(self.texts))
+        return len(self.texts)
 
     def build(self, corpus: Iterable[Document], folder: Path) -> None:
         """Keep the texts, and index them for the first stage, in one pass."""
@@ -84,7 +82,7 @@ class CrossEncoderReRanking(VariantEngine[int]):
 
     def size(self) -> int:
         """Return the bytes of the texts and of the first stage's index."""
-        return size_of(opened(self.texts).folder) + self.first_stage.size()
+        return size_of(self.texts.folder) + self.first_stage.size()
 
     def _search(
         self, queries: Sequence[Query], depth: int, settings: Mapping[str, int]
@@ -104,7 +102,7 @@ class CrossEncoderReRanking(VariantEngine[int]):
 
     def _scored(self, queries: Sequence[Query]) -> list[SearchResult]:
         """The first stage's documents in its order, with the model's scores; the longest of all queries first."""
-        texts = opened(self.texts)
+        texts = self.texts
         with self.clock.part("first_stage"):
             candidates = list(self.first_stage.search(queries, self.main))
         with self.clock.part("search"):

@@ -8,7 +8,7 @@ at what the checkpoint was trained with.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from evaluation.engines.base import (
     COMPUTE_DTYPE,
     ENCODING,
     MAXIMUM_LENGTH,
+    DividedEngine,
     EngineDescription,
     FactValue,
     Floats,
@@ -35,7 +36,6 @@ from evaluation.engines.base import (
     VariantEngine,
     ignore,
     labels,
-    opened,
     shard_name,
 )
 from evaluation.engines.index.vector_index import (
@@ -52,7 +52,6 @@ from evaluation.engines.index.vector_index import (
     load_vectors,
     new_vectors,
 )
-from evaluation.engines.parts import DividedEngine
 from evaluation.engines.passages import (
     FIELDS_PARAMETER,
     PASSAGE_PARAMETERS,
@@ -116,7 +115,7 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
     @property
     def _index(self) -> VectorIndex:
         """The main variant's index."""
-        return opened(self._indexes.get(self.main))
+        return self._indexes[self.main]
 
     @property
     def documents(self) -> int:
@@ -194,20 +193,18 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
     def _search(
         self, queries: Sequence[Query], depth: int, settings: Mapping[str, int]
     ) -> Iterator[Mapping[str, SearchResult]]:
-        waiting = iter(queries)
-        while some := list(islice(waiting, self.queries_at_once)):
-            vectors = np.zeros((len(some), self._queries.dimension), np.float32)
-            with self.clock.part("query_encoding"):
-                self._queries.encode([query.text for query in some], self._prompts["query"], vectors)
-            self._sample += list(vectors[: _SAMPLE - len(self._sample)])
-            with self.clock.part("search"):
-                found = {label: self._best(size, vectors, depth) for label, size in settings.items()}
-            for place, query in enumerate(some):
-                yield {label: SearchResult(query.id, *best[place]) for label, best in found.items()}
+        vectors = np.zeros((len(queries), self._queries.dimension), np.float32)
+        with self.clock.part("query_encoding"):
+            self._queries.encode([query.text for query in queries], self._prompts["query"], vectors)
+        self._sample += list(vectors[: _SAMPLE - len(self._sample)])
+        with self.clock.part("search"):
+            found = {label: self._best(size, vectors, depth) for label, size in settings.items()}
+        for place, query in enumerate(queries):
+            yield {label: SearchResult(query.id, *best[place]) for label, best in found.items()}
 
     def _best(self, dimension: int, vectors: Floats, depth: int) -> list[tuple[list[str], Floats]]:
         """Ids and scores of the best documents for each of the queries' vectors, cut to so many dimensions."""
-        index = opened(self._indexes.get(dimension))
+        index = self._indexes[dimension]
         vectors = self._cut(dimension)(vectors)
         if self.texts_of.words:
             return best_documents(index, vectors, depth, self._counted)

@@ -31,6 +31,7 @@ from evaluation.engines.base import (
     COMPUTE_DTYPE,
     ENCODING,
     MAXIMUM_LENGTH,
+    DividedEngine,
     EngineDescription,
     FactValue,
     Floats,
@@ -41,7 +42,6 @@ from evaluation.engines.base import (
     Resources,
     SearchResult,
     ignore,
-    opened,
 )
 from evaluation.engines.bm25 import BM25
 from evaluation.engines.facts import RESIDUALS
@@ -49,7 +49,6 @@ from evaluation.engines.first_stage import StoredRun, Texts, document_numbers, f
 from evaluation.engines.index.exact_search import Found, greatest_norm
 from evaluation.engines.index.ordered_ids import OrderedIds, write_ordered_ids
 from evaluation.engines.index.token_store import CompressedTokens, NearestTokens, TokenStore, TokenWriter
-from evaluation.engines.parts import DividedEngine
 from evaluation.engines.passages import FIELDS, FIELDS_PARAMETER
 from evaluation.engines.prompts import PROMPT_PARAMETERS, check_prompts
 
@@ -81,7 +80,6 @@ class LateInteraction(DividedEngine):
             )
         self.encoder = TokenEncoder(resources, parameters)
         self.text_of = FIELDS[parameters["fields"]]
-        self.ids: OrderedIds | None = None
         self.finder: BM25 | StoredRun | NearestTokens | CompressedTokens | None = None
         if self.mode == "candidates":
             self.finder = first_stage(resources)
@@ -105,7 +103,7 @@ class LateInteraction(DividedEngine):
     @property
     def documents(self) -> int:
         """How many documents are indexed."""
-        return len(opened(self.ids))
+        return len(self.ids)
 
     def encode_shard(self, documents: Sequence[Document], folder: Path, progress: Progress = ignore) -> None:
         """Write the vectors of the documents' tokens, and their texts, which BM25 indexes."""
@@ -160,7 +158,6 @@ class LateInteraction(DividedEngine):
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
         """Yield the best `depth` documents of each query, of those that get a score."""
-        opened(self.ids)
         with self.clock.part("query_encoding"):
             vectors = self.encoder.encode_queries([query.text for query in queries])
         self._sample += vectors[: _SAMPLE - len(self._sample)]
@@ -177,7 +174,7 @@ class LateInteraction(DividedEngine):
                 pairs = zip(vectors, candidates, strict=True)
                 found = [self._rank_candidates(query, documents, depth) for query, documents in pairs]
         for query, (documents, scores) in zip(queries, found, strict=True):
-            yield SearchResult(query.id, opened(self.ids).of(documents), scores)
+            yield SearchResult(query.id, self.ids.of(documents), scores)
 
     def facts(self) -> Mapping[str, FactValue]:
         """Sizes of the vectors; what is found of the exhaustive ranking otherwise, over up to 20 queries."""
@@ -202,7 +199,7 @@ class LateInteraction(DividedEngine):
         """Return the documents that get a score, for each query."""
         if isinstance(self.finder, BM25 | StoredRun):
             rankings = self.finder.search(queries, self.parameters["candidates"])
-            return [document_numbers(ranking, opened(self.ids)) for ranking in rankings]
+            return [document_numbers(ranking, self.ids) for ranking in rankings]
         assert isinstance(self.finder, NearestTokens)
         return [self.finder.documents(query.cpu().numpy()) for query in vectors]
 
@@ -247,7 +244,7 @@ class LateInteraction(DividedEngine):
         """Return the `depth` documents of greatest score in trec_eval's order; those without vectors have none."""
         kept = _may_be_best(scores, depth, 0.0)
         documents, scores = documents[kept], scores[kept]
-        order = np.lexsort((opened(self.ids).ranks[documents], -scores))[:depth]
+        order = np.lexsort((self.ids.ranks[documents], -scores))[:depth]
         return documents[order], scores[order]
 
     def _recall(self) -> float:

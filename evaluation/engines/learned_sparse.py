@@ -17,6 +17,7 @@ from evaluation.engines.base import (
     COMPUTE_DTYPE,
     ENCODING,
     MAXIMUM_LENGTH,
+    DividedEngine,
     EngineDescription,
     FactValue,
     Parameter,
@@ -24,11 +25,9 @@ from evaluation.engines.base import (
     Resources,
     SearchResult,
     ignore,
-    opened,
     size_of,
 )
 from evaluation.engines.index.inverted_index import WeightedIndex, write_sparse_shard, write_weighted_index
-from evaluation.engines.parts import DividedEngine
 from evaluation.engines.passages import FIELDS, FIELDS_PARAMETER
 from evaluation.engines.prompts import PROMPT_PARAMETERS, check_prompts
 
@@ -42,7 +41,6 @@ class LearnedSparse(DividedEngine):
         super().__init__(parameters, resources)
         self.encoder = SparseTextEncoder(resources, parameters)
         self.text_of = FIELDS[parameters["fields"]]
-        self.index: WeightedIndex | None = None
         self._queries = self._query_nonzeros = 0
 
     @property
@@ -53,7 +51,7 @@ class LearnedSparse(DividedEngine):
     @property
     def documents(self) -> int:
         """How many documents are indexed."""
-        return len(opened(self.index))
+        return len(self.index)
 
     def encode_shard(self, documents: Sequence[Document], folder: Path, progress: Progress = ignore) -> None:
         """Write one sparse row a document, and the ids."""
@@ -74,11 +72,11 @@ class LearnedSparse(DividedEngine):
 
     def size(self) -> int:
         """Return the bytes of the inverted index."""
-        return size_of(opened(self.index).folder)
+        return size_of(self.index.folder)
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
         """Yield the best `depth` documents of each query; only documents whose score is positive."""
-        index = opened(self.index)
+        index = self.index
         with self.clock.part("query_encoding"):
             rows = self.encoder.encode([query.text for query in queries], "query")
         self._queries += len(queries)
@@ -94,7 +92,7 @@ class LearnedSparse(DividedEngine):
             "dimension": self.encoder.dimension,
             "similarity": self.encoder.similarity,
             "maximum_length": self.encoder.maximum_length,
-            "nonzeros_per_document": opened(self.index).nonzeros / max(self.documents, 1),
+            "nonzeros_per_document": self.index.nonzeros / max(self.documents, 1),
             "nonzeros_per_query": self._query_nonzeros / max(self._queries, 1),
         }
 

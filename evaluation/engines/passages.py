@@ -8,7 +8,7 @@ An index of passages has the document's id, a NUL, which no id has, and the pass
 the least of all characters: passages stand in the order of their documents' ids, and ties break as between documents.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from evaluation.collections.beir import Document
@@ -102,17 +102,12 @@ def best_documents(
     while left:
         deep = max(min(2 * deep, index.documents), 1)
         for place, (passages, scores) in zip(left, index.search(vectors[left], deep), strict=True):
-            found[place] = _first_of_each(index.identifiers(passages), scores, depth)
+            best: dict[str, int] = {}  # each document at the place of its first passage
+            for rank, passage in enumerate(index.identifiers(passages)):
+                best.setdefault(passage.partition(_MARK)[0], rank)
+                if len(best) == depth:
+                    break
+            found[place] = list(best), scores[list(best.values())]
         enough = min(depth, documents) if deep < index.documents else 0
         left = [place for place in left if len(found[place][0]) < enough]
     return [found[place] for place in range(len(vectors))]
-
-
-def _first_of_each(passages: Sequence[str], scores: Floats, depth: int) -> tuple[list[str], Floats]:
-    """Return the documents of ranked passages, each at the place of its first."""
-    places: dict[str, int] = {}
-    for place, passage in enumerate(passages):
-        places.setdefault(passage.partition(_MARK)[0], place)
-        if len(places) == depth:
-            break
-    return list(places), scores[list(places.values())]

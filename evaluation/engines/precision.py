@@ -10,9 +10,10 @@ from evaluation.core.problems import ModelFailure, is_out_of_memory
 from evaluation.engines.base import AUTO, Engine, SearchResult
 from evaluation.engines.corpus_encoding import EncodingTask
 from evaluation.engines.registry import describe
+from evaluation.engines.run_writing import SAMPLED_DOCUMENTS, SAMPLED_QUERIES, run_lines
 
-#: Queries that are compared, the documents taken of each, and how many of these are its best ones.
-SAMPLED_QUERIES, SAMPLED_DOCUMENTS, BEST = 100, 20, 10
+#: Documents of a query that count as its best ones.
+_BEST = 10
 #: Characters of all of these documents, some million word pieces: minutes on a processor too.
 _MOST_CHARACTERS = 4_000_000
 _WHOLE = "float32"
@@ -54,8 +55,9 @@ def precision_loss(
     values = {**description.complete(task.parameters), **description.main_alone, "compute_dtype": _WHOLE}
     resources = task.resources
     if description.runs[1]:
-        taken = [ranking for ranking in rankings if ranking.query_id in asked]
-        resources = replace(resources, runs=(_write_run(taken, folder / "run.txt"),))
+        run = folder / "run.txt"
+        run.write_text("".join(run_lines(each, "x") for each in rankings if each.query_id in asked), "utf-8")
+        resources = replace(resources, runs=(run,))
         values |= {"mode": "candidates"} if "mode" in values else {}
     else:
         asked = _best(engine, documents, some, folder / "own")
@@ -67,7 +69,11 @@ def precision_loss(
         if is_out_of_memory(error):
             return None
         raise
-    lost = [_lost(asked[query.id], found[query.id]) for query in some if asked[query.id]]
+    lost = []
+    for ours, theirs in ((asked[query.id], found[query.id]) for query in some):
+        if ours:
+            best = min(_BEST, -(-len(ours) // 2))  # of fewer than twenty documents half
+            lost.append(1 - len({*ours[:best]}.intersection(theirs[:best])) / best)
     return sum(lost) / len(lost) if lost else None
 
 
@@ -93,19 +99,3 @@ def _affordable(asked: Mapping[str, list[str]], documents: Sequence[Document]) -
         counted.update(identifiers)
         kept[query] = identifiers
     return kept
-
-
-def _lost(ours: Sequence[str], theirs: Sequence[str]) -> float:
-    """Return the share of their best documents that are not among ours: of ten, of fewer than twenty half."""
-    best = min(BEST, -(-len(ours) // 2))
-    return 1 - len({*ours[:best]}.intersection(theirs[:best])) / best
-
-
-def _write_run(rankings: Sequence[SearchResult], path: Path) -> Path:
-    lines = [
-        f"{ranking.query_id} Q0 {identifier} {place} {SAMPLED_DOCUMENTS - place} x\n"
-        for ranking in rankings
-        for place, identifier in enumerate(ranking.document_ids[:SAMPLED_DOCUMENTS])
-    ]
-    path.write_text("".join(lines), encoding="utf-8")
-    return path

@@ -5,20 +5,7 @@ from importlib import import_module
 from evaluation.engines.base import EngineDescription, InvalidParameter
 
 #: Modules of this package that describe engines, in the order in which pages list these.
-_MODULES = (
-    "bm25",
-    "rm3",
-    "bm25_wordpiece",
-    "dense",
-    "learned_sparse",
-    "late_interaction",
-    "cross_encoder",
-    "document_expansion",
-    "term_weighting",
-    "query_augmentation",
-    "query_rewriting",
-    "fusion",
-)
+_MODULES = ("bm25", "dense", "learned_sparse", "late_interaction", "cross_encoder", "model_terms", "fusion")
 #: Every engine by its name.
 ENGINES: dict[str, EngineDescription] = {
     description.name: description

@@ -1,32 +1,87 @@
 """From a collection and an engine to a TREC run."""
 
+from __future__ import annotations
+
 import json
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.collections.beir import Query, fingerprint_of, read_corpus, read_queries
 from evaluation.core.files import sha256_of
 from evaluation.engines.base import (
+    DividedEngine,
     Engine,
+    FactValue,
     InvalidParameter,
-    Retrieval,
+    ParameterValue,
     SearchResult,
     ShardedEngine,
     StageProgress,
 )
-from evaluation.engines.corpus_encoding import EncodedCorpus, EncodingTask, claim_shards, encode_corpus
-from evaluation.engines.parts import DividedEngine, PartOfRun, learned_for, merge_runs, read_parts
+from evaluation.engines.corpus_encoding import (
+    EncodedCorpus,
+    EncodingTask,
+    claim_shards,
+    encode_corpus,
+    learned_for,
+)
 from evaluation.engines.precision import computed_in, precision_loss
 from evaluation.engines.registry import describe
-from evaluation.engines.run_writing import MAIN, KeptRankings, RunWriter, variant_paths
+from evaluation.engines.run_writing import MAIN, KeptRankings, PartOfRun, RunWriter, variant_paths
 from evaluation.judgements.qrels import read_excluded
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieval:
+    """What a retrieval did. Times are wall seconds; writing the run is in neither of them.
+
+    `queries` counts all queries, `queries_without_results` those for which nothing matched, and which the
+    run therefore does not name; `lines` are those of the run.
+    """
+
+    engine: str
+    parameters: dict[str, ParameterValue]
+    analyser: str
+    documents: int
+    queries: int
+    queries_without_results: int
+    lines: int
+    index_bytes: int
+    build_seconds: float
+    search_seconds: float
+    facts: dict[str, FactValue] = field(default_factory=dict)
+    #: Run files by variant, where the engine has variants; that of the main one, the last, is the run itself.
+    variants: dict[str, Path] = field(default_factory=dict)
+    #: Facts by variant; `facts` are those of the main one.
+    variant_facts: dict[str, dict[str, FactValue]] = field(default_factory=dict)
+    #: Bytes of each variant's own index; `index_bytes` are those of the main one.
+    variant_index_bytes: dict[str, int] = field(default_factory=dict)
+    #: How many documents were encoded here, not found as encoded shards; None where the engine encodes none.
+    encoded_documents: int | None = None
+    #: Wall seconds of encoding those, which are part of `build_seconds`.
+    encoding_seconds: float = 0.0
+
+    def as_data(self) -> dict[str, Any]:
+        """Return plain values, with the names of the variants' files."""
+        return {**asdict(self), "variants": {label: path.name for label, path in self.variants.items()}}
+
+    def of_variant(self, label: str) -> Retrieval:
+        """Return the same with the index of the variant with this label; the empty label is the main one."""
+        return replace(self, index_bytes=self.variant_index_bytes.get(label, self.index_bytes))
+
+    @property
+    def built_whole(self) -> bool:
+        """Whether `build_seconds` is all that it takes from a corpus to an index."""
+        return self.encoded_documents is None or self.encoded_documents == self.documents
+
 
 #: Called with the engine, the queries and what was done, while the index is still there: to measure.
 Afterwards = Callable[[Engine, Sequence[Query], Retrieval], None]
@@ -229,14 +284,3 @@ class _Work:
             with_model = [facts for facts in done.variant_facts.values() if "compute_dtype" in facts]
             for facts in (done.facts, *with_model[-1:]):
                 facts["precision_loss"] = lost
-
-
-def merge(parts: Sequence[Path], queries: Path, out: Path) -> int:
-    """Merge the runs of all parts to the run of one search, whose bytes these are; return how many lines it has.
-
-    Raises InvalidContent where they are not the parts of one run over these queries.
-    """
-    header = read_parts(parts)
-    with RunWriter(header.tag, header.depth, drop_self_matches=False).opened(out) as writer:
-        merge_runs(parts, [query.id for query in read_queries(queries)], header.depth, writer.write)
-    return writer.lines

@@ -1,10 +1,17 @@
-"""Rankings written as a run that appears when it is complete, one for each variant, or kept to go on searching."""
+"""Rankings written as a run that appears when it is complete, one for each variant, or kept to go on searching.
+
+A part of a search leaves a run whose first line says what it is a part of; the runs of all parts are merged to the
+ranking of one search. Ties between documents of different parts are decided as in one ranking, by their ids.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, astuple, dataclass, replace
+from itertools import groupby, islice
+from operator import itemgetter
 from pathlib import Path
 from time import perf_counter
 from typing import TextIO
@@ -12,13 +19,19 @@ from typing import TextIO
 import numpy as np
 import orjson
 
+from evaluation.archives.compression import open_lines
+from evaluation.collections.beir import read_queries
+from evaluation.core.problems import InvalidContent, Problem
 from evaluation.core.writing import appearing, complete_or_absent
 from evaluation.engines.base import SearchResult
-from evaluation.engines.parts import PartOfRun
-from evaluation.engines.precision import SAMPLED_DOCUMENTS, SAMPLED_QUERIES
 
 #: The label under which an engine without variants has its ranking.
 MAIN = ""
+#: Queries, and documents of each, by which the loss of computing in fewer bits is found.
+SAMPLED_QUERIES, SAMPLED_DOCUMENTS = 100, 20
+_HEADER = "# part: "
+#: Digits of the number of lines, at most.
+_PLACES = 15
 
 
 def variant_paths(labels: Sequence[str], out: Path) -> dict[str, Path]:
@@ -48,6 +61,46 @@ def run_lines(ranking: SearchResult, tag: str) -> str:
             )
         ]
     )
+
+
+@dataclass(frozen=True, slots=True)
+class PartOfRun:
+    """What the first line of a part's run says; `whole` is all that parts of one run have in common."""
+
+    part: int
+    parts: int
+    depth: int
+    tag: str
+    whole: str
+    #: How many lines follow.
+    lines: int = 0
+
+    def to_line(self) -> str:
+        """The line, a comment to everybody else who reads runs. Its length does not depend on how many lines follow."""
+        shortest = json.dumps(asdict(replace(self, lines=0)))
+        return f"{_HEADER}{json.dumps(asdict(self)).ljust(len(shortest) + _PLACES)}\n"
+
+    @classmethod
+    def read(cls, path: Path) -> PartOfRun:
+        """The first line of a file. Raises InvalidContent where it is none of a part, or not all of it follows."""
+        lines = open_lines(path)
+        try:
+            part = cls(**json.loads(next(lines, b"").removeprefix(_HEADER.encode())))
+        except (ValueError, TypeError):
+            part = None
+        if part is None or not part._is_possible():
+            hint = "Give the files that `retrieve --part` wrote, all with this version."
+            raise unusable("not_a_part", "this is no part of a run", hint)
+        if (found := sum(1 for _ in lines)) != part.lines:
+            what = f"{found:,} lines follow the first one, and not {part.lines:,}"
+            raise unusable("damaged_part", what, "Copy or make this part again.")
+        return part
+
+    def _is_possible(self) -> bool:
+        """Return whether all values are of their types, and in their ranges."""
+        types = [int, int, int, str, str, int]
+        right = list(map(type, astuple(self))) == types and 1 <= self.part <= self.parts
+        return right and self.depth > 0 and self.tag.split() == [self.tag]
 
 
 class RunWriter:
@@ -151,3 +204,96 @@ def _read_rankings(row: Mapping[str, tuple[str, list[str], list[float]]]) -> dic
         label: SearchResult(query, ids, np.array(scores, np.float32))
         for label, (query, ids, scores) in row.items()
     }
+
+
+def merge(parts: Sequence[Path], queries: Path, out: Path) -> int:
+    """Merge the runs of all parts to the run of one search, whose bytes these are; return how many lines it has.
+
+    Raises InvalidContent where they are not the parts of one run over these queries.
+    """
+    header = read_parts(parts)
+    with RunWriter(header.tag, header.depth, drop_self_matches=False).opened(out) as writer:
+        merge_runs(parts, [query.id for query in read_queries(queries)], header.depth, writer.write)
+    return writer.lines
+
+
+def merge_results(found: Sequence[SearchResult], depth: int) -> SearchResult:
+    """Return what one search of all parts finds for a query, from what each part found. Raises InvalidContent."""
+    ids = [name for ranking in found for name in ranking.document_ids]
+    scores = np.concatenate([ranking.scores for ranking in found])
+    if len(set(ids)) < len(ids):
+        what = f"two parts have the same document for query {found[0].query_id!r}"
+        raise unusable("overlapping_parts", what, "Make all parts from the same corpus and shards.")
+    return SearchResult.ranked(found[0].query_id, ids, scores, depth)
+
+
+def merge_runs(
+    paths: Sequence[Path], queries: Sequence[str], depth: int, write: Callable[[SearchResult], None]
+) -> None:
+    """Give `write` the ranking of each of these queries, from the runs of all parts. One query is in memory at a time.
+
+    Raises InvalidContent where a part names another query.
+    """
+    streams = [_rankings(path) for path in paths]
+    waiting = [next(stream, None) for stream in streams]
+    for query in queries:
+        found = [ranking for ranking in waiting if ranking is not None and ranking.query_id == query]
+        if found:
+            write(merge_results(found, depth))
+            waiting = [
+                next(stream, None) if ranking is not None and ranking.query_id == query else ranking
+                for stream, ranking in zip(streams, waiting, strict=True)
+            ]
+    left = next((ranking for ranking in waiting if ranking is not None), None)
+    if left is not None:
+        what = f"a part has query {left.query_id!r}, which is not among the queries, or not in their order"
+        raise unusable("other_queries", what, "Give the queries that the parts were made with.")
+
+
+def read_parts(paths: Sequence[Path]) -> PartOfRun:
+    """What all parts have in common. Raises InvalidContent where one is missing, given twice, or of another run."""
+    headers: list[PartOfRun] = []
+    problems: list[Problem] = []
+    for path in paths:
+        try:
+            headers.append(PartOfRun.read(path))
+        except InvalidContent as error:
+            problems += [
+                replace(each, message=f"{path.name}: {each.message}") for each in error.report.problems
+            ]
+    if problems:
+        raise InvalidContent.of(*problems)
+    first = headers[0]
+    numbers = sorted(header.part for header in headers)
+    if any((one.parts, one.depth, one.whole) != (first.parts, first.depth, first.whole) for one in headers):
+        raise unusable(
+            "other_run",
+            "the files are parts of different runs",
+            "Engine, model, parameters, corpus, queries, depth and number of parts have to be the same.",
+        )
+    if not len(numbers) == len(set(numbers)) == first.parts:
+        given = ", ".join(map(str, numbers))
+        raise unusable("missing_parts", f"parts {given} are given, of {first.parts}", "Give each part once.")
+    return first
+
+
+def _rankings(path: Path) -> Iterator[SearchResult]:
+    """Yield the rankings of a part, in its order. Raises InvalidContent for a line that is none of a run."""
+    for query, rows in groupby(_rows(path), itemgetter(0)):
+        _, ids, scores = zip(*rows, strict=True)
+        yield SearchResult(query, list(ids), np.array(scores, np.float32))
+
+
+def _rows(path: Path) -> Iterator[tuple[str, str, float]]:
+    """Query, document and score of each line behind the first one."""
+    for number, line in enumerate(islice(open_lines(path), 1, None), 2):
+        try:
+            query, _, document, _, score, _ = line.split()
+            yield str(query, "utf-8"), str(document, "utf-8"), float(score)
+        except ValueError:
+            what = f"{path.name}: line {number:,} is none of a run"
+            raise unusable("damaged_part", what, "Copy or make this part again.") from None
+
+
+def unusable(code: str, message: str, hint: str) -> InvalidContent:
+    return InvalidContent.of(Problem("error", code, 1, message, hint))

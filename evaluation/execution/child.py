@@ -20,7 +20,7 @@ from typing import Any
 from evaluation.collections.beir import Query, read_corpus
 from evaluation.core.problems import ModelFailure, is_out_of_memory
 from evaluation.core.writing import DISK_FULL, appearing, make_folder
-from evaluation.efficiency.effort import TooSlow, measuring_seconds, plan_efforts
+from evaluation.efficiency.measurements import TooSlow, measuring_seconds, plan_efforts
 from evaluation.efficiency.meters import peak_memory
 from evaluation.efficiency.protocol import System, flops_of_documents, measure
 from evaluation.engines import (
@@ -132,17 +132,13 @@ def perform(job: ExecutionJob, channel: Channel) -> dict[str, Any] | None:
         _encode_shards(job, channel)
         return None
     if job.task == "check":
-        return _check(job)
+        from evaluation.engines.neural.checking import check_checkpoint
+
+        assert job.checkpoint is not None
+        return {"problems": [asdict(problem) for problem in check_checkpoint(job.checkpoint).problems]}
     if job.task == "index":
         return _index(job, channel)
     return _retrieve(job, channel)
-
-
-def _check(job: ExecutionJob) -> dict[str, Any]:
-    from evaluation.engines.neural.checking import check_checkpoint
-
-    assert job.checkpoint is not None
-    return {"problems": [asdict(problem) for problem in check_checkpoint(job.checkpoint).problems]}
 
 
 def _index(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
@@ -168,12 +164,12 @@ def _retrieve(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
         if not (job.measure and asked):
             return
         # Whatever ends the child from here on, the run counts, and so do the figures once they are there.
-        _write(job.out / RESULT_NAME, {"retrieval": _told(done), **figures})
+        _write(job.out / RESULT_NAME, {"retrieval": done.as_data(), **figures})
         assert job.corpus is not None
         flops = flops_of_documents(engine, job.corpus, work)
         if channel.ask_to_measure():
             figures.update(_measure(job, channel, engine, asked, done, flops))
-            _write(job.out / RESULT_NAME, {"retrieval": _told(done), **figures})
+            _write(job.out / RESULT_NAME, {"retrieval": done.as_data(), **figures})
             channel.tell_measured()
 
     done = retrieve(
@@ -197,11 +193,7 @@ def _retrieve(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
         afterwards=afterwards,
     )
     shutil.rmtree(work)
-    return {"retrieval": _told(done), **figures}
-
-
-def _told(done: Retrieval) -> dict[str, Any]:
-    return {**asdict(done), "variants": {label: path.name for label, path in done.variants.items()}}
+    return {"retrieval": done.as_data(), **figures}
 
 
 def _measure(

@@ -7,7 +7,7 @@ faster than a function is called, or have counted something else than the protoc
 import re
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,15 @@ from evaluation.checkpoints.files import NotJson, parse, read_file
 from evaluation.checkpoints.findings import CODES, quote
 from evaluation.collections.beir import read_queries
 from evaluation.core.problems import ModelFailure, Problem
-from evaluation.efficiency.effort import BATCH, LEAST_QUERIES, Effort, measuring_seconds, plan_efforts
 from evaluation.efficiency.hardware import describe as describe_hardware
-from evaluation.efficiency.measurements import EfficiencyFigures
+from evaluation.efficiency.measurements import (
+    BATCH,
+    LEAST_QUERIES,
+    EfficiencyFigures,
+    Effort,
+    measuring_seconds,
+    plan_efforts,
+)
 from evaluation.efficiency.meters import THREADS
 from evaluation.efficiency.protocol import DEPTH, PROTOCOL, encoding_rate, job_seconds, parameters_of
 from evaluation.engines import Retrieval, describe
@@ -151,7 +157,7 @@ def read_result(out: Path, job: ExecutionJob, seconds: float) -> dict[str, Any]:
         figures, variants = _measured(result, known, retrieval)
     except (ValueError, TypeError) as error:
         raise InvalidOutcome(str(error)) from error
-    told = {**asdict(retrieval), "variants": {label: path.name for label, path in retrieval.variants.items()}}
+    told = retrieval.as_data()
     told |= _rounded({name: told[name] for name in (*_SECONDS, "index_bytes")})
     sizes = retrieval.variant_index_bytes.items()
     told["variant_index_bytes"] = {label: int(_rounded(float(size))) for label, size in sizes}

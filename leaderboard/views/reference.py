@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 from evaluation.archives.compression import FileLimits
 from evaluation.checkpoints.findings import CODES
 from evaluation.core.problems import PROBLEM_CODES, codes_about
-from evaluation.efficiency import effort, measurements, protocol
+from evaluation.efficiency import measurements, protocol
 from evaluation.execution.failures import MODEL_FAILURES
 from evaluation.measures.registry import (
     DEFAULT_MEASURES,
@@ -93,14 +93,14 @@ def efficiency(request: HttpRequest) -> HttpResponse:
         "protocol": {
             "name": protocol.PROTOCOL,
             "depth": protocol.DEPTH,
-            "warm_up": effort.WHOLE.warm_up,
-            "searches": effort.WHOLE.searches,
-            "most_queries": effort.WHOLE.batched,
-            "batch": effort.BATCH,
-            "whole": effort.WHOLE,
-            "beside": effort.OF_VARIANT,
-            "share": 100 * effort.SHARE_OF_JOB,
-            "least_seconds": effort.LEAST_SECONDS,
+            "warm_up": measurements.WHOLE.warm_up,
+            "searches": measurements.WHOLE.searches,
+            "most_queries": measurements.WHOLE.batched,
+            "batch": measurements.BATCH,
+            "whole": measurements.WHOLE,
+            "beside": measurements.OF_VARIANT,
+            "share": 100 * measurements.SHARE_OF_JOB,
+            "least_seconds": measurements.LEAST_SECONDS,
             "groups": protocol.GROUPS,
             "settled": 100 * protocol.SETTLED,
             "off": 100 * OFF,

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from evaluation.efficiency.effort import LEAST_SECONDS, SHARE_OF_JOB
+from evaluation.efficiency.measurements import LEAST_SECONDS, SHARE_OF_JOB
 from evaluation.execution import job
 from evaluation.execution.outcome import read_progress
 from submissions.sandbox.backends import SandboxedProcess, SandboxLimits, SandboxUnavailable

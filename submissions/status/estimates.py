@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from evaluation.checkpoints.description import CheckpointKind
-from evaluation.efficiency.effort import WHOLE
+from evaluation.efficiency.measurements import WHOLE
 from evaluation.engines import EngineDescription
 from evaluation.engines.base import OWN_LENGTH_LIMIT
 from leaderboard.models import Dataset

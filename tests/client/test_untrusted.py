@@ -150,7 +150,7 @@ def test_a_depth_that_no_machine_holds_is_not_believed(
     "members", [{"../../beside": b""}, {"zeros": bytes(2 << 20)}, {str(number): b"" for number in range(65)}]
 )
 def test_a_models_zip_is_opened_as_the_site_opens_it(members: dict[str, bytes], tmp_path: Path) -> None:
-    from runboard_eval.checkpoints import open_checkpoint
+    from runboard_eval.checkpoints.rebuilding import open_checkpoint
     from runboard_eval.core.problems import InvalidContent
 
     with zipfile.ZipFile(tmp_path / "model.zip", "w", zipfile.ZIP_DEFLATED) as archive:

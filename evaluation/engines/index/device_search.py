@@ -22,7 +22,9 @@ class DeviceSearch:
         torch.backends.cuda.matmul.allow_tf32 = False  # its rounding is beyond the margin of the search
         self._device = torch.device(device)
         self._shards: Sequence[NDArray[Any] | torch.Tensor] = shards
-        if sum(shard.nbytes for shard in shards) < _SHARE_OF_MEMORY * _free_memory(self._device):
+        # Vectors of another device than a card need not be copied to be there.
+        free = torch.cuda.mem_get_info(self._device)[0] if self._device.type == "cuda" else 0
+        if sum(shard.nbytes for shard in shards) < _SHARE_OF_MEMORY * free:
             self._shards = [tensor_of(shard).to(self._device) for shard in shards]
 
     @torch.inference_mode()  # type: ignore[untyped-decorator]
@@ -59,8 +61,3 @@ def tensor_of(array: NDArray[Any]) -> torch.Tensor:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(array)
-
-
-def _free_memory(device: torch.device) -> int:
-    """Return the bytes that are free on a card; none where vectors need not be copied to be there."""
-    return int(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else 0

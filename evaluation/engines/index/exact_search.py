@@ -56,6 +56,19 @@ def greatest_norm(vectors: Vectors) -> float:
     return float(np.sqrt(greatest))
 
 
+def gather_rows(
+    arrays: Sequence[Vectors], places: Numbers, dtype: Any, starts: Numbers | None = None
+) -> NDArray[Any]:
+    """Return the rows at these ascending places of arrays that stand for one; `starts` is where each begins."""
+    starts = np.cumsum([0, *map(len, arrays)]) if starts is None else starts
+    rows = np.empty((len(places), arrays[0].shape[1]), dtype)
+    edges = np.searchsorted(places, starts).tolist()
+    for array, first, start, end in zip(arrays, starts.tolist(), edges[:-1], edges[1:], strict=False):
+        if start < end:
+            rows[start:end] = array[places[start:end] - first]
+    return rows
+
+
 class ExactSearch:
     """Searches shards of vectors (documents × dimensions, float32 or float16), numbered through in their order.
 
@@ -195,20 +208,10 @@ class ExactSearch:
         operations.add(lambda: len(documents) * len(query))
         for start in range(0, len(documents), _ROWS_AT_ONCE):
             some = slice(start, start + _ROWS_AT_ONCE)
-            scores[some] = inner_products(query, self._rows(documents[some]))
+            rows = gather_rows(self._shards, documents[some], np.float64, self._starts)
+            scores[some] = inner_products(query, rows)
         order = np.lexsort((self._ranks[documents], -scores))[:wanted]
         return documents[order], scores[order]
-
-    def _rows(self, documents: Numbers) -> Vectors:
-        """Return the vectors of these documents, whose numbers ascend, in float64."""
-        rows = np.empty((len(documents), self._shards[0].shape[1]), np.float64)
-        edges = np.searchsorted(documents, self._starts).tolist()
-        for vectors, first, start, end in zip(
-            self._shards, self._starts.tolist(), edges[:-1], edges[1:], strict=False
-        ):
-            if start < end:
-                rows[start:end] = vectors[documents[start:end] - first]
-        return rows
 
 
 def _products(queries: Floats, vectors: Vectors) -> Floats:

@@ -44,7 +44,7 @@ class OrderedIdsWriter:
     def close(self) -> None:
         """Write the files. Raises InvalidContent where an id is there twice."""
         self._given.__exit__()
-        rows = _fixed_width(self._folder, Strings(self._folder, _GIVEN))
+        rows = self._fixed_width()
         order = np.argsort(rows, kind="stable")[::-1]
         ranks = np.empty(len(order), dtype=np.uint32)
         ranks[order] = np.arange(len(order), dtype=np.uint32)
@@ -71,6 +71,18 @@ class OrderedIdsWriter:
                 )
             )
 
+    def _fixed_width(self) -> NDArray[np.bytes_]:
+        """Return the ids as rows of one width in a mapped file, filled up with NUL, which no id has."""
+        given = Strings(self._folder, _GIVEN)
+        if not len(given):
+            return np.zeros(0, "S1")
+        width = f"S{max(given.longest, 1)}"
+        rows = new_map(self._folder / f"{_GIVEN}_rows.npy", width, (len(given),))
+        for start in range(0, len(given), _AT_ONCE):
+            some = [given[place] for place in range(start, min(start + _AT_ONCE, len(given)))]
+            rows[start : start + _AT_ONCE] = np.array(some, width)
+        return np.asarray(rows)
+
 
 def write_ordered_ids(folder: Path, ids: Iterable[str]) -> int:
     """Write the ids of all documents, given in the corpus's order; returns how many. Raises as OrderedIdsWriter."""
@@ -79,18 +91,6 @@ def write_ordered_ids(folder: Path, ids: Iterable[str]) -> int:
         writer.write(identifier)
     writer.close()
     return len(writer)
-
-
-def _fixed_width(folder: Path, given: Strings) -> NDArray[np.bytes_]:
-    """The ids as rows of one width in a mapped file, filled up with NUL, which no id has and which sorts first."""
-    if not len(given):
-        return np.zeros(0, "S1")
-    width = f"S{max(given.longest, 1)}"
-    rows = new_map(folder / f"{_GIVEN}_rows.npy", width, (len(given),))
-    for start in range(0, len(given), _AT_ONCE):
-        some = [given[place] for place in range(start, min(start + _AT_ONCE, len(given)))]
-        rows[start : start + _AT_ONCE] = np.array(some, width)
-    return np.asarray(rows)
 
 
 class OrderedIds:

@@ -7,32 +7,24 @@ the query has it. Engines over words put documents with equal scores into ascend
 order into the scores, as Anserini does: trec_eval would otherwise read ties in descending order.
 """
 
-from abc import abstractmethod
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 
-from evaluation.collections.beir import Document, Query
 from evaluation.engines.base import (
     Engine,
     Floats,
     Numbers,
     Parameter,
-    Progress,
     Ranks,
     Resources,
     SearchResult,
-    ShardedEngine,
-    ignore,
-    opened,
     size_of,
 )
 from evaluation.engines.index import kernels
-from evaluation.engines.index.inverted_index import DECODED_LENGTHS, FIELD_MARK, IndexBuilder, InvertedIndex
+from evaluation.engines.index.inverted_index import DECODED_LENGTHS, FIELD_MARK, InvertedIndex
 from evaluation.text import analyser_for
 from evaluation.text.languages import known_language_code, language_code
 
@@ -84,13 +76,14 @@ class TermSearch:
         if not rows:
             return SearchResult(query_id, [], np.empty(0, np.float32))
         places, fields, weights = zip(*rows, strict=True)
-        ranks, scores = self.search(
-            np.array(places, np.int64), np.array(weights, np.float32), depth, np.array(fields, np.int64)
-        )
-        return self.result(query_id, ranks, scores)
+        numbers = np.array(places, np.int64), np.array(weights, np.float32)
+        return self.result(query_id, *numbers, depth, np.array(fields, np.int64))
 
-    def result(self, query_id: str, ranks: Ranks, scores: Floats) -> SearchResult:
-        """Return the result of `search`, with distinct scores if ties are treated as in Anserini."""
+    def result(
+        self, query_id: str, places: Numbers, weights: Floats, depth: int, fields: Numbers | None = None
+    ) -> SearchResult:
+        """Return the ids that `search` finds, with distinct scores if ties are treated as in Anserini."""
+        ranks, scores = self.search(places, weights, depth, fields)
         if self.anserini_ties:
             kernels.write_order_into_scores(scores)
         return SearchResult(query_id, self.index.identifiers(ranks), scores)
@@ -129,7 +122,6 @@ class TermEngine(Engine):
         super().__init__(parameters, resources)
         kernels.load()
         self.k1, self.b = parameters["k1"], parameters["b"]
-        self._searcher: TermSearch | None = None
 
     @property
     def documents(self) -> int:
@@ -138,16 +130,11 @@ class TermEngine(Engine):
 
     def open(self, folder: Path) -> None:
         """Open an index that `build` left."""
-        self._searcher = TermSearch(folder, self.k1, self.b, self.anserini_ties)
+        self.searcher = TermSearch(folder, self.k1, self.b, self.anserini_ties)
 
     def size(self) -> int:
         """Return the bytes of the index on disk."""
         return size_of(self.searcher.index.folder)
-
-    @property
-    def searcher(self) -> TermSearch:
-        """The search of the opened index."""
-        return opened(self._searcher)
 
 
 class WordEngine(TermEngine):
@@ -164,48 +151,6 @@ class WordEngine(TermEngine):
     def analyser_name(self) -> str:
         """The analyser, as printed beside results."""
         return self.analyser.name
-
-    def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
-        """Yield the best `depth` documents of each query; only documents with one of its terms."""
-        for query in queries:
-            with self.clock.part("search"):
-                ranking = self.searcher.ranking(query.id, Counter(self.analyser(query.text)), depth)
-            yield ranking
-
-
-class ReadWordsEngine(WordEngine, ShardedEngine):
-    """A WordEngine over documents that a model reads first; shards have a line of JSON for each document."""
-
-    #: The file of a shard.
-    shard_file: str
-
-    @abstractmethod
-    def rows(
-        self, ids: Sequence[str], texts: Sequence[str], progress: Progress
-    ) -> Iterable[Mapping[str, Any]]:
-        """Return what the model makes of each document. Raises ModelFailure."""
-
-    @abstractmethod
-    def add_row(self, builder: IndexBuilder, row: Mapping[str, Any]) -> None:
-        """Index a document of `rows`."""
-
-    def encode_shard(self, documents: Sequence[Document], folder: Path, progress: Progress = ignore) -> None:
-        """Write the rows of the documents into the empty `folder`."""
-        texts = [f"{document.title} {document.text}".strip() for document in documents]
-        with (folder / self.shard_file).open("wb") as file:
-            for row in self.rows([document.id for document in documents], texts, progress):
-                file.write(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
-
-    def build_from_shards(self, shards: Sequence[Path], folder: Path, progress: Progress = ignore) -> None:
-        """Index the rows of all shards into the empty `folder`, and open the index."""
-        builder = IndexBuilder(folder, self.analyser)
-        for number, shard in enumerate(shards, 1):
-            with (shard / self.shard_file).open("rb") as file:
-                for line in file:
-                    self.add_row(builder, orjson.loads(line))
-            progress(number / len(shards))
-        builder.finish()
-        self.open(folder)
 
 
 def inverse_document_frequency(documents: Numbers, document_frequencies: Numbers) -> Floats:

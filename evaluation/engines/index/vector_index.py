@@ -30,7 +30,14 @@ from evaluation.core.problems import ModelFailure
 from evaluation.core.writing import new_map
 from evaluation.engines import operations
 from evaluation.engines.base import Floats, Numbers, Parameter, Ranks, Resources, shard_name, size_of
-from evaluation.engines.index.exact_search import SPARE, ExactSearch, Found, Vectors, greatest_norm
+from evaluation.engines.index.exact_search import (
+    SPARE,
+    ExactSearch,
+    Found,
+    Vectors,
+    gather_rows,
+    greatest_norm,
+)
 from evaluation.engines.index.ordered_ids import OrderedIds, write_ordered_ids
 
 #: Takes the dimensions of vectors that are searched.
@@ -79,13 +86,9 @@ def lists_for(count: int, dimension: int, wanted: int = 0, most: int = 2**31) ->
 
 def sample_rows(arrays: Sequence[NDArray[Any]], wanted: int) -> Floats:
     """`wanted` rows at equal distances through arrays that stand for one (all where there are no more)."""
-    starts = np.cumsum([0, *map(len, arrays)])
-    count = int(starts[-1])
+    count = sum(map(len, arrays))
     rows = np.arange(min(wanted, count)) * count // max(min(wanted, count), 1)
-    sample = np.empty((len(rows), arrays[0].shape[1]), np.float32)
-    edges = np.searchsorted(rows, starts).tolist()
-    for array, first, start, end in zip(arrays, starts.tolist(), edges[:-1], edges[1:], strict=False):
-        sample[start:end] = array[rows[start:end] - first]
+    sample: Floats = gather_rows(arrays, rows, np.float32)
     return sample
 
 
@@ -211,9 +214,6 @@ class Approximate:
     def search(self, queries: Floats, depth: int) -> Iterator[Found]:
         """Yield what the index takes for the best `depth` documents of each query; fewer where it finds no more."""
         wanted = min(depth, len(self._ranks))
-        if not wanted or not len(queries):
-            yield from [(np.zeros(0, np.int64), np.zeros(0, np.float32))] * len(queries)
-            return
         all_scores, all_documents = self._search(np.ascontiguousarray(queries), wanted)
         for scores, documents in zip(all_scores, all_documents, strict=True):
             found = documents >= 0
@@ -265,9 +265,6 @@ class Binary:
     def search(self, queries: Floats, depth: int) -> Iterator[Found]:
         """Yield the best `depth` of four times as many documents, for each query."""
         wanted = min(_RESCORED * depth, len(self._ranks))
-        if not wanted or not len(queries):
-            yield from [(np.zeros(0, np.int64), np.zeros(0, np.float32))] * len(queries)
-            return
         _, candidates = self._index.search(_signs(queries), wanted)
         for query, documents in zip(queries, candidates, strict=True):
             bits = np.unpackbits(self._codes[documents], axis=1, count=len(query))
@@ -352,6 +349,8 @@ class VectorIndex:
 
     def search(self, queries: Floats, depth: int) -> Iterator[Found]:
         """Yield the best documents of each query (queries × dimension), and their scores."""
+        if not self.documents or not depth or not len(queries):
+            return iter([(np.zeros(0, np.int64), np.zeros(0, np.float32))] * len(queries))
         found: Iterator[Found] = self._searcher.search(queries, depth)
         return found
 

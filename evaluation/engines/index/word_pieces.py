@@ -76,7 +76,14 @@ class WordPieces:
     def __init__(self, checkpoint: Path, threads: int = 1) -> None:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "true" if threads > 1 else "false")
         os.environ.setdefault("RAYON_NUM_THREADS", str(threads))
-        folder = _tokenizer_folder(checkpoint)
+        parts = CheckpointDescription.read(checkpoint).parts
+        part = checkpoint / ("document" if "document" in parts else parts[0])
+        found = sorted(
+            part.rglob(_FILE), key=lambda path: (len(path.parts), "query" in path.parent.name, path)
+        )
+        if not found:
+            raise ModelFailure("not_loadable", "the checkpoint has no tokenizer.json")
+        folder = found[0].parent
         try:
             self._whole, self._cut = load_tokenizer(folder), load_tokenizer(folder)
         except Exception as error:  # the library raises nothing more precise
@@ -108,12 +115,3 @@ class WordPieces:
         texts = [next(slices(text)) for text in texts]
         self._cut.enable_truncation(maximum_length)
         return [encoding.ids for encoding in self._cut.encode_batch(texts)]
-
-
-def _tokenizer_folder(checkpoint: Path) -> Path:
-    parts = CheckpointDescription.read(checkpoint).parts
-    part = checkpoint / ("document" if "document" in parts else parts[0])
-    found = sorted(part.rglob(_FILE), key=lambda path: (len(path.parts), "query" in path.parent.name, path))
-    if not found:
-        raise ModelFailure("not_loadable", "the checkpoint has no tokenizer.json")
-    return found[0].parent

@@ -11,8 +11,8 @@ from sentence_transformers.sentence_transformer.modules import Pooling, StaticEm
 
 from evaluation.core.problems import ModelFailure
 from evaluation.engines.base import AUTO, Floats, Progress, ignore
-from evaluation.engines.neural import batching, loading
-from evaluation.engines.neural.batching import Indices, Tokenised
+from evaluation.engines.neural import loading
+from evaluation.engines.neural.loading import Indices, Tokenised
 
 #: A lookup in a table gains nothing from small batches.
 _STATIC_TOKENS = 524_288
@@ -68,14 +68,14 @@ class Encoder:
                 raise ModelFailure("not_finite_output", "a vector that the model made is not finite")
 
         at_once = self._parameters["batch_tokens"] or (_STATIC_TOKENS if self._static is not None else 0)
-        batching.run_in_batches(
+        loading.run_in_batches(
             tokens.lengths, run, keep, tokens=at_once, device=self._device, progress=progress
         )
 
     def _tokenise(self, texts: list[str]) -> Tokenised:
         if self._static is None:
-            return batching.tokenise(self._model.tokenizer, texts, self.maximum_length)
-        return batching.tokenise_plainly(self._static.tokenizer, texts, self.maximum_length)
+            return loading.tokenise(self._model.tokenizer, texts, self.maximum_length)
+        return loading.tokenise_plainly(self._static.tokenizer, texts, self.maximum_length)
 
     def _features(self, tokens: Tokenised, indices: Indices, prompt_length: int) -> dict[str, Any]:
         if self._static is None:
@@ -125,7 +125,7 @@ class Encoder:
     def _probe(self) -> None:
         """Raise ModelFailure where the model gives different texts the same vector, or none."""
         tokens = self._tokenise(list(PROBE))
-        chosen = batching.index_distinct(tokens, len(PROBE))
+        chosen = loading.index_distinct(tokens, len(PROBE))
         vectors = np.zeros((len(chosen), self.dimension), np.float32)
         self.encode([PROBE[index] for index in chosen], "", vectors)
         spread = float(np.ptp(vectors, axis=0).max(initial=0.0))

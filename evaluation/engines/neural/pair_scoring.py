@@ -13,16 +13,12 @@ from evaluation.checkpoints.description import CheckpointDescription, Checkpoint
 from evaluation.checkpoints.settings import TEMPLATES, Template
 from evaluation.core.problems import ModelFailure
 from evaluation.engines.base import AUTO, Floats, InvalidParameter, Resources
-from evaluation.engines.neural.batching import (
+from evaluation.engines.neural.loading import (
+    USUAL_LENGTH,
     Indices,
     OutputCheck,
     Tokenised,
     input_keys,
-    run_in_batches,
-    tokenise,
-)
-from evaluation.engines.neural.loading import (
-    USUAL_LENGTH,
     load_encoder,
     load_transformer,
     longest_text,
@@ -30,6 +26,8 @@ from evaluation.engines.neural.loading import (
     positions,
     prepare,
     readable_part,
+    run_in_batches,
+    tokenise,
     use_dtype,
 )
 from evaluation.engines.prompts import SIDES, prompt_of

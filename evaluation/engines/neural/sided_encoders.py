@@ -27,18 +27,15 @@ from evaluation.core.problems import ModelFailure
 from evaluation.engines.base import AUTO, Floats, Numbers, Progress, Resources, ignore
 from evaluation.engines.index.inverted_index import SparseRows
 from evaluation.engines.index.token_store import Block
-from evaluation.engines.neural.batching import (
-    CPU_TOKENS,
-    CUDA_TOKENS,
-    Indices,
-    OutputCheck,
-    input_keys,
-    run_in_batches,
-)
 from evaluation.engines.neural.encoding import PROBE
 from evaluation.engines.neural.loading import (
+    CPU_TOKENS,
+    CUDA_TOKENS,
     USUAL_LENGTH,
+    Indices,
+    OutputCheck,
     Role,
+    input_keys,
     library_options,
     load_encoder,
     load_roles,
@@ -46,6 +43,7 @@ from evaluation.engines.neural.loading import (
     model_failures,
     prepare,
     readable_part,
+    run_in_batches,
     use_dtype,
 )
 from evaluation.engines.prompts import prompt_of
@@ -81,8 +79,11 @@ class SidedEncoder(ABC, Generic[Output]):
     ) -> None:
         """Give `keep` the outputs for all texts, the longest first. Raises ModelFailure."""
         check = OutputCheck()
+        # About how many tokens of each text are read, special ones among them: batches need texts of like length.
+        most = self._models[role].max_seq_length or USUAL_LENGTH
+        sizes = (len(text[: 8 * most].encode("utf-8", "replace")) // _BYTES_PER_TOKEN + 2 for text in texts)
         run_in_batches(
-            _estimated_tokens(texts, self._models[role].max_seq_length),
+            np.fromiter((min(size, most) for size in sizes), np.int64, len(texts)),
             lambda indices: self._outputs(texts, indices, role, check),
             keep,
             tokens=self._batch_tokens,
@@ -101,13 +102,6 @@ class SidedEncoder(ABC, Generic[Output]):
             name: value.to(self._device) if isinstance(value, torch.Tensor) else value
             for name, value in features.items()
         }
-
-
-def _estimated_tokens(texts: Sequence[str], most: int | None) -> Numbers:
-    """About how many tokens of each text are read, special ones among them, for batches of texts of like length."""
-    most = most or USUAL_LENGTH
-    sizes = (len(text[: 8 * most].encode("utf-8", "replace")) // _BYTES_PER_TOKEN + 2 for text in texts)
-    return np.fromiter((min(size, most) for size in sizes), np.int64, len(texts))
 
 
 Features = dict[str, Any]
@@ -169,7 +163,17 @@ class LexicalWeights(torch.nn.Module):  # type: ignore[misc]
 def load_sparse_models(resources: Resources) -> dict[Role, SparseEncoder]:
     """Return the sparse model of each side, with the head that its checkpoint has. Raises ModelFailure."""
     if CheckpointDescription.read(resources.model).pooling == SPARTA:
-        return _load_sparta(resources.first_part, resources)
+        folder = resources.first_part
+        prepare(resources.threads)
+        with model_failures():  # a plain encoder for documents, and the words of queries
+            transformer = Transformer(str(folder), **library_options(folder))
+            words = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+            weight = torch.ones(len(words))
+            weight[words.all_special_ids] = 0.0
+            modules = [transformer, SpartaPooling(transformer)]
+            documents = SparseEncoder(modules=modules, device=resources.device).eval()
+            counts = TermCounts(tokenizer=words, weight=weight)
+            return {"query": SparseEncoder(modules=[counts], device=resources.device), "document": documents}
     return load_roles(resources, lambda folder: _load_sparse(folder, resources.device))
 
 
@@ -209,20 +213,6 @@ def _load_sparse(folder: Path, device: str) -> SparseEncoder:
     transformer = load_encoder(SentenceTransformer, folder, device)[0]
     with model_failures():
         return SparseEncoder(modules=[transformer, LexicalWeights(transformer, head)], device=device).eval()
-
-
-def _load_sparta(folder: Path, resources: Resources) -> dict[Role, SparseEncoder]:
-    """Return a plain encoder for documents, and the words of queries."""
-    prepare(resources.threads)
-    with model_failures():
-        transformer = Transformer(str(folder), **library_options(folder))
-        words = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        weight = torch.ones(len(words))
-        weight[words.all_special_ids] = 0.0
-        modules = [transformer, SpartaPooling(transformer)]
-        documents = SparseEncoder(modules=modules, device=resources.device).eval()
-        counts = TermCounts(tokenizer=words, weight=weight)
-        return {"query": SparseEncoder(modules=[counts], device=resources.device), "document": documents}
 
 
 def _linear(head: Path) -> torch.nn.Linear:
@@ -319,7 +309,15 @@ class TokenEncoder(SidedEncoder[_Batch]):
     def __init__(self, resources: Resources, parameters: Mapping[str, Any]) -> None:
         models = load_roles(resources, lambda folder: load_token_model(folder, resources.device))
         super().__init__(models, parameters, resources.device)
-        self.maximum_length = _limit_lengths(self._models, parameters["maximum_length"])
+        wanted = {"query": 0, "document": parameters["maximum_length"]}  # 0 for the checkpoint's own
+        lengths = {}
+        for role, model in self._models.items():
+            first = model[0]
+            own = getattr(first, f"{role}_length", None) or model.max_seq_length
+            lengths[role] = longest_text(model, own, wanted[role])
+            if getattr(first, "query_expansion", None) is None or role == "document":
+                setattr(first, f"{role}_length", lengths[role])
+        self.maximum_length = lengths["document"]
         self.mean = self._models["query"].similarity_fn_name == "meanmaxsim"
         self.dimension = 0
         text = " ".join(PROBE)
@@ -373,18 +371,6 @@ def _has_projection(folder: Path) -> bool:
         return False
     with safe_open(weights, "pt") as tensors:
         return "linear.weight" in tensors.keys()  # noqa: SIM118
-
-
-def _limit_lengths(models: Mapping[Role, MultiVectorEncoder], wanted: int) -> int:
-    """Set how many tokens of texts are read: `wanted` of documents, 0 for the checkpoint's own; return that."""
-    lengths = {}
-    for role, model in models.items():
-        first = model[0]
-        own = getattr(first, f"{role}_length", None) or model.max_seq_length
-        lengths[role] = longest_text(model, own, wanted if role == "document" else 0)
-        if getattr(first, "query_expansion", None) is None or role == "document":
-            setattr(first, f"{role}_length", lengths[role])
-    return lengths["document"]
 
 
 @torch.inference_mode()  # type: ignore[untyped-decorator]

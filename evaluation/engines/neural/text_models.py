@@ -1,47 +1,59 @@
-"""Models of transformers that read or write texts: weights for the words of a text (DeepCT), and texts for a text.
+"""Models of transformers for `model_terms`: they weigh the words of a text, write texts for a text, or augment a query.
 
-The latter are sequence-to-sequence models: queries are sampled for documents, and expansions written for queries.
+DeepCT weighs words; sequence-to-sequence models write queries for documents, and expansions for queries. The model of
+learned query augmentation is an encoder with W (vocabulary × dimension) and u (dimension).
 """
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import safetensors.torch
 import torch
 import transformers
 from transformers.modeling_outputs import BaseModelOutput
 
 from evaluation.core.problems import ModelFailure
-from evaluation.engines.base import Floats, Progress, Resources, ignore
+from evaluation.engines.base import Floats, Numbers, Progress, Resources, ignore
 from evaluation.engines.index.word_pieces import grouped
-from evaluation.engines.neural.batching import (
+from evaluation.engines.neural.loading import (
     MOST_CHARACTERS,
     Indices,
     OutputCheck,
     Tokenised,
     collect_batches,
     input_keys,
+    load_transformer,
+    maximum_length,
+    model_failures,
+    positions,
     tokenise,
 )
-from evaluation.engines.neural.loading import load_transformer, maximum_length, model_failures, positions
 
 
-class TermWeigher:
-    """A token classifier with one label, loaded. Raises ModelFailure where it cannot be, or has more labels."""
+class _TextModel:
+    """A model of transformers and its tokenizer, loaded. Raises ModelFailure."""
+
+    def __init__(self, auto_class: Any, parameters: Mapping[str, Any], resources: Resources) -> None:
+        self._device = resources.device
+        self._model, self._tokenizer = load_transformer(resources, auto_class, parameters["compute_dtype"])
+        self._check = OutputCheck()
+
+
+class TermWeigher(_TextModel):
+    """A token classifier with one label. Raises ModelFailure where it cannot be loaded, or has more labels."""
 
     def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
-        self._device = resources.device
-        self._model, self._tokenizer = load_transformer(
-            resources, transformers.AutoModelForTokenClassification, parameters["compute_dtype"]
-        )
+        super().__init__(transformers.AutoModelForTokenClassification, parameters, resources)
         labels = self._model.config.num_labels
         if labels != 1:
             raise ModelFailure(
                 "not_loadable", f"the model gives {labels} values for a token, and not one weight"
             )
         self.maximum_length = maximum_length(self._model, self._tokenizer, parameters["maximum_length"])
-        self._check = OutputCheck()
 
     def weigh(self, texts: Sequence[str], progress: Progress = ignore) -> list[dict[str, float]]:
         """For each text the weight of each of its words (in lower case), as far as the model reads.
@@ -104,16 +116,13 @@ Written = TypeVar("Written")
 _Batch = tuple[torch.Tensor, torch.Tensor]
 
 
-class TextWriter:
-    """A sequence-to-sequence model, loaded. Raises ModelFailure where it cannot be."""
+class TextWriter(_TextModel):
+    """A sequence-to-sequence model. Raises ModelFailure where it cannot be loaded."""
 
     def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
-        self._device = resources.device
+        super().__init__(transformers.AutoModelForSeq2SeqLM, parameters, resources)
         self._rows = CUDA_ROWS if self._device.startswith("cuda") else CPU_ROWS
         self._parameters, self._new_tokens = parameters, parameters["generated_tokens"]
-        self._model, self._tokenizer = load_transformer(
-            resources, transformers.AutoModelForSeq2SeqLM, parameters["compute_dtype"]
-        )
         config = self._model.config
         start = config.decoder_start_token_id
         if start is None:
@@ -127,7 +136,6 @@ class TextWriter:
                 forced_eos_token_id=getattr(config, "forced_eos_token_id", None),
                 pad_token_id=0 if config.pad_token_id is None else config.pad_token_id,
             )
-        self._check = OutputCheck()
 
     def sample(self, texts: Sequence[str], progress: Progress = ignore) -> list[list[str]]:
         """Return texts written for each text, every token drawn from the likeliest by their probabilities.
@@ -135,11 +143,11 @@ class TextWriter:
         The draws of a text follow from the seed and the text itself, so that it does not matter which others it is
         written beside.
         """
-        count, top_k, seed = (self._parameters[name] for name in ("queries_per_document", "top_k", "seed"))
+        count, top_k = self._parameters["queries_per_document"], self._parameters["top_k"]
         shape = (count, self._new_tokens, top_k)
 
         def write(batch: _Batch, indices: Indices) -> list[list[str]]:
-            noise = np.stack([_noise(texts[index], seed, shape) for index in indices])
+            noise = np.stack([self._noise(texts[index], shape) for index in indices])
             draws = torch.from_numpy(noise.reshape(-1, *shape[1:])).to(self._device)
             rows = torch.arange(len(indices), device=self._device).repeat_interleave(count)
             written: list[str] = []
@@ -149,6 +157,13 @@ class TextWriter:
             return [written[first : first + count] for first in range(0, len(written), count)]
 
         return self._each(texts, max(self._rows // count, 1), write, progress)
+
+    def _noise(self, text: str, shape: tuple[int, int, int]) -> Floats:
+        """Return Gumbel noise (texts × steps × likeliest tokens) that follows from the seed and the text."""
+        seeded = f"{self._parameters['seed']}\n{text}".encode()
+        digest = hashlib.blake2b(seeded, digest_size=16).digest()
+        random = np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "big")))
+        return random.gumbel(size=shape).astype(np.float32)
 
     def expand(self, texts: Sequence[str]) -> list[str]:
         """Return what the model finds likeliest to follow each text: by beam search, greedily with one beam."""
@@ -231,8 +246,73 @@ class _Drawing(_Finite):
         return alone.scatter_(1, likeliest.indices.gather(1, drawn), 0.0)
 
 
-def _noise(text: str, seed: int, shape: tuple[int, int, int]) -> Floats:
-    """Return Gumbel noise (texts × steps × likeliest tokens) that follows from the seed and the text."""
-    digest = hashlib.blake2b(f"{seed}\n{text}".encode(), digest_size=16).digest()
-    random = np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "big")))
-    return random.gumbel(size=shape).astype(np.float32)
+FILE_NAME = "augmentation.safetensors"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryWeights:
+    """What the model says of a query: a(q) where it is above 0 (pieces' numbers and values), and w(q) by token."""
+
+    added: Numbers
+    values: Floats
+    token_weights: Floats
+
+
+class _Encoder:
+    """transformers.AutoModel, for checkpoints with or without a pooler, which is not used here."""
+
+    @staticmethod
+    def from_pretrained(folder: Path, **options: Any) -> tuple[Any, dict[str, Any]]:
+        model, found = transformers.AutoModel.from_pretrained(folder, **options)
+        missing = {name for name in found["missing_keys"] if not name.startswith("pooler.")}
+        return model, {**found, "missing_keys": missing}
+
+
+class AugmentationModel(_TextModel):
+    """a(q) = ReLU(W · enc(q)[CLS]) and w(q)_i = ReLU(uᵀ enc(q)_i). Raises ModelFailure where it cannot be loaded.
+
+    `projection` is W, with a row for each piece, and `weighting` is u.
+    """
+
+    def __init__(self, parameters: Mapping[str, Any], resources: Resources, pieces: int) -> None:
+        super().__init__(_Encoder, parameters, resources)
+        self.encoder = self._model
+        self.maximum_length = maximum_length(self.encoder, self._tokenizer, parameters["maximum_length"])
+        self.padding_id = self._tokenizer.pad_token_id or 0
+        dimension = self.encoder.config.hidden_size
+        with model_failures():
+            tensors = safetensors.torch.load_file(resources.first_part / FILE_NAME, self._device)
+        missing = {"W", "u"} - set(tensors)
+        if missing:
+            raise ModelFailure("missing_weights", f"{FILE_NAME} lacks {' and '.join(sorted(missing))}")
+        self.projection, self.weighting = tensors["W"].float(), tensors["u"].float().reshape(-1)
+        rows, columns = self.projection.shape if self.projection.ndim == 2 else (0, 0)
+        if rows < pieces or columns != dimension or len(self.weighting) != dimension:
+            raise ModelFailure(
+                "not_loadable",
+                f"W is {'×'.join(map(str, self.projection.shape))} and u has {len(self.weighting)} values, "
+                f"for {pieces} word pieces and vectors of {dimension}",
+            )
+        self.projection = self.projection[:pieces]  # rows behind the last piece only fill up a matrix
+
+    def encode(self, inputs: Sequence[Sequence[int]]) -> list[QueryWeights]:
+        """Return what the model says of queries given as token numbers, special ones included. Raises ModelFailure."""
+        texts = Tokenised.of(inputs, self.padding_id)
+        lengths = texts.lengths
+
+        def run(indices: Indices) -> Iterator[QueryWeights]:
+            features = texts.padded(indices, self._device)
+            vectors = self.encoder(**features).last_hidden_state.float()
+            self._check.see(input_keys(features), vectors[:, 0])
+            added = torch.relu(vectors[:, 0] @ self.projection.T).cpu().numpy()
+            weights = torch.relu(vectors @ self.weighting).cpu().numpy()
+            if not (np.isfinite(added).all() and np.isfinite(weights).all()):
+                raise ModelFailure("not_finite_output", "the model gives weights that are no finite numbers")
+            return (
+                QueryWeights(np.flatnonzero(terms), terms[terms > 0], tokens[:length].copy())
+                for terms, tokens, length in zip(added, weights, lengths[indices], strict=True)
+            )
+
+        found = collect_batches(lengths, run, device=self._device)
+        self._check.finish()
+        return found

@@ -25,7 +25,7 @@ from evaluation.efficiency import (
     noise_reasons,
     protocol,
 )
-from evaluation.efficiency.effort import OF_VARIANT, WHOLE, TooSlow, measuring_seconds
+from evaluation.efficiency.measurements import OF_VARIANT, WHOLE, TooSlow, measuring_seconds
 from evaluation.efficiency.meters import EnergyMeter, Moment, OtherWork, one_thread
 from evaluation.efficiency.protocol import System, encoding_rate, mean_spread, sample_evenly
 from evaluation.engines import Engine, Resources, Retrieval, RetrievalTask, SearchResult, retrieve

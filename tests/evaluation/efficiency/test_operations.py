@@ -16,11 +16,10 @@ from evaluation.checkpoints.description import CheckpointKind
 from evaluation.checkpoints.rebuilding import open_checkpoint
 from evaluation.collections.beir import Query, write_blocks
 from evaluation.efficiency import protocol
-from evaluation.efficiency.effort import OF_VARIANT
+from evaluation.efficiency.measurements import OF_VARIANT
 from evaluation.efficiency.meters import Moment
 from evaluation.efficiency.protocol import System, flops_of_documents, measure
-from evaluation.engines import ENGINES, Engine, Resources
-from evaluation.engines.base import Retrieval
+from evaluation.engines import ENGINES, Engine, Resources, Retrieval
 from evaluation.engines.index import vector_index
 from evaluation.engines.index.exact_search import SPARE, ExactSearch, greatest_norm
 from evaluation.engines.operations import counting

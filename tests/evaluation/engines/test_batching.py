@@ -14,7 +14,7 @@ from evaluation.core.problems import ModelFailure
 def test_a_batch_that_does_not_fit_is_halved_and_the_next_is_whole(on_gpu: bool) -> None:
     import torch
 
-    from evaluation.engines.neural.batching import run_in_batches
+    from evaluation.engines.neural.loading import run_in_batches
 
     lengths = np.array([5, 1, 9, 3, 7, 2, 2])
     tried: list[list[int]] = []
@@ -37,7 +37,7 @@ def test_a_batch_that_does_not_fit_is_halved_and_the_next_is_whole(on_gpu: bool)
 
 
 def test_what_is_in_a_batch_follows_from_the_texts_and_the_tokens_alone() -> None:
-    from evaluation.engines.neural.batching import batches_of
+    from evaluation.engines.neural.loading import batches_of
 
     lengths = np.random.default_rng(5).integers(0, 300, 500)
     for tokens, most_texts in ((1, 0), (512, 0), (4096, 7), (10**6, 0)):
@@ -49,7 +49,7 @@ def test_what_is_in_a_batch_follows_from_the_texts_and_the_tokens_alone() -> Non
 
 
 def test_one_text_that_does_not_fit_is_the_models_failure() -> None:
-    from evaluation.engines.neural.batching import run_in_batches
+    from evaluation.engines.neural.loading import run_in_batches
 
     def run(indices: Any) -> None:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")

@@ -28,7 +28,7 @@ from evaluation.engines import (
     retrieve,
 )
 from evaluation.engines.cross_encoder import CrossEncoderReRanking
-from evaluation.engines.parts import merge_results
+from evaluation.engines.run_writing import merge_results
 from tests.evaluation.neural import rebuilt
 from tests.evaluation.tiny_models import _WORDS, tiny_colbert, tiny_cross_encoder, tiny_dense, tiny_splade
 
