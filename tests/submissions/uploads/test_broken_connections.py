@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -129,10 +130,10 @@ def test_a_full_disk_keeps_what_was_counted(tus: Tus, monkeypatch: pytest.Monkey
     address = tus.begin(100)
     tus.patch(address, b"a" * 10, 0)
 
-    def full(file: Any, block: bytes) -> int:
+    def full(folder: Path) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(storage, "_write", full)
+    monkeypatch.setattr(storage, "disk_errors", full)
     with pytest.raises(OSError, match="No space"), storage.lock_file(Upload.objects.get().pk) as file:
         storage.append_blocks(file, 10, 100, [b"b"], lambda safe: None)
     monkeypatch.undo()
