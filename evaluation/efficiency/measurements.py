@@ -1,5 +1,7 @@
 """What was measured, as data that can be written down and read again, also from somebody who is not trusted."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any, Self, get_args
