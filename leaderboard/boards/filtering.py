@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy as _
 
 from leaderboard.boards.columns.about import SIZE
 from leaderboard.boards.columns.costs import describe_costs
-from leaderboard.boards.facets import OF_DATASETS, Facet, count_facets, matches_facet, offered_facets
+from leaderboard.boards.facets import OF_DATASETS, count_facets, matches_facet, offered_facets
 from leaderboard.boards.model import (
     DELTA,
     EFFECTIVENESS,
@@ -53,10 +53,35 @@ def apply_view(board: Board, state: BoardState, default: str, omitted: Collectio
     left = _filter_without_facets(board, state)
     board = replace(board, total=len(board.rows), sorts=resolved_sorts(board, state, default))
     found = _filter_by_facets(left, state)
-    facets = _offered_facets(board, left, state)
+    had, called = board.counted or ({}, {})
+    for facet, wanted in state.facets:
+        known = had[facet] if not FACETS[facet] and facet not in OF_DATASETS else wanted
+        if unknown := [value for value in wanted if value not in known]:
+            raise UnknownChoice(facet, unknown[0], sorted(known))
+    facets = offered_facets(had, [row.facets for row in left], state, called)
+    if board.of_datasets:
+        facets += offered_facets(count_facets(board.of_datasets, OF_DATASETS), board.of_datasets, state)
     filled = [column for column in _filled_columns(board, found, state, default) if column.key not in omitted]
+    # Pinned rows are on every page, whatever the filters.
+    pinned = [
+        row
+        for slug in state.pins
+        for row in sort_rows(board, [row for row in board.rows if row.entry.slug == slug])
+    ]
+    slugs = {row.entry.slug for row in pinned}
+    others = sort_rows(board, [row for row in found if row.entry.slug not in slugs] if slugs else found)
+    pages = 1 if state.all_rows else max(1, -(-len(others) // ROWS_OF_A_PAGE))
+    page = min(state.page, pages)
+    if pages > 1:
+        others = others[(page - 1) * ROWS_OF_A_PAGE : page * ROWS_OF_A_PAGE]
+    rows = [row.copy() for row in [*pinned, *others]]
     board = replace(
-        _take_page(board, found, state),
+        board,
+        rows=rows,
+        found=len(found),
+        pinned=len(pinned),
+        pages=pages,
+        page=page,
         facets=facets,
         unhidden=filled,
         columns=[column for column in filled if column.group_slug not in state.hidden],
@@ -132,19 +157,6 @@ def _mentions(entry: EntryRow, text: str) -> bool:
     return any(text in part.casefold() for part in named)
 
 
-def _offered_facets(board: Board, left: Sequence[Row], state: BoardState) -> list[Facet]:
-    """Return the facets with counts among the rows `left` by the other filters. Raises UnknownChoice."""
-    had, called = board.counted or ({}, {})
-    for facet, wanted in state.facets:
-        known = had[facet] if not FACETS[facet] and facet not in OF_DATASETS else wanted
-        if unknown := [value for value in wanted if value not in known]:
-            raise UnknownChoice(facet, unknown[0], sorted(known))
-    facets = offered_facets(had, [row.facets for row in left], state, called)
-    if board.of_datasets:
-        facets += offered_facets(count_facets(board.of_datasets, OF_DATASETS), board.of_datasets, state)
-    return facets
-
-
 def count_rows(rows: Sequence[Row]) -> Counted:
     """Count the rows of each value of a facet, and name teams and publications as in the column “By”."""
     called = {
@@ -177,27 +189,6 @@ def _filled_columns(board: Board, found: Sequence[Row], state: BoardState, defau
         return any(values) if column == SIZE else values.count(None) < len(values)
 
     return [column for column in board.columns if stays(column)]
-
-
-def _take_page(board: Board, found: Sequence[Row], state: BoardState) -> Board:
-    """Return the board with the pinned rows and those of the page.
-
-    Pinned rows are on every page, whatever the filters. A board of a thousand systems has several pages, because a
-    browser would lay out all rows at once.
-    """
-    pinned = [
-        row
-        for slug in state.pins
-        for row in sort_rows(board, [row for row in board.rows if row.entry.slug == slug])
-    ]
-    slugs = {row.entry.slug for row in pinned}
-    others = sort_rows(board, [row for row in found if row.entry.slug not in slugs] if slugs else found)
-    pages = 1 if state.all_rows else max(1, -(-len(others) // ROWS_OF_A_PAGE))
-    page = min(state.page, pages)
-    if pages > 1:
-        others = others[(page - 1) * ROWS_OF_A_PAGE : page * ROWS_OF_A_PAGE]
-    rows = [row.copy() for row in [*pinned, *others]]
-    return replace(board, rows=rows, found=len(found), pinned=len(pinned), pages=pages, page=page)
 
 
 def sort_rows(board: Board, rows: Sequence[Row]) -> list[Row]:

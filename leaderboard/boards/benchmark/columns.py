@@ -13,12 +13,23 @@ from leaderboard.boards.benchmark.aggregates import Tables, plain
 from leaderboard.boards.benchmark.composite import is_mean_of_parts
 from leaderboard.boards.benchmark.lines import IN_DOMAIN, BenchmarkLine, SystemLine, collect_lines, tables_of
 from leaderboard.boards.columns.about import ABOUT_SYSTEM, DECLARED, SIZE
+from leaderboard.boards.columns.costs import WEIGHTED, weighted_column
 from leaderboard.boards.columns.marks import title_of
-from leaderboard.boards.columns.weighted import WEIGHTED, weighted_column
 from leaderboard.boards.facets import facets_of
-from leaderboard.boards.facts import BenchmarkFacts, Member
 from leaderboard.boards.filtering import best_values, filter_rows
-from leaderboard.boards.model import EFFECTIVENESS, SYSTEM, Board, Cell, Column, Kind, Row, Value, fill_cells
+from leaderboard.boards.model import (
+    EFFECTIVENESS,
+    SYSTEM,
+    BenchmarkFacts,
+    Board,
+    Cell,
+    Column,
+    Kind,
+    Member,
+    Row,
+    Value,
+    fill_cells,
+)
 from leaderboard.boards.state import BoardState
 from leaderboard.core.measures import better
 from leaderboard.results.board_rows.entry_rows import EntryRow

@@ -11,7 +11,7 @@ from leaderboard.results.board_rows.entry_rows import EntryRow
 from leaderboard.systems.baselines import BM25, describe_bm25
 
 if TYPE_CHECKING:
-    from leaderboard.boards.facts import BenchmarkFacts
+    from leaderboard.boards.model import BenchmarkFacts
 
 #: The head of differences that are taken to several baselines of different names.
 SEVERAL = "Δ vs baseline"

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from leaderboard.boards.columns import marks
-from leaderboard.boards.exports.cells import MOMENT, Citation, key_of, label_of
+from leaderboard.boards.exports.texts import MOMENT, Citation, key_of, label_of
 from leaderboard.boards.model import DELTA, EFFECTIVENESS, SYSTEM, Board, Column, Row, Value, reason_gone
 from leaderboard.boards.state import VIEWS
 from leaderboard.core.text.plain import safe_cell
