@@ -10,7 +10,7 @@ from evaluation.measures.registry import upper_bound_of
 from leaderboard.boards.columns import gap as gaps
 from leaderboard.boards.columns import marks
 from leaderboard.boards.columns.about import ABOUT_SYSTEM, DECLARED, SIZE, TRAINING
-from leaderboard.boards.columns.baseline import BaselineColumns
+from leaderboard.boards.columns.baseline import BaselineColumns, difference_to
 from leaderboard.boards.columns.costs import (
     BoardCosts,
     CostLine,
@@ -198,7 +198,7 @@ def rank_dataset(
         if entry.is_baseline and entry.slug == BM25.slug and entry.comparison_group == current
     )
     costs = BoardCosts.of_dataset(measured, next(bm25, None), state)
-    focus = [*_focus_columns(measure, tests, versus.head), *private_columns(shown, measure)]
+    focus = [*_focus_columns(measure, tests, difference_to([versus.shown])), *private_columns(shown, measure)]
     others = _other_columns(facts, measures, measure)
     last = [*(gaps.gap_columns(versus.shown) if known_gaps is not None else ()), *_ABOUT]
     stated = [(entry.figures, entry.scores) for entry in shown if entry.figures]

@@ -278,21 +278,20 @@ def awaiting_runs(dataset: Mapping[str, Any]) -> list[AwaitingRun]:
             "tag", "run_type", "late", "created_at", "submission_reference",
         )
     )  # fmt: skip
-    return [_row(public_columns(row, "system__")) for row in rows]
-
-
-def _row(row: Mapping[str, Any]) -> AwaitingRun:
-    return AwaitingRun(
-        system=row["system__name"],
-        system_slug=row["system__slug"] if row["has_page"] else None,
-        team=row["system__participant"] or row["system__team__name"] or "",
-        team_slug=None if row["system__participant"] else row["system__team__slug"],
-        tag=row["tag"],
-        run_type=row["run_type"],
-        late=row["late"],
-        date=f"{row['created_at']:%Y-%m-%d}",
-        submission=row["submission_reference"],
-    )
+    return [
+        AwaitingRun(
+            system=row["system__name"],
+            system_slug=row["system__slug"] if row["has_page"] else None,
+            team=row["system__participant"] or row["system__team__name"] or "",
+            team_slug=None if row["system__participant"] else row["system__team__slug"],
+            tag=row["tag"],
+            run_type=row["run_type"],
+            late=row["late"],
+            date=f"{row['created_at']:%Y-%m-%d}",
+            submission=row["submission_reference"],
+        )
+        for row in (public_columns(each, "system__") for each in rows)
+    ]
 
 
 _NO_RESULTS = (

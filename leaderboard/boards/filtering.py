@@ -35,7 +35,6 @@ from leaderboard.boards.state import FACETS, PRESETS, ROWS_OF_A_PAGE, BoardState
 from leaderboard.core.http.choices import UnknownChoice, UnknownParameter
 from leaderboard.core.measures import canonical_name
 from leaderboard.models import Entry
-from leaderboard.results.board_rows.entry_rows import EntryRow
 from leaderboard.results.kinds import PRIVATE, UNRANKED, rank_values
 
 #: The training of rows in a zero-shot view. Adaptation to the corpus saw no label; without a declaration, a system may
@@ -123,7 +122,15 @@ def _filter_without_facets(board: Board, state: BoardState) -> list[Row]:
     found = list(board.rows)
     if state.text:
         text = state.text.casefold()
-        found = [row for row in found if _mentions(row.entry, text)]
+        entries = [(row, row.entry) for row in found]
+        found = [
+            row
+            for row, entry in entries
+            if any(
+                text in (name or "").casefold()
+                for name in (entry.system, entry.configuration, entry.team, entry.source_key)
+            )
+        ]
     if state.zero_shot:
         found = [row for row in found if matches_facet(row.facets, "training", ZERO_SHOT)]
     if state.cpu_only:
@@ -150,11 +157,6 @@ def _filter_by_facets(rows: list[Row], state: BoardState) -> list[Row]:
         if facet not in OF_DATASETS:
             rows = [row for row in rows if matches_facet(row.facets, facet, wanted)]
     return rows
-
-
-def _mentions(entry: EntryRow, text: str) -> bool:
-    named = (entry.system, entry.configuration, entry.team or "", entry.source_key or "")
-    return any(text in part.casefold() for part in named)
 
 
 def count_rows(rows: Sequence[Row]) -> Counted:
@@ -206,14 +208,16 @@ def ordered(rows: Sequence[Row], key: str, order: Literal["asc", "desc"]) -> lis
     present = [(value, row) for row in rows if (value := row.values.get(key)) is not None]
     missing = [row for row in rows if row.values.get(key) is None]
     texts = any(isinstance(value, str) for value, _ in present)
-    present.sort(key=_text_key if texts else itemgetter(0), reverse=order == "desc")
+    if texts:  # numbers before texts, and these regardless of case
+
+        def place(pair: tuple[Value, Row]) -> tuple[bool, Any]:
+            value = pair[0]
+            return (True, value.casefold()) if isinstance(value, str) else (False, value)
+
+        present.sort(key=place, reverse=order == "desc")
+    else:
+        present.sort(key=itemgetter(0), reverse=order == "desc")
     return [row for _, row in present] + missing
-
-
-def _text_key(pair: tuple[Value, Row]) -> tuple[bool, Any]:
-    """Sort numbers before texts, and texts regardless of case."""
-    value = pair[0]
-    return (True, value.casefold()) if isinstance(value, str) else (False, value)
 
 
 def assign_ranks(rows: Iterable[Row], key: str, *, lower_is_better: bool = False) -> None:
@@ -267,18 +271,15 @@ def _two_best(column: Column, rows: Sequence[Row]) -> list[float]:
     found: list[float] = []
     while numbers and len(found) < 2:
         best = choose(numbers)
-        if (len(numbers) < 2 and not found) or not _is_clear(best, ranges):
+        if len(numbers) < 2 and not found:
+            break
+        own = max((noise for value, noise in ranges if value == best), default=0.0)
+        if any(abs(value - best) <= noise + own for value, noise in ranges if value != best):
             break
         found.append(best)
         numbers = [number for number in numbers if number != best]
         ranges = [each for each in ranges if each[0] != best]
     return found
-
-
-def _is_clear(value: float, ranges: Sequence[tuple[Any, float]]) -> bool:
-    """Return whether the range of a value overlaps with no other."""
-    own = max((off for each, off in ranges if each == value), default=0.0)
-    return all(abs(each - value) > off + own for each, off in ranges if each != value)
 
 
 #: The number of columns that an overview is filled up to.

@@ -280,6 +280,13 @@ def build_wins(request: FigureRequest) -> Plot:
         f"{name} ({compared})" if one.compared < datasets else name
         for one, name, compared in zip(shown, systems, coverage, strict=True)
     ]
+    step = 1 if datasets <= 6 else 5
+    ticks = [number for number in range(-datasets, datasets + 1) if number % step == 0]
+    across = {
+        "range": [-datasets * 1.08, datasets * 1.08],
+        "tickvals": ticks,
+        "ticktext": [str(abs(number)) for number in ticks],
+    }
     won, tied, lost = ([getattr(one, count) for one in shown] for count in ("won", "tied", "lost"))
     return Plot(
         data=[
@@ -290,7 +297,7 @@ def build_wins(request: FigureRequest) -> Plot:
         layout=drawing.bar_layout(
             len(shown),
             barmode="relative",
-            xaxis={"range": [-datasets * 1.08, datasets * 1.08], **_ticks(datasets)},
+            xaxis=across,
             xaxis_title_text="← datasets lost · datasets won →",
         ),
         table=Table.of(
@@ -326,13 +333,6 @@ def _bars(name: str, systems: list[str], numbers: list[int], color: str, sign: i
     )
 
 
-def _ticks(datasets: int) -> dict[str, list[object]]:
-    """Ticks without a sign: a loss is counted, too."""
-    step = 1 if datasets <= 6 else 5
-    values = [number for number in range(-datasets, datasets + 1) if number % step == 0]
-    return {"tickvals": list(values), "ticktext": [str(abs(number)) for number in values]}
-
-
 def build_head_to_head(request: FigureRequest) -> Plot:
     """A square of systems: won and lost datasets, row against column, over those that both have."""
     page = request.benchmark_page
@@ -346,7 +346,11 @@ def build_head_to_head(request: FigureRequest) -> Plot:
         return Plot.empty("A comparison needs two systems of one kind, reported or scored.")
     names, counted = drawing.names_of(rows), drawing.describe_kind(kind)
     counts = _compared(rows, places, lower=drawing.lower_is_better(page.board))
-    texts = [[_cell(one) for one in line] for line in counts]
+    texts = [[f"{one[0]}–{one[2]}" if one else "" for one in line] for line in counts]
+    # The share of the common datasets that were won, a tie half.
+    shares = [
+        [round((one[0] + one[1] / 2) / sum(one), 4) if one else None for one in line] for line in counts
+    ]
     short = [drawing.cut(name, 22) for name in names]
     notes = ["A tie counts for neither; in the shade it is half a win for each."]
     if len(of_kind) > len(rows):
@@ -358,7 +362,7 @@ def build_head_to_head(request: FigureRequest) -> Plot:
     return Plot(
         data=[
             drawing.heatmap(
-                drawing.NameSquare(names, [[_share(one) for one in line] for line in counts], texts),
+                drawing.NameSquare(names, shares, texts),
                 1,
                 "share won",
                 "%{customdata[0]} against %{customdata[1]}<br>won–lost %{customdata[2]}",
@@ -389,15 +393,6 @@ def _compared(rows: Sequence[Row], places: Sequence[Member], *, lower: bool) -> 
         [counts if any(counts) and number != other else None for other, counts in enumerate(line)]
         for number, line in enumerate(against)
     ]
-
-
-def _cell(counts: Counts | None) -> str:
-    return f"{counts[0]}–{counts[2]}" if counts else ""
-
-
-def _share(counts: Counts | None) -> float | None:
-    """The share of the common datasets that were won, a tie half."""
-    return round((counts[0] + counts[1] / 2) / sum(counts), 4) if counts else None
 
 
 WIN_COUNTS = Figure(

@@ -117,7 +117,11 @@ def _benchmark_differences(request: FigureRequest) -> Plot:
         return Plot.empty(NOTHING)
     places = [place for place in places if any(drawing.value(row, place.slug) is not None for row in rows)]
     lower, names = drawing.lower_is_better(board), drawing.names_of(rows)
-    places.sort(key=lambda place: _order(drawing.value(rows[0], place.slug), lower=lower))
+    first = {place.slug: drawing.value(rows[0], place.slug) for place in places}
+    sign = 1 if lower else -1
+    places.sort(
+        key=lambda place: (first[place.slug] is None, round(sign * (first[place.slug] or 0.0), DIGITS))
+    )
     series = [
         _Series(name, [_difference(row, place.slug) for place in places])
         for row, name in zip(rows, names, strict=True)
@@ -258,10 +262,6 @@ def _axes(subject: _Subject, numbers: Sequence[float]) -> dict[str, Any]:
     across = {"range": [0, 1], "overlaying": "x", "visible": False}
     narrow = {"xaxis": axis(0.6, drawing.MOST_NARROW_TICKS)}
     return {"xaxis": axis(0.2, drawing.MOST_TICKS), "xaxis2": across, "meta": {"narrow": narrow}}
-
-
-def _order(number: float | None, *, lower: bool) -> tuple[bool, float]:
-    return (number is None, round(number if lower else -number, DIGITS) if number is not None else 0.0)
 
 
 SYSTEM_DELTAS = Figure(

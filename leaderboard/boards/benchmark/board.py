@@ -16,7 +16,7 @@ from leaderboard.boards.benchmark.columns import (
     OF_VIEW,
     RANKING,
     Look,
-    OverAll,
+    aggregates_of,
     columns_of,
     default_sort,
     fill_common,
@@ -166,7 +166,7 @@ def rank_benchmark(
         names.add(BM25.name)  # reported figures are compared with their publication's BM25
     costs, costs_of_lines = line_costs(facts, entries, lines, state)
     look = Look(measure, state.view, difference_to(names), bool(state.weights), costs.columns)
-    columns = {column.key: column for column in columns_of(facts, look, OverAll(tables))}
+    columns = {column.key: column for column in columns_of(facts, look, aggregates_of(tables))}
     of_costs = OF_VIEW.union(column.key for column in costs.columns)
     of_lines = [column for key, column in columns.items() if key not in of_costs]
     rows = rows_of(facts, look, of_lines, lines, tables)

@@ -43,11 +43,6 @@ class BaselineColumns(NamedTuple):
         """How it is called in heads and notes."""
         return self.name or BM25.name
 
-    @property
-    def head(self) -> str:
-        """The head of the columns of differences."""
-        return difference_to([self.shown])
-
     def notes(self, language: str) -> list[str]:
         """What a reader has to know of it."""
         if not self.any:

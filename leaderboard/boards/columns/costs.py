@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
@@ -307,40 +308,6 @@ def unit_with_currency(currency: str, unit: str) -> str:
     return f"{currency} {unit}".strip() if unit == PER_MILLION else unit
 
 
-def notes_on_costs(
-    machine: Machine, measured: Iterable[MeasuredEntry], others: int, dataset: str = ""
-) -> list[str]:
-    """What a reader of the columns has to know; `others` counts systems that were measured on other machines only."""
-    where, found = f" on {dataset}" if dataset else "", list(measured)
-    notes = [
-        f"Efficiency was measured here{where} under protocol {PROTOCOL} on {machine.name}; × BM25 is the latency "
-        "divided by BM25's on the same machine in the same job. ± is the uncertainty of a value; no best is marked "
-        "within it, or where a system was timed only once."
-    ]
-    earlier = sum(one.protocol != PROTOCOL for one in found)
-    if earlier:
-        systems = "1 system was" if earlier == 1 else f"{earlier} systems were"
-        notes.append(f"{systems} measured under an earlier protocol; such times are never marked best.")
-    if any(is_brief(one.figures) for one in found):
-        notes.append(
-            _(
-                "Systems too slow for many searches were timed over fewer queries, as their latency says on hover. "
-                "They are sorted and drawn like the others, and never marked best."
-            )
-        )
-    if any(one.over_stored_runs for one in found):
-        notes.append(
-            _(
-                "Systems that start from stored runs (fusion, re-ranking of a run) have no latency, because the first "
-                "search was not timed; their pages show the other costs."
-            )
-        )
-    if others:
-        systems = "1 system was" if others == 1 else f"{others} systems were"
-        notes.append(f"{systems} measured on other hardware only: choose it under Filters, Hardware.")
-    return notes
-
-
 class BoardCosts(NamedTuple):
     """The costs that a board shows: on the chosen machine, of which ones, what was measured there by row, and columns.
 
@@ -372,10 +339,37 @@ class BoardCosts(NamedTuple):
         return cost_group(self.machine, self.dataset) if self.machine else ""
 
     def notes(self) -> list[str]:
-        """What is to be said of them below the board."""
+        """Return the notes on the columns that a board shows below its table."""
         if self.machine is None:
             return []
-        return notes_on_costs(self.machine, self.measured.values(), self.elsewhere, self.dataset)
+        where, found = f" on {self.dataset}" if self.dataset else "", list(self.measured.values())
+        notes = [
+            f"Efficiency was measured here{where} under protocol {PROTOCOL} on {self.machine.name}; × BM25 is the "
+            "latency divided by BM25's on the same machine in the same job. ± is the uncertainty of a value; no best "
+            "is marked within it, or where a system was timed only once."
+        ]
+        earlier = sum(one.protocol != PROTOCOL for one in found)
+        if earlier:
+            systems = "1 system was" if earlier == 1 else f"{earlier} systems were"
+            notes.append(f"{systems} measured under an earlier protocol; such times are never marked best.")
+        if any(is_brief(one.figures) for one in found):
+            notes.append(
+                _(
+                    "Systems too slow for many searches were timed over fewer queries, as their latency says on hover. "
+                    "They are sorted and drawn like the others, and never marked best."
+                )
+            )
+        if any(one.over_stored_runs for one in found):
+            notes.append(
+                _(
+                    "Systems that start from stored runs (fusion, re-ranking of a run) have no latency, because the "
+                    "first search was not timed; their pages show the other costs."
+                )
+            )
+        if self.elsewhere:
+            systems = "1 system was" if self.elsewhere == 1 else f"{self.elsewhere} systems were"
+            notes.append(f"{systems} measured on other hardware only: choose it under Filters, Hardware.")
+        return notes
 
 
 WEIGHTED = "weighted-score"
@@ -522,7 +516,8 @@ def figure_columns(
 
     `taken` are the keys that other columns of the board have.
     """
-    split = {name for figures, _ in of_rows for name in _repeated([figure["name"] for figure in figures])}
+    counts = [Counter(figure["name"] for figure in figures) for figures, _ in of_rows]
+    split = {name for of_row in counts for name, number in of_row.items() if number > 1}
     keys, found = set(taken), dict[FigureKey, Column]()
     for figures, scores in of_rows:
         for key in (key_of(figure, split) for figure in figures if figure["name"] not in scores):
@@ -550,10 +545,6 @@ def _stated_cell(figure: Mapping[str, Any]) -> Cell:
 def _position(key: FigureKey) -> tuple[int, str, str]:
     names = list(reported_facts.COSTS)
     return (names.index(key.name) if key.name in reported_facts.COSTS else len(names), key.name, key.hardware)
-
-
-def _repeated(names: Sequence[str]) -> set[str]:
-    return {name for name in names if names.count(name) > 1}
 
 
 def key_of(figure: Mapping[str, Any], split: set[str]) -> FigureKey:

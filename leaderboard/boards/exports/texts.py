@@ -244,6 +244,11 @@ def to_latex(board: Board, cited: Citation) -> str:
     columns = [column for column in board.columns if column.key in shown]
     left_out = [column.key for column in board.columns if column not in columns]
     aligned = "".join("r" if column.numeric else "l" for column in columns[1:])
+    arrows = {"higher": r"~$\uparrow$", "lower": r"~$\downarrow$", "": ""}
+    heads = [
+        _stacked(heading(board, column), 1) + (arrows[column.better] if column.arrow else "")
+        for column in columns
+    ]
     lines = [
         f"% {escape(board.title)}: {cited.moment or 'present board'}. Needs \\usepackage{{array,booktabs,url}}",
         *([f"% {escape(board.summary.text)}"] if board.summary else []),
@@ -261,7 +266,7 @@ def to_latex(board: Board, cited: Citation) -> str:
         rf"\begin{{tabular}}{{r>{{\raggedright\arraybackslash}}p{{0.18\linewidth}}{aligned}}}",
         r"\toprule",
         *_groups(columns),
-        _line([r"\#", *(_head(board, column) for column in columns)]),
+        _line([r"\#", *heads]),
         r"\midrule",
         *(_line(_LATEX.cells(board, row, columns)) for row in board.rows),
         r"\bottomrule",
@@ -319,11 +324,6 @@ def _groups(columns: Sequence[Column]) -> list[str]:
             rules.append(rf"\cmidrule(lr){{{place}-{place + span - 1}}}")
         place += span
     return [_line(cells), "".join(rules)] if rules else []
-
-
-def _head(board: Board, column: Column) -> str:
-    arrows = {"higher": r"~$\uparrow$", "lower": r"~$\downarrow$", "": ""}
-    return _stacked(heading(board, column), 1) + (arrows[column.better] if column.arrow else "")
 
 
 def _lines(label: str, span: int) -> list[str]:
