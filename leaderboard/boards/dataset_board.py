@@ -1,8 +1,8 @@
 """The board of one dataset: systems × measures, with differences to BM25, efficiency, and where each row comes from."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.utils.translation import gettext_noop as _
 
@@ -10,30 +10,32 @@ from evaluation.measures.registry import upper_bound_of
 from leaderboard.boards.columns import gap as gaps
 from leaderboard.boards.columns import marks
 from leaderboard.boards.columns.about import ABOUT_SYSTEM, DECLARED, SIZE, TRAINING
-from leaderboard.boards.columns.baseline import BaselineColumns
-from leaderboard.boards.columns.costs import BoardCosts, CostLine, fill_costs
-from leaderboard.boards.columns.judging import LEFT_OUT_COLUMN, judging_notes, notes_on_judges
-from leaderboard.boards.columns.measures import (
-    PRIVATE_PART,
-    REVEALED,
-    add_judged_measures,
-    measure_column,
-    other_column,
-    private_columns,
+from leaderboard.boards.columns.baseline import BaselineColumns, difference_to
+from leaderboard.boards.columns.costs import (
+    BoardCosts,
+    CostLine,
+    figure_columns,
+    fill_costs,
+    fill_weighted,
+    has_doubtful,
 )
-from leaderboard.boards.columns.reported import figure_columns, has_doubtful
+from leaderboard.boards.columns.judging import LEFT_OUT_COLUMN, judging_notes, notes_on_judges
+from leaderboard.boards.columns.marks import title_of
 from leaderboard.boards.columns.significance import SignificanceColumns, any_scored, ignored_filters
-from leaderboard.boards.columns.weighted import fill_weighted
 from leaderboard.boards.facets import facets_of
-from leaderboard.boards.facts import DatasetFacts
 from leaderboard.boards.filtering import apply_view, assign_ranks, best_values, count_rows
 from leaderboard.boards.model import (
     ABOUT,
     DELTA,
+    EFFECTIVENESS,
+    JUDGED_SHARE,
+    OTHER_MEASURES,
     RELATIVE,
     SYSTEM,
     Board,
+    Cell,
     Column,
+    DatasetFacts,
     Row,
     Value,
     fill_cells,
@@ -196,7 +198,7 @@ def rank_dataset(
         if entry.is_baseline and entry.slug == BM25.slug and entry.comparison_group == current
     )
     costs = BoardCosts.of_dataset(measured, next(bm25, None), state)
-    focus = [*_focus_columns(measure, tests, versus.head), *private_columns(shown, measure)]
+    focus = [*_focus_columns(measure, tests, difference_to([versus.shown])), *private_columns(shown, measure)]
     others = _other_columns(facts, measures, measure)
     last = [*(gaps.gap_columns(versus.shown) if known_gaps is not None else ()), *_ABOUT]
     stated = [(entry.figures, entry.scores) for entry in shown if entry.figures]
@@ -396,3 +398,97 @@ def _row(line: EntryLine, hidden: BoardStatements | None, measure: str) -> Row:
         certainty=line.certainty,
         differs=differs(line.certainty) if hidden is None else bool(hidden.of(about.pk, measure).better),
     )
+
+
+def measure_column(
+    measure: str, group: str = EFFECTIVENESS, note: str = "", *, in_focus: bool = False
+) -> Column:
+    """The column of a measure on a dataset's board; that of the one in focus says how its seeds spread.
+
+    A cell in focus has the interval that was found of it, too.
+    """
+
+    def cell(line: Any) -> Cell | Value:
+        value: Value = line.about.scores.get(measure)
+        if line.about.deviations or (in_focus and line.certainty is not None):
+            found = line.certainty if in_focus else None
+            ends = None if found is None else (found.low, found.high)
+            if value is None or measure not in line.about.deviations:
+                return Cell(value, interval=ends) if ends else value
+            deviation, seeds = line.about.deviations[measure], line.about.seed_count
+            spread = f"± {deviation:.{line.decimals}f} ({seeds})" if in_focus else ""
+            return Cell(value, title=title_of(seeds, deviation, line.decimals), spread=spread, interval=ends)
+        return value
+
+    return Column(measure, measure, group, "score", better(measure), note=note, cell=cell)
+
+
+_NOTES = {
+    "Judged@10": _("share of the top 10 that is judged"),
+    "Hole@10": _(
+        "share of the top 10 that is unjudged: relevant documents may be missing from the judgements"
+    ),
+}
+_UPPER = _("the most that the score could be, whatever grades the unjudged documents of this top k would get")
+
+
+def add_judged_measures(measures: Sequence[str], had: Collection[str], *, hidden: bool) -> list[str]:
+    """The measures of a board, and last those of judging that any row has; none of these over hidden judgements."""
+    judged = [*JUDGED_MEASURES, *sorted(name for name in had if name not in JUDGED_MEASURES)]
+    last = [name for name in judged if is_about_judging(name) and name in had and not hidden]
+    first = measures[:1]  # a board may be about holes
+    return [
+        *first,
+        *(name for name in measures[1:] if name not in last),
+        *(name for name in last if name not in first),
+    ]
+
+
+def other_column(measure: str) -> Column:
+    """The column of a measure that is not in focus, in its group."""
+    if measure in JUDGED_MEASURES:
+        return measure_column(measure, JUDGED_SHARE, _NOTES[measure])
+    if is_about_judging(measure):
+        return replace(measure_column(measure, JUDGED_SHARE, _UPPER), label="Upper bound", better="")
+    return measure_column(measure, OTHER_MEASURES)
+
+
+PRIVATE_PART = _("Private part")
+
+REVEALED = _(
+    "Private part: the mean over the judged queries that the ranking does not use, published when the round was "
+    "revealed. Δ is private minus public: a much larger loss than others have suggests overfitting to the public part. "
+    "A dash: submitted after the reveal, or in a round that is not revealed yet."
+)
+
+
+def private_columns(entries: Iterable[EntryRow], measure: str) -> list[Column]:
+    """The private value of the measure in focus, and by how much it differs from the public one.
+
+    None while nothing is revealed. A result that came later, or whose round waits, has neither.
+    """
+    if not any(measure in entry.private_scores for entry in entries):
+        return []
+    good = better(measure)
+    return [
+        Column(
+            "private",
+            measure,
+            PRIVATE_PART,
+            "score",
+            good,
+            note=_("mean over the private part"),
+            cell=lambda line: line.about.private_scores.get(measure),
+        ),
+        Column(
+            "private_difference",
+            "Δ",
+            PRIVATE_PART,
+            "delta",
+            good,
+            note=_("private part minus public part"),
+            cell=lambda line: numbers.difference(
+                line.about.private_scores.get(measure), line.about.scores.get(measure)
+            ),
+        ),
+    ]

@@ -143,7 +143,27 @@ def _snippets(
     if dataset["beir_name"]:
         yield LoadingSnippet("BEIR", "Python", _beir(dataset["beir_name"], dataset["current_qrels__split"]))
     if files:
-        yield LoadingSnippet("Download", "shell", _download_commands(dataset, files, site))
+        kinds = DatasetFile.Kind
+        wanted = (kinds.CORPUS, kinds.QUERIES, kinds.QRELS, kinds.EXCLUDED)
+        scored = f"qrels.{dataset['current_qrels__split']}.tsv.gz"
+        fetched = [
+            file.name
+            for file in files
+            if file.kind in wanted and (file.kind != kinds.QRELS or file.name == scored)
+        ]
+        lines = [
+            f"curl -O {urljoin(site, reverse('dataset-file', args=[dataset['slug'], name]))}"
+            for name in fetched
+        ]
+        if scored in fetched:
+            options = (
+                f" --relevance-level {dataset['relevance_level']}" if dataset["relevance_level"] > 1 else ""
+            )
+            options += " --drop-self-matches" if dataset["drop_self_matches"] else ""
+            options += " --candidates-only" if dataset["candidates_only"] else ""
+            options += f" --excluded {EXCLUDED_NAME}" if EXCLUDED_NAME in fetched else ""
+            lines.append(f"python -m evaluation score --qrels {scored}{options} --run run.txt")
+        yield LoadingSnippet("Download", "shell", "\n".join(lines))
 
 
 def _beir(name: str, split: str | None) -> str:
@@ -155,28 +175,6 @@ def _beir(name: str, split: str | None) -> str:
         + (f'folder += "/{name.partition("/")[2]}"\n' if "/" in name else "")
         + f'corpus, queries, qrels = GenericDataLoader(folder).load(split="{split}")'
     )
-
-
-def _download_commands(dataset: Mapping[str, Any], files: Sequence[DatasetFile], site: str) -> str:
-    """Commands that fetch what is offered and, where the judgements are, score a run with the site's own code."""
-    kinds = DatasetFile.Kind
-    wanted = (kinds.CORPUS, kinds.QUERIES, kinds.QRELS, kinds.EXCLUDED)
-    scored = f"qrels.{dataset['current_qrels__split']}.tsv.gz"
-    fetched = [
-        file.name
-        for file in files
-        if file.kind in wanted and (file.kind != kinds.QRELS or file.name == scored)
-    ]
-    lines = [
-        f"curl -O {urljoin(site, reverse('dataset-file', args=[dataset['slug'], name]))}" for name in fetched
-    ]
-    if scored in fetched:
-        options = f" --relevance-level {dataset['relevance_level']}" if dataset["relevance_level"] > 1 else ""
-        options += " --drop-self-matches" if dataset["drop_self_matches"] else ""
-        options += " --candidates-only" if dataset["candidates_only"] else ""
-        options += f" --excluded {EXCLUDED_NAME}" if EXCLUDED_NAME in fetched else ""
-        lines.append(f"python -m evaluation score --qrels {scored}{options} --run run.txt")
-    return "\n".join(lines)
 
 
 def judged_versions(dataset: Mapping[str, Any]) -> list[JudgedVersion]:
@@ -280,21 +278,20 @@ def awaiting_runs(dataset: Mapping[str, Any]) -> list[AwaitingRun]:
             "tag", "run_type", "late", "created_at", "submission_reference",
         )
     )  # fmt: skip
-    return [_row(public_columns(row, "system__")) for row in rows]
-
-
-def _row(row: Mapping[str, Any]) -> AwaitingRun:
-    return AwaitingRun(
-        system=row["system__name"],
-        system_slug=row["system__slug"] if row["has_page"] else None,
-        team=row["system__participant"] or row["system__team__name"] or "",
-        team_slug=None if row["system__participant"] else row["system__team__slug"],
-        tag=row["tag"],
-        run_type=row["run_type"],
-        late=row["late"],
-        date=f"{row['created_at']:%Y-%m-%d}",
-        submission=row["submission_reference"],
-    )
+    return [
+        AwaitingRun(
+            system=row["system__name"],
+            system_slug=row["system__slug"] if row["has_page"] else None,
+            team=row["system__participant"] or row["system__team__name"] or "",
+            team_slug=None if row["system__participant"] else row["system__team__slug"],
+            tag=row["tag"],
+            run_type=row["run_type"],
+            late=row["late"],
+            date=f"{row['created_at']:%Y-%m-%d}",
+            submission=row["submission_reference"],
+        )
+        for row in (public_columns(each, "system__") for each in rows)
+    ]
 
 
 _NO_RESULTS = (

@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy as _
 
 from leaderboard.boards.columns.about import SIZE
 from leaderboard.boards.columns.costs import describe_costs
-from leaderboard.boards.facets import OF_DATASETS, Facet, count_facets, matches_facet, offered_facets
+from leaderboard.boards.facets import OF_DATASETS, count_facets, matches_facet, offered_facets
 from leaderboard.boards.model import (
     DELTA,
     EFFECTIVENESS,
@@ -35,7 +35,7 @@ from leaderboard.boards.state import FACETS, PRESETS, ROWS_OF_A_PAGE, BoardState
 from leaderboard.core.http.choices import UnknownChoice, UnknownParameter
 from leaderboard.core.measures import canonical_name
 from leaderboard.models import Entry
-from leaderboard.results.board_rows.entry_rows import PRIVATE, UNRANKED, EntryRow, rank_values
+from leaderboard.results.board_rows.entry_rows import PRIVATE, UNRANKED, rank_values
 
 #: The training of rows in a zero-shot view. Adaptation to the corpus saw no label; without a declaration, a system may
 #: have been trained on anything.
@@ -52,10 +52,35 @@ def apply_view(board: Board, state: BoardState, default: str, omitted: Collectio
     left = _filter_without_facets(board, state)
     board = replace(board, total=len(board.rows), sorts=resolved_sorts(board, state, default))
     found = _filter_by_facets(left, state)
-    facets = _offered_facets(board, left, state)
+    had, called = board.counted or ({}, {})
+    for facet, wanted in state.facets:
+        known = had[facet] if not FACETS[facet] and facet not in OF_DATASETS else wanted
+        if unknown := [value for value in wanted if value not in known]:
+            raise UnknownChoice(facet, unknown[0], sorted(known))
+    facets = offered_facets(had, [row.facets for row in left], state, called)
+    if board.of_datasets:
+        facets += offered_facets(count_facets(board.of_datasets, OF_DATASETS), board.of_datasets, state)
     filled = [column for column in _filled_columns(board, found, state, default) if column.key not in omitted]
+    # Pinned rows are on every page, whatever the filters.
+    pinned = [
+        row
+        for slug in state.pins
+        for row in sort_rows(board, [row for row in board.rows if row.entry.slug == slug])
+    ]
+    slugs = {row.entry.slug for row in pinned}
+    others = sort_rows(board, [row for row in found if row.entry.slug not in slugs] if slugs else found)
+    pages = 1 if state.all_rows else max(1, -(-len(others) // ROWS_OF_A_PAGE))
+    page = min(state.page, pages)
+    if pages > 1:
+        others = others[(page - 1) * ROWS_OF_A_PAGE : page * ROWS_OF_A_PAGE]
+    rows = [row.copy() for row in [*pinned, *others]]
     board = replace(
-        _take_page(board, found, state),
+        board,
+        rows=rows,
+        found=len(found),
+        pinned=len(pinned),
+        pages=pages,
+        page=page,
         facets=facets,
         unhidden=filled,
         columns=[column for column in filled if column.group_slug not in state.hidden],
@@ -97,7 +122,15 @@ def _filter_without_facets(board: Board, state: BoardState) -> list[Row]:
     found = list(board.rows)
     if state.text:
         text = state.text.casefold()
-        found = [row for row in found if _mentions(row.entry, text)]
+        entries = [(row, row.entry) for row in found]
+        found = [
+            row
+            for row, entry in entries
+            if any(
+                text in (name or "").casefold()
+                for name in (entry.system, entry.configuration, entry.team, entry.source_key)
+            )
+        ]
     if state.zero_shot:
         found = [row for row in found if matches_facet(row.facets, "training", ZERO_SHOT)]
     if state.cpu_only:
@@ -124,24 +157,6 @@ def _filter_by_facets(rows: list[Row], state: BoardState) -> list[Row]:
         if facet not in OF_DATASETS:
             rows = [row for row in rows if matches_facet(row.facets, facet, wanted)]
     return rows
-
-
-def _mentions(entry: EntryRow, text: str) -> bool:
-    named = (entry.system, entry.configuration, entry.team or "", entry.source_key or "")
-    return any(text in part.casefold() for part in named)
-
-
-def _offered_facets(board: Board, left: Sequence[Row], state: BoardState) -> list[Facet]:
-    """Return the facets with counts among the rows `left` by the other filters. Raises UnknownChoice."""
-    had, called = board.counted or ({}, {})
-    for facet, wanted in state.facets:
-        known = had[facet] if not FACETS[facet] and facet not in OF_DATASETS else wanted
-        if unknown := [value for value in wanted if value not in known]:
-            raise UnknownChoice(facet, unknown[0], sorted(known))
-    facets = offered_facets(had, [row.facets for row in left], state, called)
-    if board.of_datasets:
-        facets += offered_facets(count_facets(board.of_datasets, OF_DATASETS), board.of_datasets, state)
-    return facets
 
 
 def count_rows(rows: Sequence[Row]) -> Counted:
@@ -178,27 +193,6 @@ def _filled_columns(board: Board, found: Sequence[Row], state: BoardState, defau
     return [column for column in board.columns if stays(column)]
 
 
-def _take_page(board: Board, found: Sequence[Row], state: BoardState) -> Board:
-    """Return the board with the pinned rows and those of the page.
-
-    Pinned rows are on every page, whatever the filters. A board of a thousand systems has several pages, because a
-    browser would lay out all rows at once.
-    """
-    pinned = [
-        row
-        for slug in state.pins
-        for row in sort_rows(board, [row for row in board.rows if row.entry.slug == slug])
-    ]
-    slugs = {row.entry.slug for row in pinned}
-    others = sort_rows(board, [row for row in found if row.entry.slug not in slugs] if slugs else found)
-    pages = 1 if state.all_rows else max(1, -(-len(others) // ROWS_OF_A_PAGE))
-    page = min(state.page, pages)
-    if pages > 1:
-        others = others[(page - 1) * ROWS_OF_A_PAGE : page * ROWS_OF_A_PAGE]
-    rows = [row.copy() for row in [*pinned, *others]]
-    return replace(board, rows=rows, found=len(found), pinned=len(pinned), pages=pages, page=page)
-
-
 def sort_rows(board: Board, rows: Sequence[Row]) -> list[Row]:
     """Return the rows in the order of the view, the board's blocks one after the other."""
     found = list(rows)
@@ -214,14 +208,16 @@ def ordered(rows: Sequence[Row], key: str, order: Literal["asc", "desc"]) -> lis
     present = [(value, row) for row in rows if (value := row.values.get(key)) is not None]
     missing = [row for row in rows if row.values.get(key) is None]
     texts = any(isinstance(value, str) for value, _ in present)
-    present.sort(key=_text_key if texts else itemgetter(0), reverse=order == "desc")
+    if texts:  # numbers before texts, and these regardless of case
+
+        def place(pair: tuple[Value, Row]) -> tuple[bool, Any]:
+            value = pair[0]
+            return (True, value.casefold()) if isinstance(value, str) else (False, value)
+
+        present.sort(key=place, reverse=order == "desc")
+    else:
+        present.sort(key=itemgetter(0), reverse=order == "desc")
     return [row for _, row in present] + missing
-
-
-def _text_key(pair: tuple[Value, Row]) -> tuple[bool, Any]:
-    """Sort numbers before texts, and texts regardless of case."""
-    value = pair[0]
-    return (True, value.casefold()) if isinstance(value, str) else (False, value)
 
 
 def assign_ranks(rows: Iterable[Row], key: str, *, lower_is_better: bool = False) -> None:
@@ -275,18 +271,15 @@ def _two_best(column: Column, rows: Sequence[Row]) -> list[float]:
     found: list[float] = []
     while numbers and len(found) < 2:
         best = choose(numbers)
-        if (len(numbers) < 2 and not found) or not _is_clear(best, ranges):
+        if len(numbers) < 2 and not found:
+            break
+        own = max((noise for value, noise in ranges if value == best), default=0.0)
+        if any(abs(value - best) <= noise + own for value, noise in ranges if value != best):
             break
         found.append(best)
         numbers = [number for number in numbers if number != best]
         ranges = [each for each in ranges if each[0] != best]
     return found
-
-
-def _is_clear(value: float, ranges: Sequence[tuple[Any, float]]) -> bool:
-    """Return whether the range of a value overlaps with no other."""
-    own = max((off for each, off in ranges if each == value), default=0.0)
-    return all(abs(each - value) > off + own for each, off in ranges if each != value)
 
 
 #: The number of columns that an overview is filled up to.

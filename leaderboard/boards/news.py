@@ -37,8 +37,6 @@ TOLD = (
     Kind.REVEALED,
     Kind.PROTECTED,
 )
-#: Of these what the policy of hidden judgements brings.
-_OF_PROTECTION = (Kind.REVEALED, Kind.PROTECTED)
 ITEMS_OF_A_PAGE = 50
 #: How many of the newest results are looked through for new bests, and how many of these are told.
 LOOKED_THROUGH, MOST_BESTS = 100, 5
@@ -145,8 +143,15 @@ def _items(changes: Iterable[BoardChange]) -> list[Item]:
             items += reported.get(change.at, [])
         elif change.kind == Kind.IMPORTED:
             items += _imported(change, before.get(change.pk, {}))
-        elif change.kind in _OF_PROTECTION:
-            items.append(_protection_item(change))
+        elif change.kind == Kind.REVEALED:
+            note = "the private part, and how it differs from the public one"
+            items.append(_item(change, "Revealed", note))
+        elif change.kind == Kind.PROTECTED and change.facts.get("protection") == Protection.COMPETITION:
+            note = "the board shows the public part of the judged queries"
+            items.append(_item(change, "Competition", note))
+        elif change.kind == Kind.PROTECTED:
+            note = "values are means over all judged queries again"
+            items.append(_item(change, "Competition over", note))
         elif change.entry is not None:
             items.append(_entry_item(change, change.entry, said, baselines.get(change.pk, {})))
     return sorted(items, key=attrgetter("at"), reverse=True)
@@ -190,15 +195,6 @@ def _imported(change: BoardChange, before: Mapping[str, Any]) -> list[Item]:
 def _takes_runs(facts: Mapping[str, Any]) -> bool:
     """Whether runs are accepted and scored here, which takes a dataset several steps but is one news item."""
     return facts["state"] in Dataset.TAKES_RUNS and facts["current_version_id"] is not None
-
-
-def _protection_item(change: BoardChange) -> Item:
-    """A competition that began or ended, or what it kept back until now."""
-    if change.kind == Kind.REVEALED:
-        return _item(change, "Revealed", "the private part, and how it differs from the public one")
-    if change.facts.get("protection") == Protection.COMPETITION:
-        return _item(change, "Competition", "the board shows the public part of the judged queries")
-    return _item(change, "Competition over", "values are means over all judged queries again")
 
 
 def _baselines_named_since(changes: Sequence[BoardChange]) -> dict[int, Mapping[str, Any]]:

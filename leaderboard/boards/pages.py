@@ -19,8 +19,7 @@ from leaderboard.boards.columns.judging import describe_judges
 from leaderboard.boards.columns.significance import AWAITED, OUTDATED
 from leaderboard.boards.dataset_board import RankedDataset, dataset_view_key, rank_dataset
 from leaderboard.boards.dataset_details import BM25_FINDS_NOTHING, remarks, remarks_on
-from leaderboard.boards.facts import BenchmarkFacts, DatasetFacts, Member
-from leaderboard.boards.model import Board
+from leaderboard.boards.model import BenchmarkFacts, Board, DatasetFacts, Member
 from leaderboard.boards.state import BoardState
 from leaderboard.core.cache.memory import LONG_LIFETIME
 from leaderboard.datasets.files import are_sealed, without_checksums

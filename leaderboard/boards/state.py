@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Protocol
 from urllib.parse import quote_plus, urlencode
@@ -153,10 +153,11 @@ class BoardState:
         """Return the view that a query string asks for. Empty parameters are ignored. Raises UnknownChoice."""
         if not parameters:
             return cls()
+        view = choice(parameters, "view", VIEWS)
         every = choice(parameters, "rows", ("all", str(ROWS_OF_A_PAGE))) == "all"
         return cls(
             measure=canonical_name(last_value(parameters, "measure")),
-            view=_view(parameters),
+            view="" if view == VIEWS[0] else view,
             sorts=_sorts(parameters),
             facets=_facets(parameters),
             ranges=_ranges(parameters),
@@ -165,7 +166,7 @@ class BoardState:
             zero_shot=_switch(parameters, "zero-shot"),
             cpu_only=_switch(parameters, "cpu-only"),
             corpus=whole_number(parameters, "corpus", 0),
-            hidden=_groups(parameters),
+            hidden=_known_values(parameters, "hide", GROUPS),
             columns=_columns(parameters),
             exact=_switch(parameters, "exact"),
             pins=tuple(dict.fromkeys(value for value in parameters.getlist("pin") if value))[:MOST_PINS],
@@ -245,11 +246,6 @@ def choice(parameters: Parameters, name: str, choices: Iterable[str]) -> str:
     return value
 
 
-def _view(parameters: Parameters) -> str:
-    view = choice(parameters, "view", VIEWS)
-    return "" if view == VIEWS[0] else view
-
-
 def _sorts(parameters: Parameters) -> tuple[Sort, ...]:
     """`sort=mean&sort=latency:asc`, the first deciding; `order=` is the first one's where it names none itself."""
     order = choice(parameters, "order", ("asc", "desc"))
@@ -275,23 +271,20 @@ def _column(key: str) -> str:
 def _facets(parameters: Parameters) -> tuple[tuple[str, tuple[str, ...]], ...]:
     found = []
     for name, known in FACETS.items():
-        wanted = sorted({value for value in parameters.getlist(name) if value})
+        wanted = _known_values(parameters, name, known)
         if name == "language":
-            wanted = sorted(set(map(known_language_code, wanted)))
-        for value in wanted if known else ():
-            if value not in known:
-                raise UnknownChoice(name, value, known)
+            wanted = tuple(sorted(set(map(known_language_code, wanted))))
         if wanted:
-            found.append((name, tuple(wanted)))
+            found.append((name, wanted))
     return tuple(found)
 
 
-def _groups(parameters: Parameters) -> tuple[str, ...]:
-    """The groups left out, of any board: a view may be taken from one to another that has fewer."""
-    wanted = sorted({value for value in parameters.getlist("hide") if value})
-    for value in wanted:
-        if value not in GROUPS:
-            raise UnknownChoice("hide", value, GROUPS)
+def _known_values(parameters: Parameters, name: str, known: Sequence[str]) -> tuple[str, ...]:
+    """Return the values of a parameter, sorted; any if none are `known`. Raises UnknownChoice."""
+    wanted = sorted({value for value in parameters.getlist(name) if value})
+    for value in wanted if known else ():
+        if value not in known:
+            raise UnknownChoice(name, value, known)
     return tuple(wanted)
 
 

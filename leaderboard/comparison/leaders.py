@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from leaderboard.boards import pages
-from leaderboard.boards.facts import BenchmarkFacts, Member
-from leaderboard.boards.model import Board
+from leaderboard.boards.model import BenchmarkFacts, Board, Member
 from leaderboard.boards.state import BoardState
 from leaderboard.core.text.numbers import direction, format_value, signed_percent
 from leaderboard.datasets import lists

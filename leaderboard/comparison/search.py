@@ -10,7 +10,7 @@ from django.db.models import Case, Count, F, IntegerField, Q, QuerySet, Value, W
 from django.urls import reverse
 
 from leaderboard.boards.columns.about import ARCHITECTURES
-from leaderboard.boards.system.team import authors_in
+from leaderboard.boards.system.history import authors_in
 from leaderboard.core import anonymity
 from leaderboard.models import Benchmark, Dataset, Entry, EntryQuerySet, Source, System, Team
 from leaderboard.results.board_rows.entry_rows import short_citation

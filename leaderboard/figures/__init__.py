@@ -23,7 +23,7 @@ first figure that is drawn imports plotly; a page that has frames alone never do
   page's light or dark scheme. Never tell by colour alone: hues have symbols or patterns, values are written out.
 - Values are lists, not arrays: plotly would write arrays as base64, and the JSON is for people's programs, too.
 - Names and titles stand in `data` and `layout` as they are: `as_data` makes every text plain (`model.plain`), but for
-  templates, which have no names within (`%{fullData.name}`, `chart_rows.point_trace`). In templates `<br>` is fine.
+  templates, which have no names within (`%{fullData.name}`, `drawing.point_trace`). In templates `<br>` is fine.
 - Fonts, grid, margins and ground are the frame's.
 - A trace's or a layout's `meta` may be `{"narrow": {…}}`: what replaces its entries on a phone.
 - `table` holds what the picture shows, and it is the picture for who does not see it: same values, same order.

@@ -3,6 +3,8 @@
 These are Figures 2, 4, and 5 of the BEIR paper, and its Appendix F.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,8 +21,7 @@ from evaluation.collections.profiles import (
 from leaderboard.boards.dataset_details import has_public_documents
 from leaderboard.boards.model import Row
 from leaderboard.figures import drawing
-from leaderboard.figures.chart_rows import area_trace, line_trace
-from leaderboard.figures.drawing import go
+from leaderboard.figures.drawing import area_trace, go, line_trace
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.results.profiles.public import OverlapMatrix, lengths_of, public_overlaps, retrieved_lengths
 from leaderboard.results.profiles.store import DEPTH
@@ -119,14 +120,12 @@ def _place(length: float) -> float:
 _PLACES = [_place(edge) for edge in (*EDGES, 2 * EDGES[-1])]
 
 
-def _densities(lengths: LengthDistribution) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Share of documents per doubling of length, by bin."""
-    return np.asarray(lengths.counts / max(lengths.total, 1) / np.diff(np.log2(_PLACES)), np.float64)
-
-
 def _outlines(lanes: Sequence[_Lane]) -> list[go.Scatter]:
     """The histograms as closed outlines, all to one scale."""
-    densities = [_densities(lane.lengths) for lane in lanes]
+    densities = [
+        np.asarray(lane.lengths.counts / max(lane.lengths.total, 1) / np.diff(np.log2(_PLACES)), np.float64)
+        for lane in lanes
+    ]
     highest = max(float(density.max()) for density in densities) or 1.0
     traces = []
     for number, (lane, density) in enumerate(zip(lanes, densities, strict=True)):

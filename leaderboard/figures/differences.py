@@ -1,5 +1,7 @@
 """Differences to the baseline: of one or a few systems on each dataset, or of all systems on one."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -10,7 +12,7 @@ from leaderboard.boards.system.page import results_of, system_facts
 from leaderboard.core.measures import better
 from leaderboard.core.text.baselines import baselines_label
 from leaderboard.core.text.numbers import DECIMALS, DIGITS, signed
-from leaderboard.figures import chart_rows, drawing
+from leaderboard.figures import drawing
 from leaderboard.figures.drawing import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.results.significance.statements import differs
@@ -70,52 +72,56 @@ def _system_differences(board: Board, column: str) -> Plot:
     """A point for each system, of the differences in one column."""
     rows = [
         row
-        for row in chart_rows.present(board)
-        if not row.entry.is_baseline and chart_rows.value(row, column) is not None
+        for row in drawing.present(board)
+        if not row.entry.is_baseline and drawing.value(row, column) is not None
     ]
     if not rows:
         return Plot.empty(NOTHING)
-    lower = chart_rows.lower_is_better(board)
-    rows.sort(key=lambda row: chart_rows.value(row, column) or 0.0, reverse=not lower)
+    lower = drawing.lower_is_better(board)
+    rows.sort(key=lambda row: drawing.value(row, column) or 0.0, reverse=not lower)
     rows, notes = drawing.rows_of_bars(rows, "best differences")
-    differences = [_difference(row, column, chart_rows.system_url(row)) for row in rows]
+    differences = [_difference(row, column, drawing.system_url(row)) for row in rows]
     subject = _Subject(
         board.measure,
         board.baseline,
-        chart_rows.score_format(rows, "+"),
-        f"Difference in {board.measure} on {chart_rows.titled(board)} between each system and {board.baseline}.",
+        drawing.score_format(rows, "+"),
+        f"Difference in {board.measure} on {drawing.titled(board)} between each system and {board.baseline}.",
         f"{board.title}, {board.measure}",
         lower,
     )
     return _plot(
-        subject, ("System", chart_rows.names_of(rows)), [_Series(f"Δ {board.measure}", differences)], notes
+        subject, ("System", drawing.names_of(rows)), [_Series(f"Δ {board.measure}", differences)], notes
     )
 
 
 def _difference(row: Row, column: str, link: str = "") -> _Difference:
     certainty = row[column].certainty or (row.certainty if column == DELTA else None)
-    return _Difference(chart_rows.value(row, column), certainty, link)
+    return _Difference(drawing.value(row, column), certainty, link)
 
 
 def _benchmark_differences(request: FigureRequest) -> Plot:
     page = request.benchmark_in_view("delta")
-    board, places = page.board, chart_rows.datasets_of(page, counted=False)
+    board, places = page.board, drawing.datasets_of(page, counted=False)
     if len(places) == 1:
         return _system_differences(board, places[0].slug)
     slugs = request.systems or request.state.pins
     rows = [
         row
-        for row in chart_rows.present(board)
+        for row in drawing.present(board)
         if not row.entry.is_baseline
         and (not slugs or row.entry.slug in slugs)
-        and any(chart_rows.value(row, place.slug) is not None for place in places)
+        and any(drawing.value(row, place.slug) is not None for place in places)
     ]
-    rows = chart_rows.chosen_first(rows, slugs, MOST_SYSTEMS if slugs else USUAL_SYSTEMS)
+    rows = drawing.chosen_first(rows, slugs, MOST_SYSTEMS if slugs else USUAL_SYSTEMS)
     if not rows:
         return Plot.empty(NOTHING)
-    places = [place for place in places if any(chart_rows.value(row, place.slug) is not None for row in rows)]
-    lower, names = chart_rows.lower_is_better(board), chart_rows.names_of(rows)
-    places.sort(key=lambda place: _order(chart_rows.value(rows[0], place.slug), lower=lower))
+    places = [place for place in places if any(drawing.value(row, place.slug) is not None for row in rows)]
+    lower, names = drawing.lower_is_better(board), drawing.names_of(rows)
+    first = {place.slug: drawing.value(rows[0], place.slug) for place in places}
+    sign = 1 if lower else -1
+    places.sort(
+        key=lambda place: (first[place.slug] is None, round(sign * (first[place.slug] or 0.0), DIGITS))
+    )
     series = [
         _Series(name, [_difference(row, place.slug) for place in places])
         for row, name in zip(rows, names, strict=True)
@@ -124,8 +130,8 @@ def _benchmark_differences(request: FigureRequest) -> Plot:
     subject = _Subject(
         board.measure,
         board.baseline,
-        chart_rows.score_format(rows, "+"),
-        f"Difference in {board.measure} from {board.baseline} by dataset of {chart_rows.titled(board)}, for {listed}.",
+        drawing.score_format(rows, "+"),
+        f"Difference in {board.measure} from {board.baseline} by dataset of {drawing.titled(board)}, for {listed}.",
         f"{', '.join(names)}: {board.title}, {board.measure}",
         lower,
     )
@@ -155,11 +161,11 @@ def build_system(request: FigureRequest) -> Plot:
         for one in results
     ]
     subject = _Subject(
-        chart_rows.list_names(measures),
+        drawing.list_names(measures),
         baseline,
         f"+.{DECIMALS}f",
-        f"Difference of {facts['name']} from {baseline} in {chart_rows.list_names(measures)}, by dataset.",
-        f"{facts['name']}, {chart_rows.list_names(measures)}",
+        f"Difference of {facts['name']} from {baseline} in {drawing.list_names(measures)}, by dataset.",
+        f"{facts['name']}, {drawing.list_names(measures)}",
         better(measures[0]) == "lower",
     )
     return _plot(subject, ("Dataset", heads), [_Series(facts["name"], differences)])
@@ -179,7 +185,20 @@ def _plot(
         columns += [("95% from", list(low), form), ("to", list(high), form)]
     data = [_points(number, each, names, subject, single=single) for number, each in enumerate(series)]
     if single:
-        data.append(_value_column(names, data[0].text))
+        data.append(
+            go.Scatter(
+                mode="text",
+                x=[1.0] * len(names),
+                y=list(names),
+                xaxis="x2",
+                text=data[0].text,
+                textposition="middle left",
+                textfont_color=drawing.INK,
+                cliponaxis=False,
+                hoverinfo="skip",
+                showlegend=False,
+            )
+        )
     numbers = [one.value for one in every if one.value is not None]
     numbers += [end for pair in ends if pair for end in pair]
     explanation = " Lines are 95% confidence intervals." if tested else ""
@@ -221,26 +240,10 @@ def _points(
         x=[one.value for one in differences],
         y=list(heads),
         text=[signed(one.value, digits) if one.value is not None else "" for one in differences],
-        error_x=chart_rows.whiskers(numbers, ends, drawing.SOFT if single else look.color),
+        error_x=drawing.whiskers(numbers, ends, drawing.SOFT if single else look.color),
         marker={"color": colors, "symbol": symbols, "size": 11, "line": {"color": colors, "width": 2}},
         meta={"links": [one.link for one in differences if one.link]},
         hovertemplate="%{y}<br>%{fullData.name}: %{text}<extra></extra>",
-    )
-
-
-def _value_column(heads: Sequence[str], texts: Sequence[str]) -> go.Scatter:
-    """The values, at the right edge of the picture."""
-    return go.Scatter(
-        mode="text",
-        x=[1.0] * len(heads),
-        y=list(heads),
-        xaxis="x2",
-        text=texts,
-        textposition="middle left",
-        textfont_color=drawing.INK,
-        cliponaxis=False,
-        hoverinfo="skip",
-        showlegend=False,
     )
 
 
@@ -259,10 +262,6 @@ def _axes(subject: _Subject, numbers: Sequence[float]) -> dict[str, Any]:
     across = {"range": [0, 1], "overlaying": "x", "visible": False}
     narrow = {"xaxis": axis(0.6, drawing.MOST_NARROW_TICKS)}
     return {"xaxis": axis(0.2, drawing.MOST_TICKS), "xaxis2": across, "meta": {"narrow": narrow}}
-
-
-def _order(number: float | None, *, lower: bool) -> tuple[bool, float]:
-    return (number is None, round(number if lower else -number, DIGITS) if number is not None else 0.0)
 
 
 SYSTEM_DELTAS = Figure(

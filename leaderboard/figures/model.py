@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlencode
 
 from django.core.validators import slug_re
@@ -18,7 +18,9 @@ from leaderboard.boards.state import PARAMETERS, BoardState, Parameters, last_va
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.text.numbers import MINUS
 from leaderboard.datasets import lists
-from leaderboard.figures.drawing import go
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 Subject = Literal["benchmark", "dataset", "system", "comparison", "site"]
 Cell = str | float | int | None
@@ -170,7 +172,11 @@ class FigureRequest:
         self.dataset = _slug(parameters, "dataset")
         self.benchmark = "" if self.dataset else _slug(parameters, "benchmark")
         if not self.dataset and not self.benchmark:
-            self.benchmark, self.dataset = _usual_subject(figure)
+            if benchmarks := benchmarks_for(figure):
+                self.benchmark, self.dataset = benchmarks[0]["slug"], ""
+            else:
+                most = max(datasets_for(figure), key=lambda row: row["number"], default=None)
+                self.benchmark, self.dataset = "", most["slug"] if most else ""
         named = [slug for slug in parameters.getlist("system") if slug]
         self.systems = tuple(dict.fromkeys(named))[:MOST_SYSTEMS]
         self._choices = {name: last_value(parameters, name) for name in figure.choices}
@@ -256,14 +262,6 @@ def datasets_for(figure: Figure) -> list[dict[str, Any]]:
     if not {"dataset", "comparison"} & set(figure.subjects):
         return []
     return [row for row in lists.datasets() if row["number"] and figure.fits(row)]
-
-
-def _usual_subject(figure: Figure) -> tuple[str, str]:
-    """What a figure is about that is asked for without: the first benchmark, else the dataset with most results."""
-    if benchmarks := benchmarks_for(figure):
-        return benchmarks[0]["slug"], ""
-    most = max(datasets_for(figure), key=lambda row: row["number"], default=None)
-    return "", most["slug"] if most else ""
 
 
 def _slug(parameters: Parameters, name: str) -> str:

@@ -7,10 +7,10 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from leaderboard.boards.columns.about import SIZE
-from leaderboard.boards.columns.reported import MILLISECONDS, key_of
+from leaderboard.boards.columns.costs import MILLISECONDS, key_of
 from leaderboard.boards.model import EFFICIENCY, Board, Column, Row
 from leaderboard.core.text.numbers import format_quantity
-from leaderboard.figures import chart_rows
+from leaderboard.figures import drawing
 from leaderboard.figures.drawing import BLUE, GREY, SOFT, go, linear_axis, log_axis, sentence, uncapitalised
 from leaderboard.figures.model import Figure, FigureChoice, FigureRequest, Plot, Table
 from leaderboard.models import Dataset, Entry
@@ -53,10 +53,8 @@ class _ScoredRows:
 
     def __init__(self, request: FigureRequest) -> None:
         self.request, self.board = request, request.board()
-        self.score, self.title = chart_rows.effectiveness(request, self.board)
-        self.rows = [
-            row for row in chart_rows.present(self.board) if chart_rows.value(row, self.score) is not None
-        ]
+        self.score, self.title = drawing.effectiveness(request, self.board)
+        self.rows = [row for row in drawing.present(self.board) if drawing.value(row, self.score) is not None]
 
     @cached_property
     def whole(self) -> _ScoredRows:
@@ -101,18 +99,18 @@ def build(request: FigureRequest) -> Plot:
             + (f" Elsewhere: {'; '.join(costs.others)}." if costs.others else "")
         )
     rows = [scored.rows[number] for number in sorted(costs.values)]
-    form, points = chart_rows.score_format(rows), _points(scored, costs)
-    lower = chart_rows.lower_is_better(scored.board)
+    form, points = drawing.score_format(rows), _points(scored, costs)
+    lower = drawing.lower_is_better(scored.board)
     best = frontier(points, lower=lower)
     x_axis = log_axis(f"{costs.title}, log scale", [point.x for point in points])
     heights = [y for point in points for y in (point.y, *(point.ends or ()))]
     y_axis = linear_axis(sentence(scored.title), heights)
     baselines = [number for number, point in enumerate(points) if point.row.entry.is_baseline]
-    traces, labels = chart_rows.traces_by_architecture(points, first=[*best, *baselines], log_x=True)
+    traces, labels = drawing.traces_by_architecture(points, first=[*best, *baselines], log_x=True)
     frontier_traces = _frontier_traces([points[number] for number in best], x_axis, y_axis, lower=lower)
     reference = _reference([points[number] for number in baselines], x_axis, lower=lower)
     without = [row for number, row in enumerate(scored.rows) if number not in costs.values]
-    notes = chart_rows.left_out_note(without, f"without a known {cost_name} there")
+    notes = drawing.left_out_note(without, f"without a known {cost_name} there")
     return Plot(
         data=[*frontier_traces, *reference, *traces],
         layout=go.Layout(height=440, xaxis=x_axis, yaxis=y_axis, **labels),
@@ -123,7 +121,7 @@ def build(request: FigureRequest) -> Plot:
             (costs.title, [point.x for point in points], ",.6g"),
             ("On the frontier", ["yes" if number in best else "no" for number in range(len(points))]),
         ),
-        caption=f"{sentence(scored.title)} of {chart_rows.titled(scored.board)} against {uncapitalised(costs.title)}, "
+        caption=f"{sentence(scored.title)} of {drawing.titled(scored.board)} against {uncapitalised(costs.title)}, "
         f"for {len(points)} systems; the shaded area is worse and costs more than a system on the line. "
         f"{costs.origin}",
         subtitle=f"{scored.board.title}, {scored.title}; {costs.origin.rstrip('.')}",
@@ -131,12 +129,12 @@ def build(request: FigureRequest) -> Plot:
     )
 
 
-def _points(scored: _ScoredRows, costs: CostAxis) -> list[chart_rows.ChartPoint]:
+def _points(scored: _ScoredRows, costs: CostAxis) -> list[drawing.ChartPoint]:
     """Return the points, with the published 95% intervals of scores on a dataset."""
     drawn = {number: scored.rows[number] for number in sorted(costs.values)}
-    form, points = chart_rows.score_format(list(drawn.values())), []
-    for (number, row), name in zip(drawn.items(), chart_rows.names_of(list(drawn.values())), strict=True):
-        score, cost, certainty = chart_rows.value(row, scored.score), costs.values[number], row.certainty
+    form, points = drawing.score_format(list(drawn.values())), []
+    for (number, row), name in zip(drawn.items(), drawing.names_of(list(drawn.values())), strict=True):
+        score, cost, certainty = drawing.value(row, scored.score), costs.values[number], row.certainty
         if score is None or cost <= 0:
             continue
         score_line, ends = f"{scored.title}: {score:{form}}", None
@@ -144,12 +142,12 @@ def _points(scored: _ScoredRows, costs: CostAxis) -> list[chart_rows.ChartPoint]
             ends = certainty.low, certainty.high
             score_line += f" ({ends[0]:{form}} to {ends[1]:{form}})"
         lines = (score_line, f"{costs.title}: {format_quantity(cost)}")
-        points.append(chart_rows.ChartPoint(row, name, cost, score, lines, ends))
+        points.append(drawing.ChartPoint(row, name, cost, score, lines, ends))
     return points
 
 
 def _frontier_traces(
-    best: Sequence[chart_rows.ChartPoint],
+    best: Sequence[drawing.ChartPoint],
     x_axis: Mapping[str, Any],
     y_axis: Mapping[str, Any],
     *,
@@ -160,13 +158,13 @@ def _frontier_traces(
     xs, ys = [*(point.x for point in best), right], [*(point.y for point in best), best[-1].y]
     corners = [(x, y) for y, *across in zip(ys, xs, xs[1:], strict=False) for x in across]
     corners += [(right, worst), (xs[0], worst)]
-    shade = chart_rows.area_trace("dominated", corners, BLUE, 0.08, showlegend=False)
+    shade = drawing.area_trace("dominated", corners, BLUE, 0.08, showlegend=False)
     style = {"color": SOFT, "width": 1.5, "dash": "dot", "shape": "hv"}
-    return [shade, chart_rows.line_trace("Pareto frontier", xs[:-1], ys[:-1], style)][: len(best)]
+    return [shade, drawing.line_trace("Pareto frontier", xs[:-1], ys[:-1], style)][: len(best)]
 
 
 def _reference(
-    baselines: Sequence[chart_rows.ChartPoint], x_axis: Mapping[str, Any], *, lower: bool
+    baselines: Sequence[drawing.ChartPoint], x_axis: Mapping[str, Any], *, lower: bool
 ) -> list[go.Scatter]:
     """A line across at the score of the best baseline, by its own name."""
     if not baselines:
@@ -174,7 +172,7 @@ def _reference(
     best = (min if lower else max)(baselines, key=lambda point: point.y)
     across = [10**end for end in x_axis["range"]]
     style = {"color": GREY, "width": 1.2, "dash": "dash"}
-    return [chart_rows.line_trace(f"{best.name} (baseline)", across, [best.y, best.y], style)]
+    return [drawing.line_trace(f"{best.name} (baseline)", across, [best.y, best.y], style)]
 
 
 def _costs(scored: _ScoredRows, axis: str) -> CostAxis:
@@ -213,7 +211,7 @@ def _sizes(rows: Sequence[Row]) -> CostAxis:
     """Return the models' sizes; reported and scored systems are not put into one picture."""
     counts = [row.value(SIZE.key) for row in rows]
     known = {number: count for number, count in enumerate(counts) if isinstance(count, float) and count > 0}
-    _, kind = chart_rows.rows_of_kind([rows[number] for number in known])
+    _, kind = drawing.rows_of_kind([rows[number] for number in known])
     values = {number: count for number, count in known.items() if rows[number].ranked_in == kind}
     origin = "As publications state them." if kind == REPORTED else "Counted here, else as teams state them."
     return CostAxis(values, "Parameters (M)", origin)
@@ -242,12 +240,12 @@ def _with_unit(title: str, unit: str) -> str:
     return f"{title} ({unit})" if unit else title
 
 
-def frontier(points: Sequence[chart_rows.ChartPoint], *, lower: bool = False) -> list[int]:
+def frontier(points: Sequence[drawing.ChartPoint], *, lower: bool = False) -> list[int]:
     """The places of the points that no other beats: at most their cost, and a better score; by cost."""
     sign = -1 if lower else 1
     order = sorted(range(len(points)), key=lambda number: (points[number].x, -sign * points[number].y))
     return [
-        order[place] for place in chart_rows.running_best([points[number].y for number in order], lower=lower)
+        order[place] for place in drawing.running_best([points[number].y for number in order], lower=lower)
     ]
 
 
@@ -345,9 +343,7 @@ def _recalls(entries: Sequence[int]) -> dict[int, float]:
 
 def _timed(board: Board) -> list[int]:
     return [
-        row.entry.pk
-        for row in chart_rows.present(board)
-        if _speed(row) and row.entry.architecture != "lexical"
+        row.entry.pk for row in drawing.present(board) if _speed(row) and row.entry.architecture != "lexical"
     ]
 
 
@@ -362,16 +358,16 @@ def build_throughput(request: FigureRequest) -> Plot:
     """A point for each system with an approximate index whose searches were timed on the board's machine."""
     board = request.board()
     recalls = _recalls(_timed(board))
-    rows = [row for row in chart_rows.present(board) if row.entry.pk in recalls and _speed(row)]
+    rows = [row for row in drawing.present(board) if row.entry.pk in recalls and _speed(row)]
     speeds = [_speed(row) for row in rows]
     if not rows:
         return Plot.empty("No system of this view has an approximate index whose searches were timed.")
     points = [
-        chart_rows.ChartPoint(row, name, recall, speed, (f"{RECALL}: {recall:.4f}", f"{SPEED}: {speed:,.4g}"))
-        for row, name, speed in zip(rows, chart_rows.names_of(rows), speeds, strict=True)
+        drawing.ChartPoint(row, name, recall, speed, (f"{RECALL}: {recall:.4f}", f"{SPEED}: {speed:,.4g}"))
+        for row, name, speed in zip(rows, drawing.names_of(rows), speeds, strict=True)
         for recall in [recalls[row.entry.pk]]
     ]
-    traces, labels = chart_rows.traces_by_architecture(points)
+    traces, labels = drawing.traces_by_architecture(points)
     x_axis, y_axis = (
         linear_axis(RECALL, [point.x for point in points]),
         log_axis(f"{SPEED}, log scale", speeds),
@@ -379,8 +375,8 @@ def build_throughput(request: FigureRequest) -> Plot:
     return Plot(
         data=traces,
         layout=go.Layout(height=400, xaxis=x_axis, yaxis=y_axis, **labels),
-        table=chart_rows.points_table(points, (RECALL, ".4f"), (SPEED, ",.4g")),
-        caption=f"Approximate indexes on {chart_rows.titled(board)}: recall of exact search against throughput. "
+        table=drawing.points_table(points, (RECALL, ".4f"), (SPEED, ",.4g")),
+        caption=f"Approximate indexes on {drawing.titled(board)}: recall of exact search against throughput. "
         f"{board.cost_group or 'All were timed on one machine'}.",
         subtitle=board.title,
     )

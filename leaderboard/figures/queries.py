@@ -1,5 +1,7 @@
 """Figures by query of open judgements: difficulty, two systems compared, and a run beside its round's median."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,8 +17,7 @@ from leaderboard.comparison.queries.collection import (
     open_collection,
 )
 from leaderboard.core.measures import better
-from leaderboard.figures.chart_rows import area_trace, line_trace
-from leaderboard.figures.drawing import BETTER, BLUE, INK, ORANGE, WORSE, go
+from leaderboard.figures.drawing import BETTER, BLUE, INK, ORANGE, WORSE, area_trace, go, line_trace
 from leaderboard.figures.model import Figure, FigureRequest, Plot, SubjectNotFound, Table
 from leaderboard.models import Dataset, Entry, Visibility
 from leaderboard.results.records import entries_with_values

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from leaderboard.figures import collections, differences, pareto, queries, scores, tasks, wins
+from leaderboard.figures import benchmarks, collections, differences, pareto, queries, scores
 from leaderboard.figures.model import Figure, Subject
 
 #: By slug, in the order of the pages.
@@ -12,14 +12,14 @@ FIGURES: dict[str, Figure] = {
     for figure in (
         pareto.PARETO,
         pareto.THROUGHPUT,
-        wins.WIN_COUNTS,
+        benchmarks.WIN_COUNTS,
         scores.IN_DOMAIN,
         differences.DELTAS,
-        wins.HEAD_TO_HEAD,
-        tasks.MEANS_BY_TASK,
-        tasks.MEANS_BY_DOMAIN,
+        benchmarks.HEAD_TO_HEAD,
+        benchmarks.MEANS_BY_TASK,
+        benchmarks.MEANS_BY_DOMAIN,
         scores.PROGRESS,
-        tasks.SIZES,
+        benchmarks.SIZES,
         queries.DIFFICULTY,
         collections.DOCUMENT_LENGTHS,
         collections.RELEVANCE_BY_LENGTH,

@@ -1,5 +1,7 @@
 """Best scores over time, and in-domain against zero-shot scores (BEIR, finding 1)."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Sequence
 from datetime import date, timedelta
@@ -7,10 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from leaderboard.boards.facts import Member
-from leaderboard.boards.model import Board, Row
+from leaderboard.boards.model import Board, Member, Row
 from leaderboard.core.text.numbers import format_value
-from leaderboard.figures import chart_rows
+from leaderboard.figures import drawing
 from leaderboard.figures.drawing import BLUE, ORANGE, PAPER, go, linear_axis, sentence
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.models import Entry
@@ -53,9 +54,9 @@ LINES = (
 def build_progress(request: FigureRequest) -> Plot:
     """Scored systems by the day of publication here, reported ones by the year they came out; never in one line."""
     board = request.board()
-    column, y_title = chart_rows.effectiveness(request, board)
-    rows = [row for row in chart_rows.present(board) if chart_rows.value(row, column) is not None]
-    lower, form = chart_rows.lower_is_better(board), chart_rows.score_format(rows)
+    column, y_title = drawing.effectiveness(request, board)
+    rows = [row for row in drawing.present(board) if drawing.value(row, column) is not None]
+    lower, form = drawing.lower_is_better(board), drawing.score_format(rows)
     dated = _dated(request, rows, column, form)
     days = len({when for when, _ in dated})
     if days < FEWEST_DATES:
@@ -68,7 +69,7 @@ def build_progress(request: FigureRequest) -> Plot:
         of_kind = [each for each in dated if (each[1].row.ranked_in == REPORTED) is reported]
         if of_kind:
             points = [point for _, point in of_kind]
-            best = chart_rows.running_best([point.y for point in points], lower=lower)
+            best = drawing.running_best([point.y for point in points], lower=lower)
             traces += _traces(line, points, best)
             descriptions.append(line.description)
             for number, (when, point) in enumerate(of_kind):
@@ -85,10 +86,10 @@ def build_progress(request: FigureRequest) -> Plot:
         table=Table.of(
             ("System", names), ("Date", whens), (y_title, scores, form), ("Best when it came", firsts)
         ),
-        caption=f"{sentence(y_title)} of {chart_rows.titled(board)} over time, for {len(dated)} systems; lines "
+        caption=f"{sentence(y_title)} of {drawing.titled(board)} over time, for {len(dated)} systems; lines "
         f"show the best so far. {sentence('; '.join(descriptions))}.",
         subtitle=f"{board.title}, {y_title}",
-        notes=chart_rows.left_out_note([row for row in rows if id(row) not in drawn], "without a date"),
+        notes=drawing.left_out_note([row for row in rows if id(row) not in drawn], "without a date"),
     )
 
 
@@ -97,7 +98,7 @@ def has_dates(board: Board, datasets: Sequence[int]) -> bool:
 
     A dataset's board has the dates itself; a benchmark's asks for them in a query.
     """
-    ranked = [row for row in chart_rows.present(board) if row.rank is not None]
+    ranked = [row for row in drawing.present(board) if row.rank is not None]
     if board.views:
         dates = _dates(datasets)
         days = {dates.get(_key(row)) for row in ranked}
@@ -115,20 +116,20 @@ def _date_of(entry: EntryRow) -> str:
 
 def _dated(
     request: FigureRequest, rows: Sequence[Row], column: str, form: str
-) -> list[tuple[str, chart_rows.ChartPoint]]:
+) -> list[tuple[str, drawing.ChartPoint]]:
     """Return the rows that have a date, a day or a year, in its order; of one date the best first."""
     if request.dataset:
         datasets = [request.dataset_page.dataset["pk"]]
     else:
-        datasets = chart_rows.counted_datasets(request.benchmark_page.members)
+        datasets = drawing.counted_datasets(request.benchmark_page.members)
     dates = _dates(datasets)
     dated = []
-    for row, name in zip(rows, chart_rows.names_of(rows), strict=True):
-        when, score = dates.get(_key(row)), chart_rows.value(row, column)
+    for row, name in zip(rows, drawing.names_of(rows), strict=True):
+        when, score = dates.get(_key(row)), drawing.value(row, column)
         if when and score is not None:
             line = f"{when}: {format_value(score, int(form[-2]))}"
-            dated.append((when, chart_rows.ChartPoint(row, name, _day(when), score, [line])))
-    sign = 1 if chart_rows.lower_is_better(request.board()) else -1
+            dated.append((when, drawing.ChartPoint(row, name, _day(when), score, [line])))
+    sign = 1 if drawing.lower_is_better(request.board()) else -1
     return sorted(dated, key=lambda each: (each[0], sign * each[1].y))
 
 
@@ -167,17 +168,17 @@ def _day(when: str) -> str:
     return f"{when}-07-01" if len(when) == 4 else when
 
 
-def _traces(line: _Line, points: Sequence[chart_rows.ChartPoint], best: Sequence[int]) -> list[go.Scatter]:
+def _traces(line: _Line, points: Sequence[drawing.ChartPoint], best: Sequence[int]) -> list[go.Scatter]:
     days, scores = [str(point.x) for point in points], [point.y for point in points]
     years = [float(day[:4]) + int(day[5:7]) / 12 + int(day[8:10]) / 365 for day in days]
     places = list(zip(years, scores, strict=True))
-    labels = chart_rows.label_points([point.name for point in points], places, first=best, far=False)
+    labels = drawing.label_points([point.name for point in points], places, first=best, far=False)
     ring = {"color": line.color if line.symbol.endswith("open") else PAPER, "width": 1.5}
     marker = {"color": line.color, "symbol": line.symbol, "size": 9, "line": ring}
-    drawn = chart_rows.point_trace(line.label, points, labels, marker)
+    drawn = drawing.point_trace(line.label, points, labels, marker)
     if len(points) == 1:
         return [drawn]
-    best_so_far = chart_rows.line_trace(
+    best_so_far = drawing.line_trace(
         f"Best so far ({line.label.split(',')[0].lower()})",
         [*(days[number] for number in best), max(days)],
         [*(scores[number] for number in best), scores[best[-1]]],
@@ -208,9 +209,9 @@ def build_in_domain(request: FigureRequest) -> Plot:
         return Plot.empty("This view shows zero-shot values only: none of them is in-domain.")
     board, datasets = (
         request.benchmark_page.board,
-        chart_rows.datasets_of(request.benchmark_page, counted=False),
+        drawing.datasets_of(request.benchmark_page, counted=False),
     )
-    every = chart_rows.present(board)
+    every = drawing.present(board)
     counts = Counter(member.slug for row in every for member in datasets if _is_marked(row, member))
     most = counts.most_common(1)[0][0] if counts else None
     trained_on = next((member for member in datasets if member.slug == most), None)
@@ -221,36 +222,36 @@ def build_in_domain(request: FigureRequest) -> Plot:
         return Plot.empty(
             "No system of this view was trained on one of these datasets and scored on all others."
         )
-    form, measure = chart_rows.score_format(rows), board.measure
+    form, measure = drawing.score_format(rows), board.measure
     across = f"{trained_on.measure(measure)} on {trained_on.facts.name}"
     up = f"mean {measure} over the other {len(others)}"
     points = [
-        chart_rows.ChartPoint(row, name, x, y, (f"{across}: {x:{form}}", f"{up}: {y:{form}}"))
-        for row, name in zip(rows, chart_rows.names_of(rows), strict=True)
-        if (x := chart_rows.value(row, trained_on.slug)) is not None
-        and (y := chart_rows.mean(row, others)) is not None
+        drawing.ChartPoint(row, name, x, y, (f"{across}: {x:{form}}", f"{up}: {y:{form}}"))
+        for row, name in zip(rows, drawing.names_of(rows), strict=True)
+        if (x := drawing.value(row, trained_on.slug)) is not None
+        and (y := drawing.mean(row, others)) is not None
     ]
     trained = [_training(point.row, trained_on) for point in points]
-    traces, labels = chart_rows.traces_by_architecture(points)
+    traces, labels = drawing.traces_by_architecture(points)
     x_axis = linear_axis(sentence(across), [point.x for point in points])
     y_axis = linear_axis(sentence(up), [point.y for point in points])
     return Plot(
         data=traces,
         layout=go.Layout(height=420, xaxis=x_axis, yaxis=y_axis, **labels),
-        table=chart_rows.points_table(
+        table=drawing.points_table(
             points,
             (sentence(across), form),
             (sentence(up), form),
             (f"Trained on {trained_on.facts.name}", trained),
         ),
         caption=f"{sentence(across)}, on which {trained.count('yes')} of these {len(points)} systems were trained, "
-        f"against {up} datasets of {chart_rows.titled(board)}, for which none declares training labels. "
+        f"against {up} datasets of {drawing.titled(board)}, for which none declares training labels. "
         f"{kind.capitalize()} only.",
         subtitle=f"{board.title}, {measure}, {kind}",
         notes=[
             *_not_zero_shot(points),
             *_correlation(points),
-            *chart_rows.left_out_note(
+            *drawing.left_out_note(
                 [row for row in of_kind if not _is_zero_shot(row, others)],
                 "for want of scores or trained on others, too",
             ),
@@ -260,15 +261,15 @@ def build_in_domain(request: FigureRequest) -> Plot:
 
 def _rows_with(dataset: Member | None, every: Sequence[Row]) -> tuple[list[Row], str]:
     """Return the rows of one kind that have a value on a dataset, and what that kind is called."""
-    rows = [row for row in every if dataset and chart_rows.value(row, dataset.slug) is not None]
-    of_kind, kind = chart_rows.rows_of_kind(rows)
-    return of_kind, chart_rows.describe_kind(kind)
+    rows = [row for row in every if dataset and drawing.value(row, dataset.slug) is not None]
+    of_kind, kind = drawing.rows_of_kind(rows)
+    return of_kind, drawing.describe_kind(kind)
 
 
 def _is_zero_shot(row: Row, datasets: Sequence[Member]) -> bool:
     """Return whether a row has values on all datasets, and was trained on none of them."""
     trained = any(_is_marked(row, dataset) for dataset in datasets)
-    return chart_rows.mean(row, datasets) is not None and not trained
+    return drawing.mean(row, datasets) is not None and not trained
 
 
 def _is_marked(row: Row, dataset: Member) -> bool:
@@ -287,7 +288,7 @@ def _training(row: Row, dataset: Member) -> str:
     return "not declared" if _has(row, Entry.Training.UNDECLARED) else "no"
 
 
-def _not_zero_shot(points: Sequence[chart_rows.ChartPoint]) -> list[str]:
+def _not_zero_shot(points: Sequence[drawing.ChartPoint]) -> list[str]:
     """Notes on systems whose means are not known to be zero-shot."""
     notes = []
     for exposure, what in (
@@ -295,11 +296,11 @@ def _not_zero_shot(points: Sequence[chart_rows.ChartPoint]) -> list[str]:
         (Entry.Training.UNDECLARED, "Without a declaration of what they were trained on"),
     ):
         if names := [point.name for point in points if _has(point.row, exposure)]:
-            notes.append(f"{what}: {chart_rows.list_names(names)}.")
+            notes.append(f"{what}: {drawing.list_names(names)}.")
     return notes
 
 
-def _correlation(points: Sequence[chart_rows.ChartPoint]) -> list[str]:
+def _correlation(points: Sequence[drawing.ChartPoint]) -> list[str]:
     """Kendall's τ-a of the two orders: pairs in the same order less those in the other, over all pairs."""
     number = len(points)
     if not 3 <= number <= MOST_COMPARED:
@@ -315,5 +316,5 @@ IN_DOMAIN = Figure(
     caption="Scores where systems were trained, against their mean where they were not.",
     subjects=("benchmark",),
     build=build_in_domain,
-    drawable=chart_rows.counts_several,
+    drawable=drawing.counts_several,
 )

@@ -9,7 +9,7 @@ from django.http import QueryDict
 from django.urls import reverse
 
 from leaderboard.boards.state import BoardState
-from leaderboard.figures.chart_rows import counted_datasets
+from leaderboard.figures.drawing import counted_datasets
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Subject
 from leaderboard.figures.registry import FIGURES, figures_about
 

@@ -16,7 +16,7 @@ from leaderboard.boards import pages
 from leaderboard.boards.columns.judging import SPARSE, describe_judges
 from leaderboard.boards.dataset_details import awaiting_runs, dataset_details
 from leaderboard.boards.exports import FORMATS
-from leaderboard.boards.exports.cells import MOMENT
+from leaderboard.boards.exports.texts import MOMENT
 from leaderboard.boards.state import PARAMETERS, BoardState
 from leaderboard.core.cache.pages import (
     PageVariant,

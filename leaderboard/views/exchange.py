@@ -16,7 +16,7 @@ from leaderboard.boards.exchange.system_results import (
     results_of,
     to_yaml,
 )
-from leaderboard.boards.exports.bibtex import bibliography
+from leaderboard.boards.exports.texts import bibliography
 from leaderboard.core import anonymity
 from leaderboard.core.cache.pages import cache_page, vary_on_site_address
 from leaderboard.core.http.downloads import send_text

@@ -11,10 +11,9 @@ from django.views.decorators.http import require_safe
 from leaderboard.boards import pages
 from leaderboard.boards.state import BoardState
 from leaderboard.boards.system import page, tables
-from leaderboard.boards.system.history import system_details
+from leaderboard.boards.system.history import author_facts, system_details, team_facts
 from leaderboard.boards.system.page import LABEL as WORD_PIECES
 from leaderboard.boards.system.standing import Badge, as_shields, as_svg, badge_of
-from leaderboard.boards.system.team import author_facts, team_facts
 from leaderboard.core.cache.pages import PageVariant, cache_page, vary_on_site_address
 from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.http.site_url import site_address

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from operator import attrgetter
 from typing import Literal
 
@@ -13,12 +12,23 @@ from leaderboard.boards.benchmark.aggregates import Tables, plain
 from leaderboard.boards.benchmark.composite import is_mean_of_parts
 from leaderboard.boards.benchmark.lines import IN_DOMAIN, BenchmarkLine, SystemLine, collect_lines, tables_of
 from leaderboard.boards.columns.about import ABOUT_SYSTEM, DECLARED, SIZE
+from leaderboard.boards.columns.costs import WEIGHTED, weighted_column
 from leaderboard.boards.columns.marks import title_of
-from leaderboard.boards.columns.weighted import WEIGHTED, weighted_column
 from leaderboard.boards.facets import facets_of
-from leaderboard.boards.facts import BenchmarkFacts, Member
 from leaderboard.boards.filtering import best_values, filter_rows
-from leaderboard.boards.model import EFFECTIVENESS, SYSTEM, Board, Cell, Column, Kind, Row, Value, fill_cells
+from leaderboard.boards.model import (
+    EFFECTIVENESS,
+    SYSTEM,
+    BenchmarkFacts,
+    Board,
+    Cell,
+    Column,
+    Kind,
+    Member,
+    Row,
+    Value,
+    fill_cells,
+)
 from leaderboard.boards.state import BoardState
 from leaderboard.core.measures import better
 from leaderboard.results.board_rows.entry_rows import PRIVATE, REPORTED, EntryRow
@@ -46,44 +56,27 @@ VIEWED: Mapping[str, tuple[Kind, str]] = {
 }
 
 
-class OverAll:
-    """What follows from all lines of a board together; it is made when the first cell asks for it."""
-
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
-
-    def filled(self, column: Column) -> Column:
-        """The column of an aggregate, with what makes its cells; that of the common mean depends on the view."""
-        if column.key == COMMON:
-            return column
-
-        def cell(line: BenchmarkLine) -> Cell | Value:
-            with_itself = column.key == WINS and line.about.is_baseline
-            return None if with_itself else self._aggregates[column.key][line.number]
-
-        return replace(column, cell=cell)
-
-    @cached_property
-    def _aggregates(self) -> Mapping[str, Sequence[Cell | Value]]:
-        scores, baselines = self._tables.of_counted
-        kinds, lower, width = self._tables.kinds, self._tables.lower_is_better, scores.shape[1]
-        won = aggregates.wins(scores, baselines, lower_is_better=lower)
-        ranked = aggregates.rank_figures(scores, kinds, lower_is_better=lower)
-        figures = {
-            MEAN: aggregates.means(scores),
-            AVERAGE: aggregates.ratio_of_means(scores, baselines),
-            MEAN_RELATIVE: aggregates.mean_of_ratios(scores, baselines),
-            BORDA: ranked.borda,
-            MEAN_RANK: ranked.mean_rank,
-        }
-        return {
-            **{key: plain(values) for key, values in figures.items()},
-            COVERAGE: [Cell(float(had), f"{had}/{width}") for had in aggregates.coverage(scores)],
-            WINS: [
-                Cell(float(wins), f"{wins}/{ties}/{losses}") if wins or ties or losses else None
-                for wins, ties, losses in zip(*won, strict=True)
-            ],
-        }
+def aggregates_of(tables: Tables) -> Mapping[str, Sequence[Cell | Value]]:
+    """Return the aggregates over the datasets that count, by the key of their column, for each line."""
+    scores, baselines = tables.of_counted
+    kinds, lower, width = tables.kinds, tables.lower_is_better, scores.shape[1]
+    won = aggregates.wins(scores, baselines, lower_is_better=lower)
+    borda, mean_rank = aggregates.rank_figures(scores, kinds, lower_is_better=lower)
+    figures = {
+        MEAN: aggregates.means(scores),
+        AVERAGE: aggregates.ratio_of_means(scores, baselines),
+        MEAN_RELATIVE: aggregates.mean_of_ratios(scores, baselines),
+        BORDA: borda,
+        MEAN_RANK: mean_rank,
+    }
+    return {
+        **{key: plain(values) for key, values in figures.items()},
+        COVERAGE: [Cell(float(had), f"{had}/{width}") for had in aggregates.coverage(scores)],
+        WINS: [
+            Cell(float(wins), f"{wins}/{ties}/{losses}") if wins or ties or losses else None
+            for wins, ties, losses in zip(*won, strict=True)
+        ],
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,18 +93,30 @@ class Look:
     costs: Sequence[Column]
 
 
-def columns_of(facts: BenchmarkFacts, look: Look, over_all: OverAll) -> list[Column]:
-    """Return all columns. One counted dataset is its own mean and needs no aggregates but the difference."""
+def columns_of(
+    facts: BenchmarkFacts, look: Look, aggregated: Mapping[str, Sequence[Cell | Value]]
+) -> list[Column]:
+    """Return all columns. One counted dataset is its own mean and needs no aggregates but the difference.
+
+    `aggregated` has the cells of aggregates; those of the common mean depend on the view.
+    """
+
+    def filled(column: Column) -> Column:
+        def cell(line: BenchmarkLine) -> Cell | Value:
+            with_itself = column.key == WINS and line.about.is_baseline
+            return None if with_itself else aggregated[column.key][line.number]
+
+        return replace(column, cell=cell) if column.key in aggregated else column
+
     good = better(look.measure)
     several = facts.all_counted > 1
     means = _means(facts, good) if several else []
-    aggregated = [*means, *_differences(facts, good, look.difference, several=several)]
     return [
         Column(SYSTEM, _("System"), "", "text", cell=lambda line: line.about.system),
         *([weighted_column(OVER_ALL)] if look.weighted else []),
-        *map(over_all.filled, aggregated),
+        *map(filled, (*means, *_differences(facts, good, look.difference, several=several))),
         *(_dataset(place, member, look) for place, member in enumerate(facts.members)),
-        *map(over_all.filled, _RANKS if several else ()),
+        *map(filled, _RANKS if several else ()),
         *look.costs,
         *ABOUT_SYSTEM,
         *DECLARED,
@@ -379,7 +384,7 @@ def private_rows(
     entries = {dataset: BoardRows(dataset, list(own.get(dataset, ()))) for dataset in datasets}
     lines = collect_lines(facts, entries, look.measure, zero_shot=zero_shot, beside=public)
     tables = tables_of(facts, lines, [PRIVATE] * len(lines), look.measure)
-    rows = rows_of(facts, look, columns_of(facts, look, OverAll(tables)), lines, tables)
+    rows = rows_of(facts, look, columns_of(facts, look, aggregates_of(tables)), lines, tables)
     ranks = [BORDA, MEAN_RANK]
     if look.view == "rank":
         ranks += [member.slug for member in facts.members]

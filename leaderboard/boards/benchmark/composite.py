@@ -9,7 +9,7 @@ from hashlib import sha256
 from operator import attrgetter
 from typing import NamedTuple
 
-from leaderboard.boards.facts import Member
+from leaderboard.boards.model import Member
 from leaderboard.models import Entry
 from leaderboard.results.board_rows.entry_rows import SCORED, EntryRow, present_group
 from leaderboard.results.board_rows.rows import BoardRows, LineKey

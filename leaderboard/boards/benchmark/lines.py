@@ -7,10 +7,9 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from leaderboard.boards.benchmark.aggregates import Tables, table
-from leaderboard.boards.columns.costs import BoardCosts, CostLine, cost_columns
-from leaderboard.boards.columns.reported import figure_columns
-from leaderboard.boards.facts import BenchmarkFacts, Member
+from leaderboard.boards.columns.costs import BoardCosts, CostLine, cost_columns, figure_columns
 from leaderboard.boards.filtering import ZERO_SHOT
+from leaderboard.boards.model import BenchmarkFacts, Member
 from leaderboard.boards.state import BoardState
 from leaderboard.core.measures import better
 from leaderboard.core.text.baselines import baseline_label
@@ -115,7 +114,26 @@ def collect_lines(
     ]
     keys = dict.fromkeys(chain.from_iterable(present for _, present in found))
     lines = sorted((_line(key, found, names) for key in keys), key=attrgetter("published"))
-    _compare(lines, len(facts.members), beside or lines)
+    anchors = beside or lines
+    # A value is compared with the baseline of its own comparison group.
+    baselines: list[dict[str, float | None]] = [{} for _ in names]
+    for line in anchors:
+        for place in line.baseline_on:
+            baselines[place][line.groups[place]] = line.scores[place]
+    current = _current_groups(anchors, len(names))
+    of_groups: dict[tuple[str, ...], list[float | None]] = {}  # most lines have the same
+    for line in lines:
+        if line.ranked_in == SCORED and line.groups != current:
+            line.scores = [
+                score if group == wanted else None
+                for score, group, wanted in zip(line.scores, line.groups, current, strict=True)
+            ]
+        groups = tuple(line.groups)
+        if groups not in of_groups:
+            of_groups[groups] = [
+                of_place.get(group) for of_place, group in zip(baselines, groups, strict=True)
+            ]
+        line.baselines = of_groups[groups]
     lines = [line for line in lines if line.scores.count(None) < len(line.scores)]
     return _zero_shot(lines) if zero_shot else lines
 
@@ -178,28 +196,6 @@ def _present(results: Iterable[tuple[LineKey, EntryRow]]) -> dict[LineKey, Entry
         elif row.comparison_group != before.comparison_group:
             present[key] = row._replace(is_baseline=before.is_baseline)
     return present
-
-
-def _compare(lines: Sequence[SystemLine], number: int, anchors: Sequence[SystemLine]) -> None:
-    """Drop values of superseded measures, and put each value's baseline beside it: that of its own comparison group."""
-    baselines: list[dict[str, float | None]] = [{} for _ in range(number)]
-    for line in anchors:
-        for place in line.baseline_on:
-            baselines[place][line.groups[place]] = line.scores[place]
-    current = _current_groups(anchors, number)
-    of_groups: dict[tuple[str, ...], list[float | None]] = {}  # most lines have the same
-    for line in lines:
-        if line.ranked_in == SCORED and line.groups != current:
-            line.scores = [
-                score if group == wanted else None
-                for score, group, wanted in zip(line.scores, line.groups, current, strict=True)
-            ]
-        groups = tuple(line.groups)
-        if groups not in of_groups:
-            of_groups[groups] = [
-                of_place.get(group) for of_place, group in zip(baselines, groups, strict=True)
-            ]
-        line.baselines = of_groups[groups]
 
 
 def _current_groups(lines: Sequence[SystemLine], number: int) -> list[str]:

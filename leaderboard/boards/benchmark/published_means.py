@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from leaderboard.boards.benchmark.columns import AVERAGE, MEAN_RELATIVE, WINS
-from leaderboard.boards.facts import BenchmarkFacts
-from leaderboard.boards.model import Board
+from leaderboard.boards.model import BenchmarkFacts, Board
 from leaderboard.core.text.numbers import signed
 from leaderboard.importing.reported.tables import PublishedAverage
 from leaderboard.results.board_rows.entry_rows import REPORTED

@@ -11,7 +11,7 @@ from leaderboard.results.board_rows.entry_rows import EntryRow
 from leaderboard.systems.baselines import BM25, describe_bm25
 
 if TYPE_CHECKING:
-    from leaderboard.boards.facts import BenchmarkFacts
+    from leaderboard.boards.model import BenchmarkFacts
 
 #: The head of differences that are taken to several baselines of different names.
 SEVERAL = "Δ vs baseline"
@@ -42,11 +42,6 @@ class BaselineColumns(NamedTuple):
     def shown(self) -> str:
         """How it is called in heads and notes."""
         return self.name or BM25.name
-
-    @property
-    def head(self) -> str:
-        """The head of the columns of differences."""
-        return difference_to([self.shown])
 
     def notes(self, language: str) -> list[str]:
         """What a reader has to know of it."""

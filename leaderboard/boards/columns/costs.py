@@ -1,18 +1,22 @@
-"""The columns of measured costs: what a board shows of each measurement, in which unit, and which way is good."""
+"""Columns of costs: measured here or stated by publications, and the score that a reader weighs (Dynascore)."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
+from django.utils.text import slugify
 from django.utils.translation import gettext_noop as _
 
 from evaluation.efficiency import PROTOCOL, is_brief
-from leaderboard.boards.columns.weighted import weighted_column
-from leaderboard.boards.model import EFFICIENCY, Cell, Column, Row, Value, fill_cells
+from leaderboard.boards.model import EFFICIENCY, REPORTED_BESIDE, Cell, Column, Row, Value, fill_cells
 from leaderboard.boards.state import BoardState
 from leaderboard.core.text.numbers import format_quantity
+from leaderboard.results import reported_facts
+from leaderboard.results.board_rows.entry_rows import UNRANKED
 from leaderboard.results.board_rows.measurements import (
     Machine,
     MeasuredEntry,
@@ -304,40 +308,6 @@ def unit_with_currency(currency: str, unit: str) -> str:
     return f"{currency} {unit}".strip() if unit == PER_MILLION else unit
 
 
-def notes_on_costs(
-    machine: Machine, measured: Iterable[MeasuredEntry], others: int, dataset: str = ""
-) -> list[str]:
-    """What a reader of the columns has to know; `others` counts systems that were measured on other machines only."""
-    where, found = f" on {dataset}" if dataset else "", list(measured)
-    notes = [
-        f"Efficiency was measured here{where} under protocol {PROTOCOL} on {machine.name}; × BM25 is the latency "
-        "divided by BM25's on the same machine in the same job. ± is the uncertainty of a value; no best is marked "
-        "within it, or where a system was timed only once."
-    ]
-    earlier = sum(one.protocol != PROTOCOL for one in found)
-    if earlier:
-        systems = "1 system was" if earlier == 1 else f"{earlier} systems were"
-        notes.append(f"{systems} measured under an earlier protocol; such times are never marked best.")
-    if any(is_brief(one.figures) for one in found):
-        notes.append(
-            _(
-                "Systems too slow for many searches were timed over fewer queries, as their latency says on hover. "
-                "They are sorted and drawn like the others, and never marked best."
-            )
-        )
-    if any(one.over_stored_runs for one in found):
-        notes.append(
-            _(
-                "Systems that start from stored runs (fusion, re-ranking of a run) have no latency, because the first "
-                "search was not timed; their pages show the other costs."
-            )
-        )
-    if others:
-        systems = "1 system was" if others == 1 else f"{others} systems were"
-        notes.append(f"{systems} measured on other hardware only: choose it under Filters, Hardware.")
-    return notes
-
-
 class BoardCosts(NamedTuple):
     """The costs that a board shows: on the chosen machine, of which ones, what was measured there by row, and columns.
 
@@ -369,7 +339,241 @@ class BoardCosts(NamedTuple):
         return cost_group(self.machine, self.dataset) if self.machine else ""
 
     def notes(self) -> list[str]:
-        """What is to be said of them below the board."""
+        """Return the notes on the columns that a board shows below its table."""
         if self.machine is None:
             return []
-        return notes_on_costs(self.machine, self.measured.values(), self.elsewhere, self.dataset)
+        where, found = f" on {self.dataset}" if self.dataset else "", list(self.measured.values())
+        notes = [
+            f"Efficiency was measured here{where} under protocol {PROTOCOL} on {self.machine.name}; × BM25 is the "
+            "latency divided by BM25's on the same machine in the same job. ± is the uncertainty of a value; no best "
+            "is marked within it, or where a system was timed only once."
+        ]
+        earlier = sum(one.protocol != PROTOCOL for one in found)
+        if earlier:
+            systems = "1 system was" if earlier == 1 else f"{earlier} systems were"
+            notes.append(f"{systems} measured under an earlier protocol; such times are never marked best.")
+        if any(is_brief(one.figures) for one in found):
+            notes.append(
+                _(
+                    "Systems too slow for many searches were timed over fewer queries, as their latency says on hover. "
+                    "They are sorted and drawn like the others, and never marked best."
+                )
+            )
+        if any(one.over_stored_runs for one in found):
+            notes.append(
+                _(
+                    "Systems that start from stored runs (fusion, re-ranking of a run) have no latency, because the "
+                    "first search was not timed; their pages show the other costs."
+                )
+            )
+        if self.elsewhere:
+            systems = "1 system was" if self.elsewhere == 1 else f"{self.elsewhere} systems were"
+            notes.append(f"{systems} measured on other hardware only: choose it under Filters, Hardware.")
+        return notes
+
+
+WEIGHTED = "weighted-score"
+#: What is weighed, and the column that says it.
+COST_COLUMNS = {"latency": "mean-latency", "memory": "peak-memory", "cost": "cost-per-million"}
+#: So many systems of the fixed set are named below the board; the set itself has no limit.
+NAMED = 12
+#: Neighbours whose effectiveness differs by less than this share of the greatest trade nothing, as in Dynabench's own
+#: implementation: their rate would be a division by almost 0.
+LEAST_DIFFERENCE = 1e-4
+
+
+def weighted_column(group: str = EFFICIENCY) -> Column:
+    """Return the column of the weighted score in a group.
+
+    The score is Dynascore: Ma, Ethayarajh, Thrush, Jain, Wu, Jia, Potts, Williams and Kiela 2021, "Dynaboard: An
+    Evaluation-As-A-Service Platform for Holistic Next-Generation Benchmarking", NeurIPS. Costs are converted to units
+    of effectiveness by the rate at which neighboring systems trade them for it.
+    """
+    return Column(
+        WEIGHTED,
+        _("Weighted score"),
+        group,
+        "number",
+        "higher",
+        note=_(
+            "Dynascore: effectiveness less costs, each over its rate of exchange, by the weights of this view"
+        ),
+    )
+
+
+def fill_weighted(
+    rows: Sequence[Row],
+    effectiveness: Sequence[float | None],
+    weights: Mapping[str, float],
+    machine: Machine | None,
+    *,
+    lower_is_better: bool = False,
+) -> list[str]:
+    """Set the weighted score of all rows of a board, in the order of `effectiveness`, and return the notes on it.
+
+    Rates of exchange are over all rows that were measured on the board's machine and have an effectiveness and every
+    weighed cost. Without weights, nothing is set.
+    """
+    if not weights:
+        return []
+    wanted = {name: COST_COLUMNS[name] for name in weights if name in COST_COLUMNS}
+    filled = {key for row in rows for key in wanted.values() if row[key].text or row[key].value is not None}
+    unmeasured = [name for name, key in wanted.items() if key not in filled]
+    if unmeasured:
+        return [f"No weighted score: nothing here has a measured {' or '.join(unmeasured)}."]
+    sign = -1.0 if lower_is_better else 1.0
+    complete: list[tuple[Row, float]] = [
+        (row, sign * value)
+        for row, value in zip(rows, effectiveness, strict=True)
+        if value is not None
+        and row.measured is not None
+        and row.ranked_in not in UNRANKED
+        and all(row.value(key) is not None for key in wanted.values())
+    ]
+    values = [value for _, value in complete]
+    rates = {
+        name: average_rate(values, [float(row.value(key) or 0.0) for row, _ in complete])
+        for name, key in wanted.items()
+    }
+    known = {name: rate for name, rate in rates.items() if rate is not None}
+    if len(known) < len(rates):
+        return [
+            "No weighted score: a rate of exchange needs two measured systems of different effectiveness."
+        ]
+    for row, value in complete:
+        costs = {name: float(row.value(key) or 0.0) for name, key in wanted.items()}
+        score = weighted_score(value, costs, known, weights)
+        if math.isfinite(score):
+            row.values[WEIGHTED] = round(score, 4)
+    total = sum(weights.values())
+    shares = ", ".join(f"{name} {weight / total:.0%}" for name, weight in weights.items())
+    names = list(dict.fromkeys(row.entry.system for row, _ in complete))
+    named = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+    measured = f" on {machine.name}" if machine else ""
+    return [
+        f"Weighted score: Dynascore with {shares}; costs count negatively, divided by their average rate of exchange "
+        f"among the {len(complete)} complete rows measured{measured} ({named}). Filters do not change it."
+    ]
+
+
+def average_rate(effectiveness: Sequence[float], values: Sequence[float]) -> float | None:
+    """The average marginal rate of substitution of a quantity against effectiveness.
+
+    Systems are ordered by effectiveness; between each and the next better one the rate is |Δ quantity| / |Δ
+    effectiveness|, and the average of all rates is returned: how much of the quantity a unit of effectiveness is
+    worth, 1 for effectiveness itself. None where no two neighbours differ in effectiveness.
+    """
+    ordered = sorted(zip(effectiveness, values, strict=True))
+    if not ordered:
+        return None
+    least = LEAST_DIFFERENCE * max(abs(value) for value in effectiveness)
+    rates = [
+        abs((value - previous) / (better - worse))
+        for (worse, previous), (better, value) in pairwise(ordered)
+        if better - worse > least
+    ]
+    return sum(rates) / len(rates) if rates else None
+
+
+def weighted_score(
+    effectiveness: float,
+    costs: Mapping[str, float],
+    rates: Mapping[str, float],
+    weights: Mapping[str, float],
+) -> float:
+    """Σ weight × quantity / its rate, the weights summing to 1; costs count negative.
+
+    Effectiveness has the weight named `effectiveness`, costs those of their names. A cost that is the same for all
+    systems has rate 0: it tells none from another, and adds nothing. Higher is better; with all weight on
+    effectiveness the score is the effectiveness.
+    """
+    total = sum(weights.values())
+    score = weights.get("effectiveness", 0.0) * effectiveness
+    for name, cost in costs.items():
+        if rates[name]:
+            score -= weights[name] * cost / rates[name]
+    return score / total
+
+
+class FigureKey(NamedTuple):
+    """Figures of one key share a column. `hardware` is set only where an entry has the figure on several."""
+
+    name: str
+    unit: str
+    hardware: str
+
+
+Figures = Sequence[Mapping[str, Any]]
+
+#: Seconds are told in milliseconds, so that one column can be sorted.
+MILLISECONDS = {"s": 1000.0}
+
+
+def figure_columns(
+    of_rows: Sequence[tuple[Figures, Mapping[str, float]]], taken: Iterable[str] = ()
+) -> list[Column]:
+    """The columns that the figures of rows need, each row with its scores: a figure that repeats one needs none.
+
+    `taken` are the keys that other columns of the board have.
+    """
+    counts = [Counter(figure["name"] for figure in figures) for figures, _ in of_rows]
+    split = {name for of_row in counts for name, number in of_row.items() if number > 1}
+    keys, found = set(taken), dict[FigureKey, Column]()
+    for figures, scores in of_rows:
+        for key in (key_of(figure, split) for figure in figures if figure["name"] not in scores):
+            if key not in found:
+                found[key] = _stated_column(key, split, keys)
+                keys.add(found[key].key)
+    return [
+        column
+        for _, column in sorted(
+            found.items(), key=lambda item: (item[1].group != EFFICIENCY, _position(item[0]))
+        )
+    ]
+
+
+def _stated_cell(figure: Mapping[str, Any]) -> Cell:
+    """Make the cell of a figure; a doubtful one is shown as printed and has no value to sort by."""
+    factor = MILLISECONDS.get(str(figure.get("unit", "")), 1.0)
+    printed = str(figure.get("as_printed") or f"{figure['value']:g}")
+    if figure.get("doubtful"):
+        return Cell(text=f"{printed} {figure['unit']}" if factor != 1.0 else printed, mark="?")
+    value = round(float(figure["value"]) * factor, 6)
+    return Cell(value, printed if factor == 1.0 else f"{value:g}")
+
+
+def _position(key: FigureKey) -> tuple[int, str, str]:
+    names = list(reported_facts.COSTS)
+    return (names.index(key.name) if key.name in reported_facts.COSTS else len(names), key.name, key.hardware)
+
+
+def key_of(figure: Mapping[str, Any], split: set[str]) -> FigureKey:
+    """The column that the figure belongs to; those of `split` names have one for each hardware."""
+    hardware = str(figure.get("hardware", "")) if figure["name"] in split else ""
+    unit = str(figure.get("unit", ""))
+    return FigureKey(str(figure["name"]), "ms" if unit in MILLISECONDS else unit, hardware)
+
+
+def _stated_column(key: FigureKey, split: set[str], taken: set[str]) -> Column:
+    def cell(line: Any) -> Cell | None:
+        found = [figure for figure in line.figures if key_of(figure, split) == key]
+        return _stated_cell(found[-1]) if found else None
+
+    label = f"{key.name[:1].upper()}{key.name[1:]}" + (f", {key.hardware}" if key.hardware else "")
+    slug = slugify(f"{key.name} {key.hardware}") or "figure"
+    return Column(
+        key=slugify(f"{slug} {key.unit or 'reported'}") if slug in taken else slug,
+        label=label,
+        group=EFFICIENCY if key.name in reported_facts.COSTS else REPORTED_BESIDE,
+        kind="figure",
+        better="lower" if reported_facts.COSTS.get(key.name) == "lower" else "",
+        unit=key.unit,
+        note=_("As the source states it; hardware differs between sources."),
+        cell=cell,
+    )
+
+
+def has_doubtful(rows: Iterable[Row], columns: Iterable[Column]) -> bool:
+    """Whether a row shows a doubtful figure in one of the columns."""
+    keys = [column.key for column in columns if column.kind == "figure"]
+    return any(key in row.cells and row.cells[key].mark == "?" for row in rows for key in keys)

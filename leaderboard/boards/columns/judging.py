@@ -8,8 +8,7 @@ from django.utils.translation import gettext_noop as _
 from evaluation.judgements.merge import agreement_sentence
 from evaluation.measures.registry import upper_bound_of
 from evaluation.statistics.comparison import kendall_tau
-from leaderboard.boards.facts import DatasetFacts
-from leaderboard.boards.model import JUDGED_SHARE, Column, Row
+from leaderboard.boards.model import JUDGED_SHARE, Column, DatasetFacts, Row
 from leaderboard.core.measures import better
 from leaderboard.results.board_rows.entry_rows import SCORED
 from leaderboard.results.significance.types import MeasureCertainty

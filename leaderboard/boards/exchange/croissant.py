@@ -108,17 +108,16 @@ def _records(file: DatasetFile, titled: bool) -> dict[str, Any]:
         "name": name,
         "description": file.description or file.get_kind_display(),
         "key": keys if len(keys) > 1 else keys[0],
-        "field": [_field(file, name, *field) for field in fields],
-    }
-
-
-def _field(file: DatasetFile, records: str, name: str, description: str, data_type: str) -> dict[str, Any]:
-    # A line of JSON lines is a row with columns to readers of Croissant; jsonPath is for one JSON document.
-    return {
-        "@type": "cr:Field",
-        "@id": f"{records}/{name}",
-        "name": name,
-        "description": description,
-        "dataType": data_type,
-        "source": {"fileObject": {"@id": file.name}, "extract": {"column": name}},
+        # A line of JSON lines is a row with columns to readers of Croissant; jsonPath is for one JSON document.
+        "field": [
+            {
+                "@type": "cr:Field",
+                "@id": f"{name}/{field}",
+                "name": field,
+                "description": description,
+                "dataType": data_type,
+                "source": {"fileObject": {"@id": file.name}, "extract": {"column": field}},
+            }
+            for field, description, data_type in fields
+        ],
     }

@@ -245,6 +245,9 @@ def every_eval_ever_record(
     model = "/".join(model_name(system))
     newest = str(int(max(each.published_at for each in results).timestamp()))
     reported = all(each.provenance == Entry.Provenance.REPORTED for each in results)
+    deployment = "externally_managed" if system.closed_api else "unknown"
+    if not system.closed_api and any(each.provenance == Entry.Provenance.MEASURED for each in results):
+        deployment = "self_deployed"
     return {
         "schema_version": SCHEMA,
         "evaluation_id": f"runboard/{model.replace('/', '_')}/{newest}",
@@ -262,7 +265,7 @@ def every_eval_ever_record(
             "id": model,
             "developer": model.partition("/")[0],
             "additional_details": {
-                "deployment_type": _deployment(system, results),
+                "deployment_type": deployment,
                 "model_availability": _AVAILABLE[system.open_weights],
                 "architecture": system.architecture,
             },
@@ -273,13 +276,6 @@ def every_eval_ever_record(
             for measure, value in each.scores.items()
         ],
     }
-
-
-def _deployment(system: System, results: Sequence[ExchangedResult]) -> str:
-    if system.closed_api:
-        return "externally_managed"
-    ran_here = any(each.provenance == Entry.Provenance.MEASURED for each in results)
-    return "self_deployed" if ran_here else "unknown"
 
 
 def _record_result(result: ExchangedResult, measure: str, value: float, address: str) -> dict[str, Any]:

@@ -1,15 +1,13 @@
 """A board to take away: exactly the rows, columns and order of its view, with values as published.
 
-One file for each format; `FORMATS` names them by the ending of their addresses.
+`FORMATS` names the formats by the ending of their addresses.
 """
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from leaderboard.boards.exports.bibtex import to_bibtex
-from leaderboard.boards.exports.cells import Citation
 from leaderboard.boards.exports.data import to_csv, to_json, to_json_text
-from leaderboard.boards.exports.tables import to_latex, to_markdown
+from leaderboard.boards.exports.texts import Citation, to_bibtex, to_latex, to_markdown
 from leaderboard.boards.model import Board
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 
 from leaderboard.boards.columns import marks
-from leaderboard.boards.exports.cells import MOMENT, Citation, key_of, label_of
-from leaderboard.boards.model import DELTA, EFFECTIVENESS, SYSTEM, Board, Column, Row, Value, reason_gone
+from leaderboard.boards.exports.texts import MOMENT, Citation, key_of, label_of
+from leaderboard.boards.model import DELTA, EFFECTIVENESS, SYSTEM, Board, Row, Value, reason_gone
 from leaderboard.boards.state import VIEWS
 from leaderboard.core.text.plain import safe_cell
 from leaderboard.results.board_rows.entry_rows import QUARANTINED
@@ -23,6 +23,11 @@ def to_json_text(board: Board, cited: Citation) -> str:
 def to_json(board: Board, cited: Citation) -> dict[str, Any]:
     """Return the board as plain values, with the same columns whichever rows the view has."""
     board = replace(board, columns=board.data_columns)
+    certainty = None
+    if board.certainty is not None:
+        certainty = {"current": board.certainty.current, **board.certainty.settings.as_dict()}
+    elif board.found_with:  # of single cells, each as current as the board of its dataset
+        certainty = board.found_with.as_dict()
     return {
         "title": board.title,
         "measure": board.measure,
@@ -48,7 +53,7 @@ def to_json(board: Board, cited: Citation) -> dict[str, Any]:
             }
             for column in board.columns
         ],
-        "certainty": _certainty(board),
+        "certainty": certainty,
         "summary": _summary(board),
         "verdict": _verdict(board),
         "least_difference": board.statements.least_difference(board.measure),
@@ -60,6 +65,7 @@ def to_json(board: Board, cited: Citation) -> dict[str, Any]:
 def _row(board: Board, row: Row) -> dict[str, Any]:
     cells = {column.key: row[column.key] for column in board.columns}
     said = board.statements.of(row.entry.pk, board.measure)
+    settings = board.certainty.settings if board.certainty else board.found_with
     return {
         "rank": row.rank,
         "ranked_among": row.ranked_in,
@@ -86,17 +92,14 @@ def _row(board: Board, row: Row) -> dict[str, Any]:
         "marks": {key: cell.mark for key, cell in cells.items() if cell.mark},
         "doubtful": doubtful(board, row),
         "measured": row.measured.as_data() if row.measured else None,
-        **_certainty_of(board, row),
+        "certainty": row.certainty.as_data(settings) if row.certainty and settings else None,
+        "certainty_by_dataset": {
+            key: cell.certainty.as_data(settings)
+            for key, cell in cells.items()
+            if settings and cell.certainty is not None
+        },
         "intervals": {key: {"low": low, "high": high} for key, (low, high) in intervals(board, row).items()},
     }
-
-
-def _certainty(board: Board) -> dict[str, Any] | None:
-    """How the rows' certainty was found, and whether it is that of the board as it is now."""
-    if board.certainty is None:
-        # That of single cells, each as current as its own dataset's board says.
-        return board.found_with.as_dict() if board.found_with else None
-    return {"current": board.certainty.current, **board.certainty.settings.as_dict()}
 
 
 def _summary(board: Board) -> dict[str, Any] | None:
@@ -143,19 +146,6 @@ def _named(board: Board, entry: int) -> dict[str, str]:
     return {"system": named.system, "slug": named.slug, "configuration": named.configuration}
 
 
-def _certainty_of(board: Board, row: Row) -> dict[str, Any]:
-    """That of the measure in focus; where there are several datasets, by the keys of their columns."""
-    settings = board.certainty.settings if board.certainty else board.found_with
-    return {
-        "certainty": row.certainty.as_data(settings) if row.certainty and settings else None,
-        "certainty_by_dataset": {
-            column.key: found.as_data(settings)
-            for column in board.columns
-            if settings and (found := row[column.key].certainty) is not None
-        },
-    }
-
-
 #: Names of columns, and a function that returns their cells.
 Part = tuple[Sequence[str], Callable[[Row], Sequence[Value]]]
 
@@ -171,13 +161,20 @@ def to_csv(board: Board, cited: Citation) -> str:
     board = replace(board, columns=board.data_columns)
     parts = [*_leading_parts(board), *_certainty_parts(board), *_trailing_parts(board, cited)]
     names = [name for part, _ in parts for name in part]
-    rows = [[_plain(value) for _, cells in parts for value in cells(row)] for row in board.rows]
+    rows = [[value for _, cells in parts for value in cells(row)] for row in board.rows]
+    # No spreadsheet may run a cell.
+    rows = [[safe_cell(value) if isinstance(value, str) else value for value in row] for row in rows]
     return DataFrame(rows, columns=names, dtype=object).to_csv(index=False, lineterminator="\r\n")
 
 
 def _leading_parts(board: Board) -> Iterator[Part]:
     yield ("rank", "ranked_among"), lambda row: (row.rank, row.ranked_in)
-    headings = [_heading(board, column) for column in board.columns]
+    headings = [
+        f"{key_of(board, column)} [{column.unit}]"
+        if column.unit and column.kind == "figure"
+        else key_of(board, column)
+        for column in board.columns
+    ]
     yield headings, lambda row: list(board.exported(row).values())
     names = ("configuration", "baseline", "training", "comparison_group", "missing_queries", "doubtful")
     yield (
@@ -196,9 +193,19 @@ def _leading_parts(board: Board) -> Iterator[Part]:
 def _certainty_parts(board: Board) -> Iterator[Part]:
     """Yield intervals, costs, and tests. Where all pairs were tested, rank ranges follow as numbers."""
     if board.certainty is not None or board.found_with is not None:
-        keys = [column.key for column in board.columns if _has_interval(column)]
+        keys = [
+            column.key
+            for column in board.columns
+            if column.key == DELTA
+            or (column.group.startswith(EFFECTIVENESS) and column.kind not in ("count", "figure"))
+        ]
         names = [f"{key} interval {end}" for key in keys for end in ("low", "high")]
-        yield names, partial(_interval_cells, board, keys)
+        yield (
+            names,
+            lambda row: [
+                end for ends in [intervals(board, row)] for key in keys for end in ends.get(key, (None, None))
+            ],
+        )
     names = ["hardware", "protocol", *(f"latency_{name} [ms]" for name in ("p50", "p95", "p99", "bm25"))]
     yield [*names, "stored_runs"], _measured_cells
     if board.certainty is not None:
@@ -228,17 +235,6 @@ def _trailing_parts(board: Board, cited: Citation) -> Iterator[Part]:
     yield ("quarantined", "taken_off_since"), _removal_cells
     of_board = (board.measure, board.view or VIEWS[0], cited.moment, cited.url)
     yield ("measure", "view", "as_of", "permalink"), lambda row: of_board
-
-
-def _has_interval(column: Column) -> bool:
-    """Return whether the cells of a column may have intervals."""
-    is_score = column.group.startswith(EFFECTIVENESS) and column.kind not in ("count", "figure")
-    return is_score or column.key == DELTA
-
-
-def _interval_cells(board: Board, keys: Sequence[str], row: Row) -> Sequence[Value]:
-    ends = intervals(board, row)
-    return [end for key in keys for end in ends.get(key, (None, None))]
 
 
 def intervals(board: Board, row: Row) -> dict[str, tuple[float, float]]:
@@ -282,16 +278,6 @@ def _measured_cells(row: Row) -> Sequence[Value]:
         row.measured.baseline_latency,
         row.measured.figures.get("stored_runs", 0),
     ]
-
-
-def _heading(board: Board, column: Column) -> str:
-    key = key_of(board, column)
-    return f"{key} [{column.unit}]" if column.unit and column.kind == "figure" else key
-
-
-def _plain(value: Value) -> Value:
-    """A cell that no spreadsheet runs."""
-    return safe_cell(value) if isinstance(value, str) else value
 
 
 def doubtful(board: Board, row: Row) -> list[str]:

@@ -1,18 +1,24 @@
-"""What stands around a system's results: where to look closer, its history, its kin, its authors and its badge."""
+"""Details around a system's results, and the pages of teams and authors. A team's members are never listed."""
+
+from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from django.db.models import Q, TextField
+from django.db.models import Count, Max, Q, TextField
 from django.db.models.functions import Cast
 from django.urls import reverse
+from django.utils.text import slugify
 
+from leaderboard.boards.columns.about import ARCHITECTURES
 from leaderboard.boards.system.page import Result
-from leaderboard.boards.system.team import Author, author_facts, authors_in
 from leaderboard.core import anonymity
-from leaderboard.models import BoardChange, Dataset, Entry, EntryQuerySet, System
+from leaderboard.core.text.baselines import baselines_label
+from leaderboard.core.text.bibtex import parse_authors, to_latin
+from leaderboard.datasets.lists import recent_results
+from leaderboard.models import BoardChange, Dataset, Entry, EntryQuerySet, Source, System, Team
 
 #: Events of the history that are shown, the newest.
 MOST_EVENTS = 40
@@ -52,29 +58,7 @@ def system_details(system: dict[str, Any], results: Sequence[Result], site: str)
     authors, reporters, kin = _authors_and_variants(system["pk"])
     if not results:  # else each of them has a page, with this system on it
         authors, reporters = _with_pages(authors), _with_pages(reporters)
-    links = _result_links(system["slug"], results)
-    is_repeated = len(links) == len({result.dataset_slug for result in results}) == 1
-    return {
-        "closer": links,
-        "compare_all": [] if is_repeated else _compare_all(system["slug"], results),
-        "history": history(system["pk"]),
-        "authors": authors,
-        "reporters": [] if authors else reporters,
-        "kin": kin,
-        "citations": [(label, reverse(name, args=[system["slug"]])) for name, label in _CITATIONS if results],
-        "badges": _badges(system["slug"], results, site),
-    }
-
-
-def _address(*slugs: str, **more: str) -> str:
-    return f"{reverse('compare')}?{urlencode([*(('system', slug) for slug in slugs), *more.items()])}"
-
-
-def _result_links(slug: str, results: Sequence[Result]) -> list[dict[str, str]]:
-    """Return links from datasets with open judgements to pages that say more of the result, empty ones included.
-
-    One query.
-    """
+    slug = system["slug"]
     scored = [result for result in results if result.provenance != "reported"]
     by_dataset = {result.dataset_slug: result for result in reversed(scored)}
     open_ones = set(
@@ -96,7 +80,21 @@ def _result_links(slug: str, results: Sequence[Result]) -> list[dict[str, str]]:
                 "queries": reverse("queries", args=[dataset]),
             }
             links.append(row)
-    return links
+    is_repeated = len(links) == len({result.dataset_slug for result in results}) == 1
+    return {
+        "closer": links,
+        "compare_all": [] if is_repeated else _compare_all(slug, results),
+        "history": history(system["pk"]),
+        "authors": authors,
+        "reporters": [] if authors else reporters,
+        "kin": kin,
+        "citations": [(label, reverse(name, args=[slug])) for name, label in _CITATIONS if results],
+        "badges": _badges(slug, results, site),
+    }
+
+
+def _address(*slugs: str, **more: str) -> str:
+    return f"{reverse('compare')}?{urlencode([*(('system', slug) for slug in slugs), *more.items()])}"
 
 
 def _compare_all(slug: str, results: Sequence[Result]) -> list[tuple[str, str]]:
@@ -193,3 +191,96 @@ def _badges(slug: str, results: Sequence[Result], site: str) -> list[dict[str, s
             "shields": f"https://img.shields.io/endpoint?{urlencode({'url': data})}",
         }
     return list(badges.values())
+
+
+#: Results shown, the newest.
+MOST_RESULTS = 200
+
+
+def team_facts(slug: str) -> dict[str, Any] | None:
+    """A team with its public systems and results, None where there is no such team. Four queries."""
+    team = Team.objects.filter(slug=slug).values("pk", "slug", "name", "created_at").first()
+    if team is None:
+        return None
+    public = Q(entries__in=EntryQuerySet(Entry).public())
+    systems = (
+        System.objects.filter(team_id=team["pk"])
+        .exclude(anonymity.anonymous_now())
+        .annotate(
+            datasets=Count("entries__dataset", filter=public, distinct=True),
+            newest=Max(Cast("entries__published_at", TextField()), filter=public),
+        )
+        .filter(datasets__gt=0)
+        .order_by("name")
+        .values("name", "slug", "architecture", "datasets", "newest")
+    )
+    shown = [
+        {
+            **system,
+            "architecture": ARCHITECTURES.get(system["architecture"], system["architecture"]),
+            "newest": system["newest"][:10],
+        }
+        for system in systems
+    ]
+    public_results = EntryQuerySet(Entry).public().filter(system__team_id=team["pk"])
+    results = recent_results(public_results.exclude(anonymity.anonymous_now("system__")), MOST_RESULTS)
+    return {
+        **team,
+        "systems": shown,
+        "results": results,
+        "baseline": baselines_label(result["baseline"] for result in results),
+        "datasets": len({result["dataset_slug"] for result in results}),
+        "newest": max((system["newest"] for system in shown), default=""),
+    }
+
+
+class Author(NamedTuple):
+    """A person by name. `slug` is empty for a name that no address can be made of."""
+
+    name: str
+    slug: str
+
+
+def authors_in(text: str | None) -> list[Author]:
+    """The people of `Nandan Thakur and Reimers, Nils and others`, names in the order in which one says them."""
+    return [Author(name.said, author_slug(name.said)) for name in parse_authors(text)]
+
+
+def author_slug(name: str) -> str:
+    """How a person's page is addressed; a name without Latin letters keeps its own."""
+    return slugify(to_latin(name)) or slugify(name, allow_unicode=True)
+
+
+def author_facts(slug: str) -> dict[str, Any] | None:
+    """A person's systems and publications with public results, None where there are none. Two queries."""
+    public = EntryQuerySet(Entry).public()
+    systems = [
+        {**row, "architecture": ARCHITECTURES.get(row["architecture"], row["architecture"])}
+        for row in System.objects.filter(pk__in=public.values("system_id"))
+        .exclude(anonymity.anonymous_now())
+        .exclude(authors="")
+        .annotate(datasets=Count("entries__dataset", filter=Q(entries__in=public), distinct=True))
+        .order_by("name")
+        .values("slug", "name", "architecture", "authors", "year", "team__name", "team__slug", "datasets")
+        if _is_by(row["authors"], slug)
+    ]
+    sources = [
+        row
+        for row in Source.objects.filter(pk__in=public.exclude(source=None).values("source_id"))
+        .annotate(number=Count("systems", distinct=True))
+        .order_by("-year", "title")
+        .values("title", "authors", "year", "venue", "url", "number")
+        if _is_by(row["authors"], slug)
+    ]
+    name = _name(slug, (str(row["authors"]) for row in (*systems, *sources)))
+    return {"name": name, "slug": slug, "systems": systems, "sources": sources} if name else None
+
+
+def _is_by(authors: str, slug: str) -> bool:
+    return any(author.slug == slug for author in authors_in(authors))
+
+
+def _name(slug: str, texts: Iterable[str]) -> str:
+    return next(
+        (author.name for text in texts for author in authors_in(text) if author.slug == slug and slug), ""
+    )

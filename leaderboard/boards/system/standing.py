@@ -259,10 +259,7 @@ def badge_of(system_slug: str, dataset_slug: str, measure: str) -> Badge | None:
     if dataset is None or (measure and measure not in (dataset.measures or [dataset.primary_measure])):
         return None
     measure = measure or dataset.primary_measure
-    return _badge(system, dataset, measure, ranked_boards([dataset.pk])[dataset.pk])
-
-
-def _badge(system: System, dataset: Dataset, measure: str, field: RankedBoard) -> Badge:
+    field = ranked_boards([dataset.pk])[dataset.pk]
     label = f"{measure} on {dataset.name}"
     sign = -1 if better(measure) == "lower" else 1
     own = [entry for entry in field.entries if entry.system_id == system.pk and measure in entry.scores]

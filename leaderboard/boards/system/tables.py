@@ -1,13 +1,16 @@
 """A system's results by measure, what is printed or known beside them, and their costs, as tables of its page."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from leaderboard.boards.columns.costs import (
     COSTS,
     DOUBTFUL_MARK,
     OVER_STORED_RUNS,
+    CostColumn,
     currency_of,
+    latency_noise,
+    no_noise,
     unit_with_currency,
 )
 from leaderboard.boards.system.depth import Axis, DepthPoint, depth_of, depth_series
@@ -15,7 +18,7 @@ from leaderboard.boards.system.page import Result
 from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
 from leaderboard.core.text.numbers import format_quantity
-from leaderboard.results.board_rows.measurements import Machine, MeasuredEntry
+from leaderboard.results.board_rows.measurements import MeasuredEntry
 
 #: What a row of the first table is of: a result, how its seeds spread, or one of these seeds.
 RESULT, DEVIATION, SEED = "result", "deviation", "seed"
@@ -46,22 +49,25 @@ def measure_table(results: Sequence[Result]) -> dict[str, Any] | None:
     measures = list(dict.fromkeys(name for result in results for name in _scores(result)))
     if not any(result.scores or result.seed_count for result in results):
         return None
-    rows = [row for result in results for row in _rows(result, measures)]
-    return {"heads": [{"label": name, "better": better(name)} for name in measures], "rows": rows}
-
-
-def _rows(result: Result, measures: Sequence[str]) -> list[dict[str, Any]]:
-    def row(kind: str, label: str, scores: dict[str, float]) -> dict[str, Any]:
-        cells = [numbers.format_value(scores.get(name), numbers.DECIMALS) for name in measures]
-        return {"kind": kind, "result": result, "label": label, "cells": cells}
-
-    rows = [row(RESULT, result.dataset, _scores(result))]
-    if result.seed_count:
-        rows.append(row(DEVIATION, "± over seeds", dict(result.deviations)))
-    for seed in result.seeds:
-        first = {} if seed.value is None else {result.measure: seed.value}
-        rows.append(row(SEED, f"seed {seed.label}", {**first, **dict(seed.scores)}))
-    return rows
+    rows: list[tuple[str, Result, str, Mapping[str, float | None]]] = []
+    for result in results:
+        rows.append((RESULT, result, result.dataset, _scores(result)))
+        if result.seed_count:
+            rows.append((DEVIATION, result, "± over seeds", result.deviations))
+        for seed in result.seeds:
+            rows.append(
+                (SEED, result, f"seed {seed.label}", {**dict(seed.scores), result.measure: seed.value})
+            )
+    shown = [
+        {
+            "kind": kind,
+            "result": result,
+            "label": label,
+            "cells": [numbers.format_value(scores.get(name), numbers.DECIMALS) for name in measures],
+        }
+        for kind, result, label, scores in rows
+    ]
+    return {"heads": [{"label": name, "better": better(name)} for name in measures], "rows": shown}
 
 
 def _scores(result: Result) -> dict[str, float]:
@@ -89,19 +95,6 @@ def facts_table(results: Sequence[Result]) -> list[dict[str, Any]]:
     return found
 
 
-class CostHead(NamedTuple):
-    """A column of measurements: its head, how its values are read, and whether these are times.
-
-    Other work on the machine makes times doubtful.
-    """
-
-    label: str
-    unit: str
-    note: str
-    read: Callable[[MeasuredEntry], float | None]
-    timed: bool = False
-
-
 def cost_table(results: Iterable[Result]) -> dict[str, Any] | None:
     """Return the table of all measurements of the results; None where nothing was measured."""
     found = [(result, measured) for result in results for measured in reversed(result.measured)]
@@ -111,7 +104,7 @@ def cost_table(results: Iterable[Result]) -> dict[str, Any] | None:
     columns = [
         (
             head._replace(unit=unit_with_currency(currency, head.unit)),
-            [_text(head.read(one), doubtful=head.timed and bool(one.doubt)) for _, one in found],
+            [_text(head.value(one), doubtful=head.is_timed and bool(one.doubt)) for _, one in found],
         )
         for head in _COLUMNS
     ]
@@ -144,18 +137,15 @@ def depth_charts(results: Sequence[Result]) -> list[dict[str, Any]]:
     for (slug, axis), entries in of_dataset.items():
         machines = [one.machine for _, result in entries for one in result.measured]
         machine = max(machines, key=machines.count) if machines else None
-        points = [
-            DepthPoint(depth, result.value, _latency(result.measured, machine)) for depth, result in entries
-        ]
+        points = []
+        for depth, result in entries:
+            quiet = [one for one in result.measured if one.machine == machine and not one.doubt]
+            points.append(DepthPoint(depth, result.value, quiet[0].latency["mean"] if quiet else None))
         first = entries[0][1]
         series = depth_series(first.measure, points, axis)
         if series is not None:
             found.append({"dataset": first.dataset, "dataset_slug": slug, "series": series})
     return found
-
-
-def _latency(measured: Iterable[MeasuredEntry], machine: Machine | None) -> float | None:
-    return next((one.latency["mean"] for one in measured if one.machine == machine and not one.doubt), None)
 
 
 def _text(value: float | None, *, doubtful: bool) -> str:
@@ -164,33 +154,34 @@ def _text(value: float | None, *, doubtful: bool) -> str:
     return "—" if value is None else format_quantity(value) + (f" {DOUBTFUL_MARK}" if doubtful else "")
 
 
-def _percentile(name: str) -> CostHead:
-    return CostHead(name, "ms", "latency of single searches", lambda one: one.latency[name], timed=True)
+def _extra(
+    label: str, unit: str, note: str, value: Callable[[MeasuredEntry], float | None], *, timed: bool = False
+) -> CostColumn:
+    """Return a column that boards do not have."""
+    return CostColumn("", label, unit, note, value, latency_noise if timed else no_noise)
 
 
-def _part(name: str, label: str) -> CostHead:
+def _percentile(name: str) -> CostColumn:
+    return _extra(name, "ms", "latency of single searches", lambda one: one.latency[name], timed=True)
+
+
+def _part(name: str, label: str) -> CostColumn:
     note = "part of the mean latency"
-    return CostHead(label, "ms", note, lambda one: one.figures["parts_ms"].get(name), timed=True)
+    return _extra(label, "ms", note, lambda one: one.figures["parts_ms"].get(name), timed=True)
 
 
 _LATENCY, *_OTHERS = COSTS
 _COLUMNS = [
-    CostHead(
-        _LATENCY.label,
-        _LATENCY.unit,
-        "mean of single warm searches",
-        lambda one: one.latency["mean"],
-        timed=True,
-    ),
-    CostHead("±", "ms", "uncertainty of the mean", lambda one: one.figures.get("spread_ms")),
+    _LATENCY._replace(note="mean of single warm searches", whole_searches=False),
+    _extra("±", "ms", "uncertainty of the mean", lambda one: one.figures.get("spread_ms")),
     *(_percentile(name) for name in ("p50", "p95", "p99")),
-    CostHead("Searches", "", "number of timed searches", lambda one: one.figures["searches"]),
-    CostHead("Queries", "", "number of distinct queries that were timed", lambda one: one.figures["queries"]),
+    _extra("Searches", "", "number of timed searches", lambda one: one.figures["searches"]),
+    _extra("Queries", "", "number of distinct queries that were timed", lambda one: one.figures["queries"]),
     _part("query_encoding", "Query encoding"),
     _part("first_stage", "First stage"),
     _part("search", "Search"),
-    CostHead(
+    _extra(
         "BM25", "ms", "mean latency of BM25 in the same job", lambda one: one.baseline_latency, timed=True
     ),
-    *(CostHead(cost.label, cost.unit, cost.note, cost.value, cost.is_timed) for cost in _OTHERS),
+    *_OTHERS,
 ]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from leaderboard.boards.exports.cells import text_of
+from leaderboard.boards.exports.texts import text_of
 from leaderboard.boards.model import Board
 from leaderboard.boards.pages import benchmark_page, dataset_page
 from leaderboard.boards.state import BoardState, Sort

@@ -15,8 +15,7 @@ import pytest
 from django.test import Client
 from pylatexenc.latexwalker import LatexEnvironmentNode, LatexMacroNode, LatexNode, LatexWalker
 
-from leaderboard.boards.exports.bibtex import bibliography
-from leaderboard.boards.exports.tables import MOST_COLUMNS
+from leaderboard.boards.exports.texts import MOST_COLUMNS, bibliography
 from leaderboard.core.text.bibtex import parse_entries
 from leaderboard.core.text.latex import escape, escape_url
 from leaderboard.models import Benchmark, Dataset, Source

@@ -10,8 +10,8 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from leaderboard.boards.system.history import authors_in
 from leaderboard.boards.system.standing import Badge, as_svg, width
-from leaderboard.boards.system.team import authors_in
 from leaderboard.models import Team
 from leaderboard.results.publishing.visibility import set_visibility, withdraw_entries
 from tests.factories import make_user

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from leaderboard.boards.columns.weighted import average_rate, weighted_score
+from leaderboard.boards.columns.costs import average_rate, weighted_score
 from leaderboard.boards.model import Board
 from leaderboard.boards.pages import benchmark_page, dataset_page
 from leaderboard.boards.state import BoardState, Sort

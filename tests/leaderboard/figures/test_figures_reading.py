@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from django.conf import settings
 
-from leaderboard.figures.chart_rows import NARROW, label_points
-from leaderboard.figures.drawing import INK, SCALE, linear_axis, linear_ticks, log_axis
+from leaderboard.figures.drawing import INK, NARROW, SCALE, label_points, linear_axis, linear_ticks, log_axis
 from leaderboard.models import Benchmark, BenchmarkMember, Entry, System
 from tests.leaderboard.entries import (
     cost,
