@@ -7,7 +7,7 @@ PY     := $(VENV)/bin/python
 PYTHON ?=
 PIP    := $(PY) -m pip --disable-pip-version-check --no-input --quiet
 
-# What is installed is locked: every package at one version, each of its files by hash (docs/decisions/0038). Packages
+# What is installed is locked: every package at one version, each of its files by hash (docs/decisions/0002). Packages
 # that come as source are built with what is locked too, which is installed first: pip 23 takes no hashes as constraints.
 LOCKS  := locks
 LOCKED := $(PIP) install --no-deps --require-hashes
@@ -19,7 +19,7 @@ INSTALL_TORCH := $(if $(TORCH_LOCK),$(LOCKED),$(PIP) install) --requirement $(TO
 
 # A stamp is named by what it was installed from, so a changed file, or one changed back, is noticed.
 stamp = $(VENV)/installed-$(1)-$(shell cat $(LOCKS)/$(1).txt $(LOCKS)/build.txt $(TORCH) | cksum | tr ' ' '-')
-# Where there is no C compiler, one comes as a package: for the kernel that reads runs (docs/decisions/0052).
+# Where there is no C compiler, one comes as a package: for the kernel that reads runs (docs/decisions/0002).
 INSTALL_COMPILER := { command -v $(firstword $(CC)) || command -v gcc || command -v clang; } >/dev/null || { \
 	echo "No C compiler was found: installing the package ziglang, which brings one ..."; $(LOCKED) --requirement $(LOCKS)/compiler.txt; }
 RUN_STAMP  := $(call stamp,run)
