@@ -7,7 +7,7 @@ PY     := $(VENV)/bin/python
 PYTHON ?=
 PIP    := $(PY) -m pip --disable-pip-version-check --no-input --quiet
 
-# What is installed is locked: every package at one version, each of its files by hash (docs/decisions/0038). Packages
+# What is installed is locked: every package at one version, each of its files by hash (docs/decisions/0002). Packages
 # that come as source are built with what is locked too, which is installed first: pip 23 takes no hashes as constraints.
 LOCKS  := locks
 LOCKED := $(PIP) install --no-deps --require-hashes
@@ -19,7 +19,7 @@ INSTALL_TORCH := $(if $(TORCH_LOCK),$(LOCKED),$(PIP) install) --requirement $(TO
 
 # A stamp is named by what it was installed from, so a changed file, or one changed back, is noticed.
 stamp = $(VENV)/installed-$(1)-$(shell cat $(LOCKS)/$(1).txt $(LOCKS)/build.txt $(TORCH) | cksum | tr ' ' '-')
-# Where there is no C compiler, one comes as a package: for the kernel that reads runs (docs/decisions/0052).
+# Where there is no C compiler, one comes as a package: for the kernel that reads runs (docs/decisions/0002).
 INSTALL_COMPILER := { command -v $(firstword $(CC)) || command -v gcc || command -v clang; } >/dev/null || { \
 	echo "No C compiler was found: installing the package ziglang, which brings one ..."; $(LOCKED) --requirement $(LOCKS)/compiler.txt; }
 RUN_STAMP  := $(call stamp,run)
@@ -82,7 +82,7 @@ test-long: $(TEST_STAMP) ## the tests marked long, in full size, on both databas
 test-faults: $(TEST_STAMP) ## kill workers and their children at every stage, REPEAT times (50) each, with real servers; see docs/reliability.md
 	RUNBOARD_FAULTS=full RUNBOARD_TEST_DATABASE=sqlite $(PY) -m pytest -q --nomigrations tests/faults
 	RUNBOARD_FAULTS=full RUNBOARD_TEST_DATABASE=postgresql REPEAT=$(REPEAT) REPEAT_CELERY=$(REPEAT_CELERY) \
-		RUNBOARD_FAULTS_PAGE=docs/reliability.md $(PY) -m pytest -q --nomigrations --durations=10 tests/faults
+		RUNBOARD_FAULTS_PAGE=docs/measurements/reliability.md $(PY) -m pytest -q --nomigrations --durations=10 tests/faults
 
 lint: $(TEST_STAMP) ## style, types, templates, layers of imports, missing migrations, checks for production, the API's schema
 	$(PY) -m ruff check .
@@ -114,7 +114,7 @@ attack: $(TEST_STAMP) ## play the attack on hidden judgements with each protecti
 fuzz: $(TEST_STAMP) ## all that strangers send, spoilt: 10,000 cases by kind, bombs, then guided by coverage (MINUTES=60)
 	RUNBOARD_FUZZ_CASES=$(CASES) $(PY) -m pytest -q tests/evaluation/core/test_hostile_bytes.py
 	PYTHONPATH=. $(PY) tests/fuzz/bombs.py --write docs/benchmarks.md
-	PYTHONPATH=. $(PY) tests/fuzz/session.py $(MINUTES) --write docs/reliability.md
+	PYTHONPATH=. $(PY) tests/fuzz/session.py $(MINUTES) --write docs/measurements/reliability.md
 
 sanitize: $(TEST_STAMP) ## the tests of the compiled kernel, with its memory and arithmetic watched (gcc's sanitizers)
 	tests/fuzz/sanitize.sh $(PY)

@@ -2,7 +2,7 @@
 
 An image without a compiler brings it compiled: `python -m evaluation.kernel FOLDER` while the image is built, and
 `RUNBOARD_KERNEL_PREBUILT=FOLDER` in it; so does a wheel, in the folder `prebuilt` beside this file. Where there is no
-compiler at all, that of the package `ziglang` serves (docs/decisions/0052).
+compiler at all, that of the package `ziglang` serves (docs/decisions/0002).
 """
 
 import hashlib

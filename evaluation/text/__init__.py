@@ -4,7 +4,7 @@ English is analysed as Lucene's EnglishAnalyzer does (and with it Anserini, whos
 StandardTokenizer, possessive 's, lower case, 33 stop words, Porter. Other languages go through the steps of Lucene's
 analysers for them: words or pairs of characters, lower case, stop words, Arabic letters and decimal
 digits written in one way, and Snowball's stemmer, each where there is one. Stop words are Snowball's own lists, which
-Lucene takes as well; languages without one keep all words (docs/decisions/0051).
+Lucene takes as well; languages without one keep all words (docs/decisions/0012).
 """
 
 import re

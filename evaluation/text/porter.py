@@ -6,7 +6,7 @@ Words of one or two characters stay as they are. Characters other than a, e, i, 
 
 PyStemmer's `porter` has neither departure, and keeps doubled consonants that the paper does not (`trekk` of trekking):
 94 of the 38,045 words of Vaswani, NFCorpus and Cranfield get another stem there, `technologi` for one, which would
-make another BM25 than Anserini's (docs/decisions/0040).
+make another BM25 than Anserini's (docs/decisions/0002).
 """
 
 _VOWELS = frozenset("aeiou")

@@ -30,7 +30,7 @@ WITHOUT_AGREEMENT = (Visibility.PUBLIC, Visibility.PARTICIPANTS)
 
 
 class Protection(models.TextChoices):
-    """How hidden judgements are protected from being read off the scores (docs/decisions/0022)."""
+    """How hidden judgements are protected from being read off the scores (docs/decisions/0017)."""
 
     STANDARD = "standard", "standard"
     COMPETITION = "competition", "competition"

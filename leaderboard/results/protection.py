@@ -1,8 +1,8 @@
-"""What leaves the scorer for hidden judgements, by the policy of their dataset (docs/decisions/0022).
+"""What leaves the scorer for hidden judgements, by the policy of their dataset (docs/decisions/0017).
 
 The policy says what a submission may learn of the judgements, as facts and as sentences. Young teams, whose results
 over hidden judgements are told sparingly, since nobody knows them yet: YOUNG_TEAM_DAYS (0: no team is young) and
-YOUNG_TEAM_READINGS, see docs/decisions/0039. The parts of a competition are drawn once for judgements, and evaluations
+YOUNG_TEAM_READINGS, see docs/decisions/0018. The parts of a competition are drawn once for judgements, and evaluations
 have means over each; what reads private storage for that is the scorer's alone. The only writer of `EvaluationPart`.
 
 `publishing.protection` changes a policy and ends a competition, `publishing.publication` is the Ladder.

@@ -224,7 +224,7 @@ def needs_second_factor(*, embedded: bool, behind_proxy: bool, hosts: Sequence[s
 #: Whether staff have their rights only after they showed a second factor.
 STAFF_MFA_REQUIRED = needs_second_factor(embedded=EMBEDDED, behind_proxy=BEHIND_PROXY, hosts=ALLOWED_HOSTS)
 
-# --- teams and hidden judgements (docs/decisions/0039)
+# --- teams and hidden judgements (docs/decisions/0018)
 #: Whether a curator approves a team before it first submits to a dataset with hidden judgements.
 TEAM_APPROVAL = env.bool("TEAM_APPROVAL", default=not EMBEDDED)
 #: For so many days after its approval (without TEAM_APPROVAL, where nobody approved it, after it

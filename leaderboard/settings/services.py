@@ -1,6 +1,6 @@
 """The database, the broker and the cache, how long work may take, and what models may use.
 
-What is acknowledged is on disk (docs/decisions/0032): every commit is synced, on SQLite by `synchronous=FULL`, on
+What is acknowledged is on disk (docs/decisions/0007): every commit is synced, on SQLite by `synchronous=FULL`, on
 PostgreSQL by its own defaults, which `manage.py check --database default` looks at.
 """
 

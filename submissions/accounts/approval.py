@@ -1,7 +1,7 @@
 """Approvals by curators: of accounts, of teams, and of registrations under agreements of datasets and rounds.
 
-Functions for curators are called within `audit.acting`. See docs/decisions/0039-approval-and-young-teams.md and
-docs/decisions/0055-registration-and-one-sign-in.md. This is the only writer of `Agreement` and `Acceptance`;
+Functions for curators are called within `audit.acting`. See docs/decisions/0018-quotas-and-young-teams.md and
+docs/decisions/0028-identity-and-access.md. This is the only writer of `Agreement` and `Acceptance`;
 `leaderboard.core.permissions` decides who has access.
 """
 

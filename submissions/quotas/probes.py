@@ -1,7 +1,7 @@
 """Which runs over hidden judgements look like probes: flagged for the curator beside their scoring, never refused.
 
-See docs/decisions/0026-quotas-and-flags.md for the thresholds. Details name submissions and say how many queries are
-alike; never a score, a query or a document.
+See docs/decisions/0018-quotas-and-young-teams.md for the thresholds. Details name submissions and say how many queries
+are alike; never a score, a query or a document.
 """
 
 from collections.abc import Mapping, Sequence

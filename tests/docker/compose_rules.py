@@ -1,4 +1,4 @@
-"""What docs/decisions/0037 promises of the containers, asked of compose.yaml as read or as `docker compose` prints it.
+"""What docs/decisions/0008 promises of the containers, asked of compose.yaml as read or as `docker compose` prints it.
 
 Each rule raises AssertionError with the service that breaks it.
 """

@@ -39,7 +39,7 @@ class Tally:
     longest: float | None = None
 
     def as_row(self, figures: Figures) -> list[str]:
-        """A row of the table in docs/reliability.md."""
+        """A row of the table in docs/measurements/reliability.md."""
         who = ", ".join(f"{count} {victim}" for victim, count in sorted(self.kills.items()))
         took = self.recoveries
         said = f"{median(took):.1f} / {max(took):.1f} s" if took else "–"

@@ -1,4 +1,4 @@
-"""The containers' files say what docs/decisions/0037 promises. `make check-containers` asks Docker Compose too."""
+"""The containers' files say what docs/decisions/0008 promises. `make check-containers` asks Docker Compose too."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The site as gunicorn serves it, with the room for kept pages full, as it is after some hours.
 
-Otherwise ten minutes of readers fill that room, 32 MiB in each process (docs/decisions/0021), and a growth that has an
+Otherwise ten minutes of readers fill that room, 32 MiB in each process (docs/decisions/0020), and a growth that has an
 end could not be told from one that has none. What fills it is too old to be answered with, and goes first.
 """
 

@@ -1,6 +1,6 @@
 """Does the contamination gap find a model that was trained on the public half, and leave others alone?
 
-    PYTHONPATH=. python tests/simulation/contamination.py --write docs/contamination.md
+    PYTHONPATH=. python tests/simulation/contamination.py --write docs/measurements/contamination.md
 
 Static embeddings are trained on topics of NFCorpus' train split. For each seed halves of 300 topics are drawn as
 `import_dataset --twin 0.5` draws them, and 300 other topics beside them; one model is trained on the open half, one on

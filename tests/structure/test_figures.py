@@ -12,7 +12,7 @@ from tests import figures
 from tests.benchmarks import __main__ as benchmarks
 from tests.figures import PLACE, ROOT, Figures
 
-PAGES = ("docs/benchmarks.md", "docs/reliability.md")
+PAGES = ("docs/benchmarks.md", "docs/measurements/reliability.md")
 PROGRAM = "tests/benchmarks/small_run.py"
 PAGE = f"""# Speed
 

@@ -5,7 +5,7 @@ board leads to another key and nothing has to be purged. What the revision does 
 is seen after one and a half `LIFETIME`s at the latest, two where systems are compared.
 
 All processes share a fixed number of places for the views that many ask for. Views that have anything in them that can
-be written in a million ways (a text, a bound) stay in the process that made them. docs/decisions/0021 has the sizes.
+be written in a million ways (a text, a bound) stay in the process that made them. docs/decisions/0020 has the sizes.
 """
 
 import gzip

@@ -3,7 +3,7 @@
 For each set of judgements the scorer finds the least difference in the primary measure that is significant, and keeps
 it with their statistics (`evaluation.statistics.gap` has the formula). It is found once, so that nobody
 learns anything from how it changes. Everything else follows from it and from published values, so that it tells no
-more of any submission than these do (docs/decisions/0043).
+more of any submission than these do (docs/decisions/0019).
 """
 
 from collections.abc import Collection, Mapping, Sequence

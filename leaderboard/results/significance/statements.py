@@ -2,12 +2,12 @@
 
 Every sentence, colour, card, feed and badge takes its certainty from `statements`, which knows how a dataset's
 judgements are protected. Open boards say what their tests found. Hidden ones say no more than follows from values that
-were published (docs/decisions/0043).
+were published (docs/decisions/0019).
 
 The contamination gap is that of systems that were scored on a dataset and on its twin (`evaluation.statistics.gap`). An
 open half gives the bootstrap interval that its board has of each row's difference to the baseline. A hidden half gives
 published values and the least significant difference, which bounds how they spread: a gap tells no more of hidden
-judgements than these do (docs/decisions/0053). It is computed when it is read, and stored nowhere.
+judgements than these do (docs/decisions/0019). It is computed when it is read, and stored nowhere.
 """
 
 from __future__ import annotations
