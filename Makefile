@@ -59,7 +59,7 @@ TARGET ?= web
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install assets run test test-long test-faults lint measure-structure benchmark load-test attack fuzz sanitize \
+.PHONY: help install assets run test test-long test-faults lint measure-structure benchmark load-test screenshot attack fuzz sanitize \
 	fuzz-checkpoints check-containers try-dockerfile try-compose lock check-locks audit docs wheels pin-images clean
 
 help: ## list these recipes
@@ -106,6 +106,9 @@ benchmark: $(TEST_STAMP) ## measure speed, write the tables of docs/benchmarks.m
 load-test: MINUTES := 10
 load-test: $(TEST_STAMP) ## 200 readers while 20 runs of 100 MB arrive, behind nginx (MINUTES=10, READERS=200)
 	PYTHONPATH=. $(PY) tests/load/run.py --minutes $(MINUTES) --readers $(READERS) --write docs/benchmarks.md
+
+screenshot: $(TEST_STAMP) ## take the README's pictures of a board, in light and dark mode, from a fresh demo site
+	$(PY) -m tests.screenshot
 
 attack: $(TEST_STAMP) ## play the attack on hidden judgements with each protection on and off, write the tables, fail where a bound is missed
 	RUNBOARD_ATTACK=1 $(PY) -m pytest -q tests/attack
