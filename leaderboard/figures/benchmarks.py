@@ -280,13 +280,6 @@ def build_wins(request: FigureRequest) -> Plot:
         f"{name} ({compared})" if one.compared < datasets else name
         for one, name, compared in zip(shown, systems, coverage, strict=True)
     ]
-    step = 1 if datasets <= 6 else 5
-    ticks = [number for number in range(-datasets, datasets + 1) if number % step == 0]
-    across = {
-        "range": [-datasets * 1.08, datasets * 1.08],
-        "tickvals": ticks,
-        "ticktext": [str(abs(number)) for number in ticks],
-    }
     won, tied, lost = ([getattr(one, count) for one in shown] for count in ("won", "tied", "lost"))
     return Plot(
         data=[
@@ -297,7 +290,7 @@ def build_wins(request: FigureRequest) -> Plot:
         layout=drawing.bar_layout(
             len(shown),
             barmode="relative",
-            xaxis=across,
+            xaxis=_count_axis(datasets),
             xaxis_title_text="← datasets lost · datasets won →",
         ),
         table=Table.of(
@@ -331,6 +324,14 @@ def _bars(name: str, systems: list[str], numbers: list[int], color: str, sign: i
         hovertemplate="%{y}<br>%{fullData.name}: %{customdata}<extra></extra>",
         marker_color=color,
     )
+
+
+def _count_axis(datasets: int) -> dict[str, list[Any]]:
+    """Return the axis of counts to both sides, with ticks without a sign."""
+    step = 1 if datasets <= 6 else 5
+    ticks = [number for number in range(-datasets, datasets + 1) if number % step == 0]
+    texts = [str(abs(number)) for number in ticks]
+    return {"range": [-datasets * 1.08, datasets * 1.08], "tickvals": ticks, "ticktext": texts}
 
 
 def build_head_to_head(request: FigureRequest) -> Plot:
