@@ -1,6 +1,6 @@
 """Take the README's screenshots: a board of the demo site in light and dark mode, written to docs/images/.
 
-    .venv/bin/python -m tests.screenshot
+.venv/bin/python -m tests.screenshot
 """
 
 from __future__ import annotations

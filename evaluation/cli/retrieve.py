@@ -8,11 +8,10 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.checkpoints.rebuilding import open_checkpoint
-from evaluation.cli import Subparsers
 from evaluation.core.problems import InvalidContent, ModelFailure, at_lines
 from evaluation.core.writing import DISK_FULL
 from evaluation.engines import (
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from evaluation.engines.base import ParameterValue
 
 
+Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 _DEPTH: dict[str, Any] = {"type": int, "default": 1000, "help": "documents a query (default: %(default)s)"}
 #: An engine may have no such parameter, and still need to be told how to take a checkpoint that does not say.
 _POOLING = "pooling"

@@ -12,8 +12,7 @@ from typing import TextIO
 import numpy as np
 
 from evaluation.archives.compression import FileLimits, open_lines
-from evaluation.cli import Subparsers
-from evaluation.cli.retrieve import show_problems
+from evaluation.cli.retrieve import Subparsers, show_problems
 from evaluation.collections.beir import read_corpus, read_queries
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.problems import EndlessPattern, InvalidContent, Report, at_lines

@@ -132,7 +132,7 @@ class ProblemCode(str):
     A code that ends in … stands for several (`named`).
 
     `message` and `hint` are the texts of a report, if they are the same for every file; the hint defaults to the
-    remedy. With `quote` a message ends with the first line concerned, and this description of it (`runs.quoting`).
+    remedy. With `quote` a message ends with the first line concerned, and this description of it (`runs.header`).
     """
 
     severity: str

@@ -4,7 +4,3 @@ contamination gap.
 Everything works on values by query: an array of shape (queries, systems), the same queries for all systems. Tests of a
 board of 100 systems take 0.003 of scipy's CPU time pair by pair, intervals 0.03 (docs/benchmarks.md).
 """
-
-#: What draws begin with where nothing else is asked for. Boards, comparisons and the command line all keep to it, so
-#: that a test has the same p-value, and a difference the same interval, wherever it is shown.
-SEED = 1

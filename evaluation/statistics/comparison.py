@@ -19,8 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evaluation.statistics import SEED
-from evaluation.statistics.randomisation import PERMUTATIONS, randomisation_test, round_to_grid
+from evaluation.statistics.randomisation import PERMUTATIONS, SEED, randomisation_test, round_to_grid
 
 Values = NDArray[np.float64]
 

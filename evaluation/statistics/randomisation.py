@@ -39,10 +39,11 @@ from math import ceil, log2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evaluation.statistics import SEED
-
 Values = NDArray[np.float64]
 
+#: What draws begin with where nothing else is asked for. Boards, comparisons and the command line all keep to it, so
+#: that a test has the same p-value, and a difference the same interval, wherever it is shown.
+SEED = 1
 #: What the test is called on pages and in captions.
 TEST = "paired randomisation test"
 #: Patterns drawn where nothing else is asked for.

@@ -10,9 +10,8 @@ from django.utils.translation import gettext_noop as _
 from numpy.typing import NDArray
 
 from evaluation.runs.top_documents import displayed_documents
-from evaluation.statistics import SEED
 from evaluation.statistics.comparison import RESAMPLES, PairedResult, compare_paired, count_wins
-from evaluation.statistics.randomisation import PERMUTATIONS, randomisation_test
+from evaluation.statistics.randomisation import PERMUTATIONS, SEED, randomisation_test
 from leaderboard.boards.columns.significance import format_p_value
 from leaderboard.boards.wording import p_text
 from leaderboard.comparison.queries.collection import OpenCollection, query_url

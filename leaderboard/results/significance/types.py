@@ -8,9 +8,15 @@ from dataclasses import asdict, dataclass, field
 from math import comb
 from typing import Any, NamedTuple
 
-from evaluation.statistics import SEED
 from evaluation.statistics.comparison import INTERVAL, RESAMPLES
-from evaluation.statistics.randomisation import CORRECTION, PAIRS_CORRECTION, PATTERNS, PERMUTATIONS, TEST
+from evaluation.statistics.randomisation import (
+    CORRECTION,
+    PAIRS_CORRECTION,
+    PATTERNS,
+    PERMUTATIONS,
+    SEED,
+    TEST,
+)
 from leaderboard.core.measures import better
 
 #: Counts the changes of how anything here is computed: boards are computed anew under another one.
