@@ -146,8 +146,8 @@ def statistics_job(job: Job, lease: Lease) -> None:
                 write_log(job.pk, words)
     comparison = find_overlaps(job.dataset, lambda share: lease.report_stage("comparing", 0.9 + 0.1 * share))
     with transaction.atomic():
-        others, runs = map(len, comparison)
-        finish(job, f"Compared with {others:,} other collections; looked at {runs:,} runs.")
+        overlaps, runs = comparison
+        finish(job, f"Compared with {len(overlaps):,} other collections; looked at {len(runs):,} runs.")
         store_overlaps(job.dataset, comparison)
 
 
