@@ -146,8 +146,8 @@ def statistics_job(job: Job, lease: Lease) -> None:
                 write_log(job.pk, words)
     comparison = find_overlaps(job.dataset, lambda share: lease.report_stage("comparing", 0.9 + 0.1 * share))
     with transaction.atomic():
-        others, runs = len(comparison[0]), len(comparison[1])
-        finish(job, f"Compared with {others:,} other collections; looked at {runs:,} runs.")
+        overlaps, runs = comparison
+        finish(job, f"Compared with {len(overlaps):,} other collections; looked at {len(runs):,} runs.")
         store_overlaps(job.dataset, comparison)
 
 
@@ -244,10 +244,7 @@ def rescore_job(job: Job, lease: Lease) -> None:
             _evaluate(job, lease, rescore, run)
             rescore = _evaluating(job)
         if policy_of(dataset).competition:
-            evaluations = Evaluation.objects.filter(qrels=rescore.to_qrels).order_by("pk")
-            for key in list(evaluations.values_list("pk", flat=True)):
-                lease.check()
-                evaluate_parts(evaluations.select_related("qrels").get(pk=key))
+            _find_parts(rescore, lease)
         content, marks = prepare_content(dataset, rescore.to_qrels), count_marks(rescore)
         with transaction.atomic():
             # The state goes first: a lost claim lets nobody decide.
@@ -302,6 +299,14 @@ def _evaluate(job: Job, lease: Lease, rescore: Rescore, run: Run) -> None:
             job.attempts = 1
             Job.objects.filter(pk=job.pk, fence=job.fence).update(attempts=1)
     campaigns.note_progress(rescore)
+
+
+def _find_parts(rescore: Rescore, lease: Lease) -> None:
+    """The means over a competition's parts, where they are not there yet, one evaluation after the other."""
+    evaluations = Evaluation.objects.filter(qrels=rescore.to_qrels).order_by("pk")
+    for key in list(evaluations.values_list("pk", flat=True)):
+        lease.check()
+        evaluate_parts(evaluations.select_related("qrels").get(pk=key))
 
 
 def fail_lost_rescores() -> int:
