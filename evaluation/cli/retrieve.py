@@ -239,10 +239,10 @@ def _run(arguments: argparse.Namespace, make: Callable[[Mapping[str, object], Re
     """Run an engine with the given parameters and resources, and report as `_report` does."""
     values = {name: getattr(arguments, _destination(name)) for name in _parameters()}
     given = {name: value for name, value in values.items() if value is not None}
-    if _requires_pooling(arguments.engine):
-        given.pop(_POOLING, None)  # `_resources` uses it
 
     def make_with_resources() -> str:
+        if _requires_pooling(arguments.engine):
+            given.pop(_POOLING, None)  # `_resources` uses it
         with tempfile.TemporaryDirectory(prefix="checkpoint-") as scratch:
             return make(given, _resources(arguments, Path(scratch)))
 
