@@ -27,9 +27,10 @@ SUFFIXES = {".py", ".html", ".txt", ".js", ".md", ".toml", ""}
 
 #: Words that open a clause without a subject, unless the sentence is a question or one of the usual phrases.
 OPENING = re.compile(
-    r"(?:What|Who|Whoever|Whose|Whom|Those|That of|How|Where|Which|Of|By|As|So many|Nothing|Nobody|Somebody|Beside)\b"
-    r"(?! default\b| of (?:version|today)\b| to\b)"
+    r"(?:What|Who|Whoever|Whose|Whom|Those|That of|How|Where|Which|Of|By|As|So many|Nobody|Somebody|Beside)\b"
+    r"(?! default\b| of (?:…|version|today)| query on\b| changed\b| to\b)"
 )
+#: Phrases that hide who acts, or that replace a plain verb.
 PHRASE = re.compile(
     r"\b(?:nobody|somebody|whoever|whomever|so many|(?:is|are|was|were|be|been) (?:told|passed over|taken off)"
     r"|(?:is|are|was|were) made of|of its own accord|want of|has (?:left|gone) for)\b",

@@ -68,7 +68,7 @@ def test_every_answer_leads_to_a_page_and_the_page_lists_the_same(client: Client
     part = client.get("/search/?q=quokka", headers={"HX-Request": "true"}).content.decode()
     assert "Quokka ranker" in part
     assert "<html" not in part
-    assert "Nothing here matches “&lt;b&gt;”" in client.get("/search/?q=<b>").content.decode()
+    assert "No results for “&lt;b&gt;”" in client.get("/search/?q=<b>").content.decode()
 
 
 def test_an_anonymous_system_is_found_by_its_own_name_alone(client: Client, content: Dataset) -> None:
