@@ -1,20 +1,20 @@
-// A board's comforts. Everything works without them: links and forms are plain ones.
+// Progressive enhancement of boards. Without this script, links and forms work as plain HTML.
 (function () {
   "use strict";
 
   const part = () => document.getElementById("board-part");
   const scroller = () => document.querySelector("#board-part .board-scroll");
-  // Going back asks the server for the board again: a copy kept here would be large, and old.
+  // Disable htmx's history cache: a cached board would be large and stale.
   if (window.htmx) window.htmx.config.historyCacheSize = 0;
   const search = () => document.getElementById("board-text");
   let opened = [];
   let offset = 0;
-  // What was searched for, what was typed since, and whether that is still to be searched for.
+  // The last submitted search text, the present text, and whether a search is pending.
   let sent = "";
   let typed = null;
   let later = false;
 
-  // An empty field is no choice: it stays out of the address.
+  // Leave empty fields out of the address.
   document.addEventListener("submit", (event) => {
     if (event.target.id !== "board-form") return;
     const empty = [...event.target.elements].filter((field) => field.name && field.value === "" && !field.disabled);
@@ -25,7 +25,7 @@
     if (event.detail.elt.id !== "board-form") return;
     sent = search().value;
     const data = event.detail.formData;
-    // htmx lets the value of a button take the place of the form's own of that name; a pin comes to those there are.
+    // htmx replaces a form's value by that of a button with the same name; a new pin must be added to the others.
     const button = (event.detail.triggeringEvent || {}).submitter;
     if (button && button.name) {
       data.delete(button.name);
@@ -39,7 +39,7 @@
     }
   });
 
-  // What was open stays open, the table stays where it was scrolled to, and what was typed meanwhile is not lost.
+  // Restore open panels, the scroll position, and text that was typed during the request.
   document.addEventListener("htmx:beforeSwap", (event) => {
     if (event.detail.target !== part()) return;
     opened = [...document.querySelectorAll("#board-part details[open]")].map((details) => details.id);
@@ -57,7 +57,7 @@
     later = typed !== sent;
     typed = null;
   });
-  // One panel is open at a time, and Escape closes it.
+  // Keep at most one panel open; Escape closes it.
   const panels = () => [...document.querySelectorAll(".board-bar details[open]")];
   document.addEventListener("toggle", (event) => {
     if (!event.target.open || !event.target.matches("#board-panel, #board-columns")) return;
@@ -73,11 +73,11 @@
   document.addEventListener("htmx:afterSettle", () => {
     if (later) search().form.requestSubmit();
     later = false;
-    // Where the control that had the focus is gone, the board has it.
+    // Focus the board if the focused control no longer exists.
     if (document.activeElement === document.body && scroller()) scroller().focus({ preventScroll: true });
   });
 
-  // Going back leaves a search as a whole, not letter by letter.
+  // Use one history entry per search instead of one per letter.
   document.addEventListener("htmx:beforeHistoryUpdate", (event) => {
     const { history, requestConfig } = event.detail;
     const typing = requestConfig.triggeringEvent && requestConfig.triggeringEvent.type === "input";
@@ -85,7 +85,7 @@
     if (history.type === "push" && (here || (typing && /[?&]q=/.test(window.location.search)))) history.type = "replace";
   });
 
-  // A choice that the board does not have: its own page says what it has.
+  // Open the full page on an unknown choice: it lists the valid ones.
   document.addEventListener("htmx:responseError", (event) => {
     if (event.detail.target === part()) window.location.assign(event.detail.pathInfo.finalRequestPath);
   });

@@ -1,4 +1,4 @@
-// A button that copies: beside whatever has `data-copy` (its value, else its text), and on every block of code.
+// Adds a copy button to every element with `data-copy` (copies its value, else its text) and to every code block.
 (() => {
   "use strict";
   if (!navigator.clipboard) return;
@@ -20,7 +20,7 @@
     return element;
   }
 
-  // What is typed: of a block that shows a terminal, the commands without their prompts and answers.
+  // Copy only the commands of a terminal session, without prompts and output.
   function typed(block) {
     const lines = block.textContent.trim().split("\n");
     if (!lines[0].startsWith("$ ")) return lines.join("\n");

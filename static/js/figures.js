@@ -1,6 +1,6 @@
-// Draws the figures of a page. Plotly is asked for when the first one comes into view, never before. A figure's colours
-// are names of custom properties: it follows the light or dark scheme, and changes with it. Everything else of a figure,
-// caption, table and links, is in the page without this script.
+// Draws the figures of a page. Plotly is loaded when the first figure scrolls into view. Colors are names of CSS custom
+// properties, so that figures follow the light or dark scheme. Captions, tables, and links are part of the page and work
+// without this script.
 (() => {
   "use strict";
   const script = document.currentScript;
@@ -9,8 +9,8 @@
   const probe = document.createElement("i");
   let bundle;
 
-  // The Content-Security-Policy refuses styles as attributes and in elements. Plotly sets some as attributes, which may
-  // be set as properties, and brings a style sheet for maps, which nobody needs.
+  // The Content-Security-Policy forbids style attributes and elements. Set Plotly's style attributes as properties
+  // instead, and drop its style sheet for maps, which is not used.
   function allowStyles() {
     const append = document.head.appendChild;
     document.head.appendChild = (node) => (node.tagName === "STYLE" ? node : append.call(document.head, node));
@@ -38,7 +38,7 @@
     return getComputedStyle(probe).color;
   }
 
-  // The same data with each colour `var(--name)` as the page has it at present. Texts are left as they are.
+  // Replace each `var(--name)` by its present color; texts are not changed.
   function colored(value, key = "") {
     if (typeof value === "string") {
       const found = /color(scale)?$/.test(key) && /^var\((--[\w-]+)\)$/.exec(value);
@@ -50,7 +50,7 @@
     return value;
   }
 
-  // As Plotly, which reads markup, writes the text itself.
+  // Escape text that Plotly would read as markup.
   const plain = (text) => text.replace(/[&<>]/g, (sign) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;" })[sign]);
 
   const narrowed = (one) => ({ ...one, ...one.meta?.narrow });
@@ -78,7 +78,7 @@
     };
   }
 
-  // What Plotly is to draw, for a width.
+  // The figure as Plotly's data and layout, for a width in pixels.
   function specification(found, width) {
     const pick = width < NARROW ? narrowed : (one) => one;
     const entries = found.data.filter((trace) => trace.name && trace.showlegend !== false).length;
@@ -86,7 +86,7 @@
     return { data: colored(found.data.map(pick)), layout: colored(layout) };
   }
 
-  // The same for a picture that leaves its page: on paper, below its title; `legend` is how high the legend is.
+  // The same for a downloaded picture: on white, below its title; `legend` is the height of the legend in pixels.
   function takenAway(found, width, legend) {
     const { data, layout } = specification(found, width);
     const usual = layout.template.layout;
@@ -101,7 +101,7 @@
 
   const SETTINGS = { displayModeBar: false, responsive: true, showTips: false, doubleClick: false };
 
-  // A point leads to the page of its system.
+  // Open the system's page when a point is clicked.
   function lead(plot) {
     if (plot.leads) return;
     plot.leads = true;
@@ -160,16 +160,16 @@
     figure.querySelector(".figure-data").hidden = !heads.length;
   }
 
-  // What the figure is asked with: what it is about, its choices, and the view that the page has now.
+  // Query string of the figure: its subject, its choices, and the present view of the page.
   function query(figure) {
     const address = new URL(figure.dataset.figureUrl, location.href);
     const choices = figure.querySelectorAll(".figure-choices select");
     const taken = new Set([...address.searchParams.keys(), ...Array.from(choices, (choice) => choice.name)]);
-    // Only the address of a board has parameters that its figures read.
+    // Figures read only the parameters of a board's address.
     if (document.getElementById("board-form"))
       for (const [name, value] of new URLSearchParams(location.search))
         if (!taken.has(name)) address.searchParams.append(name, value);
-    // What nobody chose here the figure chooses by itself: the first that shows anything.
+    // Leave out unset choices: the server picks the first that is not empty.
     for (const choice of choices) if (choice.touched || choice.selectedIndex) address.searchParams.set(choice.name, choice.value);
     return address;
   }
@@ -210,7 +210,7 @@
     const plot = figure.querySelector(".figure-plot");
     const width = Math.max(plot.clientWidth, 800);
     const legend = plot.querySelector(".legend")?.getBoundingClientRect().height ?? 0;
-    // A legend takes as many lines less as the picture is wider than its place on the page.
+    // The legend needs fewer lines if the picture is wider than the figure on the page.
     const { data, layout } = takenAway(figure.found, width, legend && Math.max(20, legend * plot.clientWidth / width));
     const size = { width, height: layout.height };
     const address = await Plotly.toImage({ data, layout, config: SETTINGS }, { format: "svg", ...size });
@@ -219,7 +219,7 @@
       const text = decodeURIComponent(address.slice(address.indexOf(",") + 1));
       return save(new Blob([text], { type: "image/svg+xml" }), name);
     }
-    // Plotly would make the picture from a blob:, which the policy does not take for an image; a data: it does.
+    // The Content-Security-Policy allows images from data: URLs, but not from the blob: URLs that Plotly uses.
     const image = new Image();
     image.src = address;
     await image.decode();
@@ -251,14 +251,14 @@
     for (const figure of figures()) {
       if (known.has(figure)) continue;
       known.add(figure);
-      delete figure.dataset.ready; // from htmx's history it comes without its drawing
+      delete figure.dataset.ready; // a page from htmx's history has no drawing
       figure.classList.add("is-live");
       seen.observe(figure);
       sized.observe(figure.querySelector(".figure-plot"));
     }
   }
 
-  // Another view of the page: what is drawn already is drawn anew, the rest as it comes into view.
+  // When the view of the page changes, redraw the drawn figures; the others are drawn when they scroll into view.
   function follow() {
     watch();
     for (const figure of figures()) if (figure.wanted) load(figure);
@@ -278,8 +278,8 @@
   for (const name of ["htmx:pushedIntoHistory", "htmx:replacedInHistory", "htmx:historyRestore"])
     document.addEventListener(name, follow);
   document.addEventListener("htmx:load", watch);
-  // htmx keeps the page as HTML, whose styles the policy would refuse: drawings, and what Plotly measures texts with, are
-  // out of it for that moment.
+  // htmx stores the page as HTML, where the Content-Security-Policy would reject styles: remove drawings and Plotly's
+  // elements for measuring text while it does.
   document.addEventListener("htmx:beforeHistorySave", () => {
     for (const place of [...document.querySelectorAll(".figure-plot, #js-plotly-tester")]) {
       const drawn = [...place.childNodes];

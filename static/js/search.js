@@ -1,4 +1,4 @@
-// The header's search as one types, and its menu. htmx is loaded when the field gets the focus, and only then.
+// Search results while typing in the header. htmx is loaded when the field gets the focus.
 (() => {
   "use strict";
   const script = document.currentScript;
@@ -13,7 +13,7 @@
     const element = document.createElement("script");
     element.id = "htmx";
     element.src = script.dataset.htmx;
-    // What was typed before it came.
+    // Search for text that was typed before htmx was loaded.
     element.onload = () => { if (field.value) window.htmx.trigger(field, "find"); };
     document.head.append(element);
   }, { once: true });

@@ -1,14 +1,14 @@
-// The submit pages' comforts: progress of every file, and large files in pieces that begin when they are chosen.
-// Without this the form is sent as forms are.
+// Progressive enhancement of the submit pages: progress of each file, and resumable uploads of large files, which start
+// when a file is chosen. Without this script the form is submitted as plain HTML.
 (function () {
   "use strict";
 
-  const lists = new Map(); // by file input's name: its uploads in pieces
-  let sending = null; // the form's own request
-  let alone = false; // whether it only checks files that were just chosen: the rest of the page then stays as it is
+  const lists = new Map(); // resumable uploads, by name of the file input
+  let sending = null; // the request that submits the form
+  let alone = false; // whether the request only checks the chosen files and leaves the rest of the page unchanged
 
   const form = () => document.querySelector("form[data-uploads]");
-  // Attributes, never `form().action` or `form().dataset`: fields are called so, and a form's fields hide its own names.
+  // Read attributes instead of `form().action` or `form().dataset`: fields with these names shadow the properties.
   const bar = () => form().querySelector(".submit-bar > .actions");
   const target = () => new URL(form().getAttribute("action") || "", location.href);
   const part = (name, className, text) => {
@@ -25,7 +25,7 @@
   };
   const share = (sent, whole) => (whole ? Math.floor((100 * sent) / whole) : 100);
 
-  // A row that shows one file's way. What a screen reader is told changes with the state and every tenth part.
+  // A row with the progress of a file. Screen readers announce each state and every 10 %.
   function row(name, buttons) {
     const box = part("div", "upload");
     const meter = part("progress", "");
@@ -115,7 +115,7 @@
     list.uploads = [];
     list.box.replaceChildren();
     for (const file of input.files) if (file.size > Number(form().getAttribute("data-large"))) begin(input, file);
-    // What was chosen, or dropped, is checked at once: that tells its dataset, and keeps the file.
+    // Check chosen or dropped files immediately: this finds their dataset and stores them.
     const check = form().querySelector("button[value=check]");
     if (input.hasAttribute("data-check-at-once") && input.files.length && check && !sending) {
       alone = true;
@@ -123,7 +123,7 @@
     }
   });
 
-  // What rounds ask for is asked where a chosen dataset has one that takes runs.
+  // Show the fields that a round requires if a chosen dataset has an open round.
   function showRounds() {
     const rounds = form() && form().querySelector("[data-rounds]");
     if (!rounds) return;
@@ -133,7 +133,7 @@
   document.addEventListener("change", showRounds);
   showRounds();
 
-  // What the form sends: small files with it, large ones by the names that they arrived under.
+  // The form data: small files themselves, large files by the ids of their uploads.
   function content(submitter) {
     const data = new FormData(form(), submitter);
     for (const [name, list] of lists) {
@@ -157,7 +157,7 @@
     if (event.target !== form()) return;
     event.preventDefault();
     if (sending) {
-      if (sending.alone) sending.next = event.submitter; // after the check of what was just chosen
+      if (sending.alone) sending.next = event.submitter; // submit again after the check of the chosen files
       return;
     }
     const shown = row("This submission", [["Cancel", stop]]);
@@ -233,8 +233,8 @@
     if (next && request.status === 200) form().requestSubmit(next);
   }
 
-  // The page as it was answered, or a part of it, with the files that were chosen: a browser would have lost them. What
-  // the site has kept, it lists itself.
+  // Replace the page, or a part of it, by the response and keep the chosen files, which a reload would lose. The response
+  // lists the files that the site has stored.
   function exchange(page, only) {
     const chosen = [...form().querySelectorAll("input[type=file]")];
     const main = document.querySelector("main");

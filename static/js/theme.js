@@ -1,4 +1,4 @@
-// The chosen scheme, light or dark, before anything is painted; without a choice the system's.
+// Applies the chosen color scheme before the first paint; without a choice, the system's scheme.
 (() => {
   "use strict";
   const NAMES = ["system", "light", "dark"];
@@ -7,7 +7,7 @@
     try {
       return NAMES.includes(localStorage.theme) ? localStorage.theme : "system";
     } catch {
-      return "system"; // storage is refused
+      return "system"; // storage is not available
     }
   };
   function set(name) {

@@ -1,13 +1,13 @@
-// One file on its way in pieces, by tus 1.0.0: it goes on by itself where a connection broke, and where the page was
-// loaded anew, once the same file is chosen again. `resumable(file, options)` is all that others use.
+// A resumable upload of a file by tus 1.0.0. It resumes automatically after a lost connection, and after a page reload
+// when the same file is chosen again. The interface is `resumable(file, options)`.
 (function () {
   "use strict";
 
   const PIECE = 8 * 1024 * 1024;
-  const WAITS = [1, 2, 4, 8, 15, 30]; // seconds before another try, then always the last
+  const WAITS = [1, 2, 4, 8, 15, 30]; // seconds before each retry; the last value repeats
   const wait = (tries) => WAITS[Math.min(tries, WAITS.length - 1)];
 
-  // What tells a file from others without reading it.
+  // A fingerprint of a file without reading it: name, size, and time of change.
   const mark = (file, kind) => `upload:${kind}:${file.name}:${file.size}:${file.lastModified}`;
   const remembered = {
     get(key) { try { return localStorage.getItem(key); } catch { return null; } },
@@ -16,7 +16,7 @@
   };
   const base64 = (text) => btoa(String.fromCharCode(...new TextEncoder().encode(text)));
 
-  // What an answer that is no success says to people.
+  // The message of an error response for the user.
   function reason(answer) {
     try {
       const told = JSON.parse(answer.responseText);
@@ -27,7 +27,7 @@
     }
   }
 
-  // `options`: address (where uploads begin), token (against forged requests), kind, changed(upload).
+  // `options`: address (endpoint that creates uploads), token (CSRF), kind, changed(upload).
   function resumable(file, options) {
     const key = mark(file, options.kind);
     const upload = { file, state: "starting", sent: 0, size: file.size, id: "", message: "", seconds: 0 };
@@ -54,7 +54,7 @@
       asked.send(body || null);
     }
 
-    // The connection broke, or the site has no time: try again in a while.
+    // Retry later after a lost connection or if the site is busy.
     function again() {
       if (upload.state === "paused" || ended()) return;
       upload.seconds = wait(tries++);
@@ -65,7 +65,7 @@
     function refused(answer) {
       if (answer.status === 0 || answer.status === 409 || answer.status === 423 || answer.status >= 500) return again();
       if (url && (answer.status === 404 || answer.status === 410)) {
-        remembered.drop(key); // it was given up, or is somebody else's
+        remembered.drop(key); // the upload was discarded or belongs to another user
         url = null;
         upload.sent = 0;
         return start();
@@ -80,7 +80,7 @@
       const metadata = `filename ${base64(file.name.slice(0, 200))},kind ${base64(options.kind)}`;
       ask("POST", options.address, { "Upload-Length": String(file.size), "Upload-Metadata": metadata }, null, (answer) => {
         if (answer.status !== 201) return refused(answer);
-        // By this page's own way to the site, whatever it is called elsewhere.
+        // Use this page's origin: the site may have another name behind a proxy.
         url = new URL(answer.getResponseHeader("Location"), location.href).pathname;
         remembered.set(key, url);
         send();
