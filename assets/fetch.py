@@ -1,8 +1,8 @@
-"""Fetch what no Python package carries: plotly.js's smallest bundle and two fonts, out of npm's packages, without node.
+"""Fetch plotly.js's smallest bundle and two fonts from npm packages, without node.
 
-`make assets` runs this. Each archive is checked by the sha512 that npm names it by before anything of it is read, and
-the files are there all or none. The registry is `NPM_CONFIG_REGISTRY`, or else what an installed npm would ask. Ends
-with 1, after one line that says so, where it is out of reach: the site then serves what it has instead.
+`make assets` runs this script. It checks the sha512 of each archive before reading it, and writes either all files or
+none. The registry is `NPM_CONFIG_REGISTRY`, or that of an installed npm. If the registry cannot be reached, the script
+prints one line and ends with status 1; the site then uses plotly's whole bundle and system fonts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SECONDS = 20
 
 
 class Package(NamedTuple):
-    """A version of a package on npm, its sha512 as npm writes it, and by the file in it where it is served."""
+    """A version of an npm package, its sha512 in npm's notation, and served paths by file of the package."""
 
     name: str
     version: str
@@ -35,7 +35,7 @@ class Package(NamedTuple):
 
 
 PACKAGES = (
-    # The version of plotly.js that the pinned `plotly` wheel has; it draws bars and scatter plots, and so all figures.
+    # The plotly.js version of the pinned `plotly` wheel. Bars and scatter plots suffice for all figures.
     Package(
         "plotly.js-basic-dist-min",
         "4.1.1",
@@ -48,7 +48,7 @@ PACKAGES = (
         "OupL48va4JNofb97w6NYeF9S7W/kHNKM0Er8Dem5nqi4jeOLrVJDoE8tZEpnMJmtkvNbB1EIPPwHcdkF6b1oUA==",
         {
             "files/inter-latin-wght-normal.woff2": "fonts/inter.woff2",
-            # Pages leave these to the reader's own fonts; pictures for previews of links have no others.
+            # Only pictures for link previews use these; pages use the reader's fonts for other scripts.
             "files/inter-latin-ext-wght-normal.woff2": "fonts/inter-latin-ext.woff2",
             "files/inter-greek-wght-normal.woff2": "fonts/inter-greek.woff2",
             "files/inter-cyrillic-wght-normal.woff2": "fonts/inter-cyrillic.woff2",
@@ -68,11 +68,11 @@ PACKAGES = (
 
 
 class NotFetchedError(Exception):
-    """Why the files cannot be had."""
+    """The files could not be fetched."""
 
 
 def registry() -> str:
-    """The address of the registry. Raises NotFetchedError where none is named and there is no npm to ask."""
+    """Return the address of the registry. Raises NotFetchedError if none is configured and npm is not installed."""
     if named := os.environ.get("NPM_CONFIG_REGISTRY"):
         return named
     npm = shutil.which("npm", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
@@ -85,7 +85,7 @@ def registry() -> str:
 
 
 def archive(package: Package, address: str) -> bytes:
-    """The package's archive. Raises NotFetchedError where it cannot be had or is another."""
+    """Return the package's archive. Raises NotFetchedError if it cannot be fetched or has another checksum."""
     url = f"{address.rstrip('/')}/{package.name}/-/{package.name.rpartition('/')[2]}-{package.version}.tgz"
     try:
         with urllib.request.urlopen(url, timeout=SECONDS) as answer:  # noqa: S310 - an operator names it
@@ -100,24 +100,24 @@ def archive(package: Package, address: str) -> bytes:
 
 
 def fetch(folder: Path, packages: tuple[Package, ...] = PACKAGES) -> None:
-    """Make the folder anew, with the files of all packages and the style sheet of the fonts. Raises NotFetchedError."""
+    """Replace the folder by the files of all packages and the fonts' style sheet. Raises NotFetchedError."""
     address = registry()
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-        made = Path(scratch) / "made"
+        contents = Path(scratch) / "contents"
         for package in packages:
             with tarfile.open(fileobj=io.BytesIO(archive(package, address))) as files:
                 for name, place in package.files.items():
-                    (made / place).parent.mkdir(parents=True, exist_ok=True)
-                    (made / place).write_bytes(files.extractfile(f"package/{name}").read())
-        (made / "css").mkdir()
-        shutil.copy(HERE / "fonts.css", made / "css")
+                    (contents / place).parent.mkdir(parents=True, exist_ok=True)
+                    (contents / place).write_bytes(files.extractfile(f"package/{name}").read())
+        (contents / "css").mkdir()
+        shutil.copy(HERE / "fonts.css", contents / "css")
         shutil.rmtree(folder, ignore_errors=True)
-        made.rename(folder)
+        contents.rename(folder)
 
 
 def main() -> int:
-    """0 where everything is there."""
+    """Fetch the files; return the exit status."""
     try:
         fetch(Path(sys.argv[1]).resolve())
     except NotFetchedError as error:

@@ -1,9 +1,7 @@
-"""Whether what runs in this container is well: exit status 0, else 1 and why. For HEALTHCHECK.
+"""Health check of a container, for HEALTHCHECK: exit status 0 if healthy, else 1 and the reason.
 
-The stdlib alone, so that asking costs nothing.
-
-`web`: the site answers /healthz. `worker`: it lives, by the file that it touches every ten seconds, whether its
-database answers or not.
+Uses only the standard library, so that the check is cheap. `web` requests /healthz. `worker` checks the age of the
+file that a worker touches every ten seconds, whether or not its database answers.
 """
 
 from __future__ import annotations
@@ -16,12 +14,12 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-#: The file is touched every ten seconds; after so many without it the worker is not alive.
+#: Seconds without a touch of the file after which the worker counts as dead.
 SILENCE = 45.0
 
 
 def web() -> str:
-    """Why the site is not well; empty when it is. One that answers 503 lives: its database or broker does not."""
+    """Return why the site is unhealthy, or an empty text. Status 503 is healthy: its database or broker is down."""
     host = os.environ.get("ALLOWED_HOSTS", "localhost").split(",")[0].lstrip(".") or "localhost"
     request = urllib.request.Request("http://127.0.0.1:8000/healthz", headers={"Host": host})
     try:
@@ -38,12 +36,12 @@ def web() -> str:
 
 
 def worker() -> str:
-    """Why the worker is not well; empty when it is."""
+    """Return why the worker is unhealthy, or an empty text."""
     file = Path(os.environ.get("HEARTBEAT_FILE", "/tmp/runboard-heartbeat"))  # noqa: S108
     try:
         silent = time.time() - file.stat().st_mtime
     except OSError:
-        return f"{file} is not there: the worker has not begun"
+        return f"{file} does not exist: the worker has not started"
     return f"silent for {silent:.0f} s" if silent > SILENCE else ""
 
 

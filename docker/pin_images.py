@@ -1,7 +1,7 @@
-"""Write the digest of every image that docker/ names: what its tag leads to now, on every platform.
+"""Pin every image in docker/ to the present digest of its tag, for all platforms.
 
-`make pin-images` runs this where Docker and its registry can be reached. Prints each image, and ends with 1 where one
-cannot be asked for; then nothing is written.
+`make pin-images` runs this script; it needs Docker and access to the registry. It prints each image. If a digest
+cannot be fetched, it writes nothing and ends with status 1.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
 FILES = (FOLDER / "Dockerfile", FOLDER / "compose.yaml")
-#: An image of somebody else, by tag and, where it was pinned, by digest. Ours have no tag.
+#: A third-party image with its tag and, if pinned, its digest. Our own images have no tag.
 IMAGE = re.compile(
     r"((?:^FROM|^ +image:) +)([a-z0-9./-]+:[A-Za-z0-9._-]+)(@sha256:[0-9a-f]{64})?", re.MULTILINE
 )
 
 
-def digest_of(image: str) -> str:
-    """What a tag leads to: the digest of the index of all its platforms. Raises OSError or CalledProcessError."""
+def fetch_digest(image: str) -> str:
+    """Return the digest of the multi-platform index of a tag. Raises OSError or CalledProcessError."""
     command = ["docker", "buildx", "imagetools", "inspect", image, "--format", "{{.Manifest.Digest}}"]
-    found = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-    if not re.fullmatch("sha256:[0-9a-f]{64}", found):
-        raise OSError(f"Docker answered {found!r} when asked for the digest of {image}.")
-    return found
+    digest = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    if not re.fullmatch("sha256:[0-9a-f]{64}", digest):
+        raise OSError(f"Docker returned {digest!r} instead of the digest of {image}.")
+    return digest
 
 
 def main() -> int:
-    """0 where every digest was found and written."""
+    """Pin all images; return the exit status."""
     texts = {file: file.read_text() for file in FILES}
     images = {match[2]: match[3] or "" for text in texts.values() for match in IMAGE.finditer(text)}
     try:
-        digests = {image: f"@{digest_of(image)}" for image in images}
+        digests = {image: f"@{fetch_digest(image)}" for image in images}
     except subprocess.CalledProcessError as error:
         print(error.stderr.strip(), file=sys.stderr)
         return 1

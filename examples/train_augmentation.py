@@ -52,16 +52,16 @@ from evaluation.runs.score import ScoringTarget, score_run
 _MEASURE = "nDCG@10"
 #: Without judgments for choosing an epoch, every tenth training query is held out for that.
 _TENTH = 10
-#: Documents that a query's relevant ones are told from in a step.
+#: Documents that each step scores against the relevant ones.
 _DOCUMENTS = 8_192
 _BATCH = 32
-#: What every piece is added with before the first step.
+#: Initial weight of every added word piece.
 _FIRST_WEIGHT = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a model is trained; the first learning rate is that of W and u."""
+    """Training parameters. `learning_rate` applies to W and u."""
 
     epochs: int
     learning_rate: float
@@ -81,7 +81,7 @@ def start_checkpoint(encoder: Path, folder: Path) -> None:
 
 
 def save_model(model: AugmentationModel, folder: Path) -> None:
-    """Write what a model has learned over a checkpoint of `start_checkpoint`."""
+    """Write the trained weights over a checkpoint of `start_checkpoint`."""
     _save(model.encoder, model.projection, model.weighting, folder)
 
 
@@ -93,7 +93,7 @@ def _save(encoder: torch.nn.Module, projection: torch.Tensor, weighting: torch.T
 
 @dataclass(frozen=True, slots=True)
 class _Example:
-    """A query: its token numbers, which of them are terms, their places in the index; its relevant documents."""
+    """A training query: token ids, positions of its terms, their places in the index, and its relevant documents."""
 
     numbers: list[int]
     tokens: NDArray[np.int64]
@@ -103,8 +103,8 @@ class _Example:
 
 
 @dataclass(frozen=True, slots=True)
-class Searched:
-    """What an engine searches with: its opened index, the tokenizer, and BM25's parameters."""
+class SearchIndex:
+    """An engine's opened index, its tokenizer, and BM25's parameters."""
 
     index: InvertedIndex
     pieces: WordPieces
@@ -113,20 +113,20 @@ class Searched:
 
 
 def train(
-    model: AugmentationModel, searched: Searched, queries: Sequence[Query], qrels: Qrels, settings: Settings
+    model: AugmentationModel, search: SearchIndex, queries: Sequence[Query], qrels: Qrels, settings: Settings
 ) -> Iterator[int]:
-    """Train an engine's model over its index; gives the number of each epoch when it is over.
+    """Train an engine's model over its index and yield the number of each finished epoch.
 
-    In between, the engine searches with what has been learned so far. Raises ModelFailure and InvalidContent.
+    After each epoch the engine searches with the present weights. Raises ModelFailure and InvalidContent.
     """
     torch.manual_seed(settings.seed)
     generator = np.random.default_rng(settings.seed)
-    pieces = np.array([int(term) for term in searched.index.terms()])
-    examples = _examples(model, searched, queries, qrels, pieces)
+    pieces = np.array([int(term) for term in search.index.terms()])
+    examples = _examples(model, search, queries, qrels, pieces)
     if not examples:
         what = "no query for training has a relevant document in the corpus"
         raise InvalidContent.of(Problem("error", "no_training_data", 1, what, "Name qrels of these queries."))
-    learned, matrix = (_Learned(model, examples, pieces), _document_matrix(searched))
+    learned, matrix = (_Learned(model, examples, pieces), _document_matrix(search))
     optimizer = torch.optim.AdamW(
         [
             {"params": learned.parameters(), "lr": settings.learning_rate},
@@ -135,7 +135,7 @@ def train(
         weight_decay=0.01,
     )
     steps = -(-len(examples) // _BATCH)
-    schedule = torch.optim.lr_scheduler.LambdaLR(  # rises over the first epoch, and falls to zero over all
+    schedule = torch.optim.lr_scheduler.LambdaLR(  # warm-up over the first epoch, then linear decay to zero
         optimizer, lambda step: min(1.0, (step + 1) / steps) * (1 - step / (steps * settings.epochs))
     )
     for epoch in range(1, settings.epochs + 1):
@@ -157,17 +157,17 @@ def train(
 
 def _examples(
     model: AugmentationModel,
-    searched: Searched,
+    search: SearchIndex,
     queries: Sequence[Query],
     qrels: Qrels,
     pieces: NDArray[np.int64],
 ) -> list[_Example]:
-    """The queries that have a relevant document in the corpus."""
-    ids, judgements = OrderedIds(searched.index.folder), qrels.as_dict()
-    place_of = np.full(searched.pieces.behind_last, -1)
+    """Return the queries that have a relevant document in the corpus."""
+    ids, judgements = OrderedIds(search.index.folder), qrels.as_dict()
+    place_of = np.full(search.pieces.behind_last, -1)
     place_of[pieces] = np.arange(len(pieces))
     found = []
-    inputs = searched.pieces.inputs([query.text for query in queries], model.maximum_length)
+    inputs = search.pieces.inputs([query.text for query in queries], model.maximum_length)
     for query, numbers in zip(queries, inputs, strict=True):
         grades = {
             document: grade
@@ -183,11 +183,11 @@ def _examples(
     return found
 
 
-def _document_matrix(searched: Searched) -> csr_array:
-    """idf ⊙ f(d): documents × terms of the index."""
-    index = searched.index
+def _document_matrix(search: SearchIndex) -> csr_array:
+    """Return idf ⊙ f(d), of shape (documents, terms of the index)."""
+    index = search.index
     frequencies, documents = np.diff(index.offsets), index.documents[:].astype(np.int32)
-    norms = inverse_norms(searched.k1, searched.b, index.tokens[0], index.documents_with_field[0])
+    norms = inverse_norms(search.k1, search.b, index.tokens[0], index.documents_with_field[0])
     counts = index.frequencies[:] * norms[index.lengths[0][documents]]
     idf = inverse_document_frequency(np.array(index.documents_with_field), frequencies)
     values = (np.repeat(idf, frequencies) * counts / (1 + counts)).astype(np.float32)
@@ -196,11 +196,11 @@ def _document_matrix(searched: Searched) -> csr_array:
 
 
 class _Learned:
-    """What is learned beside the encoder: u, and W as b ⊗ m + E · A.
+    """The trained parameters besides the encoder: u, and W as b ⊗ m + E · A.
 
-    m turns the mean of enc(q)[CLS] into 1, so that b, one number for each term, is what any query gets; E has the
-    encoder's own embeddings of the pieces, which stay as they are, and A (dimension × dimension) says what of a query
-    calls for which of them. A free W would be a hundred times larger, and would learn the queries by heart.
+    m maps the mean of enc(q)[CLS] to 1, so that b, one number per term, is the weight that every query adds. E contains
+    the encoder's frozen embeddings of the pieces, and A (dimension × dimension) maps a query to the pieces it adds. An
+    unconstrained W would be a hundred times larger and would memorize the queries.
     """
 
     def __init__(
@@ -222,16 +222,16 @@ class _Learned:
         self.weighting = (token / token.square().sum()).requires_grad_()
 
     def parameters(self) -> list[torch.Tensor]:
-        """What is learned beside the encoder."""
+        """Return the parameters besides the encoder's."""
         return [self.everywhere, self.calling, self.weighting]
 
     def encoder_parameters(self) -> list[torch.Tensor]:
-        """What is learned of the encoder: all but its embeddings of pieces, and a pooler."""
+        """Return the trained parameters of the encoder: all except its embeddings and its pooler."""
         named = self._model.encoder.named_parameters()
         return [one for name, one in named if one.requires_grad and not name.startswith("pooler.")]
 
     def _vectors(self, examples: Sequence[_Example]) -> tuple[torch.Tensor, torch.Tensor]:
-        """enc(q) (queries × longest × dimension), and which tokens are no padding."""
+        """Return enc(q), of shape (queries, longest query, dimension), and the mask of tokens."""
         tokens = Tokenised.of([example.numbers for example in examples], self._model.padding_id)
         features = tokens.padded(np.arange(len(examples)))
         vectors: torch.Tensor = self._model.encoder(**features).last_hidden_state
@@ -240,7 +240,7 @@ class _Learned:
     def loss(
         self, examples: Sequence[_Example], matrix: csr_array, generator: np.random.Generator, sparsity: float
     ) -> torch.Tensor:
-        """The mean over the queries of a step."""
+        """Return the mean loss of a batch of queries."""
         vectors, _ = self._vectors(examples)
         called = (vectors[:, 0] @ self.calling.T) @ self._embeddings.T
         added = torch.relu((vectors[:, 0] @ self._direction)[:, None] * self.everywhere + called)
@@ -255,7 +255,7 @@ class _Learned:
     def _query_vectors(
         self, examples: Sequence[_Example], vectors: torch.Tensor, added: torch.Tensor
     ) -> torch.Tensor:
-        """w ⊙ (bow + a): queries × terms. A piece that is there twice takes the greater of its weights."""
+        """Return w ⊙ (bow + a), of shape (queries, terms). A repeated piece has the greatest of its weights."""
         rows = np.repeat(np.arange(len(examples)), [len(example.tokens) for example in examples])
         tokens, places = (
             np.concatenate([getattr(example, name) for example in examples]) for name in ("tokens", "places")
@@ -269,7 +269,7 @@ class _Learned:
         return added.index_put(where, greatest * (1 + added[where]))
 
     def hand_over(self) -> None:
-        """Let the model work with what is learned so far."""
+        """Copy the present weights into the model."""
         everywhere, calling, weighting = (tensor.detach() for tensor in self.parameters())
         rows = everywhere[:, None] * self._direction + self._embeddings @ calling
         self._model.projection = torch.zeros_like(self._model.projection).index_put((self._pieces,), rows)
@@ -277,7 +277,7 @@ class _Learned:
 
 
 def _drawn(examples: Sequence[_Example], count: int, generator: np.random.Generator) -> NDArray[np.int64]:
-    """The documents of a step, sorted: all that are relevant to one of its queries, and others."""
+    """Return the sorted documents of a step: all relevant ones of its queries, and a sample of the others."""
     relevant = np.unique(np.concatenate([example.relevant for example in examples]))
     others = np.setdiff1d(np.arange(count), relevant, assume_unique=True)
     if len(others) > _DOCUMENTS:
@@ -304,10 +304,10 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", required=True, type=Path, help="folder to write the checkpoint into")
     for name, kind, default, what in (
         ("epochs", int, 3, "passes over the queries"),
-        ("learning-rate", float, 5e-4, "of W and u"),
-        ("encoder-learning-rate", float, 1e-4, "of the encoder"),
-        ("sparsity", float, 1e-2, "what a unit of added weight costs"),
-        ("seed", int, 0, "of the order of queries, the documents of a step and dropout"),
+        ("learning-rate", float, 5e-4, "learning rate of W and u"),
+        ("encoder-learning-rate", float, 1e-4, "learning rate of the encoder"),
+        ("sparsity", float, 1e-2, "loss per unit of added weight"),
+        ("seed", int, 0, "seed of the order of queries, the sampled documents, and dropout"),
     ):
         parser.add_argument(f"--{name}", type=kind, default=default, help=f"{what} (default: %(default)s)")
     parser.add_argument("--threads", type=int, help="cores to use (default: all that this process may)")
@@ -347,9 +347,9 @@ def _train(arguments: argparse.Namespace, scratch: Path) -> None:
         arguments.sparsity,
         arguments.seed,
     )
-    searched = Searched(engine.searcher.index, engine.pieces, engine.k1, engine.b)
+    search = SearchIndex(engine.searcher.index, engine.pieces, engine.k1, engine.b)
     best = -1.0
-    for epoch in train(engine.model, searched, asked["train"], splits["train"], settings):
+    for epoch in train(engine.model, search, asked["train"], splits["train"], settings):
         score = _score(engine, asked["dev"], splits["dev"])
         print(f"epoch {epoch}: {_MEASURE} {score:.4f} (dev)", file=sys.stderr)
         if score > best:
@@ -368,7 +368,7 @@ def _train(arguments: argparse.Namespace, scratch: Path) -> None:
 
 
 def _splits(folder: Path) -> dict[str, Qrels]:
-    """Judgements by what they are for; those for choosing are made where the folder has none."""
+    """Return qrels by purpose; without qrels/dev.tsv, hold out a tenth of the training queries."""
     paths = {name: folder / f"{name}.tsv" for name in ("train", "dev", "test")}
     found = {name: read_qrels(path) for name, path in paths.items() if name == "train" or path.exists()}
     if "dev" not in found:
@@ -382,7 +382,7 @@ def _splits(folder: Path) -> dict[str, Qrels]:
 
 
 def _engine(folder: Path, scratch: Path, threads: int) -> QueryAugmentation:
-    """The engine that searches with a checkpoint, which is checked as the site checks it."""
+    """Return an engine for a checkpoint, validated as on the site."""
     description = describe("query-augmentation")
     checkpoint = open_checkpoint(folder, [CheckpointKind.QUERY_AUGMENTATION], scratch)
     engine = description.create(description.complete({}), Resources(checkpoint, threads=threads))

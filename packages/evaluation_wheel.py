@@ -1,10 +1,10 @@
-"""Build the distribution `runboard-eval`: the folder `evaluation` as the package `runboard_eval`, its kernel compiled.
+"""Build the distribution `runboard-eval`: `evaluation` as the package `runboard_eval` with its compiled kernel.
 
     python packages/evaluation_wheel.py FOLDER
     python packages/evaluation_wheel.py --sources FOLDER
 
-leaves a wheel for this platform in FOLDER. Imports are rewritten, and the commands that texts name, nothing else.
-Version and packages are the project's own. `--sources` leaves what the wheel is made of, the kernel not compiled.
+The first form writes a wheel for this platform into FOLDER. Only imports and command names in texts are rewritten.
+Version and dependencies come from the project. `--sources` writes the wheel's sources without compiling the kernel.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
-#: What every command needs, of the lists in which the project says which version and why.
+#: Dependencies of every command. Their versions come from the project's requirement files.
 BASE = (
     "pytrec-eval-terrier", "numpy", "numba", "PyStemmer", "whoosh-reloaded", "icu4py", "orjson", "zstandard", "isal",
     "PyYAML", "regex",
 )  # fmt: skip
-#: What runs a model.
+#: Dependencies for running models.
 NEURAL = (
     "torch", "sentence-transformers", "transformers", "tokenizers", "huggingface-hub", "safetensors", "faiss-cpu",
     "scipy",
 )  # fmt: skip
-#: In this order: a command, then a module.
+#: Replacements in sources, in this order: the command, imports, and qualified names.
 RENAMED = (
     (re.compile(r"python -m evaluation(?= |\b(?!\.))"), "runboard-eval"),
     (re.compile(r"\b(from|import) evaluation\b"), r"\1 runboard_eval"),
@@ -45,7 +45,7 @@ build-backend = "setuptools.build_meta"
 [project]
 name = "runboard-eval"
 version = "{version}"
-description = "Information retrieval, evaluated: check, score, compare, fuse and make runs as a Runboard site does"
+description = "Check, score, compare, fuse, and create TREC runs as a Runboard site does"
 readme = "README.md"
 requires-python = "{python}"
 license = "Apache-2.0"
@@ -66,7 +66,7 @@ class Compiled(Distribution):
         return True
 
 class PlatformWheel(bdist_wheel):
-    # The kernel is loaded by ctypes: it fits every Python, on one platform.
+    # The kernel is loaded by ctypes, so the wheel fits every Python version of one platform.
     def get_tag(self):
         return ("py3", "none", super().get_tag()[2])
 
@@ -74,8 +74,8 @@ setup(distclass=Compiled, cmdclass={"bdist_wheel": PlatformWheel})
 """
 README = """# runboard-eval
 
-Information retrieval, evaluated as a Runboard site does it: `runboard-eval check`, `score`, `compare`, `fuse`,
-`retrieve` and `pack`. It runs models, too, where its wheel was installed with the extra `[neural]`:
+Evaluation tools for information retrieval, as a Runboard site uses them: `runboard-eval check`, `score`, `compare`,
+`fuse`, `retrieve`, and `pack`. To run models, install the wheel with the extra `[neural]`:
 `pip install "$(echo runboard_eval-*.whl)[neural]"`.
 
 ```
@@ -86,27 +86,27 @@ runboard-eval score --qrels qrels/test.tsv --run run.txt
 
 
 def requirements() -> dict[str, str]:
-    """What the project pins, by canonical name, as a lower bound."""
-    found = {}
+    """Return the project's pinned versions as lower bounds, by canonical name."""
+    bounds = {}
     for name in ("docker/requirements-web.txt", "requirements.txt"):
         for line in (ROOT / name).read_text().splitlines():
             line = line.partition(" #")[0].strip()
             if line and not line.startswith(("#", "-r")):
-                wanted = Requirement(line)
-                (pinned,) = wanted.specifier
-                found[canonicalize_name(wanted.name)] = f"{wanted.name}>={pinned.version}"
-    return found
+                requirement = Requirement(line)
+                (pinned,) = requirement.specifier
+                bounds[canonicalize_name(requirement.name)] = f"{requirement.name}>={pinned.version}"
+    return bounds
 
 
-def renamed(text: str) -> str:
-    """The source of a module under the package's other name."""
+def rename_package(text: str) -> str:
+    """Return the source of a module with the distribution's package name."""
     for pattern, name in RENAMED:
         text = pattern.sub(name, text)
     return text
 
 
 def write_tree(folder: Path, kernel: bool) -> None:
-    """The sources of the distribution, with the compiled kernel where asked for."""
+    """Write the sources of the distribution, with the compiled kernel if `kernel` is true."""
     package = folder / "runboard_eval"
     for source in sorted((ROOT / "evaluation").rglob("*")):
         if source.suffix not in (".py", ".c", ".h", ".json"):
@@ -114,7 +114,7 @@ def write_tree(folder: Path, kernel: bool) -> None:
         target = package / source.relative_to(ROOT / "evaluation")
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.suffix == ".py":
-            target.write_text(renamed(source.read_text("utf-8")), "utf-8")
+            target.write_text(rename_package(source.read_text("utf-8")), "utf-8")
         else:
             shutil.copyfile(source, target)
     (package / "py.typed").touch()
@@ -139,7 +139,7 @@ def write_tree(folder: Path, kernel: bool) -> None:
 
 
 def build(target: Path) -> None:
-    """Leave the wheel in a folder."""
+    """Build the wheel into a folder."""
     with tempfile.TemporaryDirectory(prefix="runboard-eval-") as name:
         write_tree(Path(name), kernel=True)
         command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]

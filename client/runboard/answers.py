@@ -1,10 +1,10 @@
-"""What the site's API answers. Written from its schema by packages/client_answers.py, not by hand."""
+"""Types of the API's responses, generated from its schema by packages/client_answers.py."""
 
 from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypedDict
 
-#: What a view of a board may have; min- and max- go before the keys of columns.
+#: Query parameters of a board's view. Prefixes min- and max- apply to the keys of numeric columns.
 VIEW = (
     "architecture",
     "columns",
