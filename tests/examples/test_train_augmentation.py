@@ -64,10 +64,20 @@ def test_it_learns_which_words_a_query_means(tmp_path: Path, capsys: pytest.Capt
     assert trained > plain + 0.3
     assert validate_folder(tmp_path / "first", CheckpointKind.QUERY_AUGMENTATION).valid
 
+
+@pytest.mark.long
+def test_training_is_deterministic_and_ignores_test_qrels(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    collection, encoder = write_collection(tmp_path / "collection"), tiny_dense(tmp_path / "encoder")
+    settings = ("--epochs", 3, "--learning-rate", 0.05)
+    assert train(collection, encoder, tmp_path / "first", *settings) == 0
+    assert scores_in(capsys.readouterr().out) is not None
+
     (collection / "qrels" / "test.tsv").unlink()
     assert train(collection, encoder, tmp_path / "again", *settings) == 0
     assert scores_in(capsys.readouterr().out) is None
-    for name in ("augmentation.safetensors", "model.safetensors"):  # the same without test judgements
+    for name in ("augmentation.safetensors", "model.safetensors"):
         assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "first" / name).read_bytes()
 
 
