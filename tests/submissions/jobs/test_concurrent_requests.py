@@ -105,7 +105,7 @@ def test_a_run_that_was_not_committed_yet_is_looked_at_later(tmp_path: Path) -> 
     with under_way(show) as commit:
         create_requested_jobs()
         found = find_overlaps(dataset)
-        assert not found.runs
+        assert not found[1]
         commit()
     with transaction.atomic():
         store_overlaps(dataset, found)
