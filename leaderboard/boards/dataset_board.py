@@ -186,7 +186,7 @@ def rank_dataset(
     shown = [_without_numbers(entry) for entry in entries if entry.visibility in _SHOWN]
     measures = _measures(facts, [entry.scores for entry in shown if entry.visibility != QUARANTINED])
     measure = _measure_in_focus(state, measures)
-    known_gaps = statements.gaps if measure == statements.gaps_in else {} if _names_gaps(state) else None
+    known_gaps = statements.gaps if measure == statements.gap_measure else {} if _names_gaps(state) else None
     groups = [(entry.comparison_group, entry.is_baseline) for entry in shown if entry.visibility == "public"]
     current = present_group(facts.version_id, facts.qrels_id, groups)
     versus = BaselineColumns.of(shown, current, facts.name)

@@ -228,7 +228,7 @@ def _move(entry: Entry, rescore: Rescore, new: dict[int, Evaluation]) -> MovedEn
     dataset, before = rescore.dataset, entry_evaluations(entry)
     after = [new[evaluation.run_id] for evaluation in before]
     held = entry.visibility == Entry.Visibility.HELD  # a held result has no published value, now or then
-    published = published_result(after, dataset, held=held)
+    published = published_result(after, dataset, is_held=held)
     columns = {
         "scores": published.scores,
         "deviations": published.deviations,

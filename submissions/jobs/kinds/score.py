@@ -314,7 +314,7 @@ def _publish_entries(
             _new_entry(provenance, job.submission, facts=result.facts),
             record_result(job, system, result, qrels),
             is_baseline=_is_baseline(job),
-            held=dataset,
+            locked_dataset=dataset,
         )
         for result in results
     ]

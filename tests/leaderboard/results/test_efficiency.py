@@ -43,8 +43,8 @@ def test_a_measurement_is_kept_once_for_each_machine_and_the_newest_stays() -> N
         (machine(), {}, {}, "latency_ms"),
         (machine(), figures(1.0, searches=-1), {}, "searches"),
         (machine(), figures(1.0), {"latency_ms": 3}, "latency_ms"),
-        (machine(), figures(1.0), figures(1.0, protocol="v0"), "figures are kept of v4"),
-        (machine(), figures(1.0, protocol="v0"), figures(1.0), "figures are kept of v4"),
+        (machine(), figures(1.0), figures(1.0, protocol="v0"), "only v4 is stored"),
+        (machine(), figures(1.0, protocol="v0"), figures(1.0), "only v4 is stored"),
     ],
 )
 def test_what_is_no_measurement_is_refused_and_leaves_nothing(

@@ -176,7 +176,7 @@ def test_a_pool_whose_runs_are_gone_is_one_clear_line(
         scorer()
         again = pools.request_pool(demo, depth=5)
         scorer()
-    gone = "because 1 of the 2 runs that fed the pool is not stored any more."
+    gone = "because 1 of the 2 runs that fed the pool is no longer stored."
     assert f"Own team left out: not known, {gone}" in board(client)["notes"]
     again.refresh_from_db()
     assert again.state == Pool.State.FAILED
