@@ -140,7 +140,7 @@ def test_what_cannot_be_moderated_says_what_would_be_right() -> None:
     name_baseline(baseline)
     with pytest.raises(CannotModerate, match="Name another baseline first"):
         quarantine(baseline, WHY)
-    with pytest.raises(CannotModerate, match="Say why"):
+    with pytest.raises(CannotModerate, match="Enter a reason"):
         quarantine(entry, "  ")
     with pytest.raises(CannotModerate, match="Only quarantined and unpublished"):
         restore(entry)

@@ -242,7 +242,7 @@ def test_the_command_and_the_action_ask_before_a_private_part_is_told(contest: D
     publish(contest, "Fitted", 0.6, 0.3)
     root = User.objects.create_superuser("root@example.org", "a long password")
     said = ("protect_dataset", "secret", "--standard", "--by", root.email, "--why", "over")
-    with pytest.raises(CommandError, match="Reveal first what the board shows"):
+    with pytest.raises(CommandError, match="Reveal the private part first"):
         call_command(*said)
     client = Client()
     client.force_login(root)

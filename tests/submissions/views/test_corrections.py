@@ -49,7 +49,7 @@ def test_everyone_reads_what_a_team_corrected(
     assert describe_anew(signed_in, **fields).status_code == 302
     page = " ".join(Client().get("/systems/my-system/").content.decode().split())
     assert "Trained on: <del>none</del> → <ins>demo</ins>" in page
-    assert "Licence: <del>not said</del> → <ins>MIT</ins>" in page
+    assert "Licence: <del>not stated</del> → <ins>MIT</ins>" in page
     assert alice.email not in page
     told = nobody.get("systems/my-system/").body["corrections"]
     assert told[0]["changes"][0] == {"field": "Trained on", "before": "none", "after": "demo"}
