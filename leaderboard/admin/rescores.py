@@ -57,7 +57,7 @@ class DecideForm(ReasonForm):
 
 
 def _switch(rescore: Rescore, values: Mapping[str, Any]) -> str:
-    dataset = switch_board(rescore, seen=values["seen"])
+    dataset = switch_board(rescore, reviewed_digest=values["seen"])
     return f"The board of {dataset} stands on qrels v{rescore.to_qrels.number} now."
 
 

@@ -235,8 +235,8 @@ def conflicts_of(duplicate: System, target: System) -> list[str]:
     elif duplicate.team_id != target.team_id:
         conflicts.append(
             f"{duplicate} belongs to {duplicate.team} and {target} to {target.team or 'no team'}: results and "
-            f"submissions would change their owner. Ask its team to withdraw them and submit them again for {target}, or "
-            "keep both systems and declare one a variant of the other."
+            f"submissions would change their owner. Ask its team to withdraw them and submit them again for {target}, "
+            "or keep both systems and declare one a variant of the other."
         )
     if (duplicate.anonymous_until is None) != (target.anonymous_until is None):
         conflicts.append(

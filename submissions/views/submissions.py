@@ -219,7 +219,7 @@ def _save_description(request: HttpRequest, system: System, form: SystemForm) ->
         return False
     try:
         with acting(permissions.signed_in(request), "described anew"):
-            records.update_system(system, form.fields_of_system(), seen=seen)
+            records.update_system(system, form.fields_of_system(), seen_version=seen)
     except records.NameTaken as error:
         form.add_error("name", f"{str(error)[0].upper()}{str(error)[1:]}.")
     except records.ConcurrentSystemChange as error:

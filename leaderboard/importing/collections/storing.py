@@ -49,7 +49,7 @@ def store_content(
     for split, judged in inspected.judgements.items():
         if split == options.split:
             put(Area.QRELS, judged.path, judged.sha256)
-        if files.may_offer_judgements(split, scored=options.split, hidden=bool(options.hidden)):
+        if files.may_offer_judgements(split, scored_split=options.split, hidden=bool(options.hidden)):
             kept[split] = files.store_judgements(judged.path, work)
     answers, excluded, topics = inspected.answers, inspected.excluded, inspected.topics.path
     if answers is not None:
@@ -153,7 +153,7 @@ def offer_content(
     offered = {
         files.judgements_name(split): (split, kept)
         for split, kept in stored.judgements.items()
-        if files.may_offer_judgements(split, scored=scored_split, hidden=hidden)
+        if files.may_offer_judgements(split, scored_split=scored_split, hidden=hidden)
         and (with_scored or split != scored_split)
     }
     for file in version.files.filter(kind=Kind.QRELS) if hidden else ():

@@ -209,5 +209,5 @@ def withheld_splits(inspected: InspectedCollection, options: ImportOptions) -> t
         split
         for split in inspected.judgements
         if split != options.split
-        and not may_offer_judgements(split, scored=options.split, hidden=bool(options.hidden))
+        and not may_offer_judgements(split, scored_split=options.split, hidden=bool(options.hidden))
     )

@@ -173,8 +173,11 @@ def test_what_changed_meanwhile_is_looked_at_again(
         switched(rescore, curator)
     create_requested_jobs()
     work()
-    with acting(curator, "a pool"), pytest.raises(CannotSwitch, match="Numbers changed since you looked"):
-        switch_board(rescore, seen=seen)
+    with (
+        acting(curator, "a pool"),
+        pytest.raises(CannotSwitch, match="The scores have changed since you opened"),
+    ):
+        switch_board(rescore, reviewed_digest=seen)
     Dataset.objects.filter(pk=demo.pk).update(measures=["nDCG@10"])
     with pytest.raises(CannotSwitch, match=r"Settings of Demo changed .*\(measures\)"):
         switched(rescore, curator)
