@@ -369,7 +369,7 @@ class JudgementImportAdmin(JudgingAdmin):
                 (each.value, each.label, None if blind else imports.count_changes(brought, each))
                 for each in imports.Conflicts
             ],
-            judge=imports.judge_of(brought) if brought.judge_name else None,
+            judge=imports.get_judge(brought) if brought.judge_name else None,
             agreement=[agreement_sentence(each) for each in counts.get("agreement", ())],
             refresh=REFRESH if brought.state in imports.WORKING else 0, rescore=rescore, State=imports.State,
         )  # fmt: skip

@@ -27,7 +27,7 @@ class DatasetStatistics(NamedTuple):
     reported: bool
 
 
-def statistics_of(dataset: Mapping[str, Any]) -> DatasetStatistics:
+def get_statistics(dataset: Mapping[str, Any]) -> DatasetStatistics:
     """Return the statistics of the dataset's current version and qrels, or else those that were reported."""
     current_statistics = {
         **(dataset["current_version__statistics"] or {}),
@@ -41,7 +41,9 @@ def statistics_of(dataset: Mapping[str, Any]) -> DatasetStatistics:
 def count_topics(datasets: Collection[int]) -> int | None:
     """Return the number of topics of all datasets, or None if any is unknown, in one query."""
     columns = ("current_version__statistics", "current_qrels__statistics", "reported_statistics")
-    numbers = [statistics_of(row).queries for row in Dataset.objects.filter(pk__in=datasets).values(*columns)]
+    numbers = [
+        get_statistics(row).queries for row in Dataset.objects.filter(pk__in=datasets).values(*columns)
+    ]
     return None if None in numbers else sum(number or 0 for number in numbers)
 
 
@@ -63,7 +65,7 @@ def datasets() -> list[dict[str, Any]]:
         )
     )  # fmt: skip
     result = [
-        {**row, "statistics": statistics_of(row), "takes_runs": row["state"] in Dataset.TAKES_RUNS}
+        {**row, "statistics": get_statistics(row), "takes_runs": row["state"] in Dataset.TAKES_RUNS}
         for row in rows
     ]
     return sorted(result, key=lambda row: not row["takes_runs"])
@@ -107,7 +109,7 @@ def recent_results(entries: QuerySet[Entry], limit: int) -> list[dict[str, Any]]
             published=Cast("published_at", TextField()),
         )[:limit]
     )  # fmt: skip
-    baselines = baselines_of((row["dataset_id"], row["comparison_group"]) for row in rows)
+    baselines = get_baselines((row["dataset_id"], row["comparison_group"]) for row in rows)
     results = []
     for row in rows:
         measure = row["dataset__primary_measure"]
@@ -146,7 +148,7 @@ class Baseline(NamedTuple):
 NONE = Baseline("", {})
 
 
-def baselines_of(groups: Iterable[tuple[int, str]]) -> dict[tuple[int, str], Baseline]:
+def get_baselines(groups: Iterable[tuple[int, str]]) -> dict[tuple[int, str], Baseline]:
     """Return the baselines by dataset and comparison group, in one query."""
     keys = set(groups)
     rows = Entry.objects.filter(

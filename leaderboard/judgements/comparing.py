@@ -41,8 +41,8 @@ from leaderboard.judgements.imports import (
     State,
     check_judgements,
     compare_again,
+    get_judge,
     is_current,
-    judge_of,
     read_import,
 )
 from leaderboard.judgements.rescoring.campaigns import RescoreUnderWay, is_needed, start_rescore, under_way
@@ -78,8 +78,8 @@ def compare_import(import_: JudgementImport, folder: Path) -> dict[str, Any]:
     level = import_.dataset.relevance_level
     agreement = [
         item
-        for item in agreements([*_grades_by_judge(qrels), (judge_of(import_), new_grades)], level)
-        if str(judge_of(import_)) in item["judges"]
+        for item in agreements([*_grades_by_judge(qrels), (get_judge(import_), new_grades)], level)
+        if str(get_judge(import_)) in item["judges"]
     ]
     counts = {**import_.counts, **comparison.counts(), "agreement": agreement}
     return {"against": qrels, "counts": counts, "conflicts_sha256": key}
@@ -99,7 +99,7 @@ def _grades_by_judge(qrels: Qrels | None) -> Judged:
         grades = _imported_grades(import_, import_.against)
         if not grades_by_judge and import_.against is not None:
             grades_by_judge.append((NOT_NAMED, present_grades(import_.against)))
-        grades_by_judge.append((judge_of(import_), grades))
+        grades_by_judge.append((get_judge(import_), grades))
     return grades_by_judge or [(NOT_NAMED, present_grades(lineage[-1]))]
 
 
@@ -133,9 +133,9 @@ def merge_import(import_: JudgementImport, folder: Path) -> MergedJudgements:
     )
     judgements = JudgementFile(qrels, path, sha256_of(path), frozenset(missing_documents))
     put(Area.QRELS, path, judgements.sha256)
-    row = Qrels(version=import_.version, split=split_of(import_), sha256=judgements.sha256)
+    row = Qrels(version=import_.version, split=import_split(import_), sha256=judgements.sha256)
     # Record the judges, their numbers of judgments, and their agreement on pairs with several judgments.
-    by_judge = [*_grades_by_judge(import_.against), (judge_of(import_), new_grades)]
+    by_judge = [*_grades_by_judge(import_.against), (get_judge(import_), new_grades)]
     judges = [
         {**judge._asdict(), "called": str(judge), "judgements": count}
         for judge, count in count_standing(by_judge, grades).items()
@@ -164,7 +164,7 @@ def record_merge(import_: JudgementImport, merged_judgements: MergedJudgements) 
         return "Decide on the pending rescore first."
     qrels = current_or_next_qrels(
         locked_import.version,
-        split_of(locked_import),
+        import_split(locked_import),
         merged_judgements.judgements,
         made_from=locked_import.against,
         note=locked_import.note,
@@ -184,7 +184,7 @@ def record_merge(import_: JudgementImport, merged_judgements: MergedJudgements) 
     return f"Qrels v{qrels.number}: " + ("the stored runs are being rescored." if rescore else "adopted.")
 
 
-def split_of(import_: JudgementImport) -> str:
+def import_split(import_: JudgementImport) -> str:
     """Return the split of the judgments, which is that of the compared ones."""
     return import_.against.split if import_.against is not None else "test"
 

@@ -22,7 +22,7 @@ from leaderboard.datasets.qrels import load_qrels, scoring_target
 from leaderboard.judgements.disclosure import record_compared
 from leaderboard.judgements.pools import JudgingRefused
 from leaderboard.models import Pool
-from leaderboard.results.pooled import runs_of
+from leaderboard.results.pooled import get_pool_runs
 
 COLUMNS = ("item", "query_id", "query", "document_id", "title", "text", "grade")
 #: Maximum length of a cell in characters; spreadsheets allow 32,767.
@@ -46,7 +46,7 @@ def draw(pool: Pool, folder: Path, progress: Callable[[float], None]) -> dict[st
     """
     dataset, version = pool.dataset, pool.version
     if missing_systems := sorted(
-        {str(run.system) for run in runs_of(pool) if not run_path(run.sha256).exists()}
+        {str(run.system) for run in get_pool_runs(pool) if not run_path(run.sha256).exists()}
     ):
         raise JudgingRefused(
             f"Runs of {', '.join(missing_systems)} are no longer stored: restore them from a backup, or draw a pool "

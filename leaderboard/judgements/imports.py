@@ -96,7 +96,7 @@ def _check_line(label: str, text: str) -> None:
         raise JudgingRefused(f"{label}: {' '.join(error.messages)}") from error
 
 
-def judge_of(import_: JudgementImport) -> Judge:
+def get_judge(import_: JudgementImport) -> Judge:
     """Return the judge of an import, or `NOT_NAMED` if it is unknown."""
     if not import_.judge_name:
         return NOT_NAMED

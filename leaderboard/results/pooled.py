@@ -32,7 +32,7 @@ def fed_pools(qrels: Qrels) -> QuerySet[Pool]:
     return Pool.objects.filter(condition, state=Pool.State.READY).distinct()
 
 
-def runs_of(pool: Pool) -> QuerySet[Run]:
+def get_pool_runs(pool: Pool) -> QuerySet[Run]:
     return Run.objects.filter(pools=pool).select_related("system").order_by("pk")
 
 
@@ -55,7 +55,7 @@ def left_out_scores(
     contributions = [
         (run.system.contributor, run, pool)
         for pool in fed_pools(qrels).order_by("pk")
-        for run in runs_of(pool)
+        for run in get_pool_runs(pool)
     ]
     teams = {team for team, _, _ in contributions}
     rows = (

@@ -168,12 +168,12 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def policy_of(dataset: Dataset) -> ProtectionPolicy:
+def get_policy(dataset: Dataset) -> ProtectionPolicy:
     """Return the dataset's policy; a competition requires hidden judgments."""
-    return policy_of_columns({name: getattr(dataset, name) for name in COLUMNS})
+    return policy_from_columns({name: getattr(dataset, name) for name in COLUMNS})
 
 
-def policy_of_columns(dataset: Mapping[str, Any]) -> ProtectionPolicy:
+def policy_from_columns(dataset: Mapping[str, Any]) -> ProtectionPolicy:
     """Return the policy from a mapping of a dataset's COLUMNS."""
     hidden = dataset["hidden"]
     competition = hidden and dataset["protection"] == Protection.COMPETITION

@@ -8,7 +8,7 @@ from django.db.models import Q
 
 from evaluation.measures.registry import upper_bound_of
 from leaderboard.models import Dataset, Entry, Evaluation, EvaluationPart, System
-from leaderboard.results.protection import HIDDEN_DECIMALS, evaluate_parts, part_means, policy_of
+from leaderboard.results.protection import HIDDEN_DECIMALS, evaluate_parts, get_policy, part_means
 
 #: Judgment coverage of a run's top documents. Both follow from a stored evaluation, and are published with the scores
 #: if judgments are open. With hidden judgments they would reveal which documents are judged.
@@ -19,7 +19,7 @@ JUDGED_MEASURES = (JUDGED, HOLE)
 REVEALING = ("Hole", "Judged", "Upper")
 
 
-def upper_of(dataset: Dataset) -> tuple[str, ...]:
+def upper_bound_measures(dataset: Dataset) -> tuple[str, ...]:
     """Return the upper bound of the dataset's primary measure, or an empty tuple if it has none."""
     bound = upper_bound_of(dataset.primary_measure)
     return (bound,) if bound else ()
@@ -77,17 +77,17 @@ def published_scores(evaluation: Evaluation, dataset: Dataset) -> dict[str, floa
 
     The result is empty if the parts were not computed yet. Whether the Ladder holds the result is not checked here.
     """
-    policy = policy_of(dataset)
+    policy = get_policy(dataset)
     means = part_means(evaluation, EvaluationPart.Part.PUBLIC) if policy.competition else evaluation.means
     scores = _publish(means, dataset, policy.told_measures, policy.steps)
     if dataset.hidden:
         return scores
-    return scores | judged_shares(evaluation) | _publish(means, dataset, upper_of(dataset), {})
+    return scores | judged_shares(evaluation) | _publish(means, dataset, upper_bound_measures(dataset), {})
 
 
 def published_private_scores(evaluations: Sequence[Evaluation], dataset: Dataset) -> dict[str, float]:
     """Return the revealed values over a competition's private part, averaged over the seeds of a seed set."""
-    if not policy_of(dataset).competition:
+    if not get_policy(dataset).competition:
         return {}
     private = [part_means(evaluation, EvaluationPart.Part.PRIVATE) for evaluation in evaluations]
     scores = [_publish(means, dataset, dataset.measures, {}) for means in private]
@@ -129,7 +129,7 @@ def published_result(
     scores = [published_scores(evaluation, dataset) for evaluation in evaluations]
     if len(scores) == 1:
         return PublishedResult(scores[0], {}, [])
-    means = _seed_means(scores, dataset, policy_of(dataset).steps)
+    means = _seed_means(scores, dataset, get_policy(dataset).steps)
     if dataset.hidden:
         return PublishedResult(means, {}, [{} for _ in scores])
     return PublishedResult(
@@ -139,7 +139,7 @@ def published_result(
 
 def score_result(evaluations: Sequence[Evaluation], dataset: Dataset) -> PublishedResult:
     """Return the published values after computing missing competition parts; runs in the scorer only."""
-    if policy_of(dataset).competition:
+    if get_policy(dataset).competition:
         for evaluation in evaluations:
             evaluate_parts(evaluation)
     return published_result(evaluations, dataset)

@@ -20,7 +20,7 @@ from leaderboard.core import audit
 from leaderboard.core.work_requests import request_notice, request_work
 from leaderboard.models import Dataset, Entry, Round, RoundSummary, Run, WorkRequest
 from leaderboard.results.board_rows.revisions import Kind, boards_changed, lock_boards
-from leaderboard.results.protection import policy_of
+from leaderboard.results.protection import get_policy
 from leaderboard.results.publishing.protection import reveal_private
 from leaderboard.results.publishing.publication import update_shown
 from leaderboard.results.publishing.scored import mark_pooled
@@ -48,7 +48,7 @@ def phase(row: Round, now: datetime) -> Phase:
     return Phase.OPEN if now < row.closes_at else Phase.CLOSED
 
 
-def rounds_of(*datasets: int) -> QuerySet[Round]:
+def get_rounds(*datasets: int) -> QuerySet[Round]:
     """Return the rounds of datasets and of their benchmarks, by opening."""
     condition = Q(dataset__in=datasets) | Q(benchmark__members__dataset__in=datasets)
     return Round.objects.filter(condition).order_by("opens_at", "pk").distinct()
@@ -60,7 +60,7 @@ def current_round(dataset: Dataset | int, now: datetime) -> Round | None:
     This is the open round, or else the last closed and unrevealed one, or else the next announced one.
     """
     dataset_id = dataset if isinstance(dataset, int) else dataset.pk
-    return governing_round(list(rounds_of(dataset_id)), now)
+    return governing_round(list(get_rounds(dataset_id)), now)
 
 
 def governing_round(rounds: Sequence[Round], now: datetime) -> Round | None:
@@ -143,7 +143,7 @@ def check_round(row: Round) -> None:
 
 def _overlaps(row: Round) -> dict[str, str]:
     for dataset in datasets_of(row):
-        for other_round in rounds_of(dataset.pk):
+        for other_round in get_rounds(dataset.pk):
             if (
                 other_round.pk != row.pk
                 and other_round.opens_at < row.closes_at
@@ -257,7 +257,7 @@ def reveal(row: Round, now: datetime | None = None) -> Round:
     audit.record("round revealed", row, dataset=row.dataset_id, after=_facts(row))
     for dataset in datasets:
         mark_pooled(dataset)
-        if policy_of(dataset).competition:
+        if get_policy(dataset).competition:
             reveal_private(dataset, row)
         if row.per_topic_at_reveal and dataset.current_qrels_id is not None:
             request_work(WorkRequest.Kind.REVEAL, dataset, {"round": row.pk})
@@ -266,7 +266,7 @@ def reveal(row: Round, now: datetime | None = None) -> Round:
     return row
 
 
-def summary_of(row: Round, dataset: Dataset) -> RoundSummary | None:
+def get_summary(row: Round, dataset: Dataset) -> RoundSummary | None:
     """Return best, median, and worst per topic once the scorer has computed them, or None."""
     return RoundSummary.objects.filter(round=row, dataset=dataset).select_related("qrels").first()
 
@@ -278,12 +278,12 @@ def unfinished_rounds() -> list[Round]:
 
 def announced_rounds(datasets: Iterable[int]) -> list[Round]:
     """Return the unrevealed rounds of datasets and of their benchmarks."""
-    return list(listed_rounds(rounds_of(*datasets).filter(revealed_at=None)))
+    return list(listed_rounds(get_rounds(*datasets).filter(revealed_at=None)))
 
 
 def dataset_rounds(dataset: int) -> list[Round]:
     """Return the unrevealed rounds of a dataset and of its benchmarks, in one query."""
-    return list(rounds_of(dataset).filter(revealed_at=None))
+    return list(get_rounds(dataset).filter(revealed_at=None))
 
 
 def benchmark_rounds(benchmark: int) -> list[Round]:

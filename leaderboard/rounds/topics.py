@@ -73,7 +73,7 @@ class Topic:
         return "—" if self.difference is None else f"{self.difference:+.3f}".replace("-", MINUS)
 
 
-def runs_of(
+def get_round_runs(
     row: Round, dataset: Dataset, qrels: Qrels, teams: Collection[int] | None = None
 ) -> list[RoundRun]:
     """Return the round's valid runs evaluated on these qrels, optionally only those of `teams`.
@@ -124,7 +124,7 @@ def summarise_topics(row: Round, dataset: Dataset, qrels: Qrels, queries: Sequen
 
     Runs in the scorer. `queries` are the judged queries in order.
     """
-    runs = [run for run in runs_of(row, dataset, qrels) if run.entry.visibility in SUMMED_UP]
+    runs = [run for run in get_round_runs(row, dataset, qrels) if run.entry.visibility in SUMMED_UP]
     parties = parties_by_team(run.entry for run in runs)
     values: dict[str, dict[str, list[float]]] = {}
     for measure in dataset.measures:

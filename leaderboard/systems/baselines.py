@@ -75,7 +75,7 @@ def describe_bm25(language: str) -> str:
     return f"BM25: k1 = 0.9, b = 0.4, {words}, title and text in one field."
 
 
-def system_of(configuration: EngineConfiguration) -> System:
+def configuration_system(configuration: EngineConfiguration) -> System:
     """Return the system of a configuration, creating it if necessary."""
     return house_system(
         slug=configuration.slug,

@@ -58,7 +58,7 @@ class PublicChallenge(NamedTuple):
     settled: str
 
 
-def challenges_of(system_id: int) -> list[PublicChallenge]:
+def public_challenges(system_id: int) -> list[PublicChallenge]:
     """Return the system's challenges, newest first, in one query."""
     rows = Challenge.objects.filter(system=system_id).select_related("dataset", "raised_by")
     return [
@@ -192,7 +192,7 @@ def redact_challenge(challenge: Challenge, text: str = "") -> Challenge:
     return row
 
 
-def settlement_of(system: System) -> Challenge | None:
+def latest_settlement(system: System) -> Challenge | None:
     """Return the newest challenge that corrected the system's claims, or None."""
     upheld = Challenge.objects.filter(system=system, state=State.UPHELD, corrected=True)
     return upheld.order_by("-settled_at", "-pk").first()

@@ -75,7 +75,7 @@ class Correction(NamedTuple):
     changes: list[FieldChange]
 
 
-def corrections_of(system_id: int) -> list[Correction]:
+def list_corrections(system_id: int) -> list[Correction]:
     """Return the system's corrections, newest first, in at most three queries."""
     # Find the time when the system first became public.
     public_entries = EntryQuerySet(Entry).seen().filter(system=system_id)

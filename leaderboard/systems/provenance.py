@@ -157,7 +157,7 @@ class Recipe:
     software: str = VERSION
 
 
-def recipes_of(system_id: int) -> list[Recipe]:
+def list_recipes(system_id: int) -> list[Recipe]:
     """Return a recipe, or the reason why there is none, for each public result of a system."""
     entries = (
         Entry.objects.public()

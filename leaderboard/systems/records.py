@@ -17,7 +17,7 @@ from leaderboard.core.http.redirects import follow_redirects
 from leaderboard.core.text.slugs import name_slug
 from leaderboard.models import Challenge, Dataset, DeclaredNumbers, Entry, Run, System, SystemRedirect, Team
 from leaderboard.results.publishing.descriptions import lock_systems, system_changed
-from leaderboard.systems.challenges import CLAIMS, settlement_of
+from leaderboard.systems.challenges import CLAIMS, latest_settlement
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ def update_system(system: System, fields: SystemFields, *, seen_version: int | N
     values = asdict(fields)
     if (
         any(getattr(locked_system, name) != values[name] for name in CLAIMS)
-        and settlement_of(locked_system) is not None
+        and latest_settlement(locked_system) is not None
     ):
         raise ClaimsSettled
     for name, value in values.items():
@@ -221,7 +221,7 @@ class CannotMerge(ValueError):
         super().__init__(" ".join(conflicts))
 
 
-def conflicts_of(duplicate: System, target: System) -> list[str]:
+def merge_conflicts(duplicate: System, target: System) -> list[str]:
     """Return the reasons against merging, each with a suggestion; empty if the systems can be merged."""
     if duplicate.pk == target.pk:
         return ["A system cannot be merged into itself. Choose two different systems."]
@@ -242,7 +242,7 @@ def conflicts_of(duplicate: System, target: System) -> list[str]:
         conflicts.append(
             "Only one of the systems is anonymous. End its anonymity first, or wait until it ends."
         )
-    if settlement_of(duplicate) is not None and any(
+    if latest_settlement(duplicate) is not None and any(
         getattr(duplicate, name) != getattr(target, name) for name in CLAIMS
     ):
         conflicts.append(
@@ -294,7 +294,7 @@ def merge_systems(duplicate: System, target: System) -> System:
         CannotMerge: With all conflicts, before anything is changed.
     """
     lock_systems(duplicate, target)
-    conflicts = conflicts_of(duplicate, target)
+    conflicts = merge_conflicts(duplicate, target)
     if conflicts:
         raise CannotMerge(conflicts)
     moved_counts = {

@@ -303,7 +303,7 @@ def challenge(request: HttpRequest, slug: str) -> HttpResponse:
         "system": system,
         "form": form,
         "may": not permissions.systems_of(person).filter(pk=system.pk).exists(),  # else they can correct it
-        "mine": [each for each in challenges.challenges_of(system.pk) if each.key in own],
+        "mine": [each for each in challenges.public_challenges(system.pk) if each.key in own],
         "shown_as": person.name,
     }
     return render(request, "submissions/challenge.html", context, status=status)

@@ -27,8 +27,8 @@ from leaderboard.boards.benchmark.columns import (
 from leaderboard.boards.benchmark.lines import (
     IN_DOMAIN,
     available_measures,
-    baselines_of,
     collect_lines,
+    get_baselines,
     kinds_of,
     line_costs,
     tables_of,
@@ -159,7 +159,7 @@ def rank_benchmark(
         raise UnknownChoice("measure", measure, measures)
     facts = _chosen(facts, state)
     lines = collect_lines(facts, entries, measure, zero_shot=state.zero_shot)
-    tables, baselines = tables_of(facts, lines, kinds_of(lines), measure), baselines_of(facts, lines)
+    tables, baselines = tables_of(facts, lines, kinds_of(lines), measure), get_baselines(facts, lines)
     names = {name for name, _ in baselines.values()}
     if any(line.baseline_on and line.ranked_in == REPORTED for line in lines):
         names.add(BM25.name)  # reported figures are compared with their publication's BM25

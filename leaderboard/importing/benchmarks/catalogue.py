@@ -44,7 +44,7 @@ def benchmarks() -> Mapping[str, dict[str, Any]]:
 
 
 @cache
-def datasets_of(benchmark: str) -> tuple[CataloguedDataset, ...]:
+def catalogued_datasets(benchmark: str) -> tuple[CataloguedDataset, ...]:
     """Return the benchmark's datasets in order, each followed by its parts; empty for an unknown benchmark."""
     rows = read_rows(CataloguedDataset, DATA / "datasets.csv")
     return tuple(row for row in rows if row.benchmark == benchmark)
@@ -56,7 +56,7 @@ def completeness(benchmark: str) -> dict[str, Any] | None:
     A missing dataset `is_reported` if its board has only published results. The result is None for an unknown
     benchmark.
     """
-    rows = datasets_of(benchmark)
+    rows = catalogued_datasets(benchmark)
     if not rows:
         return None
     states = dict(Dataset.objects.filter(slug__in=[row.slug for row in rows]).values_list("slug", "state"))

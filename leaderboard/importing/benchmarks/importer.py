@@ -8,7 +8,7 @@ from django.db import transaction
 from django.db.models import Max
 
 from evaluation.core.problems import InvalidContent
-from leaderboard.importing.benchmarks.catalogue import CataloguedDataset, benchmarks, datasets_of
+from leaderboard.importing.benchmarks.catalogue import CataloguedDataset, benchmarks, catalogued_datasets
 from leaderboard.importing.collections.fetching import fetched
 from leaderboard.importing.collections.importer import DiskSpaceError, import_dataset
 from leaderboard.importing.collections.source import ImportOptions, Progress
@@ -46,7 +46,7 @@ def import_benchmark(benchmark: str, only: Collection[str], progress: Progress) 
     A dataset that cannot be fetched does not affect the others. Call this within `audit.acting`. Raises
     UnknownBenchmark.
     """
-    rows = datasets_of(benchmark)
+    rows = catalogued_datasets(benchmark)
     if not rows:
         raise UnknownBenchmark(
             f"{benchmark} is not in the catalogue. Choose one of: {', '.join(benchmarks())}."
@@ -68,7 +68,7 @@ def _import(row: CataloguedDataset, progress: Progress) -> MemberOutcome:
     if dataset is not None and dataset.current_version is not None:
         return MemberOutcome(row, Outcome.HERE, str(dataset.current_version))
     if not row.source:
-        has_parts = any(candidate.part_of == row.slug for candidate in datasets_of(row.benchmark))
+        has_parts = any(candidate.part_of == row.slug for candidate in catalogued_datasets(row.benchmark))
         return MemberOutcome(row, Outcome.WHOLE if has_parts else Outcome.UNAVAILABLE, row.note)
     options = ImportOptions(
         slug=row.slug,
@@ -99,7 +99,9 @@ def _join(row: CataloguedDataset) -> None:
     """Make the dataset a member of its benchmark, or a part of another dataset, unless it already is."""
     dataset = Dataset.objects.filter(slug=row.slug).first()
     if row.part_of and dataset is not None and dataset.part_of is None:
-        parent = next(candidate for candidate in datasets_of(row.benchmark) if candidate.slug == row.part_of)
+        parent = next(
+            candidate for candidate in catalogued_datasets(row.benchmark) if candidate.slug == row.part_of
+        )
         state = {"name": parent.name, "state": Dataset.State.REPORTED, "hidden": False}
         dataset.part_of, _ = Dataset.objects.get_or_create(slug=parent.slug, defaults=state)
         changed_ids = {dataset.pk, dataset.part_of.pk}
@@ -121,7 +123,7 @@ def _join(row: CataloguedDataset) -> None:
     }
     # An existing benchmark is not changed.
     benchmark, _ = Benchmark.objects.get_or_create(slug=row.benchmark, defaults=defaults)
-    place = [candidate.slug for candidate in datasets_of(row.benchmark)].index(row.slug)
+    place = [candidate.slug for candidate in catalogued_datasets(row.benchmark)].index(row.slug)
     values = {"position": place, "counted": row.counted}
     _, is_new = BenchmarkMember.objects.get_or_create(benchmark=benchmark, dataset=dataset, defaults=values)
     if is_new:

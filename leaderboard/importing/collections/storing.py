@@ -103,6 +103,7 @@ def _store_candidates(inspected: InspectedCollection, split: str, work: Path) ->
 def create_version(
     dataset: Dataset, inspected: InspectedCollection, stored: StoredContent, options: ImportOptions
 ) -> DatasetVersion:
+    """Create the next version of the dataset."""
     latest_number = dataset.versions.aggregate(latest=Max("number"))["latest"] or 0
     return DatasetVersion.objects.create(
         dataset=dataset,

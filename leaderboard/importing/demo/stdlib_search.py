@@ -60,7 +60,7 @@ def build_stdlib_search(folder: Path, library: Path | None = None, queries: int 
         functions.setdefault(function.name, function)  # keep the first definition, not a property's setter
     query_rows = choose_queries(list(functions.values()), queries)
     documents = (
-        _as_json(_id=name, title=words_of(name), text=each.source) for name, each in functions.items()
+        _as_json(_id=name, title=split_words(name), text=each.source) for name, each in functions.items()
     )
     _write_lines(folder / "corpus.jsonl", documents)
     _write_lines(folder / "queries.jsonl", (_as_json(_id=query, text=text) for query, text, _ in query_rows))
@@ -139,7 +139,7 @@ def first_sentence(docstring: str) -> str:
     return _END_OF_SENTENCE.split(" ".join(paragraph.split()), maxsplit=1)[0]
 
 
-def words_of(name: str) -> str:
+def split_words(name: str) -> str:
     """Return the words of a qualified name.
 
     Analyzers of prose treat `a.b.get_name` and `getName` as single words.

@@ -23,7 +23,7 @@ from leaderboard.results.publishing.visibility import (
     withdraw_reported,
 )
 from leaderboard.results.values import training_exposure
-from leaderboard.systems.challenges import CLAIMS, settlement_of
+from leaderboard.systems.challenges import CLAIMS, latest_settlement
 from leaderboard.systems.records import free_slug
 
 #: Default baseline of a publication.
@@ -187,7 +187,7 @@ def _keep_system(source: Source, name: str, initial: Mapping[str, Any], values: 
     system, is_new = System.objects.get_or_create(source=source, name=name, defaults={**initial, **values})
     if is_new or not values:
         return system
-    settled_claims = CLAIMS if settlement_of(system) is not None else ()
+    settled_claims = CLAIMS if latest_settlement(system) is not None else ()
     changes = {
         field: value
         for field, value in values.items()

@@ -166,7 +166,7 @@ def _decided_message(rescore: Rescore) -> str:
     return f"this rescore is already {stored_rescore.get_state_display()}{suffix}"
 
 
-def runs_of(rescore: Rescore) -> QuerySet[Run]:
+def get_rescore_runs(rescore: Rescore) -> QuerySet[Run]:
     """Return all evaluated runs of the version, whatever their visibility, in order of arrival.
 
     Runs with results on judgments before the current ones are included, so that these are not stale afterward.
@@ -182,18 +182,20 @@ def waiting_runs(rescore: Rescore) -> QuerySet[Run]:
         run=OuterRef("pk"), qrels=rescore.to_qrels_id, specification=SPEC_VERSION
     )
     return (
-        runs_of(rescore).filter(~Exists(new_evaluations)).exclude(pk__in=[int(key) for key in rescore.lost])
+        get_rescore_runs(rescore)
+        .filter(~Exists(new_evaluations))
+        .exclude(pk__in=[int(key) for key in rescore.lost])
     )
 
 
-def settings_of(dataset: Dataset) -> dict[str, object]:
+def scoring_settings(dataset: Dataset) -> dict[str, object]:
     return {name: getattr(dataset, name) for name in _SETTINGS}
 
 
 def note_progress(rescore: Rescore) -> None:
     """Update the numbers of all and of evaluated runs."""
     waiting_count = waiting_runs(rescore).count()
-    rescore.total = runs_of(rescore).count()
+    rescore.total = get_rescore_runs(rescore).count()
     rescore.done = rescore.total - waiting_count
     Rescore.objects.filter(pk=rescore.pk).update(total=rescore.total, done=rescore.done)
 
@@ -236,7 +238,7 @@ def finish_rescore(
     """
     dataset = lock_board(rescore.dataset_id)
     note_progress(rescore)
-    if rescore.done < rescore.total or settings_of(dataset) != settings:
+    if rescore.done < rescore.total or scoring_settings(dataset) != settings:
         return False
     stored_content = {"settings": settings, "marks": marks, **asdict(content)}
     pending = Rescore.objects.filter(pk=rescore.pk, state=State.EVALUATING)

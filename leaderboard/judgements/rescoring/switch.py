@@ -22,7 +22,7 @@ from evaluation.statistics.randomisation import randomisation_test
 from leaderboard.core.audit import actor, record
 from leaderboard.core.measures import better
 from leaderboard.core.work_requests import request_notice
-from leaderboard.judgements.rescoring.campaigns import settings_of, waiting_runs
+from leaderboard.judgements.rescoring.campaigns import scoring_settings, waiting_runs
 from leaderboard.judgements.rescoring.content import OfferedContent, offer_content
 from leaderboard.models import Dataset, Entry, Evaluation, Rescore, Seed
 from leaderboard.results.board_rows.entry_rows import rank_values
@@ -87,7 +87,7 @@ class UnmovedEntry(NamedTuple):
 _DECIDED_STATES = (Rescore.State.SWITCHED, Rescore.State.DISCARDED)
 
 
-def comparison_of(rescore: Rescore) -> dict[str, Any]:
+def get_comparison(rescore: Rescore) -> dict[str, Any]:
     """Return the stored comparison of a decided rescore, or else the current one."""
     if rescore.state in _DECIDED_STATES and rescore.comparison:
         return dict(rescore.comparison)
@@ -356,7 +356,7 @@ def _require_ready(rescore: Rescore) -> None:
         raise CannotSwitch(
             f"{dataset} no longer uses {rescore.from_qrels}. Discard this rescore and start another one."
         )
-    old_settings, current_settings = rescore.content.get("settings", {}), settings_of(dataset)
+    old_settings, current_settings = rescore.content.get("settings", {}), scoring_settings(dataset)
     changed_names = sorted(
         name.replace("_", " ")
         for name in current_settings

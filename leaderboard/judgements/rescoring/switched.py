@@ -16,13 +16,13 @@ def switched_rescores(dataset_id: int) -> QuerySet[Rescore]:
     return rescores.select_related("dataset", "from_qrels", "to_qrels").order_by("decided_at", "pk")
 
 
-def pages_of(dataset_id: int, slug: str) -> dict[int, str]:
+def rescore_pages(dataset_id: int, slug: str) -> dict[int, str]:
     """Return the URL of the latest rescore page for each qrels, by key, in one query."""
     keys = switched_rescores(dataset_id).values_list("to_qrels", flat=True)
     return {key: reverse("rescore", args=[slug, number]) for number, key in enumerate(keys, start=1)}
 
 
-def page_of(rescore: Rescore) -> str:
+def rescore_page(rescore: Rescore) -> str:
     """Return the URL of the rescore's page, or of the dataset if the board was not switched to it."""
     dataset = rescore.dataset
     for number, key in enumerate(switched_rescores(dataset.pk).values_list("pk", flat=True), start=1):
@@ -43,7 +43,7 @@ def unpublished_judgements(dataset_id: int) -> QuerySet[Qrels]:
     )
 
 
-def news_of(changes: Iterable[BoardChange]) -> dict[int, str]:
+def rescore_news(changes: Iterable[BoardChange]) -> dict[int, str]:
     """Return the news texts of board switches by change key, in one query."""
     changes = list(changes)
     if not changes:

@@ -119,7 +119,7 @@ def comparison_table(
         raise UnknownChoice("sort", sort, [*COLUMNS, *(f"-{name}" for name in COLUMNS)])
     rows = [row for row in comparison["rows"] if not public or row["visibility"] == "public"]
     hide_holes = public and (hidden or comparison["hidden"])
-    lines = [line_of(row, selected_measure, hidden=hidden, holes=not hide_holes) for row in rows]
+    lines = [build_line(row, selected_measure, hidden=hidden, holes=not hide_holes) for row in rows]
     lines.sort(key=lambda line: (line.system.casefold(), line.configuration))
     sortable_lines = [line for line in lines if getattr(line, key) is not None]
     sortable_lines.sort(key=lambda line: _sortable(getattr(line, key)), reverse=is_descending)
@@ -150,7 +150,7 @@ def _sortable(value: Any) -> Any:
     return value.casefold() if isinstance(value, str) else value
 
 
-def line_of(row: Mapping[str, Any], measure: str, *, hidden: bool, holes: bool = False) -> ComparisonLine:
+def build_line(row: Mapping[str, Any], measure: str, *, hidden: bool, holes: bool = False) -> ComparisonLine:
     """Return the line of a comparison row for one measure."""
 
     def value(number: float | None) -> float | None:

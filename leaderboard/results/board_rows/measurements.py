@@ -139,7 +139,7 @@ def _latency_scope(measurement: MeasuredEntry) -> LatencyScope:
     return measurement.dataset_id, measurement.machine.slug, measurement.protocol
 
 
-def measured_of(system_id: int) -> list[MeasuredEntry]:
+def system_measurements(system_id: int) -> list[MeasuredEntry]:
     """Return the measurements of a system's public entries, oldest first, in at most three queries."""
     measurements = _read(Measurement.objects.filter(entry__system=system_id))
     if not measurements:
@@ -151,7 +151,7 @@ def measured_of(system_id: int) -> list[MeasuredEntry]:
     return add_baseline_deviation(measurements, [((row[0], row[1], row[2]), row[3]) for row in rows])
 
 
-def measured_of_entries(entries: Collection[int]) -> list[MeasuredEntry]:
+def entry_measurements(entries: Collection[int]) -> list[MeasuredEntry]:
     """Return the measurements of these entries if they are public, oldest first, in at most two queries."""
     return _read(Measurement.objects.filter(entry__in=entries))
 
@@ -212,7 +212,7 @@ def prices_today(hardware: Iterable[Any], name: str = "hardware_id") -> dict[Any
     return {key: (float(per_hour), currency) for key, per_hour, currency in rows}
 
 
-def machines_of(measurements: Sequence[MeasuredEntry]) -> list[Machine]:
+def list_machines(measurements: Sequence[MeasuredEntry]) -> list[Machine]:
     """Return the machines by number of entries, largest first, and then by time of the last measurement."""
     entries: dict[Machine, set[int]] = {}
     newest: dict[Machine, str] = {}

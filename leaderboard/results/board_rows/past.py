@@ -39,7 +39,7 @@ _PUBLIC_REASONS: Mapping[str, str] = {
 _STILL_SHOWN = (Entry.Visibility.PUBLIC, Entry.Visibility.SUPERSEDED)
 
 
-def end_of(time: datetime.datetime) -> datetime.datetime:
+def next_second(time: datetime.datetime) -> datetime.datetime:
     """Return the first moment after the second."""
     return time.replace(microsecond=0) + SECOND
 
@@ -55,7 +55,7 @@ def revisions_at(datasets: Collection[int], time: datetime.datetime) -> dict[int
 
 
 def _revisions_at(datasets: Collection[int], time: datetime.datetime) -> dict[int, Revision]:
-    changes = BoardChange.objects.filter(dataset__in=datasets, at__lt=end_of(time))
+    changes = BoardChange.objects.filter(dataset__in=datasets, at__lt=next_second(time))
     numbers = dict(changes.values_list("dataset").annotate(last=Max("revision")).order_by())
     conditions = (Q(dataset=dataset, revision=number) for dataset, number in numbers.items())
     rows = BoardChange.objects.filter(reduce(or_, conditions)) if numbers else BoardChange.objects.none()
@@ -103,6 +103,6 @@ def removals_key(datasets: Collection[int]) -> str:
 
 def benchmark_at(benchmark_id: int, time: datetime.datetime) -> dict[str, Any] | None:
     """Return the benchmark's columns and members at a time, or None before the first version, in one query."""
-    versions = BenchmarkVersion.objects.filter(benchmark=benchmark_id, at__lt=end_of(time))
+    versions = BenchmarkVersion.objects.filter(benchmark=benchmark_id, at__lt=next_second(time))
     row: dict[str, Any] | None = versions.order_by("-at", "-pk").values_list("row", flat=True).first()
     return row

@@ -35,7 +35,7 @@ from leaderboard.models import (
 )
 from leaderboard.results import citations
 from leaderboard.results.board_rows.entry_rows import DEFAULTS, EntryRow, entry_row, flatten_row
-from leaderboard.results.board_rows.measurements import measured_of_entries
+from leaderboard.results.board_rows.measurements import entry_measurements
 
 Kind = BoardChange.Kind
 #: Entries or their ids.
@@ -229,11 +229,13 @@ def rows_to_store(entries: QuerySet[Entry]) -> dict[int, dict[str, Any]]:
     citation_columns = {name: f"system__{name}" for name in citations.COLUMNS}
     rows = _rows(entries.filter(visibility__in=Entry.SEEN), *citation_columns.values())
     measurements: dict[int, list[dict[str, Any]]] = {}
-    for measurement in measured_of_entries([row["pk"] for row in rows]):
+    for measurement in entry_measurements([row["pk"] for row in rows]):
         measurements.setdefault(measurement.entry_id, []).append(measurement.as_stored())
     stored_rows = {}
     for row in rows:
-        bibtex = citations.bibtex_of({name: row.pop(column) for name, column in citation_columns.items()})
+        bibtex = citations.citation_bibtex(
+            {name: row.pop(column) for name, column in citation_columns.items()}
+        )
         all_values = {**row, "measured": measurements.get(row["pk"], ()), "bibtex": bibtex}
         changed_values = {
             name: value for name, value in all_values.items() if value not in (DEFAULTS.get(name, ...), [])

@@ -133,13 +133,13 @@ class BoardRows:
             measures.setdefault(row.reported_by, set()).update(row.scores)
         return measures
 
-    def measures_of(self, source: int | None) -> set[str]:
+    def get_measures(self, source: int | None) -> set[str]:
         """Return the measures of all results; for reported ones, only those of `source` if given."""
         return {
             name for key, names in self._measures.items() if matches_source(key, source) for name in names
         }
 
-    def costs_of(self, source: int | None) -> dict[tuple[int, str], Figures]:
+    def get_costs(self, source: int | None) -> dict[tuple[int, str], Figures]:
         """Return reported costs by system and configuration, only those of `source` if given."""
         return {
             key[:2]: costs

@@ -35,7 +35,7 @@ class CollectionLengths:
     relevant: LengthDistribution | None
 
 
-def lengths_of(slug: str) -> CollectionLengths | None:
+def collection_lengths(slug: str) -> CollectionLengths | None:
     """Return the document lengths of a dataset's current version, or None if they are not public or not computed."""
     profile = (
         CollectionProfile.objects.filter(_PUBLIC, version__dataset__slug=slug)

@@ -15,7 +15,7 @@ from leaderboard.core.audit import actor, record
 from leaderboard.core.work_requests import request_work
 from leaderboard.models import Dataset, Entry, Evaluation, Protection, Qrels, Round, WorkRequest
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_board
-from leaderboard.results.protection import Part, draw_parts, evaluate_parts, policy_of
+from leaderboard.results.protection import Part, draw_parts, evaluate_parts, get_policy
 from leaderboard.results.publishing.publication import fill_scores, update_shown
 from leaderboard.results.records import entry_evaluations
 from leaderboard.results.significance.hidden import keep_least_difference
@@ -196,7 +196,7 @@ def reveal_private(dataset: Dataset, round: Round | None = None, *, show_held: b
         CannotReveal: For a dataset outside of competitions, or a round that does not belong to it.
     """
     locked_dataset = lock_board(dataset.pk)
-    if not policy_of(locked_dataset).competition:
+    if not get_policy(locked_dataset).competition:
         raise CannotReveal(f"{locked_dataset} is not in a competition, so it has no private part")
     entries = Entry.objects.filter(dataset=locked_dataset).exclude(provenance=Entry.Provenance.REPORTED)
     round_entries = entries

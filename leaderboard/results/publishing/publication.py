@@ -53,7 +53,7 @@ def is_significant(
     `evaluations` is one evaluation or those of a seed set; `score` is the published value of the primary measure. The
     site's own results always pass. In a competition this reads private storage.
     """
-    team, policy = evaluations[0].run.system.team, protection.policy_of(dataset)
+    team, policy = evaluations[0].run.system.team, protection.get_policy(dataset)
     if not policy.hidden or score is None or (team is None and submitter is None):
         return True
     if not policy.competition and (team is None or not protection.is_new_team(team)):
@@ -162,7 +162,7 @@ def update_shown(dataset: Dataset) -> set[int]:
     candidates = Entry.objects.filter(
         dataset=dataset, system__team__isnull=False, visibility__in=(Visibility.PUBLIC, Visibility.SUPERSEDED)
     ).exclude(provenance=Entry.Provenance.REPORTED)
-    if not protection.policy_of(dataset).competition:
+    if not protection.get_policy(dataset).competition:
         superseded_ids = set(candidates.filter(visibility=Visibility.SUPERSEDED).values_list("pk", flat=True))
         Entry.objects.filter(pk__in=superseded_ids).update(visibility=Visibility.PUBLIC)
         return superseded_ids
@@ -220,7 +220,7 @@ def decide_publication(
 def _due_when_held(dataset: Dataset, evaluations: Sequence[Evaluation]) -> datetime | None:
     """Return the due time of a held result: None, except in a competition without a public baseline."""
     is_waiting = (
-        protection.policy_of(dataset).competition and not _public_baseline(dataset, evaluations[0]).exists()
+        protection.get_policy(dataset).competition and not _public_baseline(dataset, evaluations[0]).exists()
     )
     return timezone.now() if is_waiting else None
 

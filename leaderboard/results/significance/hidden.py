@@ -82,7 +82,7 @@ def _compare(dataset: Dataset, difference: float, entries: Sequence[Entry]) -> P
         if entry.is_baseline and dataset.primary_measure in current_scores.get(entry.pk, {})
     ]
     ranked_ids = [entry.pk for entry in shown_entries if not entry.system.closed_api]
-    competition = protection.policy_of(dataset).competition
+    competition = protection.get_policy(dataset).competition
     criterion = _Criterion(dataset.primary_measure, difference, competition)
     return _compare_scores(criterion, current_scores, next(iter(baselines), None), ranked_ids)
 
@@ -154,7 +154,7 @@ def keep_least_difference(dataset: Dataset, *, scorer: bool = False) -> None:
     Does nothing with open judgments or without a baseline. In a competition only the scorer knows the public queries;
     elsewhere, the value is left to the scorer's next publication.
     """
-    policy, qrels = protection.policy_of(dataset), dataset.current_qrels
+    policy, qrels = protection.get_policy(dataset), dataset.current_qrels
     if not policy.hidden or qrels is None or known_difference(dataset) is not None:
         return
     if policy.competition and not scorer:
@@ -197,4 +197,4 @@ def _stored_difference(qrels: Qrels | None, measure: str, part: str) -> float | 
 
 
 def _part(dataset: Dataset) -> str:
-    return _PART[protection.policy_of(dataset).competition]
+    return _PART[protection.get_policy(dataset).competition]

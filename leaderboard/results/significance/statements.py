@@ -170,7 +170,7 @@ NOTHING_SAID = BoardStatements()
 
 def statements(datasets: Collection[int]) -> Mapping[int, BoardStatements]:
     """Return the statements of each dataset's current board, by dataset id; every id has a value."""
-    twins = twins_of(datasets)
+    twins = find_twins(datasets)
     dataset_ids = {*datasets, *(half for twin in twins for half in twin[:2])}
     certainties = read_certainty(dataset_ids)
     comparisons = published_comparisons([dataset for dataset in dataset_ids if dataset not in certainties])
@@ -251,7 +251,7 @@ class Gap(NamedTuple):
         return self.low > 0
 
 
-def twins_of(datasets: Collection[int]) -> list[Twins]:
+def find_twins(datasets: Collection[int]) -> list[Twins]:
     """Return the twins that include any of these datasets and have two public pages, in one query."""
     twin_datasets = Dataset.objects.filter(
         Q(pk__in=datasets) | Q(twin_of__in=datasets), twin_of__isnull=False

@@ -251,7 +251,7 @@ class Verdict(NamedTuple):
     at: datetime.datetime
 
 
-def verdict_of(board: BoardCertainty, measure: str) -> Verdict | None:
+def get_verdict(board: BoardCertainty, measure: str) -> Verdict | None:
     """Return the verdict on one measure, or None if it is outdated, or without ranks."""
     tests = board.of(measure)
     if tests is None or tests.best is None or not board.current:

@@ -56,10 +56,10 @@ def toys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             table.writerow({**said, **known, "language": "en", "counted": "1"})
     (tmp_path / "benchmarks.toml").write_text('[toys]\nname = "Toys"\ndescription = "Small."\n')
     monkeypatch.setattr(catalogue, "DATA", tmp_path)
-    for each in (catalogue.benchmarks, catalogue.datasets_of):
+    for each in (catalogue.benchmarks, catalogue.catalogued_datasets):
         each.cache_clear()
     yield
-    for each in (catalogue.benchmarks, catalogue.datasets_of):
+    for each in (catalogue.benchmarks, catalogue.catalogued_datasets):
         each.cache_clear()
 
 
@@ -160,7 +160,7 @@ def test_the_catalogue_is_sound() -> None:
     }
     slugs = set()
     for name in catalogue.benchmarks():
-        rows = catalogue.datasets_of(name)
+        rows = catalogue.catalogued_datasets(name)
         members = {row.slug for row in rows if not row.part_of}
         assert len({row.primary for row in rows}) == 1, "the benchmark's measure"
         for row in rows:

@@ -29,7 +29,7 @@ from leaderboard.models import (
     User,
     WorkRequest,
 )
-from leaderboard.results.protection import evaluate_parts, policy_of
+from leaderboard.results.protection import evaluate_parts, get_policy
 from leaderboard.results.publishing.protection import (
     CannotProtect,
     CannotReveal,
@@ -132,8 +132,8 @@ def values(client: Client, system: str) -> dict[str, Any]:
 
 def test_open_datasets_have_no_policy_and_hidden_ones_say_theirs(hidden: Dataset, client: Client) -> None:
     opened = scored_dataset(slug="open", name="Open")
-    assert policy_of(opened).sentences == []
-    assert (policy_of(opened).decimals, policy_of(hidden).decimals) == (None, 3)
+    assert get_policy(opened).sentences == []
+    assert (get_policy(opened).decimals, get_policy(hidden).decimals) == (None, 3)
     page = client.get("/datasets/secret/").content.decode()
     assert 'id="protection"' in page
     assert "rounded to 3 decimals" in page

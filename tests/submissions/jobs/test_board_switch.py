@@ -15,7 +15,7 @@ from django.utils import timezone
 from leaderboard.core.audit import acting
 from leaderboard.core.storage.runs import run_path
 from leaderboard.judgements.rescoring.campaigns import CannotRescore, discard_rescore, resume_rescore
-from leaderboard.judgements.rescoring.switch import CannotSwitch, comparison_of, digest, switch_board
+from leaderboard.judgements.rescoring.switch import CannotSwitch, digest, get_comparison, switch_board
 from leaderboard.models import (
     AuditRecord,
     Dataset,
@@ -166,7 +166,7 @@ def test_what_changed_meanwhile_is_looked_at_again(
     api.submit()
     work()
     rescore = rescored(demo, more_judgements(demo, tmp_path), curator)
-    seen = digest(comparison_of(rescore))
+    seen = digest(get_comparison(rescore))
     api.submit(run_text(skip=1), system="Late")
     work()
     with pytest.raises(CannotSwitch, match="it is: evaluating"):
