@@ -156,8 +156,7 @@ def request_merge(import_: JudgementImport, policy: Conflicts) -> None:
 
     Raises:
         ConcurrentChange: If the import was settled concurrently, or if the judgments changed since the comparison,
-            which
-            is then repeated.
+            which is then repeated.
         JudgingRefused: While a rescore is pending, or if the merge would not change open judgments.
     """
     with transaction.atomic():

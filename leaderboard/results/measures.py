@@ -44,7 +44,7 @@ def set_measures(dataset: Dataset, primary: str, secondary: Sequence[str]) -> li
         problems += check_reads_texts([primary, *secondary])
     if problems:
         raise RefusedMeasures(problems)
-    # An empty list means the primary measure alone here; `selected_measures` would add the defaults.
+    # An empty list means the primary measure alone here; `shown_measures` would add the defaults.
     selection = shown_measures(primary, list(secondary) or [primary], hidden=dataset.hidden)
     before = {"measures": list(dataset.measures), "primary_measure": dataset.primary_measure}
     after = {"measures": selection, "primary_measure": selection[0]}

@@ -303,8 +303,7 @@ def switch_board(rescore: Rescore, *, reviewed_digest: str = "") -> Dataset:
 
     Raises:
         CannotSwitch: If the rescore is not ready or already decided, if judgments, settings, or results have changed,
-            or
-            if the board would lose its baseline. The board does not change.
+            or if the board would lose its baseline. The board does not change.
     """
     lock_boards([rescore.dataset_id])
     locked_rescore = Rescore.objects.select_related(

@@ -39,11 +39,10 @@ def publish_entry(
         entry: Unsaved, with its provenance, `public_wanted`, and the submission's metadata. The other columns follow
             from the evaluations; a seed set has its own configuration.
         evaluations: One evaluation, or those of a seed set by seed. A set's mean and deviation are published once all
-            of
-            its runs are scored.
+            of its runs are scored.
         is_baseline: Make the entry the baseline of its group, unless it is the site's own retrieval (MEASURED) and a
             curator selected another run.
-        held: The dataset as returned by `lock_board`, if the caller's transaction has locked the board.
+        locked_dataset: The dataset as returned by `lock_board`, if the caller's transaction has locked the board.
 
     Raises:
         ValueError: For an invalid seed set: too few or too many seeds, several systems, or runs that are not
