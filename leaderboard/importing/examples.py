@@ -40,7 +40,7 @@ class ExampleFile(NamedTuple):
 
     kind: DatasetFile.Kind
     name: str
-    kept: StoredFile
+    stored_file: StoredFile
     description: str = ""
 
 
@@ -89,7 +89,7 @@ def store_example_models(checkpoint: Path, work: Path) -> list[ExampleFile]:
 
 def offer_example_runs(version: DatasetVersion, examples: list[ExampleFile]) -> None:
     for example in examples:
-        offer_file(version, example.kind, example.kept, example.name, example.description)
+        offer_file(version, example.kind, example.stored_file, example.name, example.description)
 
 
 def truncate_run(run: Path, target: Path, depth: int) -> Path:

@@ -304,7 +304,10 @@ def add_significance(
     figures, of private rows, of hidden judgements, and of boards of which nothing has been found yet.
     """
     datasets = _datasets(board, facts, found, baselines)
-    known = [(each.key, each.place, each, each.found.said.setdefault(each.baseline, {})) for each in datasets]
+    known = [
+        (each.key, each.place, each, each.found.cell_statements.setdefault(each.baseline, {}))
+        for each in datasets
+    ]
     any_found = any_marked = False
     for row in board.rows if known else ():
         if row.ranked_in in (REPORTED, PRIVATE):
@@ -339,7 +342,7 @@ def _cell_certainty(dataset: _Dataset, entry: int) -> tuple[EntryCertainty, str,
     corrected = found.p_baseline_corrected
     differs = corrected is not None and corrected < how.alpha
     told = found, describe_result(found, how, dataset.baseline), differs
-    dataset.found.said[dataset.baseline][entry] = told
+    dataset.found.cell_statements[dataset.baseline][entry] = told
     return told
 
 

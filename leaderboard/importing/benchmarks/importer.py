@@ -9,7 +9,7 @@ from django.db.models import Max
 
 from evaluation.core.problems import InvalidContent
 from leaderboard.importing.benchmarks.catalogue import CataloguedDataset, benchmarks, catalogued_datasets
-from leaderboard.importing.collections.fetching import fetched
+from leaderboard.importing.collections.fetching import fetch_collection
 from leaderboard.importing.collections.importer import DiskSpaceError, import_dataset
 from leaderboard.importing.collections.source import ImportOptions, Progress
 from leaderboard.importing.reported.loader import make_bibtex
@@ -81,7 +81,7 @@ def _import(row: CataloguedDataset, progress: Progress) -> MemberOutcome:
         licence = benchmarks()[row.benchmark].get("licence")
         options = replace(options, name=row.name, primary=row.primary, licence=licence)
     try:
-        with fetched(row.source, options, progress) as (folder, described):
+        with fetch_collection(row.source, options, progress) as (folder, described):
             imported = import_dataset(folder, described, progress)
     except InvalidContent as error:
         problems = error.report.problems

@@ -44,7 +44,9 @@ _COPIES = 4
 
 
 @contextmanager
-def fetched(source: str, options: ImportOptions, progress: Progress) -> Iterator[tuple[Path, ImportOptions]]:
+def fetch_collection(
+    source: str, options: ImportOptions, progress: Progress
+) -> Iterator[tuple[Path, ImportOptions]]:
     """Yield a folder with the downloaded collection, and the options completed by the source's metadata.
 
     `source` is `hf:OWNER/NAME[@REVISION]` or `ir_datasets:ID`. Raises InvalidContent with one problem, or

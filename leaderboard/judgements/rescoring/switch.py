@@ -80,7 +80,7 @@ class UnmovedEntry(NamedTuple):
     """An entry whose scores do not change; it is stale after the switch unless it is reported."""
 
     entry: Entry
-    why: str
+    reason: str
 
 
 #: States in which the comparison is stored.
@@ -107,7 +107,7 @@ def compare(rescore: Rescore, moves: Sequence[MovedEntry], stays: Sequence[Unmov
         "primary": dataset.primary_measure,
         "marks": rescore.content.get("marks", {}),
         "rows": rows,
-        "stays": [{**_entry_columns(stay.entry), "why": stay.why} for stay in stays],
+        "stays": [{**_entry_columns(stay.entry), "why": stay.reason} for stay in stays],
     }
 
 
@@ -379,7 +379,7 @@ def _require_baseline(rescore: Rescore, moves: Sequence[MovedEntry], stays: Sequ
     for stay in stays:
         if stay.entry.is_baseline and stay.entry.comparison_group.startswith(prefix):
             raise CannotSwitch(
-                f"The baseline, {stay.entry.system}, could not be rescored: {stay.why}. Name another baseline first."
+                f"The baseline, {stay.entry.system}, could not be rescored: {stay.reason}. Name another baseline first."
             )
 
 

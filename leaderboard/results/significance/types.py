@@ -132,7 +132,7 @@ class MeasureCertainty:
     #: Reason for missing leave-one-team-out scores, although teams fed a pool.
     pool_gone: str = ""
     #: Cache of entry statements for the thousands of cells of a board, by comparison and entry.
-    said: dict[str, dict[int, tuple[EntryCertainty, str, bool]]] = field(
+    cell_statements: dict[str, dict[int, tuple[EntryCertainty, str, bool]]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
