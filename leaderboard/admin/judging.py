@@ -353,7 +353,7 @@ class JudgementImportAdmin(JudgingAdmin):
         reads, blind = request.user.has_perm(READ), disclosure.is_blind_decision(brought, request.user)
         # Nothing is told while the scorer is at it: the page looks again by itself, and each look is recorded.
         counts = {} if brought.state in imports.WORKING else disclosure.visible_counts(brought, request.user)
-        listed = list(list_conflicts(brought, most=LISTED)) if "conflicts" in counts else []
+        listed = list(list_conflicts(brought, limit=LISTED)) if "conflicts" in counts else []
         if "new" in counts and reads and (listed or disclosure.is_secret(brought, brought.against)):
             with acting(curator(request)):
                 disclosure.record_comparison_read(brought, len(listed))
@@ -369,7 +369,7 @@ class JudgementImportAdmin(JudgingAdmin):
                 (each.value, each.label, None if blind else imports.count_changes(brought, each))
                 for each in imports.Conflicts
             ],
-            judge=imports.judge_of(brought) if brought.judge_name else None,
+            judge=imports.get_judge(brought) if brought.judge_name else None,
             agreement=[agreement_sentence(each) for each in counts.get("agreement", ())],
             refresh=REFRESH if brought.state in imports.WORKING else 0, rescore=rescore, State=imports.State,
         )  # fmt: skip

@@ -20,7 +20,7 @@ from leaderboard.core.audit import acting
 from leaderboard.core.http.downloads import send_text
 from leaderboard.judgements.disclosure import is_secret_preview, record_preview_read
 from leaderboard.judgements.rescoring import campaigns
-from leaderboard.judgements.rescoring.switch import CannotSwitch, comparison_of, digest, switch_board
+from leaderboard.judgements.rescoring.switch import CannotSwitch, digest, get_comparison, switch_board
 from leaderboard.judgements.rescoring.table import as_csv, comparison_table, unmoved_results
 from leaderboard.models import Qrels, Rescore
 
@@ -57,7 +57,7 @@ class DecideForm(ReasonForm):
 
 
 def _switch(rescore: Rescore, values: Mapping[str, Any]) -> str:
-    dataset = switch_board(rescore, seen=values["seen"])
+    dataset = switch_board(rescore, reviewed_digest=values["seen"])
     return f"The board of {dataset} stands on qrels v{rescore.to_qrels.number} now."
 
 
@@ -233,7 +233,7 @@ def _shown(request: HttpRequest, rescore: Rescore) -> dict[str, Any]:
     """The comparison for a page. Of hidden judgements each look is recorded, and nothing is told while it is
     evaluated: the page looks again by itself.
     """
-    comparison = comparison_of(rescore)
+    comparison = get_comparison(rescore)
     if is_secret_preview(rescore):
         if rescore.state == State.EVALUATING:
             return {**comparison, "rows": [], "stays": []}

@@ -48,9 +48,9 @@ from leaderboard.rounds.lifecycle import (
     listed_datasets,
     listed_rounds,
 )
-from leaderboard.systems.challenges import challenges_of
-from leaderboard.systems.corrections import corrections_of
-from leaderboard.systems.provenance import recipes_of
+from leaderboard.systems.challenges import public_challenges
+from leaderboard.systems.corrections import list_corrections
+from leaderboard.systems.provenance import list_recipes
 from leaderboard.views.board_views import REVISIONS, Kind, board_citation, site_revision
 from leaderboard.views.boards import view_of_export
 from leaderboard.views.datasets import visible_dataset
@@ -137,7 +137,7 @@ class DatasetView(ReadView):
         if page is None:
             raise Http404
         dataset = page.dataset
-        statistics = lists.statistics_of(dataset)._asdict()
+        statistics = lists.get_statistics(dataset)._asdict()
         version = {
             name: dataset[f"current_version__{name}"]
             for name in ("number", "label", "content_sha256", "statistics")
@@ -278,8 +278,8 @@ class SystemView(ReadView):
             **{name.replace("__", "_"): value for name, value in facts.items()},
             "results": [_result(result) for result in system_page.results_of(key)],
             "quarantined": system_page.quarantined_of(key),
-            "challenges": challenges_of(key),
-            "corrections": corrections_of(key),
+            "challenges": public_challenges(key),
+            "corrections": list_corrections(key),
         }
         return Response(answers.SystemSerializer(answer).data)
 
@@ -290,7 +290,7 @@ class RecipesView(ReadView):
     @extend_schema(operation_id="recipes", parameters=[SLUG], responses=answers.RecipeSerializer(many=True))
     def get(self, request: Request, slug: str) -> Response:
         """For each public result what made it of what, or why nobody else can make it again."""
-        recipes = recipes_of(_system_facts(slug)["pk"])
+        recipes = list_recipes(_system_facts(slug)["pk"])
         return Response(answers.RecipeSerializer(recipes, many=True).data)
 
 

@@ -61,7 +61,7 @@ from leaderboard.results.board_rows.measurements import MeasuredEntry
 from leaderboard.results.significance.statements import BoardStatements, Gap, differs
 from leaderboard.results.significance.types import (
     EntryCertainty,
-    verdict_of,
+    get_verdict,
 )
 from leaderboard.results.values import JUDGED_MEASURES, is_about_judging
 from leaderboard.systems.baselines import BM25
@@ -186,7 +186,7 @@ def rank_dataset(
     shown = [_without_numbers(entry) for entry in entries if entry.visibility in _SHOWN]
     measures = _measures(facts, [entry.scores for entry in shown if entry.visibility != QUARANTINED])
     measure = _measure_in_focus(state, measures)
-    known_gaps = statements.gaps if measure == statements.gaps_in else {} if _names_gaps(state) else None
+    known_gaps = statements.gaps if measure == statements.gap_measure else {} if _names_gaps(state) else None
     groups = [(entry.comparison_group, entry.is_baseline) for entry in shown if entry.visibility == "public"]
     current = present_group(facts.version_id, facts.qrels_id, groups)
     versus = BaselineColumns.of(shown, current, facts.name)
@@ -247,7 +247,7 @@ def _with_summary(ranked: RankedDataset, state: BoardState) -> Board:
     board, facts, tests, costs = ranked.board, ranked.facts, ranked.tests, ranked.costs
     rows, measure = board.rows, board.measure
     best, second = best_values(board.columns, rows)
-    verdict = verdict_of(tests.board, measure) if tests.board is not None else None
+    verdict = get_verdict(tests.board, measure) if tests.board is not None else None
     board = replace(
         board,
         baseline=ranked.versus.shown,

@@ -12,7 +12,7 @@ from django.utils.text import Truncator
 from leaderboard.core.anonymity import public_columns
 from leaderboard.datasets.files import EXCLUDED_NAME
 from leaderboard.datasets.problems import missing_documents
-from leaderboard.judgements.rescoring.switched import pages_of, unpublished_judgements
+from leaderboard.judgements.rescoring.switched import rescore_pages, unpublished_judgements
 from leaderboard.models import (
     CollectionProfile,
     Dataset,
@@ -202,7 +202,7 @@ def judged_versions(dataset: Mapping[str, Any]) -> list[JudgedVersion]:
     if any(row.pk != dataset["current_qrels_id"] for row in rows):  # the present ones are always shown
         prepared = set(unpublished_judgements(dataset["pk"]).values_list("pk", flat=True))
         rows = [row for row in rows if row.pk not in prepared]
-    pages = pages_of(dataset["pk"], dataset["slug"]) if len(rows) > 1 else {}
+    pages = rescore_pages(dataset["pk"], dataset["slug"]) if len(rows) > 1 else {}
     found = []
     for before, row in zip([None, *rows], rows, strict=False):
         found.append(

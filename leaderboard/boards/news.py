@@ -18,7 +18,7 @@ from leaderboard.core import anonymity
 from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
 from leaderboard.core.text.baselines import baseline_label
-from leaderboard.judgements.rescoring.switched import news_of
+from leaderboard.judgements.rescoring.switched import rescore_news
 from leaderboard.models import BoardChange, Dataset, Entry, EntryVersion, Protection
 from leaderboard.results.board_rows.entry_rows import short_citation
 from leaderboard.results.board_rows.past import is_public
@@ -131,7 +131,7 @@ def _items(changes: Iterable[BoardChange]) -> list[Item]:
     shown = [change for change in changes if is_public(change.facts)]
     before = _facts_before([change for change in shown if change.kind == Kind.IMPORTED])
     reported = _reported([change.at for change in shown if change.kind == Kind.REPORTED])
-    rescored = news_of(change for change in shown if change.kind == Kind.RESCORED)
+    rescored = rescore_news(change for change in shown if change.kind == Kind.RESCORED)
     results = [change for change in shown if change.kind == Kind.PUBLISHED]
     said = statements({change.dataset_id for change in results})
     baselines = _baselines_named_since(results)

@@ -53,10 +53,10 @@ from leaderboard.results.board_rows.rows import (
 from leaderboard.results.significance.statements import (
     BoardStatements,
     Twins,
+    find_twins,
     read_certainty,
     statements,
     statements_at,
-    twins_of,
 )
 from leaderboard.results.significance.types import BoardCertainty
 
@@ -448,7 +448,7 @@ def _last_change(times: Iterable[datetime.datetime | None]) -> datetime.datetime
     return max(known).replace(microsecond=0) if found and len(known) == len(found) else None
 
 
-def bibtex_of(rows: Iterable[BoardRows]) -> dict[str, str]:
+def citation_bibtex(rows: Iterable[BoardRows]) -> dict[str, str]:
     """Return the BibTeX of systems, by slug."""
     return {slug: text for of_dataset in rows for slug, text in of_dataset.bibtex.items()}
 
@@ -493,7 +493,7 @@ def _twins_at(
     datasets: Collection[int], at: datetime.datetime
 ) -> tuple[Sequence[Twins], Mapping[int, Revision]]:
     """Return the twins whose halves both had boards at the time, and the revisions of halves not in `datasets`."""
-    twins = twins_of(datasets)
+    twins = find_twins(datasets)
     other = past.revisions_at({half for each in twins for half in each[:2]}.difference(datasets), at)
     return [each for each in twins if not other.keys().isdisjoint(each[:2])], other
 

@@ -1,1 +1,1 @@
-"""The files, judgements and lists of datasets."""
+"""Files, relevance judgments, and lists of datasets."""

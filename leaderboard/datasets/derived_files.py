@@ -1,8 +1,8 @@
-"""What pages read of runs and corpora: small files made of them once. The only writer of both.
+"""Small files derived once from runs and corpora for fast pages; the only writer of both kinds.
 
-The worker makes them when it has scored a run for open judgements. Where they are missing (a dataset was opened later,
-or came with an older release), a page makes those that are quick to make, and does without the others until
-`manage.py prepare_query_pages` was run.
+The worker creates them after it has scored a run with open judgments. If they are missing (the dataset was opened
+later, or comes from an older release), a page creates those that are quick to compute, and omits the others until
+`manage.py prepare_query_pages` is run.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from leaderboard.models import Dataset, Run, Visibility
 
 logger = logging.getLogger(__name__)
 
-#: What a page makes itself: a run of half a million lines takes half a second, such a corpus two.
+#: Size limits for creation by a page: such a run (half a million lines) takes half a second, such a corpus two.
 QUICK_RUN_BYTES = 32 * 2**20
 QUICK_CORPUS_BYTES = 16 * 2**20
 
@@ -30,25 +30,30 @@ _excerpts = lru_cache(maxsize=8)(DocumentTexts)
 
 
 def top_documents_path(run: str, excluded: str = "") -> Path:
-    """Where the first documents of a run lie, once they are found. Both are sha256s: of the run, and of the
-    documents that are left out of rankings (`DatasetVersion.excluded_sha256`).
+    """Return the path of a run's top documents, which may not exist yet.
+
+    Both arguments are SHA-256 checksums: of the run, and of the documents excluded from rankings
+    (`DatasetVersion.excluded_sha256`).
     """
     name = hashlib.sha256(f"{run} {excluded}".encode()).hexdigest() if excluded else run
     return path_of(Area.TOP_DOCUMENTS, name)
 
 
 def top_documents(run: Run, excluded: str = "") -> TopDocuments | None:
-    """Return the first documents of each query of a stored run; None where they would take too long to find now."""
+    """Return the top documents per query of a stored run, or None if creating them would take too long."""
     path = top_documents_path(run.sha256, excluded)
     if not path.exists() and (
-        run.size > QUICK_RUN_BYTES or not _try_make(lambda: prepare_run(run.sha256, excluded))
+        run.size > QUICK_RUN_BYTES or not _try_create(lambda: prepare_run(run.sha256, excluded))
     ):
         return None
     return _top_documents(path)
 
 
 def excerpts(dataset: Dataset) -> DocumentTexts | None:
-    """Titles and beginnings of the dataset's documents; None where they are not public, not here, or not prepared."""
+    """Return titles and beginnings of the dataset's documents.
+
+    Returns None if the documents are not public, not stored, or not prepared.
+    """
     version = dataset.current_version
     if not _shows_documents(dataset) or version is None:
         return None
@@ -57,13 +62,12 @@ def excerpts(dataset: Dataset) -> DocumentTexts | None:
         corpus = local_path(Area.FILES, version.corpus_sha256)
         if not corpus.exists() or corpus.stat().st_size > QUICK_CORPUS_BYTES:
             return None
-        if not _try_make(lambda: prepare_corpus(version.corpus_sha256)):
+        if not _try_create(lambda: prepare_corpus(version.corpus_sha256)):
             return None
     return _excerpts(path)
 
 
 def _shows_documents(dataset: Dataset) -> bool:
-    """Whether pages show everyone what the documents say."""
     return bool(
         dataset.documents_visibility == Visibility.PUBLIC
         and not dataset.runs_only
@@ -72,64 +76,64 @@ def _shows_documents(dataset: Dataset) -> bool:
     )
 
 
-def keep_first_documents(found: Mapping[str, bytes], excluded: str = "") -> None:
-    """Write what scoring found of runs, by their sha256s, in place of `prepare_run`; nothing of those without any.
+def keep_first_documents(documents_by_run: Mapping[str, bytes], excluded: str = "") -> None:
+    """Store top documents by run checksum, as computed during scoring; an alternative to `prepare_run`.
 
-    A fault is logged and no more: results do not depend on it.
+    Errors are only logged, because results do not depend on these files.
     """
-    for sha256, first in found.items():
+    for sha256, documents in documents_by_run.items():
         target = top_documents_path(sha256, excluded)
-        if not first or target.exists():
+        if not documents or target.exists():
             continue
         try:
             with atomic_write(target) as file:
-                file.write_bytes(by_query(first))
+                file.write_bytes(by_query(documents))
         except OSError as error:
-            logger.warning("derived files were not made: %s", error)
+            logger.warning("could not create derived files: %s", error)
 
 
 def lacks_excerpts(dataset: Dataset) -> bool:
-    """Whether pages show the dataset's documents, of which no excerpts were made yet."""
+    """Return whether pages show the dataset's documents, but excerpts are missing."""
     version = dataset.current_version if not dataset.hidden and _shows_documents(dataset) else None
     return version is not None and not path_of(Area.EXCERPTS, version.corpus_sha256).exists()
 
 
 def prepare_files(dataset: Dataset, runs: Iterable[str] = ()) -> None:
-    """Make what pages need of a dataset with open judgements and of runs for it, by their sha256s.
+    """Create the derived files of a dataset with open judgments, and of runs by their checksums.
 
-    A fault is logged and no more: results do not depend on it.
+    Errors are only logged, because results do not depend on these files.
     """
     if dataset.hidden:
         return
     version = dataset.current_version
     excluded = version.excluded_sha256 if version else ""
     for sha256 in runs:
-        _try_make(lambda sha256=sha256: prepare_run(sha256, excluded))  # type: ignore[misc]
+        _try_create(lambda sha256=sha256: prepare_run(sha256, excluded))  # type: ignore[misc]
     if version is not None and _shows_documents(dataset):
-        _try_make(lambda: prepare_corpus(version.corpus_sha256))
+        _try_create(lambda: prepare_corpus(version.corpus_sha256))
 
 
 def prepare_run(sha256: str, excluded: str = "") -> None:
-    """Find the first documents of each query of a stored run. Raises FileNotFoundError for an unknown one."""
+    """Store the top documents per query of a stored run. Raises FileNotFoundError for an unknown run."""
     target = top_documents_path(sha256, excluded)
     if not target.exists():
-        left_out = read_excluded(local_path(Area.FILES, excluded)) if excluded else None
+        excluded_documents = read_excluded(local_path(Area.FILES, excluded)) if excluded else None
         with atomic_write(target) as file:
-            write_top_documents(run_path(sha256), file, left_out)
+            write_top_documents(run_path(sha256), file, excluded_documents)
 
 
 def prepare_corpus(sha256: str) -> None:
-    """Write the excerpts of a stored corpus. Raises FileNotFoundError for an unknown one."""
+    """Store the excerpts of a stored corpus. Raises FileNotFoundError for an unknown corpus."""
     target = path_of(Area.EXCERPTS, sha256)
     if not target.exists():
         with atomic_write(target) as file:
             write_document_texts(local_path(Area.FILES, sha256), file)
 
 
-def _try_make(make: Callable[[], None]) -> bool:
+def _try_create(make: Callable[[], None]) -> bool:
     try:
         make()
     except (OSError, ValueError, InvalidContent) as error:
-        logger.warning("derived files were not made: %s", error)
+        logger.warning("could not create derived files: %s", error)
         return False
     return True

@@ -1,7 +1,7 @@
-"""The files that datasets offer: the only writer of `DatasetFile`, and who may have which.
+"""Downloadable files of datasets and their access rules; the only writer of `DatasetFile`.
 
-Judgements that are hidden never become a `DatasetFile`. Should a row come to be all the same, `offered_files` still
-leaves it out.
+Hidden judgments are never stored as a `DatasetFile`. If such a row existed nevertheless, `offered_files` would omit
+it.
 """
 
 import io
@@ -29,19 +29,19 @@ from leaderboard.models import Dataset, DatasetFile, DatasetVersion, User, Visib
 Kind = DatasetFile.Kind
 
 _DESCRIPTIONS = {
-    Kind.QUERIES: "The queries that a run answers, one JSON object per line",
-    Kind.ALL_QUERIES: "All queries, with those of train and dev",
-    Kind.CORPUS: "The documents, one JSON object per line",
+    Kind.QUERIES: "The evaluated queries, one JSON object per line",
+    Kind.ALL_QUERIES: "All queries, including train and dev",
+    Kind.CORPUS: "The corpus, one JSON object per line",
     Kind.DOCUMENT_IDS: "The ids of all documents, one per line",
-    Kind.CANDIDATES: "The candidates of each query as a run to re-rank, in arbitrary order",
-    Kind.EXCLUDED: "The documents that are left out of the rankings of single queries, one pair per line",
+    Kind.CANDIDATES: "The candidates of each query, as a run in arbitrary order, for re-ranking",
+    Kind.EXCLUDED: "Documents excluded from the rankings of single queries, one pair per line",
     Kind.EXAMPLE_RUN: "The baseline's run, in TREC format",
-    Kind.BROKEN_RUN: "A run with mistakes, to see how they are reported",
-    Kind.EXAMPLE_MODEL: "A checkpoint to upload as it is",
-    Kind.REFUSED_MODEL: "A checkpoint with pickled weights, to see how it is refused",
+    Kind.BROKEN_RUN: "A run with errors, to try out the error messages",
+    Kind.EXAMPLE_MODEL: "A checkpoint that is ready to upload",
+    Kind.REFUSED_MODEL: "A checkpoint with pickled weights, to try out the rejection",
 }
 
-#: How the names of splits begin that everyone may have beside hidden judgements. Under any other name may be anything.
+#: Prefixes of splits that are public although the scored judgments are hidden. Other splits may contain anything.
 _OPEN_SPLITS = ("train", "dev", "valid")
 
 QUERIES_NAME, ALL_QUERIES_NAME = "queries.jsonl.gz", "queries.all.jsonl.gz"
@@ -49,44 +49,43 @@ EXCLUDED_NAME = "excluded.tsv.gz"
 
 
 class StoredFile(NamedTuple):
-    """A file in the store: the sha256 of its bytes, and how many there are."""
+    """A stored file: SHA-256 checksum and size in bytes."""
 
     sha256: str
     size: int
 
 
 def store_file(path: Path) -> StoredFile:
-    """Put a copy of the file into the store. It takes as long as reading it, so not inside a transaction."""
+    """Copy the file into the store. This takes as long as reading it, so do not call it inside a transaction."""
     return stored_file(put(Area.FILES, path))
 
 
 def store_judgements(path: Path, work: Path) -> StoredFile:
-    """Put judgements into the store as they are offered: BEIR's columns under their header, gzip, in order of the ids.
+    """Store qrels in the offered format: BEIR's columns with a header, sorted by ids, compressed with gzip.
 
-    `path` may be TREC's or BEIR's, compressed or not. `work` is a folder for what is written on the way.
-    Raises InvalidContent for a file that is neither.
+    `path` may be in TREC or BEIR format, compressed or not. `work` is a folder for temporary files. Raises
+    InvalidContent for other formats.
     """
-    plain = work / "offered-judgements.tsv"
-    write_judgements(read_grades(path), plain)
-    return store_file(gzipped(plain, work / "offered-judgements.gz"))
+    plain_path = work / "offered-judgements.tsv"
+    write_judgements(read_grades(path), plain_path)
+    return store_file(gzipped(plain_path, work / "offered-judgements.gz"))
 
 
 def stored_file(sha256: str) -> StoredFile:
-    """Return a file that is in the store already."""
     return StoredFile(sha256, local_path(Area.FILES, sha256).stat().st_size)
 
 
 def offer_file(
-    version: DatasetVersion, kind: DatasetFile.Kind, kept: StoredFile, name: str, description: str = ""
+    version: DatasetVersion, kind: DatasetFile.Kind, file: StoredFile, name: str, description: str = ""
 ) -> DatasetFile:
-    """Offer a file of the store for download under `name`. The same bytes again change nothing."""
+    """Offer a stored file for download under `name`; offering the same bytes again changes nothing."""
     values = {
         "kind": kind,
         "description": description or _DESCRIPTIONS.get(kind, ""),
-        "sha256": kept.sha256,
-        "size": kept.size,
+        "sha256": file.sha256,
+        "size": file.size,
     }
-    # Not `update_or_create`, which holds the row first: retrievers may add files and change none.
+    # `update_or_create` would lock the row, but the retriever's database user may only insert files.
     row, is_new = DatasetFile.objects.get_or_create(version=version, name=name, defaults=values)
     if not is_new and any(getattr(row, field) != value for field, value in values.items()):
         for field, value in values.items():
@@ -96,27 +95,25 @@ def offer_file(
 
 
 def withdraw_file(version: DatasetVersion, name: str) -> None:
-    """Offer the file no longer."""
     DatasetFile.objects.filter(version=version, name=name).delete()
 
 
 def judgements_name(split: str) -> str:
-    """Return the name under which the judgements of a split are offered."""
     return f"qrels.{split}.tsv.gz"
 
 
-def may_offer_judgements(split: str, *, scored: str, hidden: bool) -> bool:
-    """Whether everyone may have the judgements of `split`, in a dataset that is scored on those of `scored`."""
-    return not hidden or (split != scored and split.startswith(_OPEN_SPLITS))
+def may_offer_judgements(split: str, *, scored_split: str, hidden: bool) -> bool:
+    """Return whether the qrels of `split` are public in a dataset that is scored on the split `scored_split`."""
+    return not hidden or (split != scored_split and split.startswith(_OPEN_SPLITS))
 
 
 def offered_files(dataset: Dataset, user: User | AnonymousUser) -> list[DatasetFile]:
-    """What this visitor may download of the dataset's current version, in the order of kinds."""
+    """Return the files that the user may download, or none while an agreement is pending."""
     return [] if keeping_out(dataset, user) else visible_files(dataset, user)
 
 
 def visible_files(dataset: Dataset, user: User | AnonymousUser) -> list[DatasetFile]:
-    """Return the files that are offered to this visitor if no agreement is due (`keeping_out`)."""
+    """Return the files that are offered to the user once no agreement is due (`keeping_out`)."""
     if dataset.current_version is None:
         return []
     order = list(Kind.values)
@@ -131,39 +128,43 @@ def visible_files(dataset: Dataset, user: User | AnonymousUser) -> list[DatasetF
 
 
 def keeping_out(dataset: Dataset, user: User | AnonymousUser) -> list[DueAgreement]:
-    """Return the dataset's agreement, while it keeps this visitor from all of its files."""
+    """Return the dataset's agreement if the user has to accept it before any download."""
     return due_agreements(user, datasets=[dataset.pk])
 
 
 def find_file(dataset: Dataset, user: User | AnonymousUser, name: str) -> DatasetFile | None:
-    """Return the file of this name, if the visitor may have it."""
+    """Return the file with this name if the user may download it, or None."""
     return next((file for file in offered_files(dataset, user) if file.name == name), None)
 
 
 def _may_download(
     dataset: Dataset, file: DatasetFile, user: User | AnonymousUser, *, queries: bool, documents: bool
 ) -> bool:
-    """`queries`, `documents`: whether the visitor may see their texts."""
+    """Return whether the user may download a file; `queries` and `documents` say whether they may see these texts."""
     if file.kind == Kind.QRELS:
-        scored = dataset.current_qrels.split if dataset.current_qrels else "test"
+        scored_split = dataset.current_qrels.split if dataset.current_qrels else "test"
         split = file.name.removeprefix("qrels.").removesuffix(".tsv.gz")
-        return may_offer_judgements(split, scored=scored, hidden=dataset.hidden)
-    if file.kind in (Kind.CORPUS, Kind.EXAMPLE_MODEL, Kind.REFUSED_MODEL):  # a vocabulary is the documents'
+        return may_offer_judgements(split, scored_split=scored_split, hidden=dataset.hidden)
+    if file.kind in (
+        Kind.CORPUS,
+        Kind.EXAMPLE_MODEL,
+        Kind.REFUSED_MODEL,
+    ):  # models contain the corpus vocabulary
         return documents
     if is_sealed(dataset, file):
         return may_read_judgements(user)
     if file.kind in (Kind.QUERIES, Kind.ALL_QUERIES, Kind.EXCLUDED, Kind.EXAMPLE_RUN, Kind.BROKEN_RUN):
         return queries
-    return True  # document ids carry no text
+    return True  # document ids contain no text
 
 
 def is_sealed(dataset: Dataset, file: DatasetFile) -> bool:
-    """Whether the file tells of queries that are kept as judgements are: reading it takes that right, recorded."""
+    """Return whether the file contains sealed queries, so that reading it is restricted and audited."""
     return file.kind in (Kind.QUERIES, Kind.ALL_QUERIES, Kind.EXCLUDED) and seals_queries(dataset)
 
 
 def seals_queries(dataset: Dataset) -> bool:
-    """Whether the queries' texts are kept as hidden judgements are."""
+    """Return whether the dataset's query texts are protected like hidden judgments."""
     return are_sealed(dataset.hidden, dataset.queries_visibility)
 
 
@@ -173,15 +174,15 @@ def are_sealed(hidden: bool, queries_visibility: str) -> bool:
 
 
 def without_checksums(statistics: Mapping[str, Any]) -> dict[str, Any]:
-    """A version's statistics without checksums, for where its queries are sealed: whoever has a checksum can try out
-    whether a guess is the file.
+    """Return a version's statistics without checksums, for datasets with sealed queries.
+
+    A checksum would allow anyone to test whether a guess equals the file.
     """
     return {name: value for name, value in statistics.items() if not name.endswith("_sha256")}
 
 
 def gzipped(source: Path, target: Path) -> Path:
-    """The file's content as gzip in `target`, without name, time or byte order mark: however it was sent, the same
-    bytes."""
+    """Write the file's content to `target` as reproducible gzip, without name, time, or byte order mark."""
     with (
         _expanded(source) as reader,
         target.open("wb") as file,
@@ -194,7 +195,7 @@ def gzipped(source: Path, target: Path) -> Path:
 
 
 def in_blocks(corpus: Path, target: Path) -> Path:
-    """The same for a corpus, in blocks that can be read one by one."""
+    """Write a corpus like `gzipped`, in blocks that can be read independently."""
     with _expanded(corpus) as reader:
         write_blocks(reader, target)
     return target
@@ -202,7 +203,7 @@ def in_blocks(corpus: Path, target: Path) -> Path:
 
 @contextmanager
 def _expanded(source: Path) -> Iterator[BinaryIO]:
-    """Yield the file's content, expanded if it is gzip, from behind its byte order mark on."""
+    """Yield the file's content, decompressed if necessary, without its byte order mark."""
     with open_expanded(source) as (_, stream):
         if cast(io.BufferedReader, stream).peek(len(BYTE_ORDER_MARK)).startswith(BYTE_ORDER_MARK):
             stream.read(len(BYTE_ORDER_MARK))

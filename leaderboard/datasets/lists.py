@@ -1,4 +1,4 @@
-"""Lists of datasets, benchmarks and results, read as plain rows."""
+"""Lists of datasets, benchmarks, and results as plain rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from leaderboard.models import Benchmark, Dataset, DatasetQuerySet, Entry
 
 
 class DatasetStatistics(NamedTuple):
-    """What Table 1 of the BEIR paper says of a collection; None where it is not known."""
+    """Statistics of a collection as in Table 1 of the BEIR paper; None for unknown values."""
 
     queries: int | None
     documents: int | None
@@ -27,28 +27,30 @@ class DatasetStatistics(NamedTuple):
     reported: bool
 
 
-def statistics_of(dataset: Mapping[str, Any]) -> DatasetStatistics:
-    """Return the statistics of the dataset's current version and judgements, else those reported."""
-    counted = {
+def get_statistics(dataset: Mapping[str, Any]) -> DatasetStatistics:
+    """Return the statistics of the dataset's current version and qrels, or else those that were reported."""
+    current_statistics = {
         **(dataset["current_version__statistics"] or {}),
         **(dataset["current_qrels__statistics"] or {}),
     }
-    found = counted or dataset["reported_statistics"] or {}
+    values = current_statistics or dataset["reported_statistics"] or {}
     names = [name for name in DatasetStatistics._fields if name != "reported"]
-    return DatasetStatistics(**{name: found.get(name) for name in names}, reported=not counted)
+    return DatasetStatistics(**{name: values.get(name) for name in names}, reported=not current_statistics)
 
 
 def count_topics(datasets: Collection[int]) -> int | None:
-    """How many topics the datasets have together, None where one does not say. One query."""
+    """Return the number of topics of all datasets, or None if any is unknown, in one query."""
     columns = ("current_version__statistics", "current_qrels__statistics", "reported_statistics")
-    numbers = [statistics_of(row).queries for row in Dataset.objects.filter(pk__in=datasets).values(*columns)]
+    numbers = [
+        get_statistics(row).queries for row in Dataset.objects.filter(pk__in=datasets).values(*columns)
+    ]
     return None if None in numbers else sum(number or 0 for number in numbers)
 
 
 def datasets() -> list[dict[str, Any]]:
-    """Every dataset with a page, those that take runs first. One query.
+    """Return all datasets that have a page, those that accept runs first, in one query.
 
-    Each has its columns, `statistics`, the `number` of its public entries, and whether it `takes_runs`.
+    Besides its columns, each row has `statistics`, the `number` of public entries, and whether it `takes_runs`.
     """
     rows = (
         DatasetQuerySet(Dataset)
@@ -62,15 +64,15 @@ def datasets() -> list[dict[str, Any]]:
             "current_qrels__statistics",
         )
     )  # fmt: skip
-    listed = [
-        {**row, "statistics": statistics_of(row), "takes_runs": row["state"] in Dataset.TAKES_RUNS}
+    result = [
+        {**row, "statistics": get_statistics(row), "takes_runs": row["state"] in Dataset.TAKES_RUNS}
         for row in rows
     ]
-    return sorted(listed, key=lambda row: not row["takes_runs"])
+    return sorted(result, key=lambda row: not row["takes_runs"])
 
 
 def benchmarks() -> list[dict[str, Any]]:
-    """Every benchmark with its numbers of datasets, all and counted. One query."""
+    """Return all benchmarks with their numbers of datasets, in total and counted, in one query."""
     rows = Benchmark.objects.annotate(
         datasets_shown=Count("members"),
         datasets_counted=Count("members", filter=Q(members__counted=True)),
@@ -91,31 +93,30 @@ def benchmarks() -> list[dict[str, Any]]:
 
 
 def benchmarks_with(dataset_id: int) -> list[dict[str, Any]]:
-    """Return the benchmarks that a dataset belongs to. One query."""
     rows = Benchmark.objects.filter(members__dataset_id=dataset_id).values("slug", "name")
     return [dict(row) for row in rows]
 
 
-def recent_results(entries: QuerySet[Entry], most: int) -> list[dict[str, Any]]:
-    """Return so many of these entries, newest first, with their primary score and its difference to their baseline.
+def recent_results(entries: QuerySet[Entry], limit: int) -> list[dict[str, Any]]:
+    """Return the newest entries with their primary score and its difference from the baseline, in two queries.
 
-    Numbers are as pages write them. Two queries.
+    Numbers are formatted for pages. `limit` is the maximum number of entries.
     """
     rows = list(
         entries.order_by("-published_at", "-pk").values(
             "system__name", "system__slug", "configuration", "dataset_id", "dataset__name", "dataset__slug",
             "dataset__primary_measure", "scores", "comparison_group", "provenance", "is_baseline",
             published=Cast("published_at", TextField()),
-        )[:most]
+        )[:limit]
     )  # fmt: skip
-    baselines = baselines_of((row["dataset_id"], row["comparison_group"]) for row in rows)
+    baselines = get_baselines((row["dataset_id"], row["comparison_group"]) for row in rows)
     results = []
     for row in rows:
         measure = row["dataset__primary_measure"]
         baseline = baselines.get((row["dataset_id"], row["comparison_group"]), NONE)
         value = row["scores"].get(measure)
-        against = None if row["is_baseline"] else baseline.scores.get(measure)
-        delta = numbers.difference(value, against)
+        baseline_value = None if row["is_baseline"] else baseline.scores.get(measure)
+        delta = numbers.difference(value, baseline_value)
         results.append(
             {
                 "system": row["system__name"],
@@ -125,7 +126,9 @@ def recent_results(entries: QuerySet[Entry], most: int) -> list[dict[str, Any]]:
                 "measure": measure,
                 "value": numbers.format_value(value, numbers.DECIMALS),
                 "delta": numbers.signed(delta, numbers.DECIMALS),
-                "relative": numbers.signed(numbers.relative_difference(value, against), 1, percent=True),
+                "relative": numbers.signed(
+                    numbers.relative_difference(value, baseline_value), 1, percent=True
+                ),
                 "direction": numbers.direction(delta, measure),
                 "baseline": baseline.name,
                 "published": row["published"][:10],
@@ -136,7 +139,7 @@ def recent_results(entries: QuerySet[Entry], most: int) -> list[dict[str, Any]]:
 
 
 class Baseline(NamedTuple):
-    """What differences are taken to: how it is called, and its scores by measure."""
+    """Display name of a baseline, and its scores by measure."""
 
     name: str
     scores: Mapping[str, float]
@@ -145,14 +148,14 @@ class Baseline(NamedTuple):
 NONE = Baseline("", {})
 
 
-def baselines_of(groups: Iterable[tuple[int, str]]) -> dict[tuple[int, str], Baseline]:
-    """Return the baselines by dataset and comparison group. One query."""
-    wanted = set(groups)
+def get_baselines(groups: Iterable[tuple[int, str]]) -> dict[tuple[int, str], Baseline]:
+    """Return the baselines by dataset and comparison group, in one query."""
+    keys = set(groups)
     rows = Entry.objects.filter(
         is_baseline=True,
         visibility=Entry.Visibility.PUBLIC,
-        dataset_id__in={dataset for dataset, _ in wanted},
-        comparison_group__in={group for _, group in wanted},
+        dataset_id__in={dataset for dataset, _ in keys},
+        comparison_group__in={group for _, group in keys},
     ).values_list(
         "dataset_id", "comparison_group", "system__name", "dataset__name", Cast("scores", TextField())
     )

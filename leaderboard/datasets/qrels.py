@@ -1,12 +1,12 @@
-"""Targets that runs are checked and scored against, rows of judgements, and the only functions that open judgements.
+"""Scoring targets, rows of relevance judgments, and the only functions that open judgments.
 
-Only the scorer asks for hidden judgements. Intake never reads them, and pages get open ones alone, through
-`open_judgements`. A person gets them through `recorded_qrels_path`, which records who, before the first byte; what
-compares something with them calls `leaderboard.judgements.disclosure.load_compared`, which asks for the right and
-records it. `tests/structure/test_judgements.py` lists the callers of every function here that returns hidden ones.
+Only the scorer requests hidden judgments. Intake never reads them, and pages get open ones only, through
+`open_judgements`. A user gets them through `recorded_qrels_path`, which records the access before the first byte.
+Comparisons call `leaderboard.judgements.disclosure.load_compared`, which checks the permission and records the access.
+`tests/structure/test_judgements.py` lists all callers of the functions here that return hidden judgments.
 
-Content is immutable and named by its checksum, so each process keeps what it has read: a warm worker reads a
-dataset's judgements, topics and document ids once.
+Content is immutable and addressed by checksum, so each process caches it: a warm worker reads a dataset's judgments,
+topics, and document ids once.
 """
 
 import tempfile
@@ -41,58 +41,63 @@ from leaderboard.models import Dataset, DatasetVersion, Qrels, Visibility
 
 T = TypeVar("T")
 
-#: What the record calls a reading of judgements.
+#: Audit action for access to judgments.
 READ = "read judgements"
-#: Datasets kept at once. The largest of BEIR's judgements take about 100 MB, most a few.
-_KEPT = 16
-#: Number of judged documents that are looked up in the corpus at a time.
-_LOOKED_UP_AT_ONCE = 100_000
-#: The same for verifying, where a judgement takes some 200 bytes.
-_KEPT_FOR_VERIFYING = 4
+#: Maximum number of cached datasets. The largest judgments of BEIR take about 100 MB, most take a few.
+_CACHE_SIZE = 16
+#: Number of judged documents per lookup in the corpus.
+_LOOKUP_BATCH = 100_000
+#: Maximum number of cached datasets for verification, which takes about 200 bytes per judgment.
+_VERIFICATION_CACHE_SIZE = 4
 
 
-def _kept(
-    read: Callable[[Path], T], area: Area, locate: Callable[[Area, str], Path] = path_of, most: int = _KEPT
+def _cached_reader(
+    read: Callable[[Path], T],
+    area: Area,
+    locate: Callable[[Area, str], Path] = path_of,
+    size: int = _CACHE_SIZE,
 ) -> Callable[[str], T]:
-    """Return a reader of stored files by their checksums, which keeps what it has read last."""
-    return lru_cache(maxsize=most)(lambda sha256: read(locate(area, sha256)))
+    """Return a cached reader of stored files by checksum."""
+    return lru_cache(maxsize=size)(lambda sha256: read(locate(area, sha256)))
 
 
-_judgements = _kept(judged.read_qrels, Area.QRELS)
-_open_judgements = _kept(judged.read_qrels, Area.OPEN_QRELS, local_path)
-_parts = _kept(read_parts, Area.QRELS)
-_answers = _kept(partial(read_answers, try_patterns=False), Area.QRELS)
-_excluded = _kept(read_excluded, Area.FILES, local_path)
-_document_ids = _kept(DocumentIds.open, Area.INDEXES, local_path)
-#: The ids of the queries in a stored file.
-topic_ids = _kept(lambda path: frozenset(query.id for query in read_queries(path)), Area.FILES, local_path)
-_verifying_judgements = _kept(
-    lambda path: VerifyingJudgements(b"".join(open_blocks(path))), Area.QRELS, most=_KEPT_FOR_VERIFYING
+_judgements = _cached_reader(judged.read_qrels, Area.QRELS)
+_open_judgements = _cached_reader(judged.read_qrels, Area.OPEN_QRELS, local_path)
+_parts = _cached_reader(read_parts, Area.QRELS)
+_answers = _cached_reader(partial(read_answers, try_patterns=False), Area.QRELS)
+_excluded = _cached_reader(read_excluded, Area.FILES, local_path)
+_document_ids = _cached_reader(DocumentIds.open, Area.INDEXES, local_path)
+#: Returns the query ids in a stored file.
+topic_ids = _cached_reader(
+    lambda path: frozenset(query.id for query in read_queries(path)), Area.FILES, local_path
 )
-_parsed_excluded = _kept(
-    lambda path: parse_excluded(b"".join(open_blocks(path))), Area.FILES, local_path, _KEPT_FOR_VERIFYING
+_verifying_judgements = _cached_reader(
+    lambda path: VerifyingJudgements(b"".join(open_blocks(path))), Area.QRELS, size=_VERIFICATION_CACHE_SIZE
+)
+_parsed_excluded = _cached_reader(
+    lambda path: parse_excluded(b"".join(open_blocks(path))), Area.FILES, local_path, _VERIFICATION_CACHE_SIZE
 )
 
 
 def load_qrels(row: Qrels) -> judged.Qrels:
-    """Return the judgements of a row, from private storage."""
+    """Return the judgments of a row from private storage."""
     return _judgements(row.sha256)
 
 
 def load_grades(row: Qrels) -> dict[bytes, dict[bytes, int]]:
-    """Return the grades of a row by query and document, negative ones included."""
+    """Return the grades of a row by query and document, including negative ones."""
     return judged.read_grades(path_of(Area.QRELS, row.sha256))
 
 
 def load_parts(row: Qrels) -> QueryParts:
-    """Return a competition's parts, from private storage. Raises ValueError where none were drawn."""
+    """Return a competition's parts from private storage. Raises ValueError if none were drawn."""
     if not row.parts_sha256:
         raise ValueError(f"no parts were drawn for {row}")
     return _parts(row.parts_sha256)
 
 
 def store_parts(row: Qrels, parts: QueryParts) -> None:
-    """Put parts into private storage, and name them in the row."""
+    """Store parts in private storage and reference them in the row."""
     with tempfile.TemporaryDirectory(prefix="runboard-") as folder:
         path = Path(folder) / "parts"
         write_parts(parts, path)
@@ -101,41 +106,44 @@ def store_parts(row: Qrels, parts: QueryParts) -> None:
 
 
 class JudgementsNotOpen(Exception):
-    """The dataset's judgements are not everyone's to see, or there are none."""
+    """The dataset's judgments are not public, or do not exist."""
 
 
 class JudgementsNotCopied(Exception):
-    """Judgements that everyone may see are not yet where a process without private storage reads them."""
+    """Open judgments are not available yet to a process without private storage."""
 
 
 def open_judgements(dataset: Dataset) -> judged.Qrels:
-    """Return the present judgements of a dataset, for pages. Raises JudgementsNotOpen unless everyone may see them.
+    """Return the dataset's current judgments for public pages.
 
-    Pages are for everyone: with an agreement the judgements are downloaded by whoever accepted it.
+    Raises:
+        JudgementsNotOpen: Unless the judgments are public. Judgments that require an agreement can only be downloaded.
     """
     qrels = dataset.current_qrels
-    published = dataset.state == Dataset.State.PUBLISHED
-    if dataset.hidden or not published or qrels is None or qrels.version_id != dataset.current_version_id:
+    is_published = dataset.state == Dataset.State.PUBLISHED
+    if dataset.hidden or not is_published or qrels is None or qrels.version_id != dataset.current_version_id:
         raise JudgementsNotOpen(dataset.slug)
     if has_agreement(dataset):
         raise JudgementsNotOpen(dataset.slug)
     try:
         return _load_open(qrels.sha256)
-    except JudgementsNotCopied as error:  # the scorer lays it out within seconds
+    except JudgementsNotCopied as error:  # the scorer copies them within seconds
         raise JudgementsNotOpen(dataset.slug) from error
 
 
 def load_open_qrels(row: Qrels) -> judged.Qrels:
-    """Return judgements that are not hidden, for a process that may have no private storage.
+    """Return open judgments for a process that may lack private storage.
 
-    Raises JudgementsNotOpen for hidden ones, and JudgementsNotCopied without private storage until they are copied.
+    Raises:
+        JudgementsNotOpen: For hidden judgments.
+        JudgementsNotCopied: Without private storage, until they are copied.
     """
     _require_open(row)
     return _load_open(row.sha256)
 
 
 def open_qrels_path(row: Qrels) -> Path:
-    """Return the file of judgements that are not hidden. Raises JudgementsNotOpen for hidden ones."""
+    """Return the file of open judgments. Raises JudgementsNotOpen for hidden ones."""
     _require_open(row)
     return path_of(Area.QRELS, row.sha256)
 
@@ -155,39 +163,43 @@ def _load_open(sha256: str) -> judged.Qrels:
 
 
 def copy_open_judgements() -> int:
-    """Copy judgements that are not hidden to where processes without private storage read them.
+    """Copy open judgments for processes without private storage, and return their number.
 
-    Removes copies of what is no longer open, or no longer the present. Returns how many there are. Raises
-    FileNotFoundError for judgements that are gone from private storage, when all others are laid out.
+    Copies that are no longer open or current are removed.
+
+    Raises:
+        FileNotFoundError: For judgments that are missing in private storage, after all others were copied.
     """
-    open_ones = Dataset.objects.filter(state=Dataset.State.PUBLISHED, hidden=False).exclude(
+    open_datasets = Dataset.objects.filter(state=Dataset.State.PUBLISHED, hidden=False).exclude(
         current_qrels=None
     )
-    wanted = set(open_ones.values_list("current_qrels__sha256", flat=True))
-    gone = []
-    for sha256 in wanted:
+    checksums = set(open_datasets.values_list("current_qrels__sha256", flat=True))
+    missing_checksums = []
+    for sha256 in checksums:
         if path_of(Area.OPEN_QRELS, sha256).exists():
             continue
         try:
             put(Area.OPEN_QRELS, path_of(Area.QRELS, sha256), sha256)
         except FileNotFoundError:
-            gone.append(sha256)
+            missing_checksums.append(sha256)
     for path in (Path(settings.VAR) / Area.OPEN_QRELS.value).glob("*/*"):
-        if path.name not in wanted and not path.name.startswith(".partial-"):
+        if path.name not in checksums and not path.name.startswith(".partial-"):
             path.unlink(missing_ok=True)
             shared.remove(path)
-    if gone:
-        raise FileNotFoundError(f"judgements that are not in private storage: {', '.join(sorted(gone))}")
-    return len(wanted)
+    if missing_checksums:
+        raise FileNotFoundError(
+            f"judgements missing from private storage: {', '.join(sorted(missing_checksums))}"
+        )
+    return len(checksums)
 
 
 def verifying_judgements(row: Qrels) -> VerifyingJudgements:
-    """Return the judgements of a row, read anew from their file to verify what was scored against `load_qrels`."""
+    """Return the judgments of a row, read independently of `load_qrels` to verify scores."""
     return _verifying_judgements(row.sha256)
 
 
 def scoring_rules(version: DatasetVersion) -> ScoringRules:
-    """How runs for this version are scored, with its excluded documents read anew from their file."""
+    """Return the scoring rules of a version, with its excluded documents read independently."""
     dataset, excluded = version.dataset, version.excluded_sha256
     return ScoringRules(
         dataset.relevance_level,
@@ -198,19 +210,18 @@ def scoring_rules(version: DatasetVersion) -> ScoringRules:
 
 
 def excluded_documents(version: DatasetVersion) -> judged.Qrels | None:
-    """Return the documents that are left out of rankings for this version, by query; None where there are none."""
+    """Return the documents excluded from rankings by query, or None if there are none."""
     return _excluded(version.excluded_sha256) if version.excluded_sha256 else None
 
 
 def excluded_path(version: DatasetVersion) -> Path | None:
-    """Return the file with the documents that are left out of rankings; None where there are none."""
     return local_path(Area.FILES, version.excluded_sha256) if version.excluded_sha256 else None
 
 
 def scoring_target(version: DatasetVersion, *, qrels: Qrels | None = None) -> ScoringTarget:
-    """Return what a run for this version is checked against; with `qrels`, also what it is scored against."""
+    """Return the target for checking runs of this version, and with `qrels` also for scoring them."""
     dataset = version.dataset
-    settings_alone = ScoringTarget(
+    base_target = ScoringTarget(
         hidden=dataset.hidden,
         names_queries=dataset.queries_visibility == Visibility.PUBLIC,
         relevance_level=dataset.relevance_level,
@@ -218,25 +229,25 @@ def scoring_target(version: DatasetVersion, *, qrels: Qrels | None = None) -> Sc
         candidates_only=dataset.candidates_only,
         measures=tuple(dataset.measures or [dataset.primary_measure]),
     )
-    judged_on = (qrels.sha256, qrels.answers_sha256, version.corpus_sha256) if qrels else ("", "", "")
-    checksums = version.topics_sha256, version.document_ids_sha256, version.excluded_sha256, *judged_on
-    return _target(settings_alone, checksums)
+    qrels_checksums = (qrels.sha256, qrels.answers_sha256, version.corpus_sha256) if qrels else ("", "", "")
+    checksums = version.topics_sha256, version.document_ids_sha256, version.excluded_sha256, *qrels_checksums
+    return _target(base_target, checksums)
 
 
 def answer_texts(row: Qrels) -> AnswerTexts | None:
-    """Return the answers of these judgements and the texts, read anew to verify scores; None without answers."""
+    """Return the answers and texts for verifying scores, read independently; None without answers."""
     if not row.answers_sha256:
         return None
     corpus = local_path(Area.FILES, row.version.corpus_sha256)
     return AnswerTexts(path_of(Area.QRELS, row.answers_sha256), corpus)
 
 
-@lru_cache(maxsize=_KEPT)
-def _target(settings_alone: ScoringTarget, checksums: tuple[str, ...]) -> ScoringTarget:
-    """Return the target whose content has these checksums. It keeps its lookup tables, so it is kept itself."""
+@lru_cache(maxsize=_CACHE_SIZE)
+def _target(base_target: ScoringTarget, checksums: tuple[str, ...]) -> ScoringTarget:
+    """Return the target for content with these checksums; cached, because it contains lookup tables."""
     topics, document_ids, excluded, qrels, answers, corpus = checksums
     return replace(
-        settings_alone,
+        base_target,
         qrels=_judgements(qrels) if qrels else None,
         query_ids=topic_ids(topics),
         document_ids=_document_ids(document_ids) if document_ids else None,
@@ -247,24 +258,27 @@ def _target(settings_alone: ScoringTarget, checksums: tuple[str, ...]) -> Scorin
 
 
 def recorded_qrels_path(qrels: Qrels) -> Path:
-    """Return the file of these judgements, after the reading is recorded. Call within `leaderboard.core.audit.acting`.
+    """Return the file of these judgments after recording the access. Call this within `leaderboard.core.audit.acting`.
 
-    Whoever calls it has asked for the right `leaderboard.read_qrels`. The record is committed before anything is read:
-    not within a transaction that could take it back.
+    The caller must have checked the permission `leaderboard.read_qrels`. The record is committed before the file is
+    read, so do not call this within a transaction that could roll it back.
     """
     path = path_of(Area.QRELS, qrels.sha256)
     record_reading(qrels, qrels.version.dataset_id, qrels=qrels.pk)
     return path
 
 
-def record_reading(subject: object, dataset: int, **what: Any) -> None:
-    """Write down that somebody reads judgements, or something that tells them. Within `audit.acting`."""
-    record(READ, subject, dataset=dataset, after=what)
+def record_reading(subject: object, dataset: int, **details: Any) -> None:
+    """Add an audit record of access to judgments, or to data that reveals them. Call this within `audit.acting`."""
+    record(READ, subject, dataset=dataset, after=details)
 
 
 @dataclass(frozen=True, slots=True)
 class JudgementFile:
-    """The judgments of one split, as arrays and as a plain file; `missing` are documents that the corpus lacks."""
+    """The qrels of one split, as arrays and as a plain file.
+
+    `missing` are judged documents that are not in the corpus.
+    """
 
     qrels: judged.Qrels
     path: Path
@@ -272,7 +286,7 @@ class JudgementFile:
     missing: frozenset[str] = frozenset()
 
     def statistics(self, relevance_level: int) -> dict[str, Any]:
-        """Return counts for the dataset's page; `relevant` means graded `relevance_level` or higher."""
+        """Return counts for the dataset's page; documents with `relevance_level` or higher count as relevant."""
         grades, counts = np.unique(self.qrels.grades, return_counts=True)
         relevant = np.bincount(
             self.qrels.rows[self.qrels.grades >= relevance_level], minlength=len(self.qrels.query_ids)
@@ -298,15 +312,15 @@ class JudgementFile:
 
 
 def documents_not_in_corpus(qrels: judged.Qrels, documents: DocumentIds) -> list[str]:
-    """Return the distinct judged documents that the corpus lacks, in order of the judgments."""
-    missing: dict[str, None] = {}
+    """Return the distinct judged documents that are not in the corpus, in order of the judgments."""
+    missing_documents: dict[str, None] = {}
     names = (document for _, document, _ in qrels.judgements())
-    while batch := list(islice(names, _LOOKED_UP_AT_ONCE)):
-        known = documents.contain(batch).tolist()
-        missing |= dict.fromkeys(
-            document for document, is_known in zip(batch, known, strict=True) if not is_known
+    while batch := list(islice(names, _LOOKUP_BATCH)):
+        contained = documents.contain(batch).tolist()
+        missing_documents |= dict.fromkeys(
+            document for document, is_contained in zip(batch, contained, strict=True) if not is_contained
         )
-    return list(missing)
+    return list(missing_documents)
 
 
 def current_or_next_qrels(
@@ -319,9 +333,9 @@ def current_or_next_qrels(
     note: str = "",
     judged_by: Mapping[str, Any] | None = None,
 ) -> Qrels:
-    """Return the row of these judgements, made where they are new; `note` says what was added to those `made_from`.
+    """Return the row of these judgments, creating it if they are new; `note` describes additions to `made_from`.
 
-    Without `answers_sha256` those of the row there is, or of `made_from`, stay.
+    Without `answers_sha256`, the answers of an existing row or of `made_from` are kept.
     """
     if made_from is not None:
         answers_sha256 = answers_sha256 or made_from.answers_sha256
@@ -329,11 +343,11 @@ def current_or_next_qrels(
     row = (rows.filter(answers_sha256=answers_sha256) if answers_sha256 else rows).first()
     if row is not None:
         return row
-    latest = version.qrels.filter(split=split).aggregate(latest=Max("number"))["latest"] or 0
+    latest_number = version.qrels.filter(split=split).aggregate(latest=Max("number"))["latest"] or 0
     return Qrels.objects.create(
         version=version,
         split=split,
-        number=latest + 1,
+        number=latest_number + 1,
         sha256=judgements.sha256,
         answers_sha256=answers_sha256,
         statistics=judgements.statistics(version.dataset.relevance_level),

@@ -1,4 +1,4 @@
-"""Terms that pages group by, such as a dataset's task: values in use, and warnings of near-duplicates."""
+"""Terms that pages group by, such as a dataset's task: values in use, and warnings about near-duplicates."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -8,16 +8,16 @@ from django.db.models import Count, Model
 
 from leaderboard.models import Dataset, System
 
-#: The fields of each model.
+#: Fields with terms, by model.
 TERMS: Mapping[type[Model], tuple[str, ...]] = {Dataset: ("task", "domain", "licence"), System: ("licence",)}
-#: Expansions of abbreviations; words without meaning of their own are removed.
+#: Expansions of abbreviations; stop words are removed.
 _ABBREVIATIONS = {"ir": "retrieval", "qa": "questionanswering", "information": "", "and": "", "the": ""}
-#: Texts with this share of equal letters are spellings of one term.
+#: Minimum similarity of two spellings of one term.
 SIMILAR = 0.9
 
 
 def terms_in_use(model: type[Model], field: str) -> dict[str, int]:
-    """Return the field's values, in alphabetical order, with the number of rows that have each."""
+    """Return the field's values in alphabetical order, with the number of rows that have each."""
     rows = model._default_manager.exclude(**{field: ""}).values_list(field).annotate(Count("pk"))
     return dict(rows.order_by(field))
 
@@ -29,25 +29,24 @@ def near_duplicates(row: Model, fields: Collection[str] | None = None) -> list[s
         if fields is not None and field not in fields:
             continue
         value: str = getattr(row, field)
-        for other, count in terms_in_use(type(row), field).items() if value else ():
-            if other != value and _is_similar(value, other):
-                has = "has" if count == 1 else "have"
+        for other_value, count in terms_in_use(type(row), field).items() if value else ():
+            if other_value != value and _is_similar(value, other_value):
+                verb = "has" if count == 1 else "have"
                 name = row._meta.verbose_name if count == 1 else row._meta.verbose_name_plural
                 warnings.append(
-                    f"The {field} “{value}” is similar to “{other}”, which {count} {name} {has}. "
+                    f"The {field} “{value}” is similar to “{other_value}”, which {count} {name} {verb}. "
                     "Pages group by the exact text: use one spelling."
                 )
     return warnings
 
 
-def _is_similar(one: str, other: str) -> bool:
-    first, second = _normalized(one), _normalized(other)
+def _is_similar(value: str, other_value: str) -> bool:
+    first, second = _normalized(value), _normalized(other_value)
     if first == second or any(character.isdigit() for character in first + second):
-        return first == second  # CC BY 4.0 and CC BY-SA 4.0 are two licences
+        return first == second  # CC BY 4.0 and CC BY-SA 4.0 are different licences
     return SequenceMatcher(None, first, second).ratio() >= SIMILAR
 
 
 def _normalized(text: str) -> str:
-    """Return the text without case, punctuation, spaces, and abbreviations."""
     words = re.findall(r"\w+", text.casefold())
     return "".join(_ABBREVIATIONS.get(word, word) for word in words)

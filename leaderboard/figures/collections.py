@@ -23,7 +23,12 @@ from leaderboard.boards.model import Row
 from leaderboard.figures import drawing
 from leaderboard.figures.drawing import area_trace, go, line_trace
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
-from leaderboard.results.profiles.public import OverlapMatrix, lengths_of, public_overlaps, retrieved_lengths
+from leaderboard.results.profiles.public import (
+    OverlapMatrix,
+    collection_lengths,
+    public_overlaps,
+    retrieved_lengths,
+)
 from leaderboard.results.profiles.store import DEPTH
 
 #: More systems than that are no picture any more.
@@ -55,7 +60,7 @@ def has_relevant_lengths(dataset: Mapping[str, Any]) -> bool:
 def build_violins(request: FigureRequest) -> Plot:
     """All documents on top, then the relevant ones, then each system of the view in the board's own order."""
     page = request.dataset_page
-    profile = lengths_of(request.dataset)
+    profile = collection_lengths(request.dataset)
     if profile is None:
         return Plot.empty(_missing(page.dataset))
     systems, notes = _systems(page.board.rows, MOST_SYSTEMS)
@@ -204,7 +209,7 @@ def _layout(lanes: Sequence[_Lane]) -> go.Layout:
 def build_relevance(request: FigureRequest) -> Plot:
     """Shares of lengths among all documents, the relevant ones, and what the first systems of the view rank first."""
     page = request.dataset_page
-    profile = lengths_of(request.dataset)
+    profile = collection_lengths(request.dataset)
     if profile is None:
         return Plot.empty(_missing(page.dataset))
     if profile.relevant is None or not profile.relevant.total:

@@ -1,1 +1,1 @@
-"""Content on its way in: collections, reported figures, the demo, and what a new site begins with."""
+"""Import of content: collections, reported results, the demo, and the initial data of a new site."""

@@ -1,6 +1,6 @@
-"""What a new site is given: reported boards, the demo collection with its rows and its model, a curator to sign in as.
+"""Initial data of a new site: reported boards, the demo collection with its rows and model, and a curator account.
 
-Everything here may be called again: what is there already is left alone.
+All functions can be called repeatedly; existing data is left alone.
 """
 
 import os
@@ -37,14 +37,14 @@ _DEMO = ImportOptions(
     domain="Software",
     licence="PSF-2.0",
     homepage="https://docs.python.org/3/library/",
-    description=f"{DESCRIPTION} Half of the questions have hidden judgements: the two boards together show how much "
-    "more a system gains on public ones. Anyone with this Python has the answers: this is an example, not a secret.",
+    description=f"{DESCRIPTION} Half of the questions are hidden; comparing the two boards shows overfitting to the "
+    "public half. This is only an example: anyone with the same Python version can derive the answers.",
     version_label=VERSION,
 )
 
 
 def prepare() -> None:
-    """Give the site what it starts with."""
+    """Create the initial data of the site."""
     make_curator()
     load_reported()
     record_present()
@@ -60,19 +60,19 @@ def prepare() -> None:
 
 
 def ready() -> bool:
-    """Whether the reported boards are loaded and the demo's BM25 row is published."""
+    """Return whether the reported boards are loaded and the demo's BM25 row is published."""
     demo = Entry.objects.filter(dataset__slug=DEMO_SLUG, system__slug=BM25.slug, is_baseline=True)
     return Source.objects.exists() and demo.exists()
 
 
 def password_file() -> Path:
-    """Where the demo curator's password is kept, readable by its owner alone."""
+    """Return the path of the demo curator's password, which only its owner can read."""
     return Path(settings.VAR) / "demo-curator-password"
 
 
 @transaction.atomic
 def make_curator() -> None:
-    """The account with every right that the one-command default starts with; nothing where any account exists."""
+    """Create a superuser for the one-command default installation, unless any account exists."""
     if not settings.EMBEDDED or User.objects.exists():
         return
     password = secrets.token_urlsafe(12)

@@ -1,6 +1,7 @@
-"""What a dataset offers as examples for trying the submit page.
+"""Example files of a dataset for trying out the submission page.
 
-Its baseline's run, cut to be small; for the demo also a run with mistakes, and two checkpoints, one to be refused.
+Every dataset offers a truncated run of its baseline. The demo also offers a run with errors and two checkpoints, one
+of which is rejected.
 """
 
 from collections.abc import Callable
@@ -18,12 +19,12 @@ from leaderboard.importing.demo.sample_checkpoint import (
 from leaderboard.importing.demo.stdlib_search import DEMO_SLUG
 from leaderboard.models import Dataset, DatasetFile, DatasetVersion
 
-#: Documents a query in an example run: 300 queries with the longest ids stay below what is checked at once.
+#: Documents per query in an example run: small enough for the immediate check of 300 queries with long ids.
 EXAMPLE_DEPTH = 100
-#: Lines of the run with mistakes.
+#: Number of lines in the run with errors.
 BROKEN_LINES = 40
 
-#: Its mistakes: 1-based line → (code of the validation report, the line made of its fields and those before it).
+#: Errors of that run: 1-based line → problem code, and a function of the line's and the previous line's fields.
 MISTAKES: dict[int, tuple[str, Callable[[list[str], list[str]], str]]] = {
     3: ("fields", lambda fields, before: " ".join(fields[:5])),
     7: ("score", lambda fields, before: " ".join([*fields[:4], "nan", fields[5]])),
@@ -35,76 +36,75 @@ MISTAKES: dict[int, tuple[str, Callable[[list[str], list[str]], str]]] = {
 
 
 class ExampleFile(NamedTuple):
-    """A run or a checkpoint in the store, not yet offered."""
+    """A stored run or checkpoint that is not offered yet."""
 
     kind: DatasetFile.Kind
     name: str
-    kept: StoredFile
+    stored_file: StoredFile
     description: str = ""
 
 
 def store_example_runs(dataset: Dataset, run: Path, work: Path) -> list[ExampleFile]:
-    """Make the examples from the baseline's run (plain text with ranks from 1) and store them; no row is written.
+    """Create and store example runs from the baseline's run (plain text with ranks from 1), without writing rows.
 
-    Call it outside of transactions, because it reads the whole run. `work` is a folder for temporary files. An empty
-    run gives no example, because it would be refused as an upload.
+    Call this outside of transactions, because it reads the whole run. `work` is a folder for temporary files. An empty
+    run gives no example, because it would be rejected as an upload.
     """
     if not run.stat().st_size:
         return []
-    cut = truncate_run(run, work / "example-run.txt", EXAMPLE_DEPTH)
+    truncated_run = truncate_run(run, work / "example-run.txt", EXAMPLE_DEPTH)
     examples = [
         ExampleFile(
             DatasetFile.Kind.EXAMPLE_RUN,
             f"{dataset.slug}.bm25.run.txt.gz",
-            store_file(gzipped(cut, work / "example-run.gz")),
-            f"BM25's run, the first {EXAMPLE_DEPTH} documents per query: upload it as it is to try the site",
+            store_file(gzipped(truncated_run, work / "example-run.gz")),
+            f"BM25's run with {EXAMPLE_DEPTH} documents per query, ready to upload",
         )
     ]
     if dataset.slug == DEMO_SLUG:
-        broken = work / "broken-run.txt"
-        write_broken_run(cut, broken)
+        broken_run = work / "broken-run.txt"
+        write_broken_run(truncated_run, broken_run)
         name = f"{dataset.slug}.broken.run.txt"
-        examples.append(ExampleFile(DatasetFile.Kind.BROKEN_RUN, name, store_file(broken)))
+        examples.append(ExampleFile(DatasetFile.Kind.BROKEN_RUN, name, store_file(broken_run)))
     return examples
 
 
 def store_example_models(checkpoint: Path, work: Path) -> list[ExampleFile]:
-    """Archive the sample checkpoint, and one with pickled weights, in the store; no row is written.
+    """Archive and store the sample checkpoint, and a variant with pickled weights, without writing rows.
 
-    `work` is a folder for files on the way. Offer what comes back with `offer_example_runs`.
+    `work` is a folder for temporary files. Offer the result with `offer_example_runs`.
     """
     sample = store_file(archive_checkpoint(checkpoint, work / ARCHIVE_NAME))
-    refused = store_file(archive_with_pickle(checkpoint, work / REFUSED_NAME))
+    rejected = store_file(archive_with_pickle(checkpoint, work / REFUSED_NAME))
     return [
         ExampleFile(
             DatasetFile.Kind.EXAMPLE_MODEL,
             ARCHIVE_NAME,
             sample,
-            "The sample checkpoint, static embeddings made on this machine: upload it as it is, for the dense engine",
+            "A sample checkpoint for the dense engine (static embeddings), ready to upload",
         ),
-        ExampleFile(DatasetFile.Kind.REFUSED_MODEL, REFUSED_NAME, refused),
+        ExampleFile(DatasetFile.Kind.REFUSED_MODEL, REFUSED_NAME, rejected),
     ]
 
 
 def offer_example_runs(version: DatasetVersion, examples: list[ExampleFile]) -> None:
-    """Offer them with the version's files."""
     for example in examples:
-        offer_file(version, example.kind, example.kept, example.name, example.description)
+        offer_file(version, example.kind, example.stored_file, example.name, example.description)
 
 
 def truncate_run(run: Path, target: Path, depth: int) -> Path:
-    """Write the lines of the run whose rank is at most `depth` to `target`, and return that."""
+    """Write the lines with ranks up to `depth` to `target`, and return `target`."""
     with run.open("rb") as lines, target.open("wb") as file:
         file.writelines(line for line in lines if int(line.split(maxsplit=4)[3]) <= depth)
     return target
 
 
 def write_broken_run(run: Path, target: Path) -> None:
-    """Write the first lines of a good run to `target`, with MISTAKES in some."""
+    """Write the first lines of a valid run to `target`, and insert MISTAKES."""
     with run.open(encoding="utf-8") as file:
-        good = [[*line.split()[:5], "broken"] for line in islice(file, BROKEN_LINES)]
-    lines = [" ".join(fields) for fields in good]
-    for number, (_, spoil) in MISTAKES.items():
+        valid_fields = [[*line.split()[:5], "broken"] for line in islice(file, BROKEN_LINES)]
+    lines = [" ".join(fields) for fields in valid_fields]
+    for number, (_, make_line) in MISTAKES.items():
         if number <= len(lines):
-            lines[number - 1] = spoil(good[number - 1], good[number - 2])
+            lines[number - 1] = make_line(valid_fields[number - 1], valid_fields[number - 2])
     target.write_bytes("".join(f"{line}\n" for line in lines).encode("latin-1"))

@@ -1,5 +1,5 @@
-"""How judgements grow: pools drawn from runs, and judgements that come back.
+"""Growth of relevance judgments: pools drawn from runs, and imports of new judgments.
 
-`pools.request_pool` asks for a pool, `imports.import_judgements` takes judgements in; the scorer does what reads
-judgements (`drawing`, `comparing`); `comparing.adopt_qrels` lets a dataset be scored on them.
+`pools.request_pool` requests a pool and `imports.import_judgements` accepts new judgments. The scorer executes
+everything that reads judgments (`drawing`, `comparing`). `comparing.adopt_qrels` switches a dataset to the new qrels.
 """

@@ -1,7 +1,4 @@
-"""New judgements held against the present ones, merged, and adopted by their dataset.
-
-For the scorer, which alone reads hidden judgements.
-"""
+"""Comparison of imported judgments with the current ones, merging, and adoption; runs in the scorer."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -44,8 +41,8 @@ from leaderboard.judgements.imports import (
     State,
     check_judgements,
     compare_again,
+    get_judge,
     is_current,
-    judge_of,
     read_import,
 )
 from leaderboard.judgements.rescoring.campaigns import RescoreUnderWay, is_needed, start_rescore, under_way
@@ -57,37 +54,39 @@ from leaderboard.systems.baselines import request_baseline
 
 @dataclass(frozen=True, slots=True)
 class MergedJudgements:
-    """Merged judgements in private storage, not named by a row yet."""
+    """Merged judgments in private storage that no row references yet."""
 
     judgements: JudgementFile
     content: OfferedContent
     judged_by: dict[str, Any]
 
 
-def compare_import(brought: JudgementImport, folder: Path) -> dict[str, Any]:
-    """Compare the import with the dataset's current judgements; return the columns of its row. Nothing is written."""
-    against = brought.dataset.current_qrels
-    new = _imported_grades(brought, against)
-    held = compare(present_grades(against), new)
+def compare_import(import_: JudgementImport, folder: Path) -> dict[str, Any]:
+    """Compare an import with the dataset's current judgments and return the new columns of its row."""
+    qrels = import_.dataset.current_qrels
+    new_grades = _imported_grades(import_, qrels)
+    comparison = compare(present_grades(qrels), new_grades)
     key = ""
-    if held.conflicts:
-        listed = folder / "conflicts"
-        listed.write_text(
-            "".join(f"{each.query}\t{each.document}\t{each.old}\t{each.new}\n" for each in held.conflicts)
+    if comparison.conflicts:
+        conflict_file = folder / "conflicts"
+        conflict_file.write_text(
+            "".join(
+                f"{item.query}\t{item.document}\t{item.old}\t{item.new}\n" for item in comparison.conflicts
+            )
         )
-        key = put(Area.CURATION, listed)
-    level = brought.dataset.relevance_level
-    agreed = [
-        each
-        for each in agreements([*_judged_before(against), (judge_of(brought), new)], level)
-        if str(judge_of(brought)) in each["judges"]
+        key = put(Area.CURATION, conflict_file)
+    level = import_.dataset.relevance_level
+    agreement = [
+        item
+        for item in agreements([*_grades_by_judge(qrels), (get_judge(import_), new_grades)], level)
+        if str(get_judge(import_)) in item["judges"]
     ]
-    counts = {**brought.counts, **held.counts(), "agreement": agreed}
-    return {"against": against, "counts": counts, "conflicts_sha256": key}
+    counts = {**import_.counts, **comparison.counts(), "agreement": agreement}
+    return {"against": qrels, "counts": counts, "conflicts_sha256": key}
 
 
-def _judged_before(qrels: Qrels | None) -> Judged:
-    """Whose judgements these are: the files that were merged into them, oldest first, after those they began with."""
+def _grades_by_judge(qrels: Qrels | None) -> Judged:
+    """Return the judges and grades behind qrels: the initial ones, then all merged imports, oldest first."""
     lineage: list[Qrels] = []
     while qrels is not None:
         lineage.insert(0, qrels)
@@ -95,164 +94,164 @@ def _judged_before(qrels: Qrels | None) -> Judged:
     if not lineage:
         return []
     imports = JudgementImport.objects.filter(qrels__in=lineage, state=State.MERGED).select_related("version")
-    found: list[tuple[Judge, Grades]] = []
-    for each in imports.order_by("settled_at", "pk"):
-        grades = _imported_grades(each, each.against)
-        if not found and each.against is not None:
-            found.append((NOT_NAMED, present_grades(each.against)))
-        found.append((judge_of(each), grades))
-    return found or [(NOT_NAMED, present_grades(lineage[-1]))]
+    grades_by_judge: list[tuple[Judge, Grades]] = []
+    for import_ in imports.order_by("settled_at", "pk"):
+        grades = _imported_grades(import_, import_.against)
+        if not grades_by_judge and import_.against is not None:
+            grades_by_judge.append((NOT_NAMED, present_grades(import_.against)))
+        grades_by_judge.append((get_judge(import_), grades))
+    return grades_by_judge or [(NOT_NAMED, present_grades(lineage[-1]))]
 
 
-def record_comparison(brought: JudgementImport, columns: dict[str, Any]) -> None:
-    """Show the curator what was found, within `audit.acting`.
+def record_comparison(import_: JudgementImport, columns: dict[str, Any]) -> None:
+    """Store the result of a comparison for the curator. Call this within `audit.acting`.
 
-    Where nothing is new there is nothing to decide: the import ends. Beside hidden judgements that would tell grades.
+    If nothing is new there is nothing to decide, and the import ends. With hidden judgments that would reveal grades,
+    so the import continues.
     """
-    against, counts = columns["against"], columns["counts"]
-    nothing = not is_secret(brought, against) and not counts["new"] and not counts["conflicts"]
-    waiting = JudgementImport.objects.filter(pk=brought.pk, state=State.COMPARING)
-    waiting.update(
-        state=State.DISCARDED if nothing else State.READY,
-        settled_at=timezone.now() if nothing else None,
-        version=brought.dataset.current_version,
+    qrels, counts = columns["against"], columns["counts"]
+    is_unchanged = not is_secret(import_, qrels) and not counts["new"] and not counts["conflicts"]
+    pending = JudgementImport.objects.filter(pk=import_.pk, state=State.COMPARING)
+    pending.update(
+        state=State.DISCARDED if is_unchanged else State.READY,
+        settled_at=timezone.now() if is_unchanged else None,
+        version=import_.dataset.current_version,
         **columns,
     )
-    record_compared(brought, brought.dataset, against)
+    record_compared(import_, import_.dataset, qrels)
 
 
-def merge_import(brought: JudgementImport, folder: Path) -> MergedJudgements:
-    """Merge as the curator chose, and store the file. No row is written."""
-    new = _imported_grades(brought, brought.against)
-    grades = merge(present_grades(brought.against), new, MergePolicy(brought.policy))
+def merge_import(import_: JudgementImport, folder: Path) -> MergedJudgements:
+    """Merge an import with the chosen policy and store the file, without writing rows."""
+    new_grades = _imported_grades(import_, import_.against)
+    grades = merge(present_grades(import_.against), new_grades, MergePolicy(import_.policy))
     path = folder / "merged.tsv"
     write_judgements(grades, path)
-    qrels, table = read_qrels(path), brought.version.document_ids_sha256
-    missing = (
+    qrels, table = read_qrels(path), import_.version.document_ids_sha256
+    missing_documents = (
         documents_not_in_corpus(qrels, DocumentIds.open(local_path(Area.INDEXES, table))) if table else []
     )
-    judged = JudgementFile(qrels, path, sha256_of(path), frozenset(missing))
-    put(Area.QRELS, path, judged.sha256)
-    row = Qrels(version=brought.version, split=split_of(brought), sha256=judged.sha256)
-    # Who made the merged judgements, how many of them, and how far they agree on what several judged.
-    by_judge = [*_judged_before(brought.against), (judge_of(brought), new)]
+    judgements = JudgementFile(qrels, path, sha256_of(path), frozenset(missing_documents))
+    put(Area.QRELS, path, judgements.sha256)
+    row = Qrels(version=import_.version, split=import_split(import_), sha256=judgements.sha256)
+    # Record the judges, their numbers of judgments, and their agreement on pairs with several judgments.
+    by_judge = [*_grades_by_judge(import_.against), (get_judge(import_), new_grades)]
     judges = [
         {**judge._asdict(), "called": str(judge), "judgements": count}
         for judge, count in count_standing(by_judge, grades).items()
     ]
-    agreement = agreements(by_judge, brought.dataset.relevance_level)
-    content = prepare_content(brought.dataset, row)
-    return MergedJudgements(judged, content, {"judges": judges, "agreement": agreement})
+    agreement = agreements(by_judge, import_.dataset.relevance_level)
+    content = prepare_content(import_.dataset, row)
+    return MergedJudgements(judgements, content, {"judges": judges, "agreement": agreement})
 
 
 @transaction.atomic
-def record_merge(brought: JudgementImport, merged: MergedJudgements) -> str:
-    """Make the next judgements of the dataset, and adopt them; what came of it, in words for a log.
+def record_merge(import_: JudgementImport, merged_judgements: MergedJudgements) -> str:
+    """Create the next qrels of the dataset and adopt them, and return the outcome for the log.
 
-    Within `audit.acting`. Where the dataset's judgements changed meanwhile they are compared again; while a rescore is
-    to be decided the import waits for the curator.
+    Call this within `audit.acting`. If the dataset's judgments changed in the meantime, the import is compared again.
+    If a rescore is pending, the import waits for the curator.
     """
-    lock_boards([brought.dataset_id])
-    present = JudgementImport.objects.select_related("dataset", "against").get(pk=brought.pk)
-    if present.state != State.MERGING:
-        return "It has been decided in the meantime."
-    if not is_current(present):
-        compare_again(present)
-        return "The judgements have changed in the meantime and are compared again."
-    if under_way(present.dataset_id) is not None:
-        JudgementImport.objects.filter(pk=present.pk).update(state=State.READY)
+    lock_boards([import_.dataset_id])
+    locked_import = JudgementImport.objects.select_related("dataset", "against").get(pk=import_.pk)
+    if locked_import.state != State.MERGING:
+        return "This import was settled in the meantime."
+    if not is_current(locked_import):
+        compare_again(locked_import)
+        return "The judgements changed in the meantime. The import is being compared again."
+    if under_way(locked_import.dataset_id) is not None:
+        JudgementImport.objects.filter(pk=locked_import.pk).update(state=State.READY)
         return "Decide on the pending rescore first."
     qrels = current_or_next_qrels(
-        present.version,
-        split_of(present),
-        merged.judgements,
-        made_from=present.against,
-        note=present.note,
-        judged_by=merged.judged_by,
+        locked_import.version,
+        import_split(locked_import),
+        merged_judgements.judgements,
+        made_from=locked_import.against,
+        note=locked_import.note,
+        judged_by=merged_judgements.judged_by,
     )
-    JudgementImport.objects.filter(pk=present.pk).update(
+    JudgementImport.objects.filter(pk=locked_import.pk).update(
         state=State.MERGED, qrels=qrels, settled_at=timezone.now()
     )
     record(
         "judgements merged",
-        present,
-        dataset=present.dataset,
-        before={"qrels": present.against.number if present.against else None},
-        after={"qrels": qrels.number, "conflicts": present.policy},
+        locked_import,
+        dataset=locked_import.dataset,
+        before={"qrels": locked_import.against.number if locked_import.against else None},
+        after={"qrels": qrels.number, "conflicts": locked_import.policy},
     )
-    rescore = adopt_qrels(present.dataset, qrels, present.note, merged.content)
-    return f"Qrels v{qrels.number}: " + ("the stored runs are rescored." if rescore else "adopted.")
+    rescore = adopt_qrels(locked_import.dataset, qrels, locked_import.note, merged_judgements.content)
+    return f"Qrels v{qrels.number}: " + ("the stored runs are being rescored." if rescore else "adopted.")
 
 
-def split_of(brought: JudgementImport) -> str:
-    """Return the split that the judgements are for: that of the present ones."""
-    return brought.against.split if brought.against is not None else "test"
+def import_split(import_: JudgementImport) -> str:
+    """Return the split of the judgments, which is that of the compared ones."""
+    return import_.against.split if import_.against is not None else "test"
 
 
 def present_grades(qrels: Qrels | None) -> dict[bytes, dict[bytes, int]]:
-    """Return the grades of a row, empty without one."""
     return load_grades(qrels) if qrels is not None else {}
 
 
-def _imported_grades(brought: JudgementImport, against: Qrels | None) -> dict[bytes, dict[bytes, int]]:
-    # Whether the scale may grow was asked when the file was brought.
-    return read_import(
-        brought.version, path_of(Area.CURATION, brought.sha256), against, scale_grew=True
-    ).grades
+def _imported_grades(import_: JudgementImport, qrels: Qrels | None) -> dict[bytes, dict[bytes, int]]:
+    # A larger scale was confirmed when the file was imported.
+    return read_import(import_.version, path_of(Area.CURATION, import_.sha256), qrels, scale_grew=True).grades
 
 
-def list_conflicts(brought: JudgementImport, most: int | None = None) -> Iterator[Conflict]:
-    """Yield the conflicts, with both grades: for those who may read judgements, each reading recorded by the caller.
+def list_conflicts(import_: JudgementImport, limit: int | None = None) -> Iterator[Conflict]:
+    """Yield the conflicts with both grades. The caller must check the permission and record the access.
 
-    Of hidden judgements nobody else may see which pairs these are: `disclosure.is_blind_decision`.
+    With hidden judgments, only users who may read them may see which pairs conflict (`disclosure.is_blind_decision`).
     """
-    if not brought.conflicts_sha256:
+    if not import_.conflicts_sha256:
         return
-    with path_of(Area.CURATION, brought.conflicts_sha256).open(encoding="utf-8") as lines:
-        for line in islice(lines, most):
-            query, document, old, new = line.rstrip("\n").split("\t")
-            yield Conflict(query, document, int(old), int(new))
+    with path_of(Area.CURATION, import_.conflicts_sha256).open(encoding="utf-8") as lines:
+        for line in islice(lines, limit):
+            query, document, old_grade, new_grade = line.rstrip("\n").split("\t")
+            yield Conflict(query, document, int(old_grade), int(new_grade))
 
 
 @transaction.atomic
 def adopt_qrels(
     dataset: Dataset, qrels: Qrels, note: str, content: OfferedContent | None = None
 ) -> Rescore | None:
-    """Make `qrels` the judgements that the dataset is scored on. Returns the rescore that this takes, if any.
+    """Score the dataset on `qrels` from now on, and return the rescore that this requires, if any.
 
-    `note` is public: where they are from. First judgements are taken at once: everything that waits for them is scored
-    then, and the dataset's BM25 is made. `content` is what they bring then (`rescoring.content.prepare_content`), where
-    the caller does not see to that.
-    Within `audit.acting`. Raises RescoreUnderWay while another rescore is not decided, and ValueError for
-    judgements of another version than the dataset's.
+    First judgments are adopted at once: waiting runs are then scored, and the dataset's BM25 is requested. `note` is
+    the public origin of the judgments. `content` are the files that come with them
+    (`rescoring.content.prepare_content`), unless the caller offers these. Call this within `audit.acting`.
+
+    Raises:
+        RescoreUnderWay: While another rescore is pending.
+        ValueError: For qrels of a version other than the dataset's current one.
     """
-    present = lock_board(dataset.pk)
-    if present.current_version_id != qrels.version_id:
-        raise ValueError(f"{qrels} are not for the present version of {dataset}")
-    if present.current_qrels_id == qrels.pk:
+    locked_dataset = lock_board(dataset.pk)
+    if locked_dataset.current_version_id != qrels.version_id:
+        raise ValueError(f"{qrels} do not belong to the current version of {dataset}")
+    if locked_dataset.current_qrels_id == qrels.pk:
         return None
-    if is_needed(present, qrels):
-        return start_rescore(present, qrels, note)
-    other = under_way(present)
-    if other is not None:
-        raise RescoreUnderWay(other)
-    present.current_qrels = qrels
-    if present.runs_only:
-        present.state = Dataset.State.PUBLISHED
-    present.save()
+    if is_needed(locked_dataset, qrels):
+        return start_rescore(locked_dataset, qrels, note)
+    pending_rescore = under_way(locked_dataset)
+    if pending_rescore is not None:
+        raise RescoreUnderWay(pending_rescore)
+    locked_dataset.current_qrels = qrels
+    if locked_dataset.runs_only:
+        locked_dataset.state = Dataset.State.PUBLISHED
+    locked_dataset.save()
     if content is not None:
-        offer_content(present, DatasetVersion.objects.get(pk=qrels.version_id), qrels, content)
-    wakeup.wake_dispatcher()  # runs that waited for judgements may be scored
-    baselines = Entry.objects.filter(dataset=present, is_baseline=True, evaluation__qrels=qrels)
-    if not present.runs_only and not baselines.exists():
-        request_baseline(present)
-    board_changed(present, Kind.IMPORTED)
+        offer_content(locked_dataset, DatasetVersion.objects.get(pk=qrels.version_id), qrels, content)
+    wakeup.wake_dispatcher()  # waiting runs can be scored now
+    baselines = Entry.objects.filter(dataset=locked_dataset, is_baseline=True, evaluation__qrels=qrels)
+    if not locked_dataset.runs_only and not baselines.exists():
+        request_baseline(locked_dataset)
+    board_changed(locked_dataset, Kind.IMPORTED)
     dataset.refresh_from_db()
     return None
 
 
 def draw_now(pool: Pool) -> None:
-    """Draw a pool that was asked for. A scorer that comes to it meanwhile finds it drawn."""
+    """Draw a requested pool immediately; a concurrent scorer then finds it drawn."""
     with work_folder("judging") as folder:
         record_pool(pool, draw(pool, folder, lambda share: None))
     pool.refresh_from_db()
@@ -261,23 +260,23 @@ def draw_now(pool: Pool) -> None:
 def preview_judgements(
     dataset: Dataset, path: Path, *, scale_grew: bool = False, strict: bool = False
 ) -> JudgementComparison:
-    """Compare a file with the present judgements; nothing is stored. Raises as `imports.check_judgements`."""
-    found = check_judgements(dataset, path, scale_grew=scale_grew, strict=strict)
-    return compare(present_grades(dataset.current_qrels), found.grades)
+    """Compare a file with the current judgments without storing it. Raises as `imports.check_judgements`."""
+    judgements = check_judgements(dataset, path, scale_grew=scale_grew, strict=strict)
+    return compare(present_grades(dataset.current_qrels), judgements.grades)
 
 
-def compare_now(brought: JudgementImport) -> None:
-    """Compare judgements that were brought."""
+def compare_now(import_: JudgementImport) -> None:
+    """Compare an import immediately."""
     with work_folder("judging") as folder:
-        record_comparison(brought, compare_import(brought, folder))
-    brought.refresh_from_db()
+        record_comparison(import_, compare_import(import_, folder))
+    import_.refresh_from_db()
 
 
-def merge_now(brought: JudgementImport) -> str:
-    """Merge judgements whose merge was asked for; what came of it, in words. Within `audit.acting`."""
+def merge_now(import_: JudgementImport) -> str:
+    """Merge an import immediately and return the outcome for the log. Call this within `audit.acting`."""
     with work_folder("judging") as folder:
-        merged = merge_import(brought, folder)
+        merged_judgements = merge_import(import_, folder)
         with transaction.atomic():
-            said = record_merge(brought, merged)
-    brought.refresh_from_db()
-    return said
+            outcome = record_merge(import_, merged_judgements)
+    import_.refresh_from_db()
+    return outcome

@@ -1,6 +1,6 @@
-"""What is told of hidden judgements, and to whom: of single pairs nothing but to those who may read them.
+"""Disclosure of hidden judgments: single pairs are visible only to users who may read hidden judgments.
 
-Every comparison with hidden judgements is recorded as one, and every look at what came of it as a reading.
+Every comparison with hidden judgments, and every access to its results, is recorded.
 """
 
 from typing import Any
@@ -16,47 +16,47 @@ from leaderboard.datasets.qrels import load_qrels, record_reading
 from leaderboard.models import Dataset, JudgementImport, Pool, Qrels, Rescore, User
 
 #: Counts of a file and its documents, which reveal nothing about stored judgments.
-_OF_THE_FILE = ("lines", "pairs", "unjudged", "missing")
+_FILE_COUNTS = ("lines", "pairs", "unjudged", "missing")
 
-#: What the record calls a comparison.
+#: Audit action for comparisons.
 COMPARED = "compared with hidden judgements"
 
 Person = User | AnonymousUser | None
 
 
 def may_see_counts(dataset: Dataset, person: Person) -> bool:
-    """Whether the person may know what is judged: of open judgements everybody."""
+    """Return whether the user may know what is judged; always True for open judgments."""
     return not dataset.hidden or (person is not None and may_read_judgements(person))
 
 
-def is_secret(brought: JudgementImport, against: Qrels | None) -> bool:
-    """Whether what comes of comparing the import tells hidden judgements. Beside none there is nothing to tell."""
-    return brought.dataset.hidden and against is not None
+def is_secret(import_: JudgementImport, qrels: Qrels | None) -> bool:
+    """Return whether the comparison of the import reveals hidden judgments; False without earlier judgments."""
+    return import_.dataset.hidden and qrels is not None
 
 
-def is_blind_decision(brought: JudgementImport, person: Person) -> bool:
-    """Whether the person decides on the import without being told what is new and where grades disagree."""
-    return is_secret(brought, brought.against) and not may_see_counts(brought.dataset, person)
+def is_blind_decision(import_: JudgementImport, person: Person) -> bool:
+    """Return whether the user decides on the import without seeing new pairs and conflicts."""
+    return is_secret(import_, import_.against) and not may_see_counts(import_.dataset, person)
 
 
-def visible_counts(brought: JudgementImport, person: Person) -> dict[str, Any]:
-    """Return the import's counts, as far as the person may know them."""
-    if not is_blind_decision(brought, person):
-        return dict(brought.counts)
-    return {name: brought.counts[name] for name in _OF_THE_FILE if name in brought.counts}
+def visible_counts(import_: JudgementImport, person: Person) -> dict[str, Any]:
+    """Return the counts of the import that the user may see."""
+    if not is_blind_decision(import_, person):
+        return dict(import_.counts)
+    return {name: import_.counts[name] for name in _FILE_COUNTS if name in import_.counts}
 
 
-def record_compared(subject: object, dataset: Dataset, against: Qrels | None) -> None:
-    """Write down that something is held against hidden judgements. Within `audit.acting`; no number is kept."""
-    if dataset.hidden and against is not None:
-        record(COMPARED, subject, dataset=dataset, after={"qrels": against.number})
+def record_compared(subject: object, dataset: Dataset, qrels: Qrels | None) -> None:
+    """Record a comparison with hidden judgments, without any numbers. Call this within `audit.acting`."""
+    if dataset.hidden and qrels is not None:
+        record(COMPARED, subject, dataset=dataset, after={"qrels": qrels.number})
 
 
 def load_compared(subject: object, row: Qrels, refusal: Problem) -> judged.Qrels:
-    """Return a dataset's judgements to compare `subject` with; if they are hidden, record the comparison first.
+    """Return the judgments to compare `subject` with, after recording the comparison if they are hidden.
 
-    Call within `audit.acting`, and outside of a transaction that a refusal rolls back. Raises InvalidContent with
-    `refusal`, before anything is read, if the acting person may not read hidden judgements.
+    Call this within `audit.acting`, and outside of transactions that a refusal rolls back. Raises InvalidContent with
+    `refusal`, before anything is read, if the acting user may not read hidden judgments.
     """
     dataset = row.version.dataset
     if not may_see_counts(dataset, actor().person):
@@ -65,24 +65,24 @@ def load_compared(subject: object, row: Qrels, refusal: Problem) -> judged.Qrels
     return load_qrels(row)
 
 
-def record_comparison_read(brought: JudgementImport, listed: int) -> None:
-    """Write down that somebody sees what is new and where grades disagree, `listed` conflicts with both grades."""
-    record_reading(brought, brought.dataset_id, what="comparison", conflicts=listed)
+def record_comparison_read(import_: JudgementImport, conflict_count: int) -> None:
+    """Record access to the new pairs and to `conflict_count` conflicts with both grades."""
+    record_reading(import_, import_.dataset_id, what="comparison", conflicts=conflict_count)
 
 
 def reveals_judged(pool: Pool) -> bool:
-    """Whether the pool tells hidden judgements: what is missing of a run's first documents is judged."""
+    """Return whether the pool reveals hidden judgments: top documents of runs that are missing from it are judged."""
     return pool.dataset.hidden and pool.qrels_id is not None
 
 
 def record_counts_read(pool: Pool) -> None:
-    """Write down that somebody is told how many pairs of the pool are not judged."""
+    """Record access to the number of unjudged pairs in the pool."""
     if reveals_judged(pool):
         record_reading(pool, pool.dataset_id, what="how many pairs are judged", qrels=_number(pool.qrels))
 
 
 def record_preview_read(rescore: Rescore) -> None:
-    """Write down that somebody sees what results come to on hidden judgements that no board stands on."""
+    """Record access to results on hidden judgments that no board uses yet."""
     if is_secret_preview(rescore):
         record_reading(
             rescore, rescore.dataset_id, what="preview of a rescore", qrels=rescore.to_qrels.number
@@ -90,12 +90,12 @@ def record_preview_read(rescore: Rescore) -> None:
 
 
 def is_secret_preview(rescore: Rescore) -> bool:
-    """Whether the rescore's numbers tell hidden judgements and are not public."""
+    """Return whether the rescore's values would reveal hidden judgments and are not public."""
     return rescore.dataset.hidden and rescore.state != Rescore.State.SWITCHED
 
 
 def record_pool_read(pool: Pool, form: str) -> None:
-    """Write down that somebody downloads a pool."""
+    """Record a download of the pool."""
     if reveals_judged(pool):
         record_reading(pool, pool.dataset_id, what="which pairs are judged", qrels=_number(pool.qrels))
     if form == "csv" and seals_queries(pool.dataset):
@@ -103,7 +103,7 @@ def record_pool_read(pool: Pool, form: str) -> None:
 
 
 def downloadable_forms(pool: Pool, person: Person) -> list[str]:
-    """Return the forms of the pool that the person may have: hidden queries' texts only with the right to read them."""
+    """Return the pool formats that the user may download; hidden queries require the permission to read them."""
     sealed = seals_queries(pool.dataset) and not may_see_counts(pool.dataset, person)
     return [form for form in pool.files if form != "csv" or not sealed]
 

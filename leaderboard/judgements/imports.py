@@ -1,4 +1,4 @@
-"""Judgements that a curator brings: taken in whole or not at all, compared by the scorer, then merged."""
+"""Imports of judgments by curators: validated as a whole, compared by the scorer, then merged."""
 
 import re
 from pathlib import Path
@@ -24,7 +24,7 @@ from leaderboard.results.board_rows.revisions import lock_boards
 State = JudgementImport.State
 JudgeKind = JudgementImport.JudgeKind
 Conflicts = JudgementImport.Conflicts
-#: Those that are not settled, and those that the scorer works on.
+#: States of unsettled imports, and of those that the scorer processes.
 OPEN = (State.COMPARING, State.READY, State.MERGING)
 WORKING = (State.COMPARING, State.MERGING)
 _SHA256 = re.compile("[0-9a-f]{64}")
@@ -33,72 +33,74 @@ _SHA256 = re.compile("[0-9a-f]{64}")
 def check_judgements(
     dataset: Dataset, path: Path, *, scale_grew: bool = False, strict: bool = False
 ) -> NewJudgements:
-    """Read the file's judgements of the dataset's queries and documents; nothing is stored.
+    """Read a file of judgments for the dataset without storing it.
 
-    `scale_grew` allows grades above those of the present judgments. `strict` refuses documents that the corpus
-    lacks.
-    Raises InvalidContent with everything that is wrong, and JudgingRefused for a dataset without content.
+    `scale_grew` allows grades above those of the current judgments. `strict` rejects documents that are not in the
+    corpus.
+
+    Raises:
+        InvalidContent: With all problems of the file.
+        JudgingRefused: For a dataset without content.
     """
     return read_import(_version(dataset), path, dataset.current_qrels, scale_grew=scale_grew, strict=strict)
 
 
 def read_import(
-    version: DatasetVersion, path: Path, present: Qrels | None, *, scale_grew: bool, strict: bool = False
+    version: DatasetVersion, path: Path, qrels: Qrels | None, *, scale_grew: bool, strict: bool = False
 ) -> NewJudgements:
-    """Return the judgements in a file, for a version that has `present` ones. Raises InvalidContent."""
+    """Return the judgments in a file for a version with these `qrels` judgments. Raises InvalidContent."""
     table = version.document_ids_sha256
-    grades = (present.statistics if present is not None else {}).get("grades", {})
-    known = max(map(int, grades), default=0)
+    grades = (qrels.statistics if qrels is not None else {}).get("grades", {})
+    highest_grade = max(map(int, grades), default=0)
     return read_judgements(
         path,
         {query.id for query in read_queries(local_path(Area.FILES, version.queries_sha256))},
         DocumentIds.open(local_path(Area.INDEXES, table)) if table else None,
-        highest=max(HIGHEST_GRADE, known),
-        # Where nothing is judged relevant yet there is no scale to keep to.
-        scale=known if known > 0 and not scale_grew else None,
+        highest=max(HIGHEST_GRADE, highest_grade),
+        # Without relevant documents so far, there is no scale to enforce.
+        scale=highest_grade if highest_grade > 0 and not scale_grew else None,
         strict=strict,
     )
 
 
 def _version(dataset: Dataset) -> DatasetVersion:
     if dataset.current_version is None:
-        raise JudgingRefused(f"{dataset} has no queries here: import the collection first.")
+        raise JudgingRefused(f"{dataset} has no queries on this site. Import the collection first.")
     return dataset.current_version
 
 
 def check_judge(judge: Judge) -> None:
-    """Raise JudgingRefused for a judge without a readable name, and for a model that nobody could ask again."""
+    """Raise JudgingRefused for a judge without a readable name, or a model that cannot be reproduced."""
     if not judge.name.strip():
         raise JudgingRefused(
-            "Say who judged (--judge): the name of the people, such as “NIST assessors”, or of the model."
+            "Enter the judge (--judge): the name of a group, such as “NIST assessors”, or of a model."
         )
     if judge.kind == JudgeKind.MODEL and not (judge.version.strip() and _SHA256.fullmatch(judge.prompt)):
         raise JudgingRefused(
-            f"Say which version of {judge.name} judged, and the SHA-256 of its prompt as 64 hexadecimal digits: "
-            "without both nobody can repeat it."
+            f"Enter the version of {judge.name} and the SHA-256 of its prompt as 64 hexadecimal digits, so that others "
+            "can reproduce the judgements."
         )
     if judge.kind != JudgeKind.MODEL and (judge.version or judge.prompt):
         raise JudgingRefused(
-            "Only a model has a version and a prompt: choose “a model”, or leave both empty."
+            "Only a model has a version and a prompt. Choose “a model”, or leave both empty."
         )
     _check_line("The judge’s name", judge.name.strip())
     _check_line("The model’s version", judge.version.strip())
 
 
-def _check_line(what: str, text: str) -> None:
-    """Raise JudgingRefused for a public line with characters that nobody sees."""
+def _check_line(label: str, text: str) -> None:
     try:
         if text:
             validate_name(text)
     except ValidationError as error:
-        raise JudgingRefused(f"{what}: {' '.join(error.messages)}") from error
+        raise JudgingRefused(f"{label}: {' '.join(error.messages)}") from error
 
 
-def judge_of(brought: JudgementImport) -> Judge:
-    """Who judged; `NOT_NAMED` where that was not asked yet."""
-    if not brought.judge_name:
+def get_judge(import_: JudgementImport) -> Judge:
+    """Return the judge of an import, or `NOT_NAMED` if it is unknown."""
+    if not import_.judge_name:
         return NOT_NAMED
-    return Judge(brought.judge_kind, brought.judge_name, brought.judge_version, brought.judge_prompt)
+    return Judge(import_.judge_kind, import_.judge_name, import_.judge_version, import_.judge_prompt)
 
 
 def import_judgements(
@@ -112,23 +114,24 @@ def import_judgements(
     scale_grew: bool = False,
     strict: bool = False,
 ) -> JudgementImport:
-    """Take the file in, to be held against the present judgements by the scorer. Within `audit.acting`.
+    """Store an import for comparison with the current judgments by the scorer. Call this within `audit.acting`.
 
-    Raises evaluation.core.problems.InvalidContent with everything that is wrong with it, or JudgingRefused; nothing is
-    stored then.
+    Raises:
+        evaluation.core.problems.InvalidContent: With all problems of the file; nothing is stored.
+        JudgingRefused: For an invalid judge, note, or pool.
     """
     check_judge(judge)
     _check_line("The note", note.strip())
     version = _version(dataset)
     if pool is not None and pool.version_id != version.pk:
-        raise JudgingRefused(f"{pool} is not of the dataset's present version.")
-    found = check_judgements(dataset, path, scale_grew=scale_grew, strict=strict)
-    counts = {"lines": found.lines, "pairs": found.pairs, "unjudged": found.unjudged}
-    if found.missing:
-        counts["missing"] = found.missing
+        raise JudgingRefused(f"{pool} does not belong to the dataset's current version.")
+    judgements = check_judgements(dataset, path, scale_grew=scale_grew, strict=strict)
+    counts = {"lines": judgements.lines, "pairs": judgements.pairs, "unjudged": judgements.unjudged}
+    if judgements.missing:
+        counts["missing"] = judgements.missing
     sha256 = put(Area.CURATION, path)
     with transaction.atomic():
-        brought = JudgementImport.objects.create(
+        import_ = JudgementImport.objects.create(
             dataset=dataset,
             version=version,
             against=dataset.current_qrels,
@@ -143,101 +146,105 @@ def import_judgements(
             judge_prompt=judge.prompt,
             created_by=actor().person,
         )
-        request_import_work(brought)
-        record("judgements brought", brought, dataset=dataset, after={**brought.counts, "judge": str(judge)})
-    return brought
+        request_import_work(import_)
+        record("judgements brought", import_, dataset=dataset, after={**import_.counts, "judge": str(judge)})
+    return import_
 
 
-def request_merge(brought: JudgementImport, policy: Conflicts) -> None:
-    """Merge as the curator says. Within `audit.acting`.
+def request_merge(import_: JudgementImport, policy: Conflicts) -> None:
+    """Request the merge with a conflict policy. Call this within `audit.acting`.
 
-    Raises ConcurrentChange where somebody decided first, or where the judgements have changed since they were
-    compared: then they are compared again. JudgingRefused while a rescore is to be decided, or where nothing would
-    change (judgements that are open).
+    Raises:
+        ConcurrentChange: If the import was settled concurrently, or if the judgments changed since the comparison,
+            which is then repeated.
+        JudgingRefused: While a rescore is pending, or if the merge would not change open judgments.
     """
     with transaction.atomic():
-        lock_boards([brought.dataset_id])
+        lock_boards([import_.dataset_id])
         imports = JudgementImport.objects.select_related("dataset__current_qrels", "against")
-        present = imports.get(pk=brought.pk)
-        overtaken = _concurrent_change(present)
-        if not overtaken:
-            if (rescore := under_way(present.dataset_id)) is not None:
+        locked_import = imports.get(pk=import_.pk)
+        concurrent_change = _concurrent_change(locked_import)
+        if not concurrent_change:
+            if (rescore := under_way(locked_import.dataset_id)) is not None:
                 raise JudgingRefused(f"{RescoreUnderWay(rescore)}.")
-            # Over hidden judgements the refusal would tell grades: the merge then gives what is there.
-            if not is_secret(present, present.against) and not count_changes(present, policy):
-                unchanged = f"no pair is new, and to {policy.label} leaves every conflict as it is"
-                raise JudgingRefused(f"Nothing would change: {unchanged}.")
-            JudgementImport.objects.filter(pk=present.pk).update(state=State.MERGING, policy=policy)
-            request_import_work(present)
-            record("merge requested", present, dataset=present.dataset_id, after={"conflicts": policy.value})
-    brought.refresh_from_db()
-    if overtaken:
-        raise ConcurrentChange(overtaken)
+            # With hidden judgments this refusal would reveal grades, so a merge without changes is allowed.
+            if not is_secret(locked_import, locked_import.against) and not count_changes(
+                locked_import, policy
+            ):
+                reason = f"no pair is new, and the policy “{policy.label}” keeps all grades"
+                raise JudgingRefused(f"This merge would not change the judgements: {reason}.")
+            JudgementImport.objects.filter(pk=locked_import.pk).update(state=State.MERGING, policy=policy)
+            request_import_work(locked_import)
+            record(
+                "merge requested",
+                locked_import,
+                dataset=locked_import.dataset_id,
+                after={"conflicts": policy.value},
+            )
+    import_.refresh_from_db()
+    if concurrent_change:
+        raise ConcurrentChange(concurrent_change)
 
 
-def _concurrent_change(present: JudgementImport) -> str:
-    """Return what somebody else changed meanwhile, or an empty text; changed judgements are compared at once."""
-    if present.state != State.READY:
-        return f"Someone has already decided: this import is {present.get_state_display()}."
-    if is_current(present):
+def _concurrent_change(locked_import: JudgementImport) -> str:
+    """Return a message about a concurrent change, or an empty string; changed judgments are compared again."""
+    if locked_import.state != State.READY:
+        return f"Another curator has already decided: this import is {locked_import.get_state_display()}."
+    if is_current(locked_import):
         return ""
-    compare_again(present)
-    return "The judgements have changed since the comparison and are compared again."
+    compare_again(locked_import)
+    return "The judgements have changed since the comparison. The import is being compared again."
 
 
-def is_current(present: JudgementImport) -> bool:
-    """Whether the judgements that it was compared with are still the dataset's."""
-    dataset = present.dataset
-    return (present.version_id, present.against_id) == (
+def is_current(import_: JudgementImport) -> bool:
+    """Return whether the import was compared with the dataset's current judgments."""
+    dataset = import_.dataset
+    return (import_.version_id, import_.against_id) == (
         dataset.current_version_id,
         dataset.current_qrels_id,
     )
 
 
-def count_changes(present: JudgementImport, policy: Conflicts) -> int:
-    """How many judgements the merge would add or change, as they were compared."""
-    counts = present.counts
-    changed = {
+def count_changes(import_: JudgementImport, policy: Conflicts) -> int:
+    """Return the number of judgments that the merge would add or change, according to the comparison."""
+    counts = import_.counts
+    changed_counts = {
         Conflicts.KEEP: 0,
         Conflicts.REPLACE: counts.get("conflicts", 0),
         Conflicts.HIGHEST: counts.get("raised", 0),
     }
-    return int(counts.get("new", 0) + changed[policy])
+    return int(counts.get("new", 0) + changed_counts[policy])
 
 
-def compare_again(brought: JudgementImport) -> None:
-    """Have the scorer compare once more: with the present judgements, or after a fault of ours.
-
-    Raises ConcurrentChange where it is settled.
-    """
-    waiting = JudgementImport.objects.filter(pk=brought.pk, state__in=[*OPEN, State.FAILED])
+def compare_again(import_: JudgementImport) -> None:
+    """Request another comparison, with changed judgments or after an error. Raises ConcurrentChange if settled."""
+    pending = JudgementImport.objects.filter(pk=import_.pk, state__in=[*OPEN, State.FAILED])
     with transaction.atomic():
-        if not waiting.update(state=State.COMPARING, policy=""):
-            raise ConcurrentChange("This import is settled.")
-        request_import_work(brought)
-        record("judgements compared again", brought, dataset=brought.dataset_id)
+        if not pending.update(state=State.COMPARING, policy=""):
+            raise ConcurrentChange("This import is already settled.")
+        request_import_work(import_)
+        record("judgements compared again", import_, dataset=import_.dataset_id)
 
 
-def discard_import(brought: JudgementImport) -> None:
-    """Throw the judgements away: nothing changes. Within `audit.acting`. Raises ConcurrentChange where it is
-    settled."""
-    waiting = JudgementImport.objects.filter(
-        pk=brought.pk, state__in=[State.COMPARING, State.READY, State.FAILED]
+def discard_import(import_: JudgementImport) -> None:
+    """Discard an import. Call this within `audit.acting`. Raises ConcurrentChange if it is settled."""
+    pending = JudgementImport.objects.filter(
+        pk=import_.pk, state__in=[State.COMPARING, State.READY, State.FAILED]
     )
     with transaction.atomic():
-        if not waiting.update(state=State.DISCARDED, settled_at=timezone.now()):
-            raise ConcurrentChange("This import is settled, or being merged.")
-        record("judgements discarded", brought, dataset=brought.dataset_id)
-    brought.refresh_from_db()
+        if not pending.update(state=State.DISCARDED, settled_at=timezone.now()):
+            raise ConcurrentChange("This import is already settled or is being merged.")
+        record("judgements discarded", import_, dataset=import_.dataset_id)
+    import_.refresh_from_db()
 
 
-def fail_import(brought: int) -> None:
-    """Say that a fault of ours kept it from being compared or merged."""
-    JudgementImport.objects.filter(pk=brought, state__in=WORKING).update(state=State.FAILED)
+def fail_import(import_id: int) -> None:
+    """Mark an import as failed after an internal error."""
+    JudgementImport.objects.filter(pk=import_id, state__in=WORKING).update(state=State.FAILED)
 
 
-def request_import_work(brought: JudgementImport) -> None:
-    """Ask the scorer for what its state says is to be done, in the name of who acts."""
+def request_import_work(import_: JudgementImport) -> None:
+    """Request the scorer's next step for the import, on behalf of the acting user."""
     person = actor().person
-    payload = {"import": brought.pk, "by": person.pk if person is not None else None}
-    request_work(WorkRequest.Kind.MERGE, brought.dataset, payload)
+    payload = {"import": import_.pk, "by": person.pk if person is not None else None}
+    request_work(WorkRequest.Kind.MERGE, import_.dataset, payload)

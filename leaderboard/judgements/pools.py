@@ -1,4 +1,4 @@
-"""Pools to be judged: which runs they are drawn from, and asking for them. The scorer draws (`drawing`)."""
+"""Pools for relevance assessment: eligible runs and requests; the scorer draws them (`drawing`)."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -16,29 +16,31 @@ from leaderboard.models import Dataset, Entry, Pool, Round, Run, WorkRequest
 
 
 class JudgingRefused(Exception):
-    """The message says what is in the way, and what would do. Nothing was changed."""
+    """The request is not possible and changed nothing; the message says why and what to do instead."""
 
 
 class ConcurrentChange(JudgingRefused):
-    """Somebody else changed it first: look again."""
+    """Another user changed the object in the meantime."""
 
 
-#: As deep as runs are scored.
+#: Maximum depth of a pool, which is the depth to which runs are scored.
 DEEPEST = 1000
-#: The forms that a pool is offered in, with how their names end.
+#: File formats of a pool, with their suffixes.
 FORMATS = {"csv": ".csv", "trec": ".qrels"}
 
-_OFF = (Entry.Visibility.WITHDRAWN, Entry.Visibility.QUARANTINED, Entry.Visibility.UNPUBLISHED)
+_REMOVED = (Entry.Visibility.WITHDRAWN, Entry.Visibility.QUARANTINED, Entry.Visibility.UNPUBLISHED)
 
 
 def eligible_runs(dataset: Dataset, round: Round | None = None) -> QuerySet[Run]:
-    """Return the runs that a pool may be drawn from: of the present version, and not taken off its board.
+    """Return the runs that a pool may use: of the current version, and not removed from the board.
 
-    In order of priority within a team: the team's own order first, then by arrival.
+    They are ordered by their team's priority, then by arrival.
     """
-    off = Q(evaluations__entry__visibility__in=_OFF) | Q(evaluations__seed__entry__visibility__in=_OFF)
+    is_removed = Q(evaluations__entry__visibility__in=_REMOVED) | Q(
+        evaluations__seed__entry__visibility__in=_REMOVED
+    )
     runs = Run.objects.filter(version=dataset.current_version_id).exclude(
-        pk__in=Run.objects.filter(off).values("pk")
+        pk__in=Run.objects.filter(is_removed).values("pk")
     )
     if round is not None:
         runs = runs.filter(round=round)
@@ -46,17 +48,17 @@ def eligible_runs(dataset: Dataset, round: Round | None = None) -> QuerySet[Run]
 
 
 def first_of_each_team(runs: Iterable[Run], runs_per_team: int) -> list[Run]:
-    """Return the first runs of each team, or of each participant where a team names several.
+    """Return the first runs of each team, or of each participant of a team.
 
     The site's own runs count as those of one team.
     """
-    taken: Counter[tuple[int | None, str]] = Counter()
-    chosen = []
+    counts: Counter[tuple[int | None, str]] = Counter()
+    selected_runs = []
     for run in runs:
-        if taken[run.system.contributor] < runs_per_team:
-            taken[run.system.contributor] += 1
-            chosen.append(run)
-    return chosen
+        if counts[run.system.contributor] < runs_per_team:
+            counts[run.system.contributor] += 1
+            selected_runs.append(run)
+    return selected_runs
 
 
 def request_pool(
@@ -67,18 +69,18 @@ def request_pool(
     runs_per_team: int | None = None,
     round: Round | None = None,
 ) -> Pool:
-    """Request a pool of the first `depth` documents of these runs, or of the first `runs_per_team` of each team.
+    """Request a pool of the top `depth` documents of these runs, or of the first `runs_per_team` of each team.
 
-    A participant that a team names counts as a team. With `round`, only its runs are used, by default as many per team
-    as it accepts. Call it within `audit.acting`. Raises JudgingRefused where there is nothing to draw from.
+    Each participant of a team counts as a team. With `round`, only its runs are used, by default as many per team as
+    it accepts. Call this within `audit.acting`. Raises JudgingRefused without eligible runs.
     """
     if runs_per_team is None and round is not None:
         runs_per_team = round.runs_per_team
-    chosen = _chosen(dataset, runs, runs_per_team, round)
+    pool_runs = _select_runs(dataset, runs, runs_per_team, round)
     version = dataset.current_version
     if not 1 <= depth <= DEEPEST:
-        raise JudgingRefused(f"A pool is 1 to {DEEPEST:,} documents deep, not {depth:,}.")
-    if not chosen or version is None:
+        raise JudgingRefused(f"The depth of a pool must be from 1 to {DEEPEST:,} documents, not {depth:,}.")
+    if not pool_runs or version is None:
         raise JudgingRefused(f"{dataset} has no runs to draw a pool from.")
     with transaction.atomic():
         pool = Pool.objects.create(
@@ -89,49 +91,54 @@ def request_pool(
             runs_per_team=None if runs is not None else runs_per_team,
             created_by=actor().person,
         )
-        pool.runs.set(chosen)
+        pool.runs.set(pool_runs)
         _request_work(pool)
-        record("pool requested", pool, dataset=dataset, after={"runs": len(chosen), "depth": depth})
+        record("pool requested", pool, dataset=dataset, after={"runs": len(pool_runs), "depth": depth})
     return pool
 
 
-def _chosen(
+def _select_runs(
     dataset: Dataset, runs: Iterable[Run] | None, runs_per_team: int | None, round: Round | None
 ) -> list[Run]:
     eligible = eligible_runs(dataset, round)
     if runs is None:
         return first_of_each_team(eligible, runs_per_team) if runs_per_team else list(eligible)
-    wanted = {run.pk for run in runs}
-    found = list(eligible.filter(pk__in=wanted))
-    if len(found) < len(wanted):
-        left_out = Run.objects.filter(pk__in=wanted - {run.pk for run in found}).select_related("system")
-        raise JudgingRefused(
-            "No pool can be drawn from runs that were taken off the board, or are of another version or round: "
-            + ", ".join(str(run.system) for run in left_out)
+    run_ids = {run.pk for run in runs}
+    selected_runs = list(eligible.filter(pk__in=run_ids))
+    if len(selected_runs) < len(run_ids):
+        excluded_runs = Run.objects.filter(pk__in=run_ids - {run.pk for run in selected_runs}).select_related(
+            "system"
         )
-    return found
+        raise JudgingRefused(
+            "A pool cannot use runs that were removed from the board, or belong to another version or round: "
+            + ", ".join(str(run.system) for run in excluded_runs)
+        )
+    return selected_runs
 
 
 def draw_again(pool: Pool) -> None:
-    """Ask once more for a pool that is not there: after a fault of ours, or where the request was lost."""
+    """Request a pool again after an error, or if the request was lost."""
     if not Pool.objects.filter(pk=pool.pk).exclude(state=Pool.State.READY).update(state=Pool.State.DRAWING):
-        raise JudgingRefused("The pool is drawn already.")
+        raise JudgingRefused("The pool is already drawn.")
     with transaction.atomic():
         _request_work(pool)
         record("pool requested again", pool, dataset=pool.dataset_id)
 
 
-def fail_pool(pool: int, why: str = "") -> None:
-    """Say that the pool was not drawn: `why`, or a fault of ours."""
-    waiting = Pool.objects.filter(pk=pool, state=Pool.State.DRAWING)
-    waiting.update(state=Pool.State.FAILED, statistics={"refused": why} if why else {})
+def fail_pool(pool_id: int, reason: str = "") -> None:
+    """Mark a pool as failed, with a reason or after an internal error."""
+    pending = Pool.objects.filter(pk=pool_id, state=Pool.State.DRAWING)
+    pending.update(state=Pool.State.FAILED, statistics={"refused": reason} if reason else {})
 
 
 def pool_file(pool: Pool, form: str) -> tuple[Path, str]:
-    """Where a file of the pool lies, and the name it is downloaded under. Raises KeyError where there is none.
+    """Return the path of a pool file and its download name. Call this within `audit.acting`.
 
-    Within `audit.acting`: whoever downloads what is to be judged is recorded; of a hidden dataset as a reading of which
-    pairs are judged. Raises PermissionDenied for hidden queries' texts without the right to read them.
+    The download is recorded, for a hidden dataset as access to judged pairs.
+
+    Raises:
+        KeyError: For an unknown format.
+        PermissionDenied: For texts of hidden queries without the permission to read them.
     """
     path = path_of(Area.CURATION, pool.files[form])
     if form not in downloadable_forms(pool, actor().person):

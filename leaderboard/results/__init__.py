@@ -1,1 +1,1 @@
-"""Runs, their evaluations, what is published of them, and what boards were."""
+"""Runs and evaluations, their publication, and the rows of current and past boards."""

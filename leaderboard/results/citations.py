@@ -1,4 +1,4 @@
-"""What to cite for systems: their own BibTeX, else that of what reports them, else what they declare."""
+"""Citations of systems: their own BibTeX, that of their source, or an entry built from declared metadata."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,15 +8,15 @@ from leaderboard.core.text.bibtex import authors_field, escape_url, misc_entry, 
 from leaderboard.core.text.latex import escape
 from leaderboard.models import System
 
-#: What is read of a system to cite it.
+#: Columns of `System` that citations need.
 COLUMNS = (
     "slug", "name", "bibtex", "source__bibtex", "authors", "year", "paper_url", "team__name", "participant",
     "anonymous_until",
 )  # fmt: skip
 
 
-def bibtex_of(system: Mapping[str, Any]) -> str:
-    """BibTeX of a system by its COLUMNS, empty where there is nothing to cite."""
+def citation_bibtex(system: Mapping[str, Any]) -> str:
+    """Return the BibTeX of a system from its COLUMNS; empty if there is nothing to cite."""
     row = anonymity.public_columns(system)
     text: str
     for text in (row["bibtex"], row["source__bibtex"] or ""):
@@ -26,18 +26,18 @@ def bibtex_of(system: Mapping[str, Any]) -> str:
 
 
 def citation(slug: str, page: str, site: str) -> str:
-    """BibTeX of one system, which at least names its page on this `site`. Raises System.DoesNotExist. One query."""
+    """Return the BibTeX of one system, falling back to its page on this `site`. Raises System.DoesNotExist."""
     row = System.objects.values(*COLUMNS).get(slug=slug)
-    return bibtex_of(row) or _entry(anonymity.public_columns(row), page, site)
+    return citation_bibtex(row) or _entry(anonymity.public_columns(row), page, site)
 
 
 def _entry(row: Mapping[str, Any], page: str = "", site: str = "") -> str:
-    body = row["participant"] or row["team__name"] or site
-    where = row["paper_url"] or page
+    organization = row["participant"] or row["team__name"] or site
+    url = row["paper_url"] or page
     fields = {
         "title": f"{{{escape(row['name'])}}}",
-        "author": authors_field(row["authors"]) or (f"{{{escape(body)}}}" if body else ""),
+        "author": authors_field(row["authors"]) or (f"{{{escape(organization)}}}" if organization else ""),
         "year": str(row["year"] or ""),
-        "howpublished": rf"\url{{{escape_url(where)}}}" if where else "",
+        "howpublished": rf"\url{{{escape_url(url)}}}" if url else "",
     }
     return misc_entry(row["slug"], fields)

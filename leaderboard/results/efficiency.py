@@ -1,4 +1,4 @@
-"""What systems cost: the only writer of `HardwareClass` and `Measurement`. Prices are curators', in the admin."""
+"""Storage of efficiency measurements; the only writer of `HardwareClass` and `Measurement`."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -16,30 +16,36 @@ from leaderboard.results.board_rows.revisions import Kind, board_changed, boards
 def record_measurement(
     entry: Entry, hardware: Mapping[str, Any], figures: Mapping[str, Any], baseline: Mapping[str, Any]
 ) -> Measurement:
-    """Store the costs of an entry's system on a hardware class, with those of BM25 in the same job.
+    """Store the costs of an entry's system on a hardware class, together with those of BM25 from the same job.
 
-    All values are as returned by `as_data` in `evaluation.efficiency`; `baseline` may be empty, or that of the system
-    itself. An earlier measurement of the entry on the same class under the same protocol is replaced, unless it was
-    made on a quiet machine and the new one was not. Raises ValueError for anything that is not a measurement: a
-    job's result is not trusted.
+    A new measurement replaces an earlier one of the same entry, class, and protocol, unless only the new one is noisy.
+    The mappings are those of `as_data` in `evaluation.efficiency`; `baseline` may be empty, or equal to `figures` for
+    BM25 itself. They come from a job, whose result is not trusted.
+
+    Raises:
+        ValueError: For invalid data, or for another protocol.
     """
-    of_machine, of_system = Hardware.from_data(hardware), EfficiencyFigures.from_data(figures)
-    of_baseline = EfficiencyFigures.from_data(baseline) if baseline else None
-    for measured in filter(None, (of_system, of_baseline)):
-        if measured.protocol != PROTOCOL:
-            raise ValueError(f"measured under {measured.protocol!r}; figures are kept of {PROTOCOL}")
+    machine, system_figures = Hardware.from_data(hardware), EfficiencyFigures.from_data(figures)
+    baseline_figures = EfficiencyFigures.from_data(baseline) if baseline else None
+    for given_figures in filter(None, (system_figures, baseline_figures)):
+        if given_figures.protocol != PROTOCOL:
+            raise ValueError(f"the protocol is {given_figures.protocol!r}, but only {PROTOCOL} is stored")
     hardware_class, _ = HardwareClass.objects.get_or_create(
-        slug=of_machine.slug, defaults={"name": of_machine.name, "details": dict(of_machine.details)}
+        slug=machine.slug, defaults={"name": machine.name, "details": dict(machine.details)}
     )
-    place: dict[str, Any] = {"entry": entry, "hardware": hardware_class, "protocol": of_system.protocol}
-    earlier = Measurement.objects.filter(**place).first()
-    if earlier is not None and noise_reasons(of_system.as_data()) and not noise_reasons(earlier.figures):
-        return earlier
+    lookup: dict[str, Any] = {"entry": entry, "hardware": hardware_class, "protocol": system_figures.protocol}
+    previous = Measurement.objects.filter(**lookup).first()
+    if (
+        previous is not None
+        and noise_reasons(system_figures.as_data())
+        and not noise_reasons(previous.figures)
+    ):
+        return previous
     measurement, _ = Measurement.objects.update_or_create(
-        **place,
+        **lookup,
         defaults={
-            "figures": of_system.as_data(),
-            "baseline": of_baseline.as_data() if of_baseline else {},
+            "figures": system_figures.as_data(),
+            "baseline": baseline_figures.as_data() if baseline_figures else {},
             "measured_at": timezone.now(),
         },
     )
@@ -49,36 +55,36 @@ def record_measurement(
 
 
 def cost_per_million(mean_latency_ms: float, per_hour: float) -> float:
-    """What a million queries cost, one after the other: mean latency in seconds × 10⁶ × price per hour / 3600."""
+    """Return the price of a million sequential queries: mean latency in seconds × 10⁶ × price per hour / 3600."""
     return mean_latency_ms / 1000 * 1e6 * per_hour / 3600
 
 
 def price_changed(hardware: HardwareClass) -> None:
-    """Count a change of every board that shows costs on the class."""
+    """Record a change of every board that shows costs on the hardware class."""
     boards_changed(datasets_with_costs([hardware.pk]), Kind.PRICE, _measured_on([hardware.pk]))
 
 
 def apply_due_prices() -> int:
-    """Count a change of the boards whose machines have a price from today on, once. Returns how many boards those are.
+    """Record one change for each board with a price that takes effect today, and return the number of such boards.
 
-    The dispatcher asks this every few seconds: nothing else happens at midnight that would tell a kept page.
+    The dispatcher calls this every few seconds, because no other event at midnight would invalidate cached pages.
     """
     today = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
     hardware = list(Price.objects.filter(valid_from=today.date()).values_list("hardware_id", flat=True))
     if not hardware:
         return 0
-    told = BoardChange.objects.filter(kind=Kind.PRICE, at__gte=today).values("dataset")
-    waiting = datasets_with_costs(hardware) - set(
-        Dataset.objects.filter(pk__in=told).values_list("pk", flat=True)
+    recorded = BoardChange.objects.filter(kind=Kind.PRICE, at__gte=today).values("dataset")
+    pending = datasets_with_costs(hardware) - set(
+        Dataset.objects.filter(pk__in=recorded).values_list("pk", flat=True)
     )
-    boards_changed(waiting, Kind.PRICE, _measured_on(hardware))
-    return len(waiting)
+    boards_changed(pending, Kind.PRICE, _measured_on(hardware))
+    return len(pending)
 
 
 def datasets_with_costs(hardware: Iterable[int]) -> set[int]:
-    """The ids of the datasets whose boards show costs on these classes."""
-    found = _measured_on(hardware).filter(visibility=Entry.Visibility.PUBLIC)
-    return set(found.values_list("dataset_id", flat=True))
+    """Return the ids of the datasets whose boards show costs on these hardware classes."""
+    entries = _measured_on(hardware).filter(visibility=Entry.Visibility.PUBLIC)
+    return set(entries.values_list("dataset_id", flat=True))
 
 
 def _measured_on(hardware: Iterable[int]) -> QuerySet[Entry]:

@@ -1,4 +1,4 @@
-"""Which measures a dataset's board shows, changed by a curator; what is shown is published anew from what is stored."""
+"""Selection of the measures that a dataset's board shows."""
 
 from collections.abc import Iterator, Sequence
 
@@ -15,100 +15,101 @@ from leaderboard.results.protection import MOST_MEASURES
 from leaderboard.results.publishing.publication import refresh_scores
 from leaderboard.results.values import REVEALING
 
-#: Shown beside the primary measure where judgements are hidden.
+#: Default secondary measures of datasets with hidden judgments.
 _HIDDEN_EXTRAS = ("R@100", "R@1000")
 
 
 class RefusedMeasures(ValueError):
-    """Measures that a board cannot show; `problems` say all that is wrong."""
+    """A selection of measures that a board cannot show; `problems` lists every reason."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = list(problems)
-        super().__init__(" ".join(each.sentences() for each in self.problems))
+        super().__init__(" ".join(item.sentences() for item in self.problems))
 
 
 @transaction.atomic
-def set_measures(dataset: Dataset, primary: str, others: Sequence[str]) -> list[str]:
-    """Show these measures, the primary one first; they are returned in ir_measures' spelling.
+def set_measures(dataset: Dataset, primary: str, secondary: Sequence[str]) -> list[str]:
+    """Set the measures of a dataset's board, republish its scores, and return the measures in ir_measures' spelling.
 
-    Where judgements are hidden at most three, and none that tells which documents are judged. Raises RefusedMeasures,
-    and nothing is changed. A stored result has what was computed when it was scored; what it lacks is missing.
+    Stored results keep the measures that were computed when they were scored; others are missing on the board.
+
+    Raises:
+        RefusedMeasures: For unknown measures, and with hidden judgments for more than three or for any that reveals
+            which documents are judged. The dataset does not change.
     """
     lock_boards([dataset.pk])
     dataset.refresh_from_db()
-    problems = list(check_measures(primary, others, hidden=dataset.hidden))
+    problems = list(check_measures(primary, secondary, hidden=dataset.hidden))
     if not problems and dataset.current_qrels is not None and not dataset.current_qrels.answers_sha256:
-        problems += check_reads_texts([primary, *others])
+        problems += check_reads_texts([primary, *secondary])
     if problems:
         raise RefusedMeasures(problems)
-    # Of an empty list the defaults would be taken: here it means the primary measure alone.
-    wanted = shown_measures(primary, list(others) or [primary], hidden=dataset.hidden)
+    # An empty list means the primary measure alone here; `shown_measures` would add the defaults.
+    selection = shown_measures(primary, list(secondary) or [primary], hidden=dataset.hidden)
     before = {"measures": list(dataset.measures), "primary_measure": dataset.primary_measure}
-    after = {"measures": wanted, "primary_measure": wanted[0]}
+    after = {"measures": selection, "primary_measure": selection[0]}
     if before == after:
-        return wanted
-    dataset.measures, dataset.primary_measure = wanted, wanted[0]
+        return selection
+    dataset.measures, dataset.primary_measure = selection, selection[0]
     dataset.save(update_fields=["measures", "primary_measure"])
     refresh_scores(dataset)
     record("measures", dataset, dataset=dataset, before=before, after=after)
-    return wanted
+    return selection
 
 
 def describe_shown(dataset: Dataset, measures: Sequence[str]) -> str:
-    """What the board shows now, and which of these measures no present result has: none was computed by then."""
-    stored = Evaluation.objects.filter(qrels=dataset.current_qrels_id)
-    lacking = [name for name in measures if not stored.filter(means__has_key=name).exists()]
-    said = f"{dataset} shows {', '.join(measures)} now."
-    if not lacking or not stored.exists():
-        return said
-    names = " and ".join(lacking)
-    return f"{said} No result has {names} yet: runs that are scored from now on have it, earlier ones do not."
+    """Return a notice with the board's measures and those that no current result has."""
+    evaluations = Evaluation.objects.filter(qrels=dataset.current_qrels_id)
+    uncomputed = [name for name in measures if not evaluations.filter(means__has_key=name).exists()]
+    notice = f"{dataset} now shows {', '.join(measures)}."
+    if not uncomputed or not evaluations.exists():
+        return notice
+    names = " and ".join(uncomputed)
+    return f"{notice} No result has {names} yet: only runs that are scored from now on will."
 
 
-def shown_measures(primary: str, asked: Sequence[str], *, hidden: bool) -> list[str]:
-    """The measures, the primary one first, in ir_measures' spelling."""
-    first = parse_measure(primary).name
-    if asked:
-        others = [parse_measure(name).name for name in asked]
+def shown_measures(primary: str, secondary: Sequence[str], *, hidden: bool) -> list[str]:
+    """Return the measures in ir_measures' spelling, starting with the primary one."""
+    primary_name = parse_measure(primary).name
+    if secondary:
+        secondary_names = [parse_measure(name).name for name in secondary]
     else:
-        others = list(_HIDDEN_EXTRAS if hidden else DEFAULT_MEASURES)
-    return list(dict.fromkeys([first, *others]))
+        secondary_names = list(_HIDDEN_EXTRAS if hidden else DEFAULT_MEASURES)
+    return list(dict.fromkeys([primary_name, *secondary_names]))
 
 
-def check_measures(primary: str, asked: Sequence[str], *, hidden: bool) -> Iterator[Problem]:
-    """What is wrong with the measures asked for."""
-    unknown = False
-    for name in (primary, *asked):
+def check_measures(primary: str, secondary: Sequence[str], *, hidden: bool) -> Iterator[Problem]:
+    """Yield the problems of a selection of measures."""
+    has_unknown = False
+    for name in (primary, *secondary):
         try:
             measure = parse_measure(name)
         except UnknownMeasureError as error:
-            unknown = True
-            yield problem(
-                "unknown_measure", str(error), "The page “Measures” lists those that can be chosen."
-            )
+            has_unknown = True
+            yield problem("unknown_measure", str(error), "Choose one that the page “Measures” lists.")
             continue
         if hidden and measure.name.startswith(REVEALING):
             yield problem(
                 "revealing_measure",
-                f"{measure.name} tells which documents are judged",
+                f"{measure.name} reveals which documents are judged",
                 "Choose another measure, or open the judgements.",
             )
-    if not unknown and hidden and len(shown_measures(primary, asked, hidden=True)) > MOST_MEASURES:
+    if not has_unknown and hidden and len(shown_measures(primary, secondary, hidden=True)) > MOST_MEASURES:
         yield problem(
             "too_many_measures",
             f"with hidden judgements at most {MOST_MEASURES} measures are shown, the primary one included",
-            "Every measure is another look at the judgements; choose fewer, or open them.",
+            "Every measure reveals more about the judgements; choose fewer, or open them.",
         )
 
 
-def check_reads_texts(asked: Sequence[str]) -> Iterator[Problem]:
-    """Which measures look for answers in texts, for a dataset that lacks answers or texts."""
-    known = [canonical_name(name) for name in dict.fromkeys(asked)]
-    reading = [name for name in known if name.startswith("Answer@") or name.endswith("kt")]
-    if reading:
+def check_reads_texts(measures: Sequence[str]) -> Iterator[Problem]:
+    """Yield a problem if measures search for answers in texts; for datasets that lack answers or texts."""
+    names = [canonical_name(name) for name in dict.fromkeys(measures)]
+    text_measures = [name for name in names if name.startswith("Answer@") or name.endswith("kt")]
+    if text_measures:
         yield problem(
             "missing_answers",
-            f"{' and '.join(reading)} cannot be computed: there are no answers, or no texts to look for them in",
+            f"{' and '.join(text_measures)} cannot be computed: there are no answers, or no texts to look for them in",
             "Import the collection with its corpus.jsonl and an answers.jsonl, or choose other measures.",
-            count=len(reading),
+            count=len(text_measures),
         )

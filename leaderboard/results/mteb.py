@@ -1,14 +1,14 @@
-"""What MTEB calls the things that this site has: tasks, languages, measures, kinds of models.
+"""MTEB's names for tasks, languages, measures, and model types.
 
-Results leave in MTEB's layout (`leaderboard.boards.exchange.system_results`) and come in that layout
-(`leaderboard.importing.reported.mteb`) under the same names.
+Both the export (`leaderboard.boards.exchange.system_results`) and the import (`leaderboard.importing.reported.mteb`)
+use them.
 """
 
 import re
 
 from leaderboard.models import Architecture
 
-#: As MTEB calls the datasets of BEIR; others go by their own names.
+#: Dataset slug → MTEB task name, for the datasets of BEIR.
 TASKS = {
     "arguana": "ArguAna",
     "climate-fever": "ClimateFEVER",
@@ -26,7 +26,7 @@ TASKS = {
     "trec-covid": "TRECCOVID",
     "webis-touche2020": "Touche2020",
 }
-#: ISO 639-1 → as MTEB writes a language: ISO 639-3 and script.
+#: ISO 639-1 code → MTEB language code (ISO 639-3 and script).
 LANGUAGES = {
     "ar": "ara-Arab",
     "de": "deu-Latn",
@@ -43,9 +43,9 @@ LANGUAGES = {
     "zh": "zho-Hans",
 }
 _NAMES = {"nDCG": "ndcg", "AP": "map", "RR": "mrr", "R": "recall", "P": "precision", "Success": "hit_rate"}
-#: MTEB's `MODEL_TYPES` for an architecture. What it has no word for is told as no type.
+#: Architecture → MTEB's `MODEL_TYPES`; empty for architectures without a counterpart.
 MODEL_TYPES: dict[str, list[str]] = {
-    Architecture.LEXICAL: ["sparse"],  # as MTEB has BM25
+    Architecture.LEXICAL: ["sparse"],  # MTEB's type for BM25
     Architecture.LEARNED_SPARSE: ["sparse"],
     Architecture.DENSE: ["dense"],
     Architecture.LATE_INTERACTION: ["late-interaction"],
@@ -56,23 +56,23 @@ MODEL_TYPES: dict[str, list[str]] = {
     Architecture.FUSION: ["hybrid"],
     Architecture.OTHER: [],
 }
-#: The split that MTEB, and BEIR before it, reports a dataset on, where that is not `test`.
+#: Splits other than `test` on which MTEB and BEIR report datasets.
 SPLITS = {"msmarco": "dev"}
-#: MTEB's BM25, under its present and its earlier name.
+#: Current and former names of MTEB's BM25 baseline.
 BASELINES = frozenset({"mteb/baseline-bm25s", "baseline/bm25s", "bm25s"})
-#: What MTEB writes where a model has no revision.
+#: MTEB's placeholder for a missing model revision.
 NO_REVISION = "no_revision_available"
-#: What it writes where the dataset's is not known. Its revisions are commits on the Hugging Face hub.
+#: MTEB's placeholder for an unknown dataset revision. Revisions are commits on the Hugging Face hub.
 NO_DATASET_REVISION = "dataset revision not available"
 
 
 def measure_name(measure: str) -> str:
-    """`ndcg_at_10` for nDCG@10, and the like."""
+    """Return MTEB's name of a measure, such as `ndcg_at_10` for nDCG@10."""
     name, _, cutoff = measure.partition("@")
-    plain = _NAMES.get(name) or re.sub(r"\W+", "_", name).strip("_").lower()
-    return f"{plain}_at_{cutoff}" if cutoff else plain
+    mteb_name = _NAMES.get(name) or re.sub(r"\W+", "_", name).strip("_").lower()
+    return f"{mteb_name}_at_{cutoff}" if cutoff else mteb_name
 
 
 def task_name(slug: str, name: str) -> str:
-    """What MTEB calls a dataset, else its own name as one word."""
+    """Return MTEB's name of a dataset, or the dataset's own name as one word."""
     return TASKS.get(slug) or re.sub(r"\W+", "", name) or slug

@@ -1,4 +1,4 @@
-"""What pools have to do with scores: which pools made the judgements, and what a team owes to having fed them."""
+"""Relations between pools and scores: the pools behind a set of qrels, and leave-one-team-out scores."""
 
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import replace
@@ -16,25 +16,23 @@ from leaderboard.results.records import entry_evaluations
 
 
 def fed_pools(qrels: Qrels) -> QuerySet[Pool]:
-    """The pools whose judgements these are, or are part of them.
+    """Return the pools whose judgments are part of these qrels.
 
-    Of judgements that were merged here that is known; of those that came with an import of the collection every pool
-    counts that was there before.
+    Merged judgments record their pools. Judgments that were imported with a collection count every earlier pool.
     """
-    merged: list[int] = []
-    one: Qrels | None = qrels
-    while one is not None:
-        merged.append(one.pk)
-        one = one.made_from
-    imports = JudgementImport.objects.filter(qrels__in=merged, state=JudgementImport.State.MERGED)
-    known = Q(imports__in=imports)
+    merged_ids: list[int] = []
+    ancestor: Qrels | None = qrels
+    while ancestor is not None:
+        merged_ids.append(ancestor.pk)
+        ancestor = ancestor.made_from
+    imports = JudgementImport.objects.filter(qrels__in=merged_ids, state=JudgementImport.State.MERGED)
+    condition = Q(imports__in=imports)
     if not imports.exists():
-        known = Q(version=qrels.version_id, created_at__lt=qrels.created_at)
-    return Pool.objects.filter(known, state=Pool.State.READY).distinct()
+        condition = Q(version=qrels.version_id, created_at__lt=qrels.created_at)
+    return Pool.objects.filter(condition, state=Pool.State.READY).distinct()
 
 
-def runs_of(pool: Pool) -> QuerySet[Run]:
-    """The runs that fed a pool."""
+def get_pool_runs(pool: Pool) -> QuerySet[Run]:
     return Run.objects.filter(pools=pool).select_related("system").order_by("pk")
 
 
@@ -42,52 +40,59 @@ def left_out_scores(
     qrels: Qrels,
     measure: str,
     entries: Collection[int],
-    known: Mapping[int, float],
+    known_scores: Mapping[int, float],
     progress: Callable[[float], object] = lambda share: None,
 ) -> tuple[Mapping[int, float], str]:
-    """Leave one team out: the scores of entries whose team fed a pool, without the documents that it alone brought in.
+    """Compute scores of entries without the documents that only their own team contributed to the pools.
 
-    Of open judgements, for the scorer. `known` are scores that were found on these judgements before. Nothing where
-    no pool was fed. Systems of the site itself count as one team's, as in pools; where a team sent runs of several
-    participants, each of these is one. `progress` is called now and then, and may raise. The text says why there are no
-    scores if runs that fed a pool are no longer stored.
+    Runs in the scorer, for open judgments only. The site's own systems count as one team, as in pools; each
+    participant of a team counts separately. `known_scores` were computed earlier on these qrels. `progress` receives
+    the fraction done and may raise to stop the work.
+
+    Returns:
+        Scores by entry id, and the reason why there are none if runs that fed a pool are no longer stored.
     """
-    fed = [
+    contributions = [
         (run.system.contributor, run, pool)
         for pool in fed_pools(qrels).order_by("pk")
-        for run in runs_of(pool)
+        for run in get_pool_runs(pool)
     ]
-    teams = {team for team, _, _ in fed}
+    teams = {team for team, _, _ in contributions}
     rows = (
-        Entry.objects.filter(pk__in=entries).exclude(pk__in=known).select_related("system", "evaluation__run")
+        Entry.objects.filter(pk__in=entries)
+        .exclude(pk__in=known_scores)
+        .select_related("system", "evaluation__run")
     )
-    of_teams = rows.order_by("system__team", "system__participant", "pk")
-    missing = [
-        each
-        for each in of_teams.prefetch_related("seeds__evaluation__run")
-        if each.system.contributor in teams
+    ordered_rows = rows.order_by("system__team", "system__participant", "pk")
+    pending_entries = [
+        seed
+        for seed in ordered_rows.prefetch_related("seeds__evaluation__run")
+        if seed.system.contributor in teams
     ]
-    if not missing:
-        return {pk: known[pk] for pk in entries if pk in known}, ""
-    if gone := sum(not run_path(run.sha256).exists() for _, run, _ in fed):
-        are = "is" if gone == 1 else "are"
-        return {}, f"{gone} of the {len(fed)} runs that fed the pool {are} not stored any more"
-    target, first = scoring_target(qrels.version, qrels=qrels), fed[0][2].qrels
-    present = load_qrels(qrels)
-    found = sole_finds(
-        ((team, run_path(run.sha256), pool.depth) for team, run, pool in fed),
+    if not pending_entries:
+        return {pk: known_scores[pk] for pk in entries if pk in known_scores}, ""
+    if missing_runs := sum(not run_path(run.sha256).exists() for _, run, _ in contributions):
+        verb = "is" if missing_runs == 1 else "are"
+        return (
+            {},
+            f"{missing_runs} of the {len(contributions)} runs that fed the pool {verb} no longer stored",
+        )
+    target, first_qrels = scoring_target(qrels.version, qrels=qrels), contributions[0][2].qrels
+    full_qrels = load_qrels(qrels)
+    sole_documents = sole_finds(
+        ((team, run_path(run.sha256), pool.depth) for team, run, pool in contributions),
         target,
-        load_qrels(first) if first is not None else None,
+        load_qrels(first_qrels) if first_qrels is not None else None,
     )
-    without: dict[Hashable, judged.Qrels] = {}
+    reduced_qrels: dict[Hashable, judged.Qrels] = {}
     scores: dict[int, float] = {}
-    for entry in missing:
+    for entry in pending_entries:
         team = entry.system.contributor
-        if team not in without:
-            without = {team: present.without(found.get(team, {}))}
-        against = replace(target, qrels=without[team], hidden=False)
-        paths = [run_path(each.run.sha256) for each in entry_evaluations(entry)]
-        progress(len(scores) / len(missing))
+        if team not in reduced_qrels:
+            reduced_qrels = {team: full_qrels.without(sole_documents.get(team, {}))}
+        team_target = replace(target, qrels=reduced_qrels[team], hidden=False)
+        paths = [run_path(seed.run.sha256) for seed in entry_evaluations(entry)]
+        progress(len(scores) / len(pending_entries))
         if all(path.exists() for path in paths):
-            scores[entry.pk] = fmean(score_run(path, against, [measure]).means[measure] for path in paths)
-    return scores | {pk: known[pk] for pk in entries if pk in known}, ""
+            scores[entry.pk] = fmean(score_run(path, team_target, [measure]).means[measure] for path in paths)
+    return scores | {pk: known_scores[pk] for pk in entries if pk in known_scores}, ""

@@ -1,4 +1,4 @@
-"""Record runs and their evaluations: the only writer of `Run` and `Evaluation`."""
+"""Storage of runs and their evaluations; the only writer of `Run` and `Evaluation`."""
 
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from leaderboard.models import DatasetVersion, Entry, Evaluation, Qrels, Run, Sy
 
 @dataclass(frozen=True, slots=True)
 class RunOrigin:
-    """How a run came: with which submission and round, and what its team said of it. Nothing, of one made here."""
+    """The submission and round that a run belongs to, with its team's metadata; empty for runs produced by Runboard."""
 
     submission_reference: str = ""
     public: bool = False
@@ -40,11 +40,12 @@ def record_run(
     metadata: Mapping[str, Any] | None = None,
     reusable: bool = False,
     built_from: Collection[Run | int] = (),
-    sent: RunOrigin = NO_SUBMISSION,
+    run_origin: RunOrigin = NO_SUBMISSION,
 ) -> Run:
-    """The row of a stored run; the same bytes for the same system and configuration are one run.
+    """Return the row of a stored run, creating it if necessary.
 
-    `reusable` lets others re-rank or fuse it; `built_from` are the runs, or their keys, that it was made of.
+    The same bytes for the same system and configuration are one run. `reusable` lets others re-rank or fuse the run,
+    and `built_from` are the input runs of a re-ranking or fusion, or their keys.
     """
     run, created = Run.objects.get_or_create(
         version=version,
@@ -58,7 +59,7 @@ def record_run(
             "tag": tag[:120],
             "metadata": dict(metadata or {}),
             "reusable": reusable,
-            **asdict(sent),
+            **asdict(run_origin),
         },
     )
     if created and built_from:
@@ -67,24 +68,24 @@ def record_run(
 
 
 def set_priority(submission_reference: str, priority: int | None) -> None:
-    """Give a submission's runs another place in their team's order; pools that were drawn before stay as they are."""
+    """Set the priority of a submission's runs within their team; pools drawn earlier do not change."""
     Run.objects.filter(submission_reference=submission_reference).update(priority=priority)
 
 
 def delete_waiting_runs(submission_reference: str) -> None:
-    """Drop a submission's runs that nothing was made of: they were taken back while they waited for judgements."""
+    """Delete the unused runs of a submission that was withdrawn before the first judgments."""
     Run.objects.filter(
         submission_reference=submission_reference, evaluations=None, pools=None, used_by=None
     ).delete()
 
 
 def set_waiting_visibility(submission_reference: str, *, public: bool) -> None:
-    """Let everyone know of a submission's runs while they wait for the first judgements, or its team alone."""
+    """Set whether a submission's runs are public while they wait for the first judgments."""
     Run.objects.filter(submission_reference=submission_reference).update(public=public)
 
 
 def set_reusable(runs: Iterable[int], *, reusable: bool) -> None:
-    """Let others build on these runs from now on, or no longer; what was built on them stays, with its credit."""
+    """Allow or forbid reuse of runs; existing runs built from them remain, with credit."""
     Run.objects.filter(pk__in=list(runs)).update(reusable=reusable)
 
 
@@ -98,7 +99,10 @@ def record_evaluation(
     per_query: NDArray[np.float64],
     missing_queries: int,
 ) -> Evaluation:
-    """The row of an evaluation; `per_query` has the shape (queries, measures). Made once, never changed."""
+    """Return the row of an evaluation, creating it if necessary; existing rows never change.
+
+    `per_query` has the shape (queries, measures).
+    """
     evaluation, _ = Evaluation.objects.get_or_create(
         run=run,
         qrels=qrels,
@@ -115,51 +119,54 @@ def record_evaluation(
 
 
 def per_query_values(evaluation: Evaluation) -> NDArray[np.float64]:
-    """The stored values, shape (queries, measures), unrounded."""
+    """Return the stored, unrounded values of shape (queries, measures)."""
     flat = np.frombuffer(zlib.decompress(bytes(evaluation.values)), dtype="<f8")
     return flat.reshape(evaluation.judged_queries, len(evaluation.measures))
 
 
 def entry_evaluations(entry: Entry) -> list[Evaluation]:
-    """Return an entry's evaluation, or those of its seeds; none for a reported one."""
+    """Return an entry's evaluation, or those of its seeds; empty for a reported entry."""
     if entry.evaluation is not None:
         return [entry.evaluation]
     return [seed.evaluation for seed in entry.seeds.all()]
 
 
 def mean_values(evaluations: Sequence[Evaluation]) -> tuple[list[str], NDArray[np.float64]]:
-    """Return the measures that all evaluations have, and their mean values, shape (queries, measures), unrounded."""
-    first, *others = evaluations
-    if not others:
+    """Return the common measures of the evaluations and their unrounded mean values of shape (queries, measures)."""
+    first, *rest = evaluations
+    if not rest:
         return list(first.measures), per_query_values(first)
-    measures = [name for name in first.measures if all(name in each.measures for each in others)]
-    columns = [[each.measures.index(name) for name in measures] for each in evaluations]
-    values = [per_query_values(each)[:, of_each] for each, of_each in zip(evaluations, columns, strict=True)]
+    measures = [name for name in first.measures if all(name in evaluation.measures for evaluation in rest)]
+    columns = [[evaluation.measures.index(name) for name in measures] for evaluation in evaluations]
+    values = [
+        per_query_values(evaluation)[:, indices]
+        for evaluation, indices in zip(evaluations, columns, strict=True)
+    ]
     return measures, np.mean(values, axis=0)
 
 
 def per_query_means(entry: Entry) -> tuple[list[str], NDArray[np.float64]]:
-    """Return an entry's measures and values, shape (queries, measures), queries in the order of the judgements.
+    """Return an entry's measures and its values of shape (queries, measures), in the query order of the qrels.
 
-    For open judgements only: nothing here leaves the scorer otherwise. Of many entries, prefetch `evaluation` and
-    `seeds__evaluation`.
+    Use this for open judgments only: with hidden ones, per-query values must not leave the scorer. For several
+    entries, prefetch `evaluation` and `seeds__evaluation`.
 
     Raises:
-        ValueError: For a reported entry, which has no values by query.
+        ValueError: For a reported entry, which has no per-query values.
     """
     if evaluations := entry_evaluations(entry):
         return mean_values(evaluations)
-    raise ValueError(f"{entry} was not scored here: it has no values by query")
+    raise ValueError(f"{entry} was not scored by Runboard, so it has no per-query values")
 
 
 def measure_values(entry: Entry, measure: str) -> NDArray[np.float64] | None:
-    """Return an entry's unrounded values of one measure by query, or None if it has none."""
+    """Return an entry's unrounded per-query values of one measure, or None if it lacks the measure."""
     measures, values = per_query_means(entry)
     return values[:, measures.index(measure)] if measure in measures else None
 
 
 def entries_with_values(ids: Iterable[int]) -> dict[int, Entry]:
-    """Read entries with their systems, runs, and values by query. One query, three if a seed set is among them."""
+    """Return entries by id with their systems, runs, and per-query values, in one query (three with seed sets)."""
     rows = list(Entry.objects.filter(pk__in=set(ids)).select_related("evaluation__run", "system"))
     prefetch_related_objects([entry for entry in rows if entry.evaluation is None], "seeds__evaluation__run")
     return {entry.pk: entry for entry in rows}

@@ -1,1 +1,1 @@
-"""Rounds: phases, what is asked of a run, quotas, and scores by topic."""
+"""Rounds: phases, requirements on runs, quotas, and per-topic scores."""

@@ -1,7 +1,7 @@
-"""Rounds: in which phase one is, which one governs a dataset, what a curator does with one, and how pages show one.
+"""Lifecycle of rounds: phases, governing rounds, curation, and display.
 
 A round is *announced* until it opens, *open* until it closes, *closed* until a curator reveals it, then *revealed*.
-All times are UTC. A round of a benchmark is one of every dataset that it has now.
+All times are UTC. A round of a benchmark covers all of its current datasets.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,14 +20,14 @@ from leaderboard.core import audit
 from leaderboard.core.work_requests import request_notice, request_work
 from leaderboard.models import Dataset, Entry, Round, RoundSummary, Run, WorkRequest
 from leaderboard.results.board_rows.revisions import Kind, boards_changed, lock_boards
-from leaderboard.results.protection import policy_of
+from leaderboard.results.protection import get_policy
 from leaderboard.results.publishing.protection import reveal_private
 from leaderboard.results.publishing.publication import update_shown
 from leaderboard.results.publishing.scored import mark_pooled
 
 
 class Phase(StrEnum):
-    """Where a round is between its announcement and its results."""
+    """Phase of a round between its announcement and its results."""
 
     BEFORE = "before opening"
     OPEN = "open"
@@ -36,11 +36,11 @@ class Phase(StrEnum):
 
 
 class RevealTooEarly(Exception):
-    """The round cannot be revealed now; the text says why, and when it can be."""
+    """The round cannot be revealed now; the message says why, and when it can be."""
 
 
 def phase(row: Round, now: datetime) -> Phase:
-    """In which phase the round is at `now`. It is open from the second it opens until before the one it closes."""
+    """Return the phase of the round at `now`; it is open from `opens_at`, inclusive, to `closes_at`, exclusive."""
     if row.revealed_at is not None:
         return Phase.REVEALED
     if now < row.opens_at:
@@ -48,33 +48,37 @@ def phase(row: Round, now: datetime) -> Phase:
     return Phase.OPEN if now < row.closes_at else Phase.CLOSED
 
 
-def rounds_of(*datasets: int) -> QuerySet[Round]:
-    """Return the rounds of datasets and of benchmarks that they are in, by opening."""
-    of_these = Q(dataset__in=datasets) | Q(benchmark__members__dataset__in=datasets)
-    return Round.objects.filter(of_these).order_by("opens_at", "pk").distinct()
+def get_rounds(*datasets: int) -> QuerySet[Round]:
+    """Return the rounds of datasets and of their benchmarks, by opening."""
+    condition = Q(dataset__in=datasets) | Q(benchmark__members__dataset__in=datasets)
+    return Round.objects.filter(condition).order_by("opens_at", "pk").distinct()
 
 
 def current_round(dataset: Dataset | int, now: datetime) -> Round | None:
-    """The round that says what becomes of a run that comes at `now`; None where any may come, as outside of rounds.
+    """Return the round that governs submissions to a dataset at `now`, or None outside of rounds.
 
-    That is the open one; else the last one that has closed and is not revealed yet; else the next that is announced.
+    This is the open round, or else the last closed and unrevealed one, or else the next announced one.
     """
-    key = dataset if isinstance(dataset, int) else dataset.pk
-    return governing_round(list(rounds_of(key)), now)
+    dataset_id = dataset if isinstance(dataset, int) else dataset.pk
+    return governing_round(list(get_rounds(dataset_id)), now)
 
 
 def governing_round(rounds: Sequence[Round], now: datetime) -> Round | None:
-    """Of a dataset's rounds, by opening, the one that `current_round` names."""
+    """Return the governing round among a dataset's rounds, which are ordered by opening; see `current_round`."""
     phases = [(row, phase(row, now)) for row in rounds]
-    for wanted, among in ((Phase.OPEN, phases), (Phase.CLOSED, phases[::-1]), (Phase.BEFORE, phases)):
-        found = next((row for row, is_in in among if is_in == wanted), None)
-        if found is not None:
-            return found
+    for target_phase, candidates in (
+        (Phase.OPEN, phases),
+        (Phase.CLOSED, phases[::-1]),
+        (Phase.BEFORE, phases),
+    ):
+        match = next((row for row, row_phase in candidates if row_phase == target_phase), None)
+        if match is not None:
+            return match
     return None
 
 
 def datasets_of(row: Round) -> list[Dataset]:
-    """The datasets that the round takes runs for, in the benchmark's order."""
+    """Return the datasets of the round, in the benchmark's order."""
     if row.dataset is not None:
         return [row.dataset]
     if row.benchmark is None:
@@ -91,24 +95,24 @@ def listed_rounds(rounds: QuerySet[Round] | None = None) -> QuerySet[Round]:
 
 
 def listed_datasets(row: Round) -> list[Dataset]:
-    """Those of `datasets_of` that have a page: what is in preparation is named to nobody."""
-    found = [row.dataset] if row.dataset is not None else []
-    if row.benchmark is not None:  # as listed_rounds has read them
+    """Return the round's datasets that have a page, that is, without those in preparation."""
+    datasets = [row.dataset] if row.dataset is not None else []
+    if row.benchmark is not None:  # prefetched by listed_rounds
         members = sorted(row.benchmark.members.all(), key=lambda member: (member.position, member.pk))
-        found = [member.dataset for member in members]
-    return [dataset for dataset in found if dataset.state != Dataset.State.PREPARING]
+        datasets = [member.dataset for member in members]
+    return [dataset for dataset in datasets if dataset.state != Dataset.State.PREPARING]
 
 
 def utc(moment: datetime) -> str:
-    """`5 December 2026, 12:00 UTC`, as pages and answers write a round's times."""
+    """Return a time in the format of pages and responses, such as `5 December 2026, 12:00 UTC`."""
     return f"{moment.astimezone(UTC):%-d %B %Y, %H:%M} UTC"
 
 
 def relative_time(moment: datetime, now: datetime) -> str:
-    """How far off: `in 3 days`, `in 5 hours`, `2 days ago`; the next smaller unit is left out."""
+    """Return a relative time in one unit, such as `in 3 days`, `in 5 hours`, or `2 days ago`."""
     seconds = abs((moment - now).total_seconds())
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
-        # From two of a unit on: "in 30 hours" says more than "in 1 day".
+        # Require at least two of a unit: "in 30 hours" is more precise than "in 1 day".
         if seconds >= 2 * length or unit == "minute":
             count = int(seconds // length)
             break
@@ -119,85 +123,97 @@ def relative_time(moment: datetime, now: datetime) -> str:
 
 
 def check_round(row: Round) -> None:
-    """Raises ValidationError, by field, for a round that cannot be as it is written, saying what would be right."""
+    """Raise ValidationError, by field, for an invalid round."""
     problems: dict[str, str] = {}
     if (row.dataset_id is None) == (row.benchmark_id is None):
-        problems["dataset"] = "Name either a dataset or a benchmark: a round is of the one or the other."
+        problems["dataset"] = "Choose either a dataset or a benchmark, not both."
     if row.opens_at and row.closes_at and row.closes_at <= row.opens_at:
-        problems["closes_at"] = f"It closes before it opens. Give a time after {utc(row.opens_at)}."
+        problems["closes_at"] = f"The round closes before it opens. Enter a time after {utc(row.opens_at)}."
     if row.closes_at and row.reveals_at and row.reveals_at < row.closes_at:
         problems["reveals_at"] = (
-            f"Results are not revealed while runs still come. Give {utc(row.closes_at)} or later."
+            f"Results cannot be revealed before the round closes. Enter {utc(row.closes_at)} or later."
         )
     if row.runs_per_team is not None and row.runs_per_team < 1:
-        problems["runs_per_team"] = "A team sends at least one run. Give 1 or more; five is usual."
+        problems["runs_per_team"] = "Each team needs at least one run. Enter 1 or more, for example 5."
     if not problems:
-        problems = {**_overlaps(row), **_too_late(row)}
+        problems = {**_overlaps(row), **_locked_changes(row)}
     if problems:
         raise ValidationError(problems)
 
 
 def _overlaps(row: Round) -> dict[str, str]:
     for dataset in datasets_of(row):
-        for other in rounds_of(dataset.pk):
-            if other.pk != row.pk and other.opens_at < row.closes_at and row.opens_at < other.closes_at:
+        for other_round in get_rounds(dataset.pk):
+            if (
+                other_round.pk != row.pk
+                and other_round.opens_at < row.closes_at
+                and row.opens_at < other_round.closes_at
+            ):
                 return {
-                    "opens_at": f"{dataset} has a round then: {other} is open from {utc(other.opens_at)} to "
-                    f"{utc(other.closes_at)}. Open after that, or close before it."
+                    "opens_at": f"Another round of {dataset} overlaps: {other_round} is open from "
+                    f"{utc(other_round.opens_at)} to {utc(other_round.closes_at)}. Open after that, or close before it."
                 }
     return {}
 
 
-def _too_late(row: Round) -> dict[str, str]:
-    """What cannot change any more: of a round that was revealed nothing, of one with runs whose it is."""
-    before = Round.objects.filter(pk=row.pk).first() if row.pk else None
-    if before is None:
+def _locked_changes(row: Round) -> dict[str, str]:
+    """Return errors for changes that are no longer possible after the reveal or the first run."""
+    stored_round = Round.objects.filter(pk=row.pk).first() if row.pk else None
+    if stored_round is None:
         return {}
-    if before.revealed_at is not None:
-        return {"slug": "The round was revealed, and stays as it is. Make another one."}
-    moved = (before.dataset_id, before.benchmark_id) != (row.dataset_id, row.benchmark_id)
-    if before.runs.exists():
-        if moved:
+    if stored_round.revealed_at is not None:
+        return {"slug": "The round was revealed and can no longer change. Create another one."}
+    has_other_subject = (stored_round.dataset_id, stored_round.benchmark_id) != (
+        row.dataset_id,
+        row.benchmark_id,
+    )
+    if stored_round.runs.exists():
+        if has_other_subject:
             return {
-                "dataset": "Runs have come to this round. Leave its dataset or benchmark, or make another."
+                "dataset": "This round already has runs. Keep its dataset or benchmark, or create another round."
             }
-        if row.opens_at > before.opens_at:
+        if row.opens_at > stored_round.opens_at:
             return {
-                "opens_at": f"Runs have come since {utc(before.opens_at)}. Leave the time, or an earlier one."
+                "opens_at": f"Runs were submitted since {utc(stored_round.opens_at)}. Keep this time or enter an "
+                "earlier one."
             }
     return {}
 
 
 @transaction.atomic
 def save_round(row: Round) -> Round:
-    """Write a round that is right, new or changed. Raises ValidationError; of two at once the second sees the first.
+    """Validate and store a round, new or changed. Raises ValidationError; concurrent calls are serialized.
 
-    Where it gives teams more places on a competition's board, or fewer, the board follows.
+    If it changes the number of visible results per team, competition boards are updated.
     """
     lock_round(row)
     row.full_clean(validate_constraints=False)
     check_round(row)
-    new = row.pk is None
+    is_new = row.pk is None
     places = Round.objects.filter(pk=row.pk).values_list("visible_per_team", flat=True).first()
     row.save()
     if places not in (None, row.visible_per_team):
         refresh_round_boards(row)
-    audit.record("round created" if new else "round changed", row, dataset=row.dataset_id, after=_facts(row))
+    audit.record(
+        "round created" if is_new else "round changed", row, dataset=row.dataset_id, after=_facts(row)
+    )
     return row
 
 
 def lock_round(row: Round) -> None:
-    """Lock the boards that the round is of, as it was and as it is to be, then its row, until the commit."""
+    """Lock the boards of the round's old and new datasets, then its row, until the commit."""
     rows = [row, *Round.objects.filter(pk=row.pk)]
-    lock_boards(dataset.pk for each in rows for dataset in datasets_of(each))
+    lock_boards(dataset.pk for locked_row in rows for dataset in datasets_of(locked_row))
     list(Round.objects.select_for_update(no_key=True).filter(pk=row.pk).values_list("pk"))
 
 
 def refresh_round_boards(row: Round) -> None:
-    """Bring the boards of competitions up to date with how many results of a team the round shows at a time."""
-    moved = {dataset.pk: update_shown(dataset) for dataset in datasets_of(row)}
-    touched = Entry.objects.filter(pk__in=set().union(*moved.values()))
-    boards_changed([key for key, entries in moved.items() if entries], Kind.VISIBILITY, touched)
+    """Update the boards of competitions to the round's number of visible results per team."""
+    moved_ids = {dataset.pk: update_shown(dataset) for dataset in datasets_of(row)}
+    moved_entries = Entry.objects.filter(pk__in=set().union(*moved_ids.values()))
+    boards_changed(
+        [dataset_id for dataset_id, entries in moved_ids.items() if entries], Kind.VISIBILITY, moved_entries
+    )
 
 
 def _facts(row: Round) -> dict[str, str | int | bool]:
@@ -214,31 +230,34 @@ def _facts(row: Round) -> dict[str, str | int | bool]:
 
 @transaction.atomic
 def reveal(row: Round, now: datetime | None = None) -> Round:
-    """End the round: what was kept back until now is shown. Once, and not before its time: raises RevealTooEarly.
+    """Reveal the round, once and not before its time. Call this within `audit.acting`.
 
-    A competition's private part comes onto the board; results whose runs fed a pool are marked; the scorer sums up
-    best, median and worst by topic, where the round gives these to its teams. Who acts is audit's.
+    This publishes the private part of competitions, marks results whose runs fed a pool, and requests the per-topic
+    summary if the round provides it.
+
+    Raises:
+        RevealTooEarly: Before the reveal time, without judgments, or if the round is already revealed.
     """
     now = now or timezone.now()
     lock_round(row)
     row = Round.objects.get(pk=row.pk)
     if row.revealed_at is not None:
-        raise RevealTooEarly(f"{row} was revealed already, at {utc(row.revealed_at)}.")
+        raise RevealTooEarly(f"{row} was already revealed at {utc(row.revealed_at)}.")
     if now < row.reveals_at:
         raise RevealTooEarly(
-            f"{row} can be revealed from {utc(row.reveals_at)} on ({relative_time(row.reveals_at, now)})."
+            f"{row} cannot be revealed before {utc(row.reveals_at)} ({relative_time(row.reveals_at, now)})."
         )
     datasets = datasets_of(row)
-    if waiting := [dataset.name for dataset in datasets if dataset.awaits_judgements]:
+    if unjudged_names := [dataset.name for dataset in datasets if dataset.awaits_judgements]:
         raise RevealTooEarly(
-            f"{', '.join(waiting)}: there are no judgements yet, and so no results to reveal."
+            f"There are no judgements yet for {', '.join(unjudged_names)}, so there are no results to reveal."
         )
     row.revealed_at, row.revealed_by = now, audit.actor().person
     row.save(update_fields=["revealed_at", "revealed_by"])
     audit.record("round revealed", row, dataset=row.dataset_id, after=_facts(row))
     for dataset in datasets:
         mark_pooled(dataset)
-        if policy_of(dataset).competition:
+        if get_policy(dataset).competition:
             reveal_private(dataset, row)
         if row.per_topic_at_reveal and dataset.current_qrels_id is not None:
             request_work(WorkRequest.Kind.REVEAL, dataset, {"round": row.pk})
@@ -247,34 +266,36 @@ def reveal(row: Round, now: datetime | None = None) -> Round:
     return row
 
 
-def summary_of(row: Round, dataset: Dataset) -> RoundSummary | None:
-    """Best, median and worst by topic, once the scorer has found them."""
+def get_summary(row: Round, dataset: Dataset) -> RoundSummary | None:
+    """Return best, median, and worst per topic once the scorer has computed them, or None."""
     return RoundSummary.objects.filter(round=row, dataset=dataset).select_related("qrels").first()
 
 
 def unfinished_rounds() -> list[Round]:
-    """Every round that pages point to: announced, open, or closed until the reveal; by opening."""
+    """Return all rounds that are not revealed yet, by opening."""
     return list(listed_rounds().filter(revealed_at=None).order_by("opens_at", "pk"))
 
 
 def announced_rounds(datasets: Iterable[int]) -> list[Round]:
-    """Return the unfinished rounds of datasets and of their benchmarks."""
-    return list(listed_rounds(rounds_of(*datasets).filter(revealed_at=None)))
+    """Return the unrevealed rounds of datasets and of their benchmarks."""
+    return list(listed_rounds(get_rounds(*datasets).filter(revealed_at=None)))
 
 
 def dataset_rounds(dataset: int) -> list[Round]:
-    """Return the unfinished rounds of a dataset and of its benchmarks. One query."""
-    return list(rounds_of(dataset).filter(revealed_at=None))
+    """Return the unrevealed rounds of a dataset and of its benchmarks, in one query."""
+    return list(get_rounds(dataset).filter(revealed_at=None))
 
 
 def benchmark_rounds(benchmark: int) -> list[Round]:
-    """Return the unfinished rounds of a benchmark itself."""
     return list(Round.objects.filter(benchmark=benchmark, revealed_at=None).order_by("opens_at", "pk"))
 
 
 @dataclass(frozen=True, slots=True)
 class RoundListing:
-    """A round as lists show it. `next` is what happens next, and when; `subject` whose it is, with its address."""
+    """A round as shown in lists.
+
+    `next` and `moment` are the next event and its time; `subject` is the dataset or benchmark, with its `address`.
+    """
 
     row: Round
     phase: Phase
@@ -285,13 +306,13 @@ class RoundListing:
 
     @property
     def label(self) -> str:
-        """The phase as a badge says it."""
+        """Label of the phase for badges."""
         return "announced" if self.phase == Phase.BEFORE else self.phase.value
 
 
 @dataclass(frozen=True, slots=True)
 class RunCounts:
-    """How many runs a round has: counts, and nothing of whose or which."""
+    """Anonymous counts of a round's runs."""
 
     runs: int
     teams: int
@@ -299,63 +320,72 @@ class RunCounts:
 
 
 def describe_round(row: Round, now: datetime) -> RoundListing:
-    """The round at `now`."""
-    is_in = phase(row, now)
-    ahead = {
+    """Return the round's listing at `now`."""
+    current_phase = phase(row, now)
+    next_events = {
         Phase.BEFORE: ("opens", row.opens_at),
         Phase.OPEN: ("closes", row.closes_at),
         Phase.CLOSED: ("is revealed", row.reveals_at),
     }
-    verb, moment = ahead.get(is_in, ("was revealed", row.revealed_at or row.reveals_at))
-    if is_in == Phase.CLOSED and now >= row.reveals_at:
-        text = "is to be revealed: its curator decides when"
+    verb, moment = next_events.get(current_phase, ("was revealed", row.revealed_at or row.reveals_at))
+    if current_phase == Phase.CLOSED and now >= row.reveals_at:
+        text = "will be revealed by a curator"
     else:
         text = f"{verb} {relative_time(moment, now)}"
     subject = row.dataset or row.benchmark
     return RoundListing(
-        row, is_in, text, moment, str(subject), subject.get_absolute_url() if subject is not None else ""
+        row,
+        current_phase,
+        text,
+        moment,
+        str(subject),
+        subject.get_absolute_url() if subject is not None else "",
     )
 
 
 def closed_reason(row: Round | None, now: datetime) -> str:
-    """Why no run may come for the datasets of the round that governs them, and from when on; empty where one may.
+    """Return why the round accepts no runs at `now`, and when it will; empty if it accepts them.
 
-    Pages, answers and refusals say it in these words.
+    Pages, API responses, and errors use this text.
     """
-    is_in = phase(row, now) if row is not None else None
-    if row is None or is_in in (Phase.OPEN, Phase.REVEALED) or (is_in == Phase.CLOSED and row.takes_late):
+    current_phase = phase(row, now) if row is not None else None
+    if (
+        row is None
+        or current_phase in (Phase.OPEN, Phase.REVEALED)
+        or (current_phase == Phase.CLOSED and row.takes_late)
+    ):
         return ""
-    if is_in == Phase.BEFORE:
+    if current_phase == Phase.BEFORE:
         return (
             f"{row} opens at {utc(row.opens_at)} ({relative_time(row.opens_at, now)}); submissions open then."
         )
-    again = f", {utc(row.reveals_at)} at the earliest" if now < row.reveals_at else ""
-    closed = f"{row} closed at {utc(row.closes_at)} and takes no late runs"
-    return f"{closed}; submissions reopen after its reveal{again}."
+    earliest = f", {utc(row.reveals_at)} at the earliest" if now < row.reveals_at else ""
+    statement = f"{row} closed at {utc(row.closes_at)} and takes no late runs"
+    return f"{statement}; submissions reopen after its reveal{earliest}."
 
 
 def closed_datasets(datasets: Iterable[int], now: datetime) -> dict[int, str]:
-    """Those of the datasets that take no run at `now`, by id, and why. One query, some more where rounds are on."""
+    """Return the datasets that accept no runs at `now`, by id, with the reasons."""
     rounds: dict[int, list[Round]] = {}
     for row in announced_rounds(datasets):
         for dataset in listed_datasets(row):
             rounds.setdefault(dataset.pk, []).append(row)
-    found = {key: closed_reason(governing_round(rows, now), now) for key, rows in rounds.items()}
-    return {key: why for key, why in found.items() if why}
+    reasons = {key: closed_reason(governing_round(rows, now), now) for key, rows in rounds.items()}
+    return {key: reason for key, reason in reasons.items() if reason}
 
 
 def timeline(row: Round, now: datetime) -> list[dict[str, Any]]:
-    """Return opening, closing and reveal, in order; `when` is “past”, “next” for the first to come, or “to come”."""
+    """Return opening, closing, and reveal in order; `state` is “past”, “next” (the first future step), or “to come”."""
     points = [("Opens", row.opens_at), ("Closes", row.closes_at)]
     points.append(
         ("Revealed", row.revealed_at) if row.revealed_at else ("Reveal, at the earliest", row.reveals_at)
     )
     steps, next_is_marked = [], False
     for label, moment in points:
-        done = now >= moment and not (moment == row.reveals_at and row.revealed_at is None)
-        when = "past" if done else "to come" if next_is_marked else "next"
-        next_is_marked = next_is_marked or not done
-        steps.append({"label": label, "moment": moment, "when": when, "how_far": relative_time(moment, now)})
+        is_past = now >= moment and not (moment == row.reveals_at and row.revealed_at is None)
+        state = "past" if is_past else "to come" if next_is_marked else "next"
+        next_is_marked = next_is_marked or not is_past
+        steps.append({"label": label, "moment": moment, "when": state, "how_far": relative_time(moment, now)})
     return steps
 
 
@@ -367,10 +397,10 @@ CONTRIBUTOR = Concat(
 
 def count_runs(rows: Iterable[Round]) -> dict[int, RunCounts]:
     """Count the stored submissions, teams (a participant counts as one), and late submissions of each round."""
-    wanted = [row.pk for row in rows]
+    round_ids = [row.pk for row in rows]
     in_time, late = Q(late=False), Q(late=True)
-    counted = (
-        Run.objects.filter(round__in=wanted)
+    rows_by_round = (
+        Run.objects.filter(round__in=round_ids)
         .values("round")
         .annotate(
             runs=Count("submission_reference", filter=in_time, distinct=True),
@@ -378,12 +408,15 @@ def count_runs(rows: Iterable[Round]) -> dict[int, RunCounts]:
             late_runs=Count("submission_reference", filter=late, distinct=True),
         )
     )
-    found = {each["round"]: RunCounts(each["runs"], each["teams"], each["late_runs"]) for each in counted}
-    return {key: found.get(key, RunCounts(0, 0, 0)) for key in wanted}
+    counts = {
+        count["round"]: RunCounts(count["runs"], count["teams"], count["late_runs"])
+        for count in rows_by_round
+    }
+    return {round_id: counts.get(round_id, RunCounts(0, 0, 0)) for round_id in round_ids}
 
 
 def within_quota(row: Round, dataset: Dataset) -> int | None:
-    """The most submissions to the dataset that days and months (UTC) of the open round allow; None for no limit."""
+    """Return the maximum number of submissions within the dataset's quotas during the round, or None if unlimited."""
     if not dataset.hidden:
         return None
     opens, closes = row.opens_at.astimezone(UTC), row.closes_at.astimezone(UTC)
@@ -398,15 +431,15 @@ def within_quota(row: Round, dataset: Dataset) -> int | None:
 
 
 def quota_warning(row: Round) -> str:
-    """Which datasets' quotas keep a team from sending as many runs as the round takes, and what to do; else empty."""
-    short = [
-        f"{dataset} lets a team send {most} while the round is open"
+    """Return a warning if quotas of datasets allow fewer submissions than the round, or an empty string."""
+    limits = [
+        f"{dataset} allows {limit} per team while the round is open"
         for dataset in datasets_of(row)
-        if (most := within_quota(row, dataset)) is not None and most < row.runs_per_team
+        if (limit := within_quota(row, dataset)) is not None and limit < row.runs_per_team
     ]
-    if not short:
+    if not limits:
         return ""
     return (
-        f"The round takes {row.runs_per_team} runs of a team, but by its quota {'; '.join(short)}. "
-        "Raise the dataset's quota, leave the round open longer, or take fewer runs."
+        f"The round accepts {row.runs_per_team} runs per team, but quotas are lower: {'; '.join(limits)}. "
+        "Raise the dataset's quota, extend the round, or accept fewer runs."
     )

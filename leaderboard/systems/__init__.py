@@ -1,1 +1,1 @@
-"""Who is ranked: systems, their names and histories, merging, anonymity, challenges."""
+"""Systems: metadata, histories, merging, anonymity, and challenges."""

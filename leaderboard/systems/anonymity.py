@@ -1,8 +1,7 @@
-"""Keep back whose a system is, until a day; it ends by itself. Written through here alone: `System.anonymous_until`.
+"""Anonymity of systems until a date; the only writer of `System.anonymous_until`.
 
-What is kept back is decided in `leaderboard.core.anonymity`. What boards record meanwhile is recorded without it, so
-that their permalinks never tell; a system that everyone has seen under its team's name can therefore not be made
-anonymous.
+`leaderboard.core.anonymity` decides what is withheld. Boards record anonymous systems without the withheld fields, so
+that permalinks never reveal them. A system that was public under its team's name therefore cannot become anonymous.
 """
 
 import calendar
@@ -21,35 +20,34 @@ from leaderboard.results.publishing.descriptions import system_changed
 
 logger = logging.getLogger(__name__)
 
-#: How long a system may be anonymous, in months of the calendar, from when it was first made so.
+#: Maximum duration of anonymity in calendar months since the system first became anonymous.
 LONGEST_MONTHS = 9
-#: Said wherever somebody decides on it.
+#: Explanation for all forms that set anonymity.
 ADVICE = (
-    "Until then team, authors, links, BibTeX, file names and the runs themselves are kept back from everyone but your "
-    "team and the curators. Name, address (made of the name), description, labels and parameters are shown as you "
-    "write them: name nobody there."
+    "Until then, only your team and the curators can see team, authors, links, BibTeX, file names, and runs. Name, "
+    "address (derived from the name), description, labels, and parameters are public: do not mention names there."
 )
 
 
 class EmbargoRefused(ValueError):
-    """The system cannot be anonymous, or not until then; the message says why and what would be right."""
+    """The system cannot be anonymous, or not until this date; the message says why and what is possible."""
 
 
 def latest_end(system: System | None, now: datetime.datetime) -> datetime.date:
-    """The last day until which the system, or a new one, may be anonymous."""
+    """Return the last date until which the system, or a new one if None, may be anonymous."""
     history: Any = System.history  # a manager, which its declaration does not say
-    since = now
+    start = now
     if system is not None:
-        # When it became anonymous first, be it so now or not.
+        # Count from the first time it became anonymous, even if that has ended.
         rows = history.filter(id=system.pk, anonymous_until__isnull=False).order_by("history_date")
-        since = rows.values_list("history_date", flat=True).first() or now
-    # The same day of a later month, or its last day where it is shorter.
-    year, month = divmod(since.year * 12 + since.month - 1 + LONGEST_MONTHS, 12)
-    return datetime.date(year, month + 1, min(since.day, calendar.monthrange(year, month + 1)[1]))
+        start = rows.values_list("history_date", flat=True).first() or now
+    # Use the same day of the later month, or its last day if the month is shorter.
+    year, month = divmod(start.year * 12 + start.month - 1 + LONGEST_MONTHS, 12)
+    return datetime.date(year, month + 1, min(start.day, calendar.monthrange(year, month + 1)[1]))
 
 
 def may_be_anonymous(system: System) -> bool:
-    """Whether nobody has seen the system under its team's name: what everyone knows cannot be kept back."""
+    """Return whether the system was never public under its team's name."""
     if system.team_id is None:
         return False
     return (
@@ -58,57 +56,62 @@ def may_be_anonymous(system: System) -> bool:
 
 
 @transaction.atomic
-def make_anonymous(system: System, until: datetime.date) -> None:
-    """Keep back whose the system is until that day begins, UTC; again, to change the day. Raises EmbargoRefused."""
+def make_anonymous(system: System, end_date: datetime.date) -> None:
+    """Make the system anonymous until that day begins (UTC), or change the day. Raises EmbargoRefused."""
     lock_boards(Entry.objects.filter(system=system).values_list("dataset_id", flat=True))
-    # With its key: results of it that are being published on further boards wait here, or are there already, and none
-    # is recorded in between. Nothing else is locked after it.
-    row = System.objects.select_for_update().get(pk=system.pk)
+    # Lock the key, too: a concurrent publication of its results then either waits or is already recorded. This is
+    # the last lock of the transaction.
+    locked_system = System.objects.select_for_update().get(pk=system.pk)
     now = timezone.now()
-    if not may_be_anonymous(row):
-        raise EmbargoRefused("Everyone has seen the system under its team's name already; it stays there.")
-    latest = latest_end(row, now)
-    if not now.date() < until <= latest:
+    if not may_be_anonymous(locked_system):
         raise EmbargoRefused(
-            f"A day from {now.date() + datetime.timedelta(days=1)} to {latest}: anonymity ends by itself, "
-            f"{LONGEST_MONTHS} months after it began at the latest."
+            "The system has already been public under its team's name, so it cannot become anonymous."
         )
-    end = datetime.datetime.combine(until, datetime.time(), datetime.UTC)
-    _set_anonymous_until(row, end, "anonymous")
+    latest = latest_end(locked_system, now)
+    if not now.date() < end_date <= latest:
+        raise EmbargoRefused(
+            f"Choose a date from {now.date() + datetime.timedelta(days=1)} to {latest}. Anonymity ends automatically, "
+            f"at the latest {LONGEST_MONTHS} months after it began."
+        )
+    end = datetime.datetime.combine(end_date, datetime.time(), datetime.UTC)
+    _set_anonymous_until(locked_system, end, "anonymous")
     system.anonymous_until = end
 
 
 @transaction.atomic
 def end_anonymity(system: System) -> None:
-    """Show whose the system is from now on. Again it changes nothing."""
-    # All of them: a first result on a further board, which is being published, would stay anonymous for good.
+    """End the system's anonymity; calling it again changes nothing."""
+    # Lock all boards: a first result that is being published on another board would stay anonymous forever.
     lock_boards(Dataset.objects.values_list("pk", flat=True))
-    row = System.objects.select_for_update(no_key=True).get(pk=system.pk)
-    if row.anonymous_until is not None:
-        _set_anonymous_until(row, None, "anonymity lifted")
-        system_changed(row)
+    locked_system = System.objects.select_for_update(no_key=True).get(pk=system.pk)
+    if locked_system.anonymous_until is not None:
+        _set_anonymous_until(locked_system, None, "anonymity lifted")
+        system_changed(locked_system)
     system.anonymous_until = None
 
 
 def end_due_anonymity(now: datetime.datetime) -> int:
-    """Lift what has reached its day; how many. The dispatcher calls it. A fault with one keeps no other waiting."""
-    lifted = 0
+    """End the anonymity of systems whose date has come, and return their number.
+
+    The dispatcher calls this. An error with one system does not affect the others.
+    """
+    ended_count = 0
     for system in System.objects.filter(anonymous_until__lte=now).order_by("pk"):
         try:
             end_anonymity(system)
         except Exception:
-            logger.exception("fault %s: system %s is still anonymous", secrets.token_hex(4), system.pk)
+            logger.exception("error %s: system %s is still anonymous", secrets.token_hex(4), system.pk)
         else:
-            lifted += 1
-    return lifted
+            ended_count += 1
+    return ended_count
 
 
-def _set_anonymous_until(system: System, until: datetime.datetime | None, action: str) -> None:
-    before = system.anonymous_until
-    system.anonymous_until = until
+def _set_anonymous_until(system: System, end: datetime.datetime | None, action: str) -> None:
+    previous_end = system.anonymous_until
+    system.anonymous_until = end
     system.save(update_fields=["anonymous_until"])
-    audit.record(action, system, before={"until": _day(before)}, after={"until": _day(until)})
+    audit.record(action, system, before={"until": _day(previous_end)}, after={"until": _day(end)})
 
 
-def _day(at: datetime.datetime | None) -> str | None:
-    return at.date().isoformat() if at is not None else None
+def _day(time: datetime.datetime | None) -> str | None:
+    return time.date().isoformat() if time is not None else None

@@ -1,4 +1,4 @@
-"""The retrievals that the site makes by itself: every dataset's BM25, and the demo's other rows."""
+"""Retrieval configurations that Runboard runs itself: BM25 for every dataset, and the demo's other rows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from leaderboard.systems.records import house_system
 
 @dataclass(frozen=True)
 class EngineConfiguration:
-    """An engine with its parameters, and the system under which its results are shown."""
+    """An engine with its parameters, and the system that shows its results."""
 
     slug: str
     name: str
@@ -27,27 +27,27 @@ BM25 = EngineConfiguration(
     "bm25",
     "BM25",
     "Lucene's BM25 with k1 = 0.9 and b = 0.4, Porter stemming and English stop words, title and text in one "
-    "field. The baseline that every delta is taken against.",
+    "field. The baseline of all differences.",
 )
 
-#: What stands beside the baseline on the demo's board from the start.
+#: Initial rows of the demo's board besides the baseline.
 DEMO_ROWS = (
     EngineConfiguration(
         "bm25-k1-1-2-b-0-75",
         "BM25 (k1 = 1.2, b = 0.75)",
-        "The same analysis with the parameters that Lucene and Elasticsearch come with.",
+        "The same analysis with the default parameters of Lucene and Elasticsearch.",
         parameters={"k1": 1.2, "b": 0.75},
     ),
     EngineConfiguration(
         "bm25-titles",
         "BM25 (titles only)",
-        "The same BM25 over titles alone: how far a name goes.",
+        "The same BM25 over titles only.",
         parameters={"fields": "title"},
     ),
     EngineConfiguration(
         "bm25-no-stemming",
         "BM25 (no stemming)",
-        "The same BM25 over unstemmed words.",
+        "The same BM25 without stemming.",
         parameters={"stemming": False},
     ),
 )
@@ -56,10 +56,10 @@ CONFIGURATIONS: Mapping[str, EngineConfiguration] = {each.slug: each for each in
 
 
 def describe_bm25(language: str) -> str:
-    """Return the sentences that explain the site's BM25 beside differences from it."""
+    """Return an explanation of the site's BM25 for pages that show differences from it."""
     analyser = analyser_for(language)
     if (code := known_language_code(language)) != language:
-        # Stored by a version that did not know this spelling, and retrieved without an analyzer.
+        # An earlier version stored this spelling without knowing it, and retrieved without an analyzer.
         return (
             f"BM25: k1 = 0.9, b = 0.4, title and text in one field. The dataset's language is stored as “{language}”, "
             f"and words may not have been stemmed: a curator can set the language to {code}, which rebuilds BM25."
@@ -75,8 +75,8 @@ def describe_bm25(language: str) -> str:
     return f"BM25: k1 = 0.9, b = 0.4, {words}, title and text in one field."
 
 
-def system_of(configuration: EngineConfiguration) -> System:
-    """The system under which a configuration's results are shown, made where it is missing."""
+def configuration_system(configuration: EngineConfiguration) -> System:
+    """Return the system of a configuration, creating it if necessary."""
     return house_system(
         slug=configuration.slug,
         name=configuration.name,
@@ -87,12 +87,12 @@ def system_of(configuration: EngineConfiguration) -> System:
 
 
 def request_baseline(dataset: Dataset) -> None:
-    """Ask for the dataset's BM25; the dataset is published when it is done."""
+    """Request BM25 for the dataset; the dataset is published when it is done."""
     request_work(WorkRequest.Kind.BASELINE, dataset, {"configuration": BM25.slug})
 
 
 def request_baseline_again(dataset: Dataset) -> bool:
-    """Request BM25 for a dataset that has documents and judgments, and record that; return whether it has them."""
+    """Request and record another BM25 run, and return whether the dataset has the necessary documents and judgments."""
     if dataset.current_qrels_id is None or dataset.runs_only:
         return False
     request_baseline(dataset)
@@ -101,11 +101,10 @@ def request_baseline_again(dataset: Dataset) -> bool:
 
 
 def request_demo_rows(dataset: Dataset) -> None:
-    """Ask for the other rows of the demo."""
     for configuration in DEMO_ROWS:
         request_work(WorkRequest.Kind.RETRIEVE, dataset, {"configuration": configuration.slug})
 
 
 def request_sample_model(dataset: Dataset) -> None:
-    """Ask for the demo's model, to be made, run and measured; whatever was asked for before comes first."""
+    """Request the creation, run, and measurement of the demo's model, after all earlier requests."""
     request_work(WorkRequest.Kind.SAMPLE_MODEL, dataset)

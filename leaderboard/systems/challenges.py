@@ -1,7 +1,7 @@
-"""Doubts about what a system says of itself: raised by anyone signed in, settled by a curator, on record for everyone.
+"""Challenges: public doubts about a system's claims, raised by users and settled by curators.
 
-The only writer of `Challenge`. A challenge changes no number; while it is open, boards mark the system's rows. One
-that is upheld may correct the system's claims in the same step, and its boards with them.
+This module is the only writer of `Challenge`. A challenge changes no scores; while it is open, boards mark the
+system's rows. A decision that upholds a challenge may also correct the system's claims and thereby its boards.
 """
 
 from dataclasses import asdict, dataclass
@@ -16,26 +16,26 @@ from leaderboard.models import Challenge, Dataset, Entry, EntryQuerySet, Members
 from leaderboard.results.publishing.descriptions import challenge_changed, lock_systems, system_changed
 
 State = Challenge.State
-#: How long a challenge, or its decision, may be, in characters.
+#: Maximum length of a challenge or decision, in characters.
 LONGEST_TEXT = 4000
-#: What is shorter says nothing that could be checked.
+#: Minimum length of a challenge, in characters; shorter ones cannot be verified.
 SHORTEST_TEXT = 20
-#: How many challenges of one person may be open.
+#: Maximum number of open challenges per user.
 MOST_OPEN = 10
-#: What a decision may correct: from then on these are a curator's to change, and their team's no more.
+#: Claims that a decision may correct; afterward only curators can change them.
 CLAIMS = ("training_declared", "training_datasets", "adapted_to")
-#: What stands, in Markdown, where a curator took a challenge's words out: all of them, or some.
-TAKEN_OUT = "*A curator took the text out.*"
-WORDS_TAKEN_OUT = "*A curator took words out of this.*"
+#: Markdown that replaces a redacted text, or follows a partly redacted one.
+TAKEN_OUT = "*A curator removed this text.*"
+WORDS_TAKEN_OUT = "*A curator removed parts of this text.*"
 
 
 class ChallengeRefused(ValueError):
-    """The challenge cannot be raised, retracted or settled so; the message says why."""
+    """The challenge cannot be raised, retracted, or settled; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingCorrection:
-    """What a system says from now on of what it had seen; datasets by slug or name."""
+    """Corrected training claims of a system; datasets are slugs or names."""
 
     training_declared: bool
     training_datasets: list[str]
@@ -43,7 +43,7 @@ class TrainingCorrection:
 
 
 class PublicChallenge(NamedTuple):
-    """A challenge as everyone reads it: `text` and `decision` are Markdown, days are ISO, `by` is never an address."""
+    """A challenge as shown publicly: `text` and `decision` are Markdown, days are ISO, `by` is no email address."""
 
     key: int
     claim: str
@@ -58,8 +58,8 @@ class PublicChallenge(NamedTuple):
     settled: str
 
 
-def challenges_of(system_id: int) -> list[PublicChallenge]:
-    """The system's challenges, the newest first. One query."""
+def public_challenges(system_id: int) -> list[PublicChallenge]:
+    """Return the system's challenges, newest first, in one query."""
     rows = Challenge.objects.filter(system=system_id).select_related("dataset", "raised_by")
     return [
         PublicChallenge(
@@ -72,7 +72,7 @@ def challenges_of(system_id: int) -> list[PublicChallenge]:
             text=row.text,
             state=row.state,
             state_label=row.get_state_display(),
-            by=row.raised_by.name or "somebody without a name",
+            by=row.raised_by.name or "a user without a name",
             raised=row.raised_at.date().isoformat(),
             decision=row.decision,
             settled=row.settled_at.date().isoformat() if row.settled_at else "",
@@ -82,48 +82,50 @@ def challenges_of(system_id: int) -> list[PublicChallenge]:
 
 
 def challengeable_datasets(system: System) -> list[Dataset]:
-    """The datasets that the system has results on which everyone sees, by name."""
-    seen = EntryQuerySet(Entry).seen().filter(system=system).values("dataset")
-    return list(Dataset.objects.filter(pk__in=seen).order_by("name"))
+    """Return the datasets on which the system has public results, by name."""
+    dataset_ids = EntryQuerySet(Entry).seen().filter(system=system).values("dataset")
+    return list(Dataset.objects.filter(pk__in=dataset_ids).order_by("name"))
 
 
 @transaction.atomic
 def raise_challenge(
     system: System, person: User, claim: str, text: str, dataset: Dataset | None = None
 ) -> Challenge:
-    """Put a doubt on record, and tell the system's team. Raises ChallengeRefused."""
+    """Store a challenge and notify the system's team. Raises ChallengeRefused."""
     lock_systems(system)
     text = text.strip()
     if not person.name:
-        raise ChallengeRefused("A challenge is public, with its author's name: give your account one first.")
+        raise ChallengeRefused("Challenges show their author's name. Enter a name in your account first.")
     if claim not in Challenge.Claim.values:
-        raise ChallengeRefused(f"Say what you doubt: {', '.join(Challenge.Claim.values)}.")
+        raise ChallengeRefused(f"Choose the claim that you doubt: {', '.join(Challenge.Claim.values)}.")
     if not SHORTEST_TEXT <= len(text) <= LONGEST_TEXT:
-        raise ChallengeRefused(f"Say why, in {SHORTEST_TEXT} to {LONGEST_TEXT:,} characters.")
-    seen = challengeable_datasets(system)
-    if not seen or (dataset is not None and dataset not in seen):
-        raise ChallengeRefused("There is no public result of the system that this could be about.")
+        raise ChallengeRefused(f"Enter your reasons in {SHORTEST_TEXT} to {LONGEST_TEXT:,} characters.")
+    allowed_datasets = challengeable_datasets(system)
+    if not allowed_datasets or (dataset is not None and dataset not in allowed_datasets):
+        raise ChallengeRefused("The system has no public result that you could challenge there.")
     if system.team_id and Membership.objects.filter(team=system.team_id, user=person).exists():
-        raise ChallengeRefused("It is your own team's system: correct what it says on its editing page.")
-    mine = Challenge.objects.filter(raised_by=person, state=State.OPEN)
-    if mine.filter(system=system, claim=claim).exists():
-        raise ChallengeRefused("You have challenged this already, and it is not settled yet.")
-    if mine.count() >= MOST_OPEN:
-        raise ChallengeRefused(f"{MOST_OPEN} challenges of yours are open. Wait until some are settled.")
-    found = Challenge.objects.create(system=system, raised_by=person, claim=claim, text=text, dataset=dataset)
+        raise ChallengeRefused("This is your own team's system. Correct its claims on its editing page.")
+    open_challenges = Challenge.objects.filter(raised_by=person, state=State.OPEN)
+    if open_challenges.filter(system=system, claim=claim).exists():
+        raise ChallengeRefused("You have already challenged this claim. Wait for the decision.")
+    if open_challenges.count() >= MOST_OPEN:
+        raise ChallengeRefused(f"You have {MOST_OPEN} open challenges. Wait until some are settled.")
+    challenge = Challenge.objects.create(
+        system=system, raised_by=person, claim=claim, text=text, dataset=dataset
+    )
     with audit.acting(person):
-        audit.record("challenged", system, dataset=dataset, after={"challenge": found.pk, "claim": claim})
+        audit.record("challenged", system, dataset=dataset, after={"challenge": challenge.pk, "claim": claim})
     challenge_changed(system)
-    request_notice("challenged", challenge=found.pk)
-    return found
+    request_notice("challenged", challenge=challenge.pk)
+    return challenge
 
 
 @transaction.atomic
 def retract_challenge(challenge: Challenge, person: User) -> None:
-    """Take one's own challenge back; it stays on record as that. Raises ChallengeRefused."""
+    """Retract one's own challenge, which remains on record. Raises ChallengeRefused."""
     row = _lock_open_challenge(challenge)
     if row.raised_by_id != person.pk:
-        raise ChallengeRefused("Only who raised it can take it back.")
+        raise ChallengeRefused("Only the author of a challenge can retract it.")
     row.state, row.settled_at = State.RETRACTED, timezone.now()
     row.save(update_fields=["state", "settled_at"])
     with audit.acting(person):
@@ -135,17 +137,17 @@ def retract_challenge(challenge: Challenge, person: User) -> None:
 def settle_challenge(
     challenge: Challenge, *, upheld: bool, decision: str, correction: TrainingCorrection | None = None
 ) -> Challenge:
-    """Decide on a challenge, publicly, and correct the system with it where it is upheld. Raises ChallengeRefused.
+    """Settle a challenge publicly, optionally correcting the system if it is upheld. Raises ChallengeRefused.
 
-    Call within `leaderboard.core.audit.acting`, which names the curator; everyone else reads “a curator”.
+    Call this within `leaderboard.core.audit.acting`, which records the curator; readers see “a curator”.
     """
     row = _lock_open_challenge(challenge)
     decision = decision.strip()
     if not decision or len(decision) > LONGEST_TEXT:
-        raise ChallengeRefused(f"Say how it was decided and why, in at most {LONGEST_TEXT:,} characters.")
+        raise ChallengeRefused(f"Enter the decision and its reasons in at most {LONGEST_TEXT:,} characters.")
     if correction is not None and not upheld:
-        raise ChallengeRefused("A rejected challenge corrects nothing.")
-    before = _claims(row.system)
+        raise ChallengeRefused("Only an upheld challenge can correct the system.")
+    previous_claims = _claims(row.system)
     if correction is not None:
         for name, value in asdict(correction).items():
             setattr(row.system, name, value)
@@ -158,7 +160,7 @@ def settle_challenge(
         "challenge settled",
         row.system,
         dataset=row.dataset,
-        before={"challenge": row.pk, "state": State.OPEN.value, **before},
+        before={"challenge": row.pk, "state": State.OPEN.value, **previous_claims},
         after={"challenge": row.pk, "state": row.state, **_claims(row.system)},
     )
     if correction is not None:
@@ -171,16 +173,18 @@ def settle_challenge(
 
 @transaction.atomic
 def redact_challenge(challenge: Challenge, text: str = "") -> Challenge:
-    """Put other words in the place of a challenge's text, such as one that names an anonymous system's team.
+    """Replace a challenge's text, for example if it names an anonymous system's team.
 
-    Readers are told that a curator did; the old words are kept nowhere. Raises ChallengeRefused for words too long.
-    Call within `leaderboard.core.audit.acting`.
+    The text then says that a curator changed it; the old text is not stored anywhere. Raises ChallengeRefused for a
+    text that is too long. Call this within `leaderboard.core.audit.acting`.
     """
     lock_systems(challenge.system)
     row = Challenge.objects.select_related("system", "dataset").get(pk=challenge.pk)
     text = text.strip()
     if len(text) > LONGEST_TEXT:
-        raise ChallengeRefused(f"The text has {len(text):,} characters; at most {LONGEST_TEXT:,} are kept.")
+        raise ChallengeRefused(
+            f"The text has {len(text):,} characters. Shorten it to at most {LONGEST_TEXT:,}."
+        )
     row.text = f"{text}\n\n{WORDS_TAKEN_OUT}" if text else TAKEN_OUT
     row.save(update_fields=["text"])
     audit.record("challenge redacted", row.system, dataset=row.dataset, after={"challenge": row.pk})
@@ -188,8 +192,8 @@ def redact_challenge(challenge: Challenge, text: str = "") -> Challenge:
     return row
 
 
-def settlement_of(system: System) -> Challenge | None:
-    """The newest challenge whose decision corrected what the system claims; None where none did."""
+def latest_settlement(system: System) -> Challenge | None:
+    """Return the newest challenge that corrected the system's claims, or None."""
     upheld = Challenge.objects.filter(system=system, state=State.UPHELD, corrected=True)
     return upheld.order_by("-settled_at", "-pk").first()
 
@@ -199,9 +203,9 @@ def _claims(system: System) -> dict[str, object]:
 
 
 def _lock_open_challenge(challenge: Challenge) -> Challenge:
-    """The challenge as it is now, held. Raises ChallengeRefused for one that is not open."""
+    """Lock and return the current challenge. Raises ChallengeRefused if it is not open."""
     lock_systems(challenge.system)
     row = Challenge.objects.select_related("system", "dataset").get(pk=challenge.pk)
     if row.state != State.OPEN:
-        raise ChallengeRefused(f"It is settled already: {row.get_state_display()}.")
+        raise ChallengeRefused(f"This challenge is already settled: {row.get_state_display()}.")
     return row

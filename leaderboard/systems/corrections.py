@@ -1,7 +1,7 @@
-"""What a system said of itself before, and says now: its public fields as its history kept them, but not who wrote.
+"""Public history of a system's metadata, without authors of the changes.
 
-Only what changed since everyone sees the system. While it is anonymous, what might name its team is said to have
-changed and no more; what is kept back meanwhile is never told of that time.
+Only changes since the system became public are included. While it is anonymous, changes of fields that might identify
+its team are listed without values; values from an anonymous period are never revealed.
 """
 
 from collections.abc import Mapping
@@ -20,11 +20,11 @@ from leaderboard.models import (
     architecture_choices,
 )
 
-#: Corrections that are shown, the newest.
+#: Maximum number of corrections, newest first.
 MOST = 20
-#: Longer texts are only said to have changed.
-_LONGEST = 120
-#: What a system claims: told in full, always.
+#: Maximum length of values in characters; longer ones are only marked as changed.
+_MAX_LENGTH = 120
+#: Claims, which are always shown with values.
 _CLAIMS: Mapping[str, str] = {
     "training_declared": "Training declared",
     "training_datasets": "Trained on",
@@ -36,8 +36,8 @@ _CLAIMS: Mapping[str, str] = {
     **{each.name: each.label for each in DECLARED_NUMBERS},
     "year": "Year",
 }
-#: Words of the team's own.
-_WORDS: Mapping[str, str] = {
+#: Free text fields of the team.
+_TEXT_FIELDS: Mapping[str, str] = {
     "name": "Name",
     "description": "Description",
     "parameters": "Parameters",
@@ -46,8 +46,8 @@ _WORDS: Mapping[str, str] = {
     "training_compute": "Training compute",
     "variant_of_id": "Variant of",
 }
-#: What an anonymous system keeps back.
-_PEOPLE: Mapping[str, str] = {
+#: Fields that anonymous systems withhold.
+_IDENTIFYING_FIELDS: Mapping[str, str] = {
     "participant": "Participant",
     "authors": "Authors",
     "paper_url": "Paper",
@@ -55,13 +55,13 @@ _PEOPLE: Mapping[str, str] = {
     "model_url": "Model",
     "bibtex": "BibTeX",
 }
-_COLUMNS = (*_CLAIMS, *_WORDS, *_PEOPLE, "anonymous_until", "history_date")
-#: Keys and long texts mean nothing beside each other.
-_ONLY_CHANGED = ("description", "bibtex", "parameters", "variant_of_id")
+_COLUMNS = (*_CLAIMS, *_TEXT_FIELDS, *_IDENTIFYING_FIELDS, "anonymous_until", "history_date")
+#: Fields without comparable values, that is, keys and long texts.
+_WITHOUT_VALUES = ("description", "bibtex", "parameters", "variant_of_id")
 
 
 class FieldChange(NamedTuple):
-    """One field; `before` and `after` are None where only the change is told."""
+    """A changed field; `before` and `after` are None if the values are not shown."""
 
     field: str
     before: str | None
@@ -69,48 +69,50 @@ class FieldChange(NamedTuple):
 
 
 class Correction(NamedTuple):
-    """What was changed at one time; the day is ISO."""
+    """Changes made at one time; `day` is ISO."""
 
     day: str
     changes: list[FieldChange]
 
 
-def corrections_of(system_id: int) -> list[Correction]:
-    """The system's corrections, the newest first. Three queries at most."""
-    # When everyone saw anything of the system first.
-    seen = EntryQuerySet(Entry).seen().filter(system=system_id)
-    at_that = Q(revision=OuterRef("from_revision"), dataset=OuterRef("dataset"))
-    times = BoardChange.objects.filter(at_that).values("at")[:1]
-    since = EntryVersion.objects.filter(entry__in=seen).aggregate(first=Min(Subquery(times)))["first"]
-    if since is None:
+def list_corrections(system_id: int) -> list[Correction]:
+    """Return the system's corrections, newest first, in at most three queries."""
+    # Find the time when the system first became public.
+    public_entries = EntryQuerySet(Entry).seen().filter(system=system_id)
+    same_change = Q(revision=OuterRef("from_revision"), dataset=OuterRef("dataset"))
+    times = BoardChange.objects.filter(same_change).values("at")[:1]
+    public_since = EntryVersion.objects.filter(entry__in=public_entries).aggregate(
+        first=Min(Subquery(times))
+    )["first"]
+    if public_since is None:
         return []
     history: Any = System.history
     rows = list(history.filter(id=system_id).order_by("history_date", "history_id").values(*_COLUMNS))
     anonymous_now = bool(rows) and rows[-1]["anonymous_until"] is not None
-    found = []
+    corrections = []
     for before, after in pairwise(rows):
-        changes = _changes(before, after, anonymous_now) if after["history_date"] >= since else []
+        changes = _changes(before, after, anonymous_now) if after["history_date"] >= public_since else []
         if changes:
-            found.append(Correction(after["history_date"].date().isoformat(), changes))
-    return found[::-1][:MOST]
+            corrections.append(Correction(after["history_date"].date().isoformat(), changes))
+    return corrections[::-1][:MOST]
 
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any], anonymous_now: bool) -> list[FieldChange]:
     anonymous = any(row["anonymous_until"] is not None for row in (before, after))
-    fields = {**_CLAIMS, **_WORDS, **({} if anonymous else _PEOPLE)}
-    found = []
+    fields = {**_CLAIMS, **_TEXT_FIELDS, **({} if anonymous else _IDENTIFYING_FIELDS)}
+    changes = []
     for name, label in fields.items():
-        old, new = before[name], after[name]
-        if old == new:
+        old_value, new_value = before[name], after[name]
+        if old_value == new_value:
             continue
-        told = name in _CLAIMS or not (anonymous_now or name in _ONLY_CHANGED)
-        told = told and max(len(str(old)), len(str(new))) <= _LONGEST
-        found.append(
-            FieldChange(label, _field_text(name, old), _field_text(name, new))
-            if told
+        has_values = name in _CLAIMS or not (anonymous_now or name in _WITHOUT_VALUES)
+        has_values = has_values and max(len(str(old_value)), len(str(new_value))) <= _MAX_LENGTH
+        changes.append(
+            FieldChange(label, _field_text(name, old_value), _field_text(name, new_value))
+            if has_values
             else FieldChange(label, None, None)
         )
-    return found
+    return changes
 
 
 def _field_text(name: str, value: Any) -> str:
@@ -120,4 +122,4 @@ def _field_text(name: str, value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
-    return str(value) if value not in (None, "") else "not said"
+    return str(value) if value not in (None, "") else "not stated"

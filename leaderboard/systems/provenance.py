@@ -1,4 +1,4 @@
-"""What a system's runs were made with, and how each result is made again, or why nobody else can."""
+"""Provenance of a system's runs, and recipes to reproduce its results."""
 
 import json
 from dataclasses import dataclass, field
@@ -13,127 +13,132 @@ from leaderboard.core import anonymity
 from leaderboard.datasets.files import judgements_name, offered_files
 from leaderboard.models import DatasetFile, Entry, EntryQuerySet, Run, System
 
-#: Runs of public entries, be they single ones or of a seed set.
+#: Runs of public entries, both single runs and seed sets.
 _PUBLIC = EntryQuerySet(Entry).public()
-_SHOWN = Q(evaluations__entry__in=_PUBLIC) | Q(evaluations__seed__entry__in=_PUBLIC)
+_PUBLIC_RUN = Q(evaluations__entry__in=_PUBLIC) | Q(evaluations__seed__entry__in=_PUBLIC)
 
 
-#: Tokens or dollars that no run takes.
-_GREATEST = 1e15
+#: Upper bound for plausible numbers of tokens or dollars.
+_MAX_AMOUNT = 1e15
 
 
 def self_reported_costs(system_id: int) -> list[dict[str, Any]]:
-    """Return what the headers of the system's public runs say of tokens and cost, by dataset. One query.
+    """Return the token counts and costs that the system's public runs report, by dataset, in one query.
 
-    `cost_usd` is None if a run does not state it.
+    `cost_usd` is None if a run does not report it.
     """
     rows = (
-        Run.objects.filter(_SHOWN, system_id=system_id, metadata__resources__self_reported="true")
+        Run.objects.filter(_PUBLIC_RUN, system_id=system_id, metadata__resources__self_reported="true")
         .order_by("version__dataset__name", "pk")
         .distinct()
         .values_list("version__dataset__name", "metadata")
     )
-    found = []
+    costs = []
     for dataset, metadata in rows:
-        told = metadata["resources"]
-        tokens, cost = _number(told.get("tokens")), _number(told.get("cost_usd"))
+        resources = metadata["resources"]
+        tokens, cost = _number(resources.get("tokens")), _number(resources.get("cost_usd"))
         if tokens is not None:
-            found.append({"dataset": dataset, "tokens": int(tokens), "cost_usd": cost})
-    return found
+            costs.append({"dataset": dataset, "tokens": int(tokens), "cost_usd": cost})
+    return costs
 
 
 def _number(text: object) -> float | None:
-    """A number that a header states, 0 or more; None for all else that may stand there."""
+    """Return a nonnegative number from a run header, or None for invalid text."""
     try:
         number = float(str(text))
     except ValueError:
         return None
-    return number if 0 <= number < _GREATEST else None
+    return number if 0 <= number < _MAX_AMOUNT else None
 
 
 def run_provenance(system_id: int) -> list[dict[str, Any]]:
-    """Return every way in which the system's public runs were made here, each once. Three queries.
+    """Return the distinct configurations of the system's public runs by Runboard, in three queries.
 
-    `checkpoint` is empty where no model was run; `credits` are the systems whose runs were re-ranked or fused.
+    `checkpoint` is empty for runs without a model; `credits` are the systems whose runs were re-ranked or fused.
     """
     runs = (
-        Run.objects.filter(_SHOWN, system_id=system_id)
+        Run.objects.filter(_PUBLIC_RUN, system_id=system_id)
         .exclude(metadata={})
         .select_related("version__dataset")
         .order_by("version__dataset__name", "pk")
         .distinct()
     )
-    made = [run for run in runs if "made_by" in run.metadata]
-    sources = _credits([run.pk for run in made])
-    kept_back = System.objects.filter(anonymity.anonymous_now(), pk=system_id).exists()
-    found: list[dict[str, Any]] = []
-    for run in made:
-        told = run.metadata["made_by"]
-        engine = told.get("engine", "")
-        one = {
+    recorded_runs = [run for run in runs if "made_by" in run.metadata]
+    sources = _credits([run.pk for run in recorded_runs])
+    is_anonymous = System.objects.filter(anonymity.anonymous_now(), pk=system_id).exists()
+    configurations: list[dict[str, Any]] = []
+    for run in recorded_runs:
+        record = run.metadata["made_by"]
+        engine = record.get("engine", "")
+        configuration = {
             "engine": ENGINES[engine].label if engine in ENGINES else engine,
             "parameters": [
-                (name, parameter_text(value)) for name, value in told.get("parameters", {}).items()
+                (name, parameter_text(value)) for name, value in record.get("parameters", {}).items()
             ],
-            # An anonymous system's checkpoint may be known elsewhere, and other runs are mostly the team's own.
-            "checkpoint": {} if kept_back else told.get("checkpoint", {}),
-            "credits": [] if kept_back else sources.get(run.pk, []),
+            # The checkpoint or the input runs could identify the team of an anonymous system.
+            "checkpoint": {} if is_anonymous else record.get("checkpoint", {}),
+            "credits": [] if is_anonymous else sources.get(run.pk, []),
         }
-        name, known = (
+        name, match = (
             run.version.dataset.name,
-            next((each for each in found if one.items() <= each.items()), None),
+            next(
+                (candidate for candidate in configurations if configuration.items() <= candidate.items()),
+                None,
+            ),
         )
-        if known is None:
-            found.append({**one, "datasets": [name]})
-        elif name not in known["datasets"]:
-            known["datasets"].append(name)
-    return found
+        if match is None:
+            configurations.append({**configuration, "datasets": [name]})
+        elif name not in match["datasets"]:
+            match["datasets"].append(name)
+    return configurations
 
 
 def parameter_text(value: object) -> str:
-    """A parameter's value as requests write it; a text whose blanks would not be seen stands in quotes."""
+    """Return a parameter value as requests write it; text with leading, trailing, or repeated blanks is quoted."""
     if isinstance(value, str) and value != " ".join(value.split()):
         return json.dumps(value, ensure_ascii=False)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _credits(runs: list[int]) -> dict[int, list[dict[str, str]]]:
-    """Of each run, the systems whose runs it was built on, as far as they are public."""
+    """Return the public systems whose runs each run was built from."""
     rows = (
-        Run.objects.filter(_SHOWN, used_by__in=runs)
+        Run.objects.filter(_PUBLIC_RUN, used_by__in=runs)
         .exclude(anonymity.anonymous_now("system__"))
         .order_by("system__name")
         .values_list("used_by", "system__slug", "system__name")
         .distinct()
     )
-    found: dict[int, list[dict[str, str]]] = {}
+    credits_by_run: dict[int, list[dict[str, str]]] = {}
     for run, slug, name in rows:
-        found.setdefault(run, []).append({"slug": slug, "name": name})
-    return found
+        credits_by_run.setdefault(run, []).append({"slug": slug, "name": name})
+    return credits_by_run
 
 
 Kind = DatasetFile.Kind
-#: How many documents a query workers of the site search for.
+#: Number of documents per query that Runboard's workers retrieve.
 DEPTH = 1000
-#: The files of the dataset that a result follows from.
-_READ = (Kind.CORPUS, Kind.QUERIES, Kind.QRELS)
-_REPORTED = "It is reported from a publication, and was not made here."
-_HIDDEN = "The judgements are hidden, so nobody else can compute its scores."
+#: Dataset files that a reproduction needs.
+_REQUIRED_KINDS = (Kind.CORPUS, Kind.QUERIES, Kind.QRELS)
+_REPORTED = "The result is reported in a publication; Runboard did not run the system."
+_HIDDEN = "The judgements are hidden, so only Runboard can compute the scores."
 _SEALED = "The queries or the documents of the dataset are not public."
-_UPLOADED = "The run was uploaded, and what is public of it does not make it again: ask its team."
-_ANONYMOUS = "The system is anonymous for now, and its model would name it."
-_STALE = "The dataset has had other content since."
-_FROM_RUNS = "It starts from stored runs, which are their teams'."
-_UNKNOWN = "What made it was not noted when it was made."
+_UPLOADED = "The run was uploaded, and the public data is not enough to repeat it. Ask its team."
+_ANONYMOUS = "The system is anonymous for now, and its model would identify it."
+_STALE = "The content of the dataset has changed since."
+_FROM_RUNS = "The run starts from stored runs, which belong to their teams."
+_UNKNOWN = "The configuration of the run was not recorded."
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What one result was made of. Where `reason` is said it cannot be made again, and what follows is empty.
+    """Inputs and parameters to reproduce one result.
 
-    `checkpoint` has the sha256 of the rebuilt model and of each of its files, and where to have it: a name and commit
-    on the hub, or a file of the dataset. `run_sha256` is of the run's text, `files` the checksums of what is read, by
-    kind.
+    If there is a `reason` why this is impossible, all other fields are empty.
+
+    `checkpoint` contains the SHA-256 checksums of the rebuilt model and its files, and its source: a name and commit
+    on the Hugging Face hub, or a file of the dataset. `run_sha256` is the checksum of the run's text, and `files` are
+    those of the input files by kind.
     """
 
     dataset: str
@@ -152,8 +157,8 @@ class Recipe:
     software: str = VERSION
 
 
-def recipes_of(system_id: int) -> list[Recipe]:
-    """A recipe, or why there is none, for each public result of a system."""
+def list_recipes(system_id: int) -> list[Recipe]:
+    """Return a recipe, or the reason why there is none, for each public result of a system."""
     entries = (
         Entry.objects.public()
         .filter(system_id=system_id)
@@ -169,23 +174,23 @@ def _recipe(entry: Entry) -> Recipe:
     if evaluation is None:
         return Recipe(dataset.slug, entry.configuration, _REPORTED)
     run = evaluation.run
-    scored = judgements_name(evaluation.qrels.split)
-    read = (*_READ, Kind.EXCLUDED) if run.version.excluded_sha256 else _READ
+    qrels_name = judgements_name(evaluation.qrels.split)
+    required_kinds = (*_REQUIRED_KINDS, Kind.EXCLUDED) if run.version.excluded_sha256 else _REQUIRED_KINDS
     files = {
         file.kind: file
         for file in offered_files(dataset, AnonymousUser())
-        if file.kind != Kind.QRELS or file.name == scored
+        if file.kind != Kind.QRELS or file.name == qrels_name
     }
-    engine, parameters, checkpoint = _made_by(entry, run)
+    engine, parameters, checkpoint = _run_configuration(entry, run)
     reasons = (
         (entry.provenance == Entry.Provenance.REPORTED, _REPORTED),
         (entry.dataset.hidden, _HIDDEN),
         (run.version_id != entry.dataset.current_version_id, _STALE),
-        (not (set(read) <= files.keys()), _SEALED),
+        (not (set(required_kinds) <= files.keys()), _SEALED),
         (run.origin == Run.Origin.UPLOADED, _UPLOADED),
         (entry.system.anonymous_until is not None, _ANONYMOUS),
     )
-    reason = next((reason for holds, reason in reasons if holds), "") or (
+    reason = next((reason for applies, reason in reasons if applies), "") or (
         "" if engine in ENGINES else _UNKNOWN
     )
     if not reason and ENGINES[engine].runs[1] and run.built_from.exists():
@@ -206,19 +211,25 @@ def _recipe(entry: Entry) -> Recipe:
         depth=DEPTH,
         tag=run.tag,
         run_sha256=run.sha256,
-        files={str(kind): files[kind].sha256 for kind in read},
+        files={str(kind): files[kind].sha256 for kind in required_kinds},
         scores=evaluation.means,
     )
 
 
-def _made_by(entry: Entry, run: Run) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """The engine, its parameters, and the checkpoint; of the site's own systems as their rows say."""
-    made = run.metadata.get("made_by")
-    if made:
-        known = made.get("checkpoint") or {}
-        wanted = ("sha256", "files", "hub_name", "hub_commit")
-        return made["engine"], made["parameters"], {name: known[name] for name in wanted if known.get(name)}
-    said = entry.system.parameters or {}
-    engine = str(said.get("engine", "")) if entry.system.team_id is None else ""
-    own = {parameter.name for parameter in ENGINES[engine].parameters} if engine in ENGINES else set()
-    return engine, {name: value for name, value in said.items() if name in own}, {}
+def _run_configuration(entry: Entry, run: Run) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """Return the engine, its parameters, and the checkpoint; for the site's own systems from their rows."""
+    record = run.metadata.get("made_by")
+    if record:
+        checkpoint = record.get("checkpoint") or {}
+        names = ("sha256", "files", "hub_name", "hub_commit")
+        return (
+            record["engine"],
+            record["parameters"],
+            {name: checkpoint[name] for name in names if checkpoint.get(name)},
+        )
+    parameters = entry.system.parameters or {}
+    engine = str(parameters.get("engine", "")) if entry.system.team_id is None else ""
+    engine_parameters = (
+        {parameter.name for parameter in ENGINES[engine].parameters} if engine in ENGINES else set()
+    )
+    return engine, {name: value for name, value in parameters.items() if name in engine_parameters}, {}

@@ -1,7 +1,7 @@
-"""Systems that people bring and the site's own, and merging two systems into one: the only writer of both.
+"""Storage of submitted and house systems, and merging of systems; the only writer of both.
 
-`leaderboard.importing.reported` writes those of papers. A system that was submitted is merged by
-`submissions.intake.merge_systems`, which moves the submissions as well.
+Systems of papers are written by `leaderboard.importing.reported`. Submitted systems are merged by
+`submissions.intake.merge_systems`, which also moves the submissions.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,14 +17,15 @@ from leaderboard.core.http.redirects import follow_redirects
 from leaderboard.core.text.slugs import name_slug
 from leaderboard.models import Challenge, Dataset, DeclaredNumbers, Entry, Run, System, SystemRedirect, Team
 from leaderboard.results.publishing.descriptions import lock_systems, system_changed
-from leaderboard.systems.challenges import CLAIMS, settlement_of
+from leaderboard.systems.challenges import CLAIMS, latest_settlement
 
 
 @dataclass(frozen=True, slots=True)
 class SystemFields(DeclaredNumbers):
-    """What a system says of itself. `training_declared` with no datasets means: trained on none of them.
+    """Metadata of a system.
 
-    `variant_of_id` is the key of another system; None in `open_weights` and `commercial_use` means: not said.
+    `training_declared` without any datasets means that the system was not trained on any of them. `variant_of_id` is
+    the key of another system. `open_weights` and `commercial_use` are None if unknown.
     """
 
     name: str
@@ -51,15 +52,15 @@ class SystemFields(DeclaredNumbers):
 
 
 class NameTaken(Exception):
-    """The team has a system of this name; `system` is it."""
+    """The team already has a system with this name, which is `system`."""
 
     def __init__(self, system: System) -> None:
         self.system = system
-        super().__init__(f"your team has a system named “{system.name}” already")
+        super().__init__(f"your team already has a system named “{system.name}”")
 
 
 class ConcurrentSystemChange(Exception):
-    """Somebody else changed the system since the form was made; `fields` are what they changed, in words."""
+    """The system was changed since the form was loaded; `fields` are the labels of the changed fields."""
 
     def __init__(self, fields: list[str]) -> None:
         self.fields = fields
@@ -67,22 +68,22 @@ class ConcurrentSystemChange(Exception):
 
 
 class ClaimsSettled(Exception):
-    """A challenge that was upheld settled what the system says of its training: only a curator changes it."""
+    """An upheld challenge settled the training claims, so only a curator can change them."""
 
 
 def create_system(team: Team, fields: SystemFields) -> System:
-    """A new system of the team, under a free slug. Raises NameTaken."""
-    taken = System.objects.filter(team=team, name=fields.name).first()
-    if taken is not None:
-        raise NameTaken(taken)
+    """Create a system of the team with a free slug. Raises NameTaken."""
+    existing_system = System.objects.filter(team=team, name=fields.name).first()
+    if existing_system is not None:
+        raise NameTaken(existing_system)
     for _ in range(5):
         try:
             with transaction.atomic():
                 return System.objects.create(team=team, slug=free_slug(fields.name), **asdict(fields))
-        except IntegrityError:  # someone took the slug, or a teammate the name, since we looked
-            taken = System.objects.filter(team=team, name=fields.name).first()
-            if taken is not None:
-                raise NameTaken(taken) from None
+        except IntegrityError:  # the slug or the name was taken concurrently
+            existing_system = System.objects.filter(team=team, name=fields.name).first()
+            if existing_system is not None:
+                raise NameTaken(existing_system) from None
     raise RuntimeError("no free slug found")
 
 
@@ -96,9 +97,9 @@ def house_system(
     training_declared: bool = True,
     adapted_to: Iterable[str] = (),
 ) -> System:
-    """The site's own system of this name, made where it is missing; its slug, if nobody has that, else another.
+    """Return the site's own system with this name, creating it if necessary, with another slug if this one is taken.
 
-    `adapted_to`: slugs of datasets whose corpus it is made of.
+    `adapted_to` are slugs of datasets whose corpus the system was built from.
     """
     with transaction.atomic():
         system, _ = System.objects.get_or_create(
@@ -124,183 +125,198 @@ def house_system(
 
 
 @transaction.atomic
-def update_system(system: System, fields: SystemFields, *, seen: int | None = None) -> System:
-    """Change what the system says of itself, on its boards too; its address and team stay.
+def update_system(system: System, fields: SystemFields, *, seen_version: int | None = None) -> System:
+    """Update a system's metadata and its boards; its slug and team do not change.
 
-    `seen` is the state (`history_version`) that the fields were made from. Raises NameTaken; ConcurrentSystemChange
-    where the system says something else by now; ClaimsSettled where the fields undo the decision on a challenge.
+    `seen_version` is the state (`history_version`) that the form was based on.
+
+    Raises:
+        NameTaken: If the team has another system with this name.
+        ConcurrentSystemChange: If the system has changed since `seen_version`.
+        ClaimsSettled: If the fields undo the decision on a challenge.
     """
-    (row,) = lock_systems(system)
-    if seen is not None and (changed := _changed_since(row, seen)):
-        raise ConcurrentSystemChange(changed)
-    taken = System.objects.filter(team=row.team_id, name=fields.name).exclude(pk=row.pk).first()
-    if taken is not None:
-        raise NameTaken(taken)
+    (locked_system,) = lock_systems(system)
+    if seen_version is not None and (changed_fields := _changed_since(locked_system, seen_version)):
+        raise ConcurrentSystemChange(changed_fields)
+    existing_system = (
+        System.objects.filter(team=locked_system.team_id, name=fields.name)
+        .exclude(pk=locked_system.pk)
+        .first()
+    )
+    if existing_system is not None:
+        raise NameTaken(existing_system)
     values = asdict(fields)
-    if any(getattr(row, name) != values[name] for name in CLAIMS) and settlement_of(row) is not None:
+    if (
+        any(getattr(locked_system, name) != values[name] for name in CLAIMS)
+        and latest_settlement(locked_system) is not None
+    ):
         raise ClaimsSettled
     for name, value in values.items():
-        setattr(row, name, value)
-    row.save(update_fields=list(values))
-    system_changed(row)
-    return row
+        setattr(locked_system, name, value)
+    locked_system.save(update_fields=list(values))
+    system_changed(locked_system)
+    return locked_system
 
 
 def history_version(system: System) -> int:
-    """Which state of the system this is: the newest row of its history, 0 where it has none."""
+    """Return the newest row id of the system's history, or 0 if it has none."""
     history: Any = System.history
     newest = history.filter(id=system.pk).order_by("-history_id").values_list("history_id", flat=True)
     return newest.first() or 0
 
 
-def _changed_since(system: System, seen: int) -> list[str]:
-    """What the system says otherwise than it did in that state, in words."""
-    if seen == history_version(system):
+def _changed_since(system: System, version: int) -> list[str]:
+    """Return labels of the fields that changed since that state."""
+    if version == history_version(system):
         return []
     history: Any = System.history
-    then = history.filter(id=system.pk, history_id=seen).first()
-    if then is None:
+    old_system = history.filter(id=system.pk, history_id=version).first()
+    if old_system is None:
         return ["The system"]
-    names = [each.name for each in dataclass_fields(SystemFields)]
-    changed = [name for name in names if getattr(then, name) != getattr(system, name)]
-    return [name.removesuffix("_id").replace("_", " ").capitalize() for name in changed]
+    names = [item.name for item in dataclass_fields(SystemFields)]
+    changed_names = [name for name in names if getattr(old_system, name) != getattr(system, name)]
+    return [name.removesuffix("_id").replace("_", " ").capitalize() for name in changed_names]
 
 
 def free_slug(name: str) -> str:
-    """An address for a system of this name that no other system has, or had before it was merged."""
+    """Return a slug for a new system that no current or merged system has used."""
     base = name_slug(name)[:100] or "system"
     systems, redirects = (
         rows.filter(slug__startswith=base).order_by().values_list("slug", flat=True)
         for rows in (System.objects, SystemRedirect.objects)
     )
-    taken = set(systems.union(redirects))
+    used_slugs = set(systems.union(redirects))
     slug, number = base, 1
-    while slug in taken:
+    while slug in used_slugs:
         number += 1
         slug = f"{base}-{number}"
     return slug
 
 
 def find_system(teams: Iterable[Team], reference: str) -> System | None:
-    """The teams' system with this slug or, where there is none, this name."""
-    found = System.objects.filter(Q(slug=reference) | Q(name=reference), team__in=teams)
-    return min(found, key=lambda system: (system.slug != reference, system.pk), default=None)
+    """Return the teams' system with this slug, or else with this name, or None."""
+    matches = System.objects.filter(Q(slug=reference) | Q(name=reference), team__in=teams)
+    return min(matches, key=lambda system: (system.slug != reference, system.pk), default=None)
 
 
 def canonical_datasets(names: Iterable[str]) -> list[str]:
-    """Names of training datasets, each given by the slug of the dataset known here where one matches.
+    """Return names of training datasets, replaced by slugs of matching datasets on this site.
 
-    One in preparation is not known yet: its name stays what it is.
+    Datasets in preparation are not matched.
     """
-    given = [name.strip() for name in names if name.strip()]
-    if not given:
+    stripped = [name.strip() for name in names if name.strip()]
+    if not stripped:
         return []
-    known: dict[str, str] = {}
+    slugs: dict[str, str] = {}
     for slug, name in Dataset.objects.listed().values_list("slug", "name"):
-        known[name.casefold()] = known[slug.casefold()] = slug
-    return list(dict.fromkeys(known.get(name.casefold(), name) for name in given))
+        slugs[name.casefold()] = slugs[slug.casefold()] = slug
+    return list(dict.fromkeys(slugs.get(name.casefold(), name) for name in stripped))
 
 
 class CannotMerge(ValueError):
-    """Systems that cannot become one; `conflicts` says everything that stands against it."""
+    """The systems cannot be merged; `conflicts` lists all reasons."""
 
     def __init__(self, conflicts: list[str]) -> None:
         self.conflicts = conflicts
         super().__init__(" ".join(conflicts))
 
 
-def conflicts_of(duplicate: System, into: System) -> list[str]:
-    """What stands against merging, each with what would be right; empty where nothing does."""
-    if duplicate.pk == into.pk:
-        return ["A system is not merged into itself: choose two."]
-    found = []
+def merge_conflicts(duplicate: System, target: System) -> list[str]:
+    """Return the reasons against merging, each with a suggestion; empty if the systems can be merged."""
+    if duplicate.pk == target.pk:
+        return ["A system cannot be merged into itself. Choose two different systems."]
+    conflicts = []
     if duplicate.source_id is not None:
-        found.append(
-            f"{duplicate} comes with the reported tables and would come back with them: it stays what it is."
+        conflicts.append(
+            f"{duplicate} belongs to the reported tables, whose next import would create it again. Keep it."
         )
     elif duplicate.team_id is None:
-        found.append(f"{duplicate} is made by the site itself and would be made again: it stays what it is.")
-    elif duplicate.team_id != into.team_id:
-        found.append(
-            f"{duplicate} is a system of {duplicate.team} and {into} of {into.team or 'no team'}: results, submissions "
-            f"and places would change hands. Have its team withdraw them and send them again for {into}, or leave both "
-            "and name one the variant of the other."
+        conflicts.append(f"{duplicate} belongs to the site, which would create it again. Keep it.")
+    elif duplicate.team_id != target.team_id:
+        conflicts.append(
+            f"{duplicate} belongs to {duplicate.team} and {target} to {target.team or 'no team'}: results and "
+            f"submissions would change their owner. Ask its team to withdraw them and submit them again for {target}, "
+            "or keep both systems and declare one a variant of the other."
         )
-    if (duplicate.anonymous_until is None) != (into.anonymous_until is None):
-        found.append(
-            "One of them is anonymous and the other says whose it is: end the anonymity first, or wait."
+    if (duplicate.anonymous_until is None) != (target.anonymous_until is None):
+        conflicts.append(
+            "Only one of the systems is anonymous. End its anonymity first, or wait until it ends."
         )
-    if settlement_of(duplicate) is not None and any(
-        getattr(duplicate, name) != getattr(into, name) for name in CLAIMS
+    if latest_settlement(duplicate) is not None and any(
+        getattr(duplicate, name) != getattr(target, name) for name in CLAIMS
     ):
-        found.append(
-            f"A challenge settled what {duplicate} says of its training, and {into} says otherwise. Correct that first."
+        conflicts.append(
+            f"A challenge settled the training claims of {duplicate}, and those of {target} differ. Correct them first."
         )
-    return [*found, *_same_runs(duplicate, into), *_same_entries(duplicate, into)]
+    return [*conflicts, *_same_runs(duplicate, target), *_same_entries(duplicate, target)]
 
 
-def _same_runs(duplicate: System, into: System) -> Iterator[str]:
+def _same_runs(duplicate: System, target: System) -> Iterator[str]:
     columns = ("version_id", "sha256", "configuration")
-    known = set(Run.objects.filter(system=into).values_list(*columns))
+    target_runs = set(Run.objects.filter(system=target).values_list(*columns))
     for run in Run.objects.filter(system=duplicate).select_related("version__dataset").order_by("pk"):
-        if (run.version_id, run.sha256, run.configuration) in known:
-            named = f" as “{run.configuration}”" if run.configuration else ""
+        if (run.version_id, run.sha256, run.configuration) in target_runs:
+            label = f" as “{run.configuration}”" if run.configuration else ""
             yield (
-                f"Both have the same run on {run.version}{named}. Un-publish or withdraw one of the results and give "
-                "its run another system or label."
+                f"Both have the same run on {run.version}{label}. Unpublish or withdraw one of the results, and assign "
+                "its run to another system or label."
             )
 
 
-def _same_entries(duplicate: System, into: System) -> Iterator[str]:
-    """Two results that stand on a board under one name, or may come to, with nothing to tell them apart.
+def _same_entries(duplicate: System, target: System) -> Iterator[str]:
+    """Yield results of both systems that have, or may get, the same dataset and label on a board.
 
-    What is kept back, held, superseded or taken off may come back; what its team withdrew does not.
+    Hidden, held, superseded, and moderated entries may return to the board; withdrawn ones cannot.
     """
     columns = ("dataset_id", "configuration", "comparison_group")
-    there = Q(visibility__in=[Entry.Visibility.PUBLIC, Entry.Visibility.QUARANTINED])
-    may_come = ~Q(visibility=Entry.Visibility.WITHDRAWN) & Q(withdrawal_reason="")
-    known = set(Entry.objects.filter(there | may_come, system=into).values_list(*columns))
-    mine = Entry.objects.filter(there | may_come, system=duplicate).select_related("dataset")
-    for entry in mine.order_by("dataset__name", "pk"):
-        if (entry.dataset_id, entry.configuration, entry.comparison_group) in known:
+    on_board = Q(visibility__in=[Entry.Visibility.PUBLIC, Entry.Visibility.QUARANTINED])
+    may_return = ~Q(visibility=Entry.Visibility.WITHDRAWN) & Q(withdrawal_reason="")
+    target_entries = set(Entry.objects.filter(on_board | may_return, system=target).values_list(*columns))
+    duplicate_entries = Entry.objects.filter(on_board | may_return, system=duplicate).select_related(
+        "dataset"
+    )
+    for entry in duplicate_entries.order_by("dataset__name", "pk"):
+        if (entry.dataset_id, entry.configuration, entry.comparison_group) in target_entries:
             label = f"“{entry.configuration}”" if entry.configuration else "without a label"
             yield (
                 f"Both have a result on {entry.dataset} {label}; entry {entry.pk} is the duplicate's "
-                f"({entry.get_visibility_display()}). Withdraw the submission of the one that is not to stand."
+                f"({entry.get_visibility_display()}). Withdraw the submission of the result that should be removed."
             )
 
 
 @transaction.atomic
-def merge_systems(duplicate: System, into: System) -> System:
-    """Move everything of the duplicate to the other system; its address leads there from now on.
+def merge_systems(duplicate: System, target: System) -> System:
+    """Merge the duplicate into another system of the same team, and redirect its page.
 
-    Both are of one team, so that its places on boards and what it may manage stay as they are. Raises CannotMerge with
-    all conflicts, and nothing is changed. Call within `leaderboard.core.audit.acting`.
+    Call this within `leaderboard.core.audit.acting`.
+
+    Raises:
+        CannotMerge: With all conflicts, before anything is changed.
     """
-    lock_systems(duplicate, into)
-    conflicts = conflicts_of(duplicate, into)
+    lock_systems(duplicate, target)
+    conflicts = merge_conflicts(duplicate, target)
     if conflicts:
         raise CannotMerge(conflicts)
-    moved = {
-        "runs": Run.objects.filter(system=duplicate).update(system=into),
-        "entries": Entry.objects.filter(system=duplicate).update(system=into),
-        "challenges": Challenge.objects.filter(system=duplicate).update(system=into),
+    moved_counts = {
+        "runs": Run.objects.filter(system=duplicate).update(system=target),
+        "entries": Entry.objects.filter(system=duplicate).update(system=target),
+        "challenges": Challenge.objects.filter(system=duplicate).update(system=target),
     }
-    if into.variant_of_id == duplicate.pk:
-        into.variant_of_id = duplicate.variant_of_id if duplicate.variant_of_id != into.pk else None
-        into.save(update_fields=["variant_of"])
-    System.objects.filter(variant_of=duplicate).exclude(pk=into.pk).update(variant_of=into)
-    SystemRedirect.objects.filter(system=duplicate).update(system=into)
-    SystemRedirect.objects.create(slug=duplicate.slug, system=into)
+    if target.variant_of_id == duplicate.pk:
+        target.variant_of_id = duplicate.variant_of_id if duplicate.variant_of_id != target.pk else None
+        target.save(update_fields=["variant_of"])
+    System.objects.filter(variant_of=duplicate).exclude(pk=target.pk).update(variant_of=target)
+    SystemRedirect.objects.filter(system=duplicate).update(system=target)
+    SystemRedirect.objects.create(slug=duplicate.slug, system=target)
     record(
-        "merged", f"{duplicate} into {into}",
+        "merged", f"{duplicate} into {target}",
         before={"system": duplicate.slug, "team": str(duplicate.team or "")},
-        after={"system": into.slug, "team": str(into.team or ""), **moved},
+        after={"system": target.slug, "team": str(target.team or ""), **moved_counts},
     )  # fmt: skip
     duplicate.delete()
-    system_changed(into)
-    return into
+    system_changed(target)
+    return target
 
 
-#: The view of a system by `slug`; where there is none, the same address of the one that it was merged into.
+#: View decorator that redirects the `slug` of a merged system to the remaining one.
 follow_merged = follow_redirects(SystemRedirect, "system", "systems")

@@ -34,8 +34,8 @@ from leaderboard.datasets.files import keeping_out, visible_files
 from leaderboard.importing.benchmarks.catalogue import completeness
 from leaderboard.judgements.rescoring.campaigns import under_way
 from leaderboard.models import Dataset, DatasetVersion, Qrels
-from leaderboard.results.board_rows.past import end_of
-from leaderboard.results.protection import policy_of_columns
+from leaderboard.results.board_rows.past import next_second
+from leaderboard.results.protection import policy_from_columns
 from leaderboard.results.values import published_statistics
 from leaderboard.rounds.lifecycle import benchmark_rounds, closed_reason, dataset_rounds, governing_round
 from leaderboard.views.board_context import board_context
@@ -66,7 +66,7 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
     }
 
     def around() -> dict[str, Any]:
-        statistics = published_statistics(lists.statistics_of(dataset)._asdict(), hidden=dataset["hidden"])
+        statistics = published_statistics(lists.get_statistics(dataset)._asdict(), hidden=dataset["hidden"])
         judged_by = dataset["current_qrels__judged_by"] or {}
         row = _row(dataset)
         due = keeping_out(row, request.user)
@@ -78,7 +78,7 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
             "statistics": statistics,
             "sparse": (statistics["relevant_per_query"] or SPARSE) < SPARSE,
             "judges": describe_judges(judged_by, hidden=dataset["hidden"])[0],
-            "policy": policy_of_columns(dataset),
+            "policy": policy_from_columns(dataset),
             "tombstones": page.tombstones,
             "awaiting": awaiting_runs(dataset),
             "rounds": rounds,
@@ -177,7 +177,7 @@ def _long_kept(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]
         if at is not None and at > timezone.now():
             return _no_board(request, slug, at, kind)
         response = view(request, slug=slug, kind=kind, at=at, **others)
-        settled = at is not None and end_of(at) + SETTLED < timezone.now()
+        settled = at is not None and next_second(at) + SETTLED < timezone.now()
         if settled and response.status_code in (200, 304) and is_anonymous_visit(request):
             response.headers["Cache-Control"] = f"public, max-age={KEPT_FOR}"
         return response
@@ -239,7 +239,7 @@ def export(
         return _no_board(request, slug, at, kind)
     cited = board_citation(request, kind, slug, page.board.title, at or page.at)
     chosen = FORMATS[ending]
-    text = chosen.write(page.board, replace(cited, bibtex=pages.bibtex_of(page.rows)))
+    text = chosen.write(page.board, replace(cited, bibtex=pages.citation_bibtex(page.rows)))
     return send_text(text, f"{slug}.{ending}", chosen.content_type, saved=chosen.saved)
 
 

@@ -21,8 +21,8 @@ from leaderboard.core.measures import canonical_name
 from leaderboard.core.text.baselines import baselines_label
 from leaderboard.models import Entry
 from leaderboard.results.board_rows import entry_rows
-from leaderboard.systems.challenges import challenges_of
-from leaderboard.systems.corrections import corrections_of
+from leaderboard.systems.challenges import public_challenges
+from leaderboard.systems.corrections import list_corrections
 from leaderboard.systems.provenance import run_provenance, self_reported_costs
 from leaderboard.views.board_views import REVISIONS, Kind, site_revision
 
@@ -35,7 +35,7 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
     if facts is None:
         raise Http404
     results = page.results_of(facts["pk"])
-    challenges = challenges_of(facts["pk"])
+    challenges = public_challenges(facts["pk"])
     context = {
         "section": "system",
         "system": facts,
@@ -58,7 +58,7 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
         "address": f"{site_address(request)}/systems/{slug}/",
         "challenges": challenges,
         "challenged": any(each.state == "open" for each in challenges),
-        "corrections": corrections_of(facts["pk"]),
+        "corrections": list_corrections(facts["pk"]),
         "more": system_details(facts, results, site_address(request)),
     }
     return render(request, "leaderboard/system.html", context)

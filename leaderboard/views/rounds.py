@@ -28,14 +28,14 @@ from leaderboard.rounds.lifecycle import (
     Phase,
     count_runs,
     describe_round,
+    get_summary,
     listed_datasets,
     listed_rounds,
     phase,
-    summary_of,
     timeline,
     within_quota,
 )
-from leaderboard.rounds.topics import RoundRun, Topic, runs_of, topics
+from leaderboard.rounds.topics import RoundRun, Topic, get_round_runs, topics
 
 
 @require_safe
@@ -97,7 +97,7 @@ def _offered(row: Round, datasets: list[Dataset], teams: list[int]) -> list[Data
 
 def _with_values(row: Round, dataset: Dataset, summary: RoundSummary, teams: list[int]) -> list[RoundRun]:
     """The teams' runs of which any measure is shown still: a curator may have chosen others since."""
-    return [run for run in runs_of(row, dataset, summary.qrels, teams) if run.measures]
+    return [run for run in get_round_runs(row, dataset, summary.qrels, teams) if run.measures]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def _topics_page(request: HttpRequest, slug: str, dataset_slug: str) -> _TopicsP
     """Raises Http404 for everyone whose teams have no run there, and before the reveal."""
     row = get_object_or_404(listed_rounds(), slug=slug, revealed_at__isnull=False, per_topic_at_reveal=True)
     dataset = next((each for each in listed_datasets(row) if each.slug == dataset_slug), None)
-    summary = summary_of(row, dataset) if dataset is not None else None
+    summary = get_summary(row, dataset) if dataset is not None else None
     if dataset is None or summary is None:
         raise Http404("There are no scores by topic here.")
     runs = _with_values(row, dataset, summary, own_teams(request))

@@ -19,7 +19,7 @@ from leaderboard.core.http.api_errors import ApiError, problem
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.http.query_parameters import reads
 from leaderboard.models import Dataset, System
-from leaderboard.systems.challenges import ChallengeRefused, challenges_of, raise_challenge
+from leaderboard.systems.challenges import ChallengeRefused, public_challenges, raise_challenge
 from submissions.accounts import permissions
 from submissions.accounts.throttling import ChallengeThrottle, ChangeThrottle, CheckThrottle, SubmitThrottle
 from submissions.api import requests, serializers
@@ -333,4 +333,4 @@ class ChallengesView(APIView):
 
 
 def _answer(system: System) -> dict[str, Any]:
-    return serializers.ChallengesSerializer({"challenges": challenges_of(system.pk)}).data
+    return serializers.ChallengesSerializer({"challenges": public_challenges(system.pk)}).data

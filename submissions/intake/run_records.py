@@ -54,7 +54,7 @@ def record_job_run(
         metadata=metadata,
         reusable=submission.reusable if submission else False,
         built_from=job.payload.get("run_ids", []),
-        sent=sent,
+        run_origin=sent,
     )
 
 

@@ -23,7 +23,7 @@ from leaderboard.models import (
     Team,
     architecture_choices,
 )
-from leaderboard.systems.challenges import CLAIMS, settlement_of
+from leaderboard.systems.challenges import CLAIMS, latest_settlement
 from leaderboard.systems.records import SystemFields, canonical_datasets
 from submissions.core.names import NameField, TextField
 from submissions.intake.forms import ParametersField, WebAddressField
@@ -153,7 +153,7 @@ class SystemForm(forms.Form):
     def __init__(self, *arguments: Any, system: System | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.system = system
-        self.settlement = settlement_of(system) if system is not None else None
+        self.settlement = latest_settlement(system) if system is not None else None
         if system is not None and self.settlement is not None:
             self._settle(system, self.settlement)
 

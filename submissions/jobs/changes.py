@@ -314,7 +314,7 @@ def merge_systems(duplicate: System, into: System) -> System:
     conflicts, and nothing is changed. Call within `leaderboard.core.audit.acting`.
     """
     lock_systems(duplicate, into)
-    if conflicts := system_records.conflicts_of(duplicate, into):
+    if conflicts := system_records.merge_conflicts(duplicate, into):
         raise system_records.CannotMerge(conflicts)
     Submission.objects.filter(system=duplicate).update(system=into)
     return system_records.merge_systems(duplicate, into)

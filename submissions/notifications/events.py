@@ -21,8 +21,8 @@ from django.utils.translation import gettext_noop, ngettext
 
 from evaluation.core.problems import at_lines
 from leaderboard.core.http.site_url import own_address
-from leaderboard.judgements.rescoring.switched import page_of
-from leaderboard.judgements.rescoring.table import line_of
+from leaderboard.judgements.rescoring.switched import rescore_page
+from leaderboard.judgements.rescoring.table import build_line
 from leaderboard.models import Challenge, Dataset, Entry, Membership, Rescore, Round, User, WorkRequest
 from leaderboard.rounds.lifecycle import datasets_of, listed_rounds, utc
 from submissions.jobs.changes import RETRIES
@@ -242,7 +242,7 @@ def _notify_rescored(payload: Mapping[str, Any]) -> None:
     by_team: dict[int, list[Submission]] = defaultdict(list)
     for submission in submissions.select_related("system", "team").order_by("-created_at"):
         by_team[submission.team_id].append(submission)
-    outcomes, name, page = _rescored_outcomes(rescore, entries), rescore.dataset.name, page_of(rescore)
+    outcomes, name, page = _rescored_outcomes(rescore, entries), rescore.dataset.name, rescore_page(rescore)
     subject = _("Rescored: {dataset}").format(dataset=name)
     grown = _("The judgements of {dataset} have grown, and every stored run was scored again.")
     for person in team_members(by_team):
@@ -384,7 +384,7 @@ def _rescored_outcomes(rescore: Rescore, entries: Iterable[Entry]) -> Mapping[st
                 _("{name}: not rescored. {why}").format(name=name, why=stayed[entry.pk])
             )
         elif entry.pk in moved:
-            line = line_of(moved[entry.pk], measure, hidden=dataset.hidden)
+            line = build_line(moved[entry.pk], measure, hidden=dataset.hidden)
             text = f"{name}: {measure} {line.text['before']} → {line.text['after']}"
             if line.rank_before is not None and line.rank_after is not None:
                 text += _(", rank {old} → {new}").format(old=line.rank_before, new=line.rank_after)

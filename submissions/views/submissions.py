@@ -219,7 +219,7 @@ def _save_description(request: HttpRequest, system: System, form: SystemForm) ->
         return False
     try:
         with acting(permissions.signed_in(request), "described anew"):
-            records.update_system(system, form.fields_of_system(), seen=seen)
+            records.update_system(system, form.fields_of_system(), seen_version=seen)
     except records.NameTaken as error:
         form.add_error("name", f"{str(error)[0].upper()}{str(error)[1:]}.")
     except records.ConcurrentSystemChange as error:
@@ -303,7 +303,7 @@ def challenge(request: HttpRequest, slug: str) -> HttpResponse:
         "system": system,
         "form": form,
         "may": not permissions.systems_of(person).filter(pk=system.pk).exists(),  # else they can correct it
-        "mine": [each for each in challenges.challenges_of(system.pk) if each.key in own],
+        "mine": [each for each in challenges.public_challenges(system.pk) if each.key in own],
         "shown_as": person.name,
     }
     return render(request, "submissions/challenge.html", context, status=status)

@@ -46,11 +46,11 @@ class Job(NamedTuple):
 
     def read_again(self) -> Job:
         """Return the job with its measurement as the site shows it now."""
-        from leaderboard.results.board_rows.measurements import measured_of
+        from leaderboard.results.board_rows.measurements import system_measurements
 
         if self.measured is None:
             return self
-        return self._replace(measured=measured_of(self.measured.system_id)[0])
+        return self._replace(measured=system_measurements(self.measured.system_id)[0])
 
     @property
     def doubt(self) -> str:
@@ -128,7 +128,7 @@ def _run(name: str, *, busy: bool = False) -> Job:
     """A submission of the sample checkpoint, from claim to published row."""
     from evaluation.engines import describe
     from leaderboard.models import Dataset
-    from leaderboard.results.board_rows.measurements import measured_of
+    from leaderboard.results.board_rows.measurements import system_measurements
     from leaderboard.systems.records import SystemFields, create_system
     from submissions.jobs.runner import drain_queue
     from submissions.models import Checkpoint, State, Submission
@@ -158,7 +158,7 @@ def _run(name: str, *, busy: bool = False) -> Job:
     drain_queue("cpu", "benchmark")
     seconds = time.monotonic() - started
     row.refresh_from_db()
-    measured = next(iter(measured_of(submission.system_id)), None)
+    measured = next(iter(system_measurements(submission.system_id)), None)
     if row.state != State.DONE or measured is None or not measured.baseline:
         print(row.log)
         return Job(busy, seconds)

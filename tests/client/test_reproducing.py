@@ -144,7 +144,7 @@ def test_why_a_result_cannot_be_made_again_is_said(small: Dataset, site: str, tm
     )
     import_dataset(tmp_path / "collection", ImportOptions(slug="small"))
     (found,) = reproduce(Client(site), "bm25", tmp_path)
-    assert "other content since" in str(found)
+    assert "has changed since" in str(found)
     Dataset.objects.update(hidden=True)
     (found,) = reproduce(Client(site), "bm25", tmp_path)
     assert "judgements are hidden" in str(found)

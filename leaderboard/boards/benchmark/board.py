@@ -27,8 +27,8 @@ from leaderboard.boards.benchmark.columns import (
 from leaderboard.boards.benchmark.lines import (
     IN_DOMAIN,
     available_measures,
-    baselines_of,
     collect_lines,
+    get_baselines,
     kinds_of,
     line_costs,
     tables_of,
@@ -159,7 +159,7 @@ def rank_benchmark(
         raise UnknownChoice("measure", measure, measures)
     facts = _chosen(facts, state)
     lines = collect_lines(facts, entries, measure, zero_shot=state.zero_shot)
-    tables, baselines = tables_of(facts, lines, kinds_of(lines), measure), baselines_of(facts, lines)
+    tables, baselines = tables_of(facts, lines, kinds_of(lines), measure), get_baselines(facts, lines)
     names = {name for name, _ in baselines.values()}
     if any(line.baseline_on and line.ranked_in == REPORTED for line in lines):
         names.add(BM25.name)  # reported figures are compared with their publication's BM25
@@ -304,7 +304,10 @@ def add_significance(
     figures, of private rows, of hidden judgements, and of boards of which nothing has been found yet.
     """
     datasets = _datasets(board, facts, found, baselines)
-    known = [(each.key, each.place, each, each.found.said.setdefault(each.baseline, {})) for each in datasets]
+    known = [
+        (each.key, each.place, each, each.found.cell_statements.setdefault(each.baseline, {}))
+        for each in datasets
+    ]
     any_found = any_marked = False
     for row in board.rows if known else ():
         if row.ranked_in in (REPORTED, PRIVATE):
@@ -339,7 +342,7 @@ def _cell_certainty(dataset: _Dataset, entry: int) -> tuple[EntryCertainty, str,
     corrected = found.p_baseline_corrected
     differs = corrected is not None and corrected < how.alpha
     told = found, describe_result(found, how, dataset.baseline), differs
-    dataset.found.said[dataset.baseline][entry] = told
+    dataset.found.cell_statements[dataset.baseline][entry] = told
     return told
 
 

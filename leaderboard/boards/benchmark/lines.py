@@ -18,7 +18,7 @@ from leaderboard.results.board_rows.entry_rows import CLOSED, REPORTED, SCORED, 
 from leaderboard.results.board_rows.measurements import (
     MeasuredEntry,
     chosen_machine,
-    machines_of,
+    list_machines,
     with_baseline,
 )
 from leaderboard.results.board_rows.rows import BoardRows, Figures, LineKey, matches_source
@@ -216,7 +216,7 @@ def _current_groups(lines: Sequence[SystemLine], number: int) -> list[str]:
 
 def available_measures(facts: BenchmarkFacts, rows: Mapping[int, BoardRows]) -> list[str]:
     """The measures that the board can show: its own first, then those that half of the counted datasets have."""
-    had = {dataset: of_dataset.measures_of(facts.source_id) for dataset, of_dataset in rows.items()}
+    had = {dataset: of_dataset.get_measures(facts.source_id) for dataset, of_dataset in rows.items()}
     wanted = {name for names in had.values() for name in names}
     wanted -= {name for member in facts.members for name in member.stand_ins.values()}
     wanted |= {name for member in facts.members for name in member.stand_ins}
@@ -235,7 +235,7 @@ def kinds_of(lines: Sequence[SystemLine]) -> list[str]:
     ]
 
 
-def baselines_of(facts: BenchmarkFacts, lines: Sequence[SystemLine]) -> dict[int, tuple[str, bool]]:
+def get_baselines(facts: BenchmarkFacts, lines: Sequence[SystemLine]) -> dict[int, tuple[str, bool]]:
     """Return the baseline of scored values by place of a dataset, and whether it is the site's own BM25."""
     return {
         place: (
@@ -281,7 +281,7 @@ def line_costs(
     # Stated costs are those of one named dataset: an average over corpora of different sizes would mean nothing.
     dataset, stated = "", dict[Of, Figures]()
     for member in (*facts.members, *facts.left_out):
-        if found := rows[member.dataset_id].costs_of(facts.source_id):
+        if found := rows[member.dataset_id].get_costs(facts.source_id):
             dataset, stated = member.facts.name, found
             break
     columns += [
@@ -312,13 +312,13 @@ def _costs_shown(
         for member in (*facts.members, *facts.left_out)
         if facts.efficiency_from in (None, member.dataset_id)
     ]
-    machines = machines_of([one for _, measured in of_members for one in measured])
+    machines = list_machines([one for _, measured in of_members for one in measured])
     named = chosen_machine(machines, state.hardware, cpu_only=state.cpu_only)
     hardware = named.slug if named and (state.hardware or state.cpu_only) else ""
     best: tuple[int, int] = (0, 0)
     shown = BoardCosts(None, machines, {}, 0)
     for member, measured in of_members:
-        machine = next((one for one in machines_of(measured) if hardware in ("", one.slug)), None)
+        machine = next((one for one in list_machines(measured) if hardware in ("", one.slug)), None)
         here = {_key(one): one for one in measured if one.machine == machine}
         size = (len(here), max((one.figures["documents"] for one in measured), default=0))
         if here and size > best:

@@ -21,7 +21,7 @@ from leaderboard.results.board_rows.measurements import (
     Machine,
     MeasuredEntry,
     chosen_machine,
-    machines_of,
+    list_machines,
     with_baseline,
 )
 from leaderboard.results.efficiency import cost_per_million
@@ -324,7 +324,7 @@ class BoardCosts(NamedTuple):
     @classmethod
     def of_dataset(cls, measured: Sequence[MeasuredEntry], bm25: int | None, state: BoardState) -> BoardCosts:
         """Those of a dataset's view; `bm25` is the entry of our own BM25. Raises UnknownChoice for another machine."""
-        machines = machines_of(measured)
+        machines = list_machines(measured)
         machine = chosen_machine(machines, state.hardware, cpu_only=state.cpu_only)
         on_machine = with_baseline({one.entry_id: one for one in measured if one.machine == machine}, bm25)
         columns = cost_columns(on_machine.values(), machine, corpus=state.corpus)

@@ -25,7 +25,7 @@ from leaderboard.core.text import numbers
 from leaderboard.core.text.baselines import baseline_label
 from leaderboard.models import DECLARED_NUMBERS, Entry, EntryQuerySet, Seed, System
 from leaderboard.results.board_rows.entry_rows import EntryRow, short_citation
-from leaderboard.results.board_rows.measurements import MeasuredEntry, measured_of
+from leaderboard.results.board_rows.measurements import MeasuredEntry, system_measurements
 from leaderboard.results.reported_facts import fact_texts, is_address
 from leaderboard.results.significance.statements import (
     NOTHING_SAID,
@@ -109,7 +109,7 @@ def results_of(system_id: int) -> list[Result]:
     scored = {row["dataset_id"] for row in mine if row["provenance"] != Entry.Provenance.REPORTED}
     said = statements(scored) if scored else {}
     measured: dict[int, list[MeasuredEntry]] = {}
-    for one in measured_of(system_id):
+    for one in system_measurements(system_id):
         measured.setdefault(one.entry_id, []).append(one)
     word_pieces = scores_by_job(mine)
     results = []

@@ -1,5 +1,5 @@
-"""Benchmarks as data: which datasets each has, where they can be fetched, and what of them is on this site.
+"""Catalog of benchmarks: their datasets, sources, and completeness on this site.
 
-`data/datasets.csv` has a row for each dataset, with its source (`import_dataset --from`), and the BM25 that was
-published on it, with where. `importer.import_benchmark` imports what is available.
+`data/datasets.csv` has a row for each dataset with its source (`import_dataset --from`) and a published BM25 score
+with its reference. `importer.import_benchmark` imports all available datasets.
 """

@@ -1,4 +1,4 @@
-"""The catalogue of benchmarks, and how complete each is on this site."""
+"""The catalog of benchmarks, and their completeness on this site."""
 
 import tomllib
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ DATA = Path(__file__).parent / "data"
 
 @dataclass(frozen=True, slots=True)
 class CataloguedDataset:
-    """A dataset of a benchmark, or with `part_of` a part of one.
+    """A dataset of a benchmark, or a part of one if `part_of` is set.
 
-    `source` is what `import_dataset --from` takes; where it is empty, `note` says why nothing can be fetched. `bm25`
-    is a published value of the measure `primary`, None where no source is known. `counted`: the benchmark's mean is
-    over it.
+    `source` is an argument of `import_dataset --from`; if it is empty, `note` says why the dataset is not available.
+    `bm25` is a published score in the measure `primary`, or None. `counted` is whether the benchmark's mean includes
+    the dataset.
     """
 
     benchmark: str
@@ -39,44 +39,47 @@ class CataloguedDataset:
 
 @cache
 def benchmarks() -> Mapping[str, dict[str, Any]]:
-    """Slug → `name`, and where known `description`, `licence` and `publication`, of every benchmark."""
+    """Return `name` and, if known, `description`, `licence`, and `publication` of every benchmark, by slug."""
     return tomllib.loads((DATA / "benchmarks.toml").read_text(encoding="utf-8"))
 
 
 @cache
-def datasets_of(benchmark: str) -> tuple[CataloguedDataset, ...]:
-    """Its datasets in order, each followed by its parts; none for a benchmark that is not in the catalogue."""
+def catalogued_datasets(benchmark: str) -> tuple[CataloguedDataset, ...]:
+    """Return the benchmark's datasets in order, each followed by its parts; empty for an unknown benchmark."""
     rows = read_rows(CataloguedDataset, DATA / "datasets.csv")
     return tuple(row for row in rows if row.benchmark == benchmark)
 
 
 def completeness(benchmark: str) -> dict[str, Any] | None:
-    """Return how many `of` a benchmark's datasets are `here`, and the `missing` ones, which take no runs here yet.
+    """Return how many `of` a benchmark's datasets are `here`, and the `missing` ones with reasons, in one query.
 
-    A missing dataset says why; if it `is_reported`, its board has published figures alone. None is returned for a
-    benchmark that is not in the catalogue. One query.
+    A missing dataset `is_reported` if its board has only published results. The result is None for an unknown
+    benchmark.
     """
-    rows = datasets_of(benchmark)
+    rows = catalogued_datasets(benchmark)
     if not rows:
         return None
     states = dict(Dataset.objects.filter(slug__in=[row.slug for row in rows]).values_list("slug", "state"))
-    here = {slug for slug, state in states.items() if state in Dataset.TAKES_RUNS}
+    available = {slug for slug, state in states.items() if state in Dataset.TAKES_RUNS}
     parts: dict[str, list[str]] = {}
     for row in rows:
         if row.part_of:
             parts.setdefault(row.part_of, []).append(row.slug)
-    here |= {whole for whole, slugs in parts.items() if here.issuperset(slugs)}
+    available |= {parent for parent, slugs in parts.items() if available.issuperset(slugs)}
     members = [row for row in rows if not row.part_of]
-    missing = []
+    missing_rows = []
     for row in members:
-        if row.slug in here:
+        if row.slug in available:
             continue
-        state, parts_here = states.get(row.slug), [slug for slug in parts.get(row.slug, ()) if slug in here]
-        why = row.note or f"It has not been imported from {row.source.partition('@')[0]}."
+        state, available_parts = (
+            states.get(row.slug),
+            [slug for slug in parts.get(row.slug, ()) if slug in available],
+        )
+        reason = row.note or f"It has not been imported from {row.source.partition('@')[0]}."
         if state == Dataset.State.PREPARING:
-            why = "It is here and waits for its baseline."
-        elif parts_here:
-            why = f"{row.note} Here are {', '.join(parts_here)}."
+            reason = "It was imported and waits for its baseline."
+        elif available_parts:
+            reason = f"{row.note} Available parts: {', '.join(available_parts)}."
         columns = {name: getattr(row, name) for name in ("slug", "name", "bm25", "bm25_source")}
-        missing.append({**columns, "why": why, "is_reported": state == Dataset.State.REPORTED})
-    return {"here": len(members) - len(missing), "of": len(members), "missing": missing}
+        missing_rows.append({**columns, "why": reason, "is_reported": state == Dataset.State.REPORTED})
+    return {"here": len(members) - len(missing_rows), "of": len(members), "missing": missing_rows}

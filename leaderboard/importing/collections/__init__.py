@@ -1,4 +1,4 @@
-"""Test collections on their way in: found, inspected, stored. The only writer of datasets that runs are scored on.
+"""Import of test collections; the only writer of datasets with scored runs.
 
-`importer.import_dataset` is the one call; the command and the admin are its doors.
+`importer.import_dataset` is the entry point for the command line and the admin.
 """

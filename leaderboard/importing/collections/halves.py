@@ -1,4 +1,4 @@
-"""Draw a twin: an open and a hidden half of a collection's topics, imported as two datasets in one transaction."""
+"""Twins: an open and a hidden half of a collection's topics, imported as two datasets in one transaction."""
 
 import hashlib
 import json
@@ -28,11 +28,11 @@ from leaderboard.importing.collections.twins import LEAST_TOPICS, check_opened_t
 from leaderboard.models import Dataset
 from leaderboard.results.measures import check_measures, check_reads_texts
 
-#: What follows the slug and the name of the hidden half.
+#: Suffixes of the slug and the name of the hidden half.
 SUFFIX, NAME_SUFFIX = "-hidden", " (hidden half)"
-#: The measure whose values of BM25 the halves are to share alike, where none was chosen.
+#: Default measure for balancing the halves by their BM25 scores.
 _PRIMARY = "nDCG@10"
-#: By judged topic, 0 for the open half and 1 for the hidden one.
+#: Half of each judged topic: 0 for the open half, 1 for the hidden one.
 Halves = Mapping[str, int]
 
 
@@ -43,10 +43,10 @@ def import_twin(
     seed: int,
     progress: Progress = lambda stage, share: None,
 ) -> tuple[ImportResult, ImportResult]:
-    """Import the collection at `path` as an open dataset with this share of the judged topics, and a hidden one.
+    """Import a share of the judged topics at `path` as an open dataset, and the others as a hidden one.
 
-    The second has the slug of the first with SUFFIX. Topics that only other splits judge are left out of both. Raises
-    as `import_dataset`; nothing is then changed.
+    The hidden dataset has the same slug with SUFFIX. Topics that only other splits judge are omitted from both. Raises
+    as `import_dataset`; nothing is changed in that case.
     """
     if problems := list(_check(options, share)):
         raise InvalidContent.of(*problems)
@@ -57,16 +57,16 @@ def import_twin(
             problems += check_reads_texts([options.primary or _PRIMARY, *options.measures])
         if problems:
             raise InvalidContent.of(*problems)
-        if source.topic_field:  # the halves have its queries, and no topics any more
+        if source.topic_field:  # the halves contain queries instead of topics
             origin = f"{options.source or 'TREC topics'}, the {source.topic_field} of each topic"
             options = replace(options, topic_field=None, source=origin)
         public = replace(options, hidden=False, protection=None, public_share=None)
         hidden = replace(options, hidden=True, slug=slug, name=name + NAME_SUFFIX, twin_of=options.slug)
         drawn = _draw(source, options, share, seed, work, progress)
-        # Before the transaction, because a refusal would roll back the record of the comparison.
-        corpus = check_corpus(_given(source.corpus), lambda identifier: None).sha256
-        opened = [query for query, half in drawn.items() if half == 0]
-        if problems := list(check_opened_topics(corpus, opened, options.slug, slug)):
+        # Check this before the transaction, because an error would roll back the record of the comparison.
+        corpus = check_corpus(_require_path(source.corpus), lambda identifier: None).sha256
+        open_topics = [query for query, half in drawn.items() if half == 0]
+        if problems := list(check_opened_topics(corpus, open_topics, options.slug, slug)):
             raise InvalidContent.of(*problems)
         folders = [_write_half(source, options.split, half, work / f"half-{half}", drawn) for half in (0, 1)]
         with transaction.atomic():
@@ -75,7 +75,7 @@ def import_twin(
 
 def _check(options: ImportOptions, share: float) -> Iterator[Problem]:
     if not 0 < share < 1:
-        yield problem("twin_share", f"{share:g} is no share of the topics", "Say --twin 0.5 for halves.")
+        yield problem("twin_share", f"{share:g} is not between 0 and 1", "Enter --twin 0.5 for equal halves.")
     yield from check_measures(options.primary or _PRIMARY, options.measures, hidden=True)
     if options.hidden is not None or options.twin_of or options.runs_only or options.collecting:
         yield problem(
@@ -83,32 +83,32 @@ def _check(options: ImportOptions, share: float) -> Iterator[Problem]:
             "a twin has one open and one hidden half, with documents and judgements",
             "Leave out --open, --hidden, --twin-of, --runs-only and --collecting.",
         )
-    known = Dataset.objects.filter(slug__in=(options.slug, options.slug + SUFFIX)).exclude(
+    existing = Dataset.objects.filter(slug__in=(options.slug, options.slug + SUFFIX)).exclude(
         current_version=None
     )
-    for slug in known.values_list("slug", flat=True):
+    for slug in existing.values_list("slug", flat=True):
         yield problem(
             "twin_drawn",
-            f"{slug} is there already, and another draw could open hidden topics",
-            "Import each half by itself to bring it up to date, or choose another slug.",
+            f"{slug} already exists, and another draw could open hidden topics",
+            "Import each half separately to update it, or choose another slug.",
         )
 
 
 def _draw(
     source: CollectionFiles, options: ImportOptions, share: float, seed: int, work: Path, progress: Progress
 ) -> Halves:
-    """Which half each judged topic is in."""
+    """Return the half of each judged topic."""
     judgements = source.qrels[options.split]
     qrels = read_qrels(judgements)
-    smaller = int(min(share, 1 - share) * len(qrels.query_ids))
-    if smaller < LEAST_TOPICS:
-        raise InvalidContent.of(too_few("smaller", smaller))
+    smaller_half = int(min(share, 1 - share) * len(qrels.query_ids))
+    if smaller_half < LEAST_TOPICS:
+        raise InvalidContent.of(too_few("smaller", smaller_half))
     topics, run = work / "judged.jsonl", work / "bm25.txt"
-    _write_queries(_given(source.queries), topics, set(qrels.query_ids).__contains__)
+    _write_queries(_require_path(source.queries), topics, set(qrels.query_ids).__contains__)
     level, drop = options.relevance_level or 1, bool(options.drop_self_matches)
     resources = Resources(language=options.language or "en")
     task = RetrievalTask(
-        "bm25", _given(source.corpus), topics, run,
+        "bm25", _require_path(source.corpus), topics, run,
         drop_self_matches=drop, excluded=source.excluded, work_folder=work, resources=resources,
     )  # fmt: skip
     retrieve(task, progress)
@@ -120,9 +120,9 @@ def _draw(
         answers=read_answers(source.answers) if source.answers else None,
         corpus=source.corpus,
     )
-    measured = score_run(run, target, [options.primary or _PRIMARY], may_be_empty=True)
-    scores = measured.per_query[:, 0].tolist()
-    # With the judgements in the key nobody without them can repeat the draw, however few seeds there are to try.
+    bm25_scores = score_run(run, target, [options.primary or _PRIMARY], may_be_empty=True)
+    scores = bm25_scores.per_query[:, 0].tolist()
+    # The key includes the judgments, so that the draw cannot be repeated without them by trying seeds.
     key = hashlib.sha256(b"".join([b"%d\n" % seed, *open_blocks(judgements)])).digest()
     bm25 = dict(zip(qrels.query_ids, scores, strict=True))
     public = draw_halves(relevant_counts(qrels, level), bm25, share, key)
@@ -130,19 +130,19 @@ def _draw(
 
 
 def _write_half(source: CollectionFiles, split: str, half: int, folder: Path, drawn: Halves) -> Path:
-    """Return a collection of one half: its judgements, its topics, and those that nobody judged."""
-    others = [read_qrels(path).query_ids for name, path in source.qrels.items() if name != split]
-    elsewhere = {query for queries in others for query in queries}
+    """Write the collection of one half with its judgments, its topics, and unjudged topics, and return its folder."""
+    other_queries = [read_qrels(path).query_ids for name, path in source.qrels.items() if name != split]
+    foreign_queries = {query for queries in other_queries for query in queries}
     (folder / "qrels").mkdir(parents=True)
-    (folder / "corpus.jsonl").symlink_to(_given(source.corpus).absolute())
+    (folder / "corpus.jsonl").symlink_to(_require_path(source.corpus).absolute())
 
-    def wanted(query: str) -> bool:
-        return drawn[query] == half if query in drawn else query not in elsewhere
+    def is_included(query: str) -> bool:
+        return drawn[query] == half if query in drawn else query not in foreign_queries
 
-    _write_queries(_given(source.queries), folder / "queries.jsonl", wanted)
+    _write_queries(_require_path(source.queries), folder / "queries.jsonl", is_included)
     if source.excluded is not None:
         pairs = read_excluded(source.excluded).judgements()
-        kept_pairs = ((query, document) for query, document, _ in pairs if wanted(query))
+        kept_pairs = ((query, document) for query, document, _ in pairs if is_included(query))
         write_excluded(folder / "excluded.tsv", kept_pairs)
     if source.answers:
         with (folder / "answers.jsonl").open("wb") as file:
@@ -150,19 +150,19 @@ def _write_half(source: CollectionFiles, split: str, half: int, folder: Path, dr
                 if line.strip() and drawn.get(str(orjson.loads(line)["_id"])) == half:
                     file.write(line + b"\n")
     grades = read_grades(source.qrels[split])
-    kept = {query: graded for query, graded in grades.items() if drawn.get(query.decode()) == half}
-    write_judgements(kept, folder / "qrels" / f"{split}.tsv")
+    half_grades = {query: graded for query, graded in grades.items() if drawn.get(query.decode()) == half}
+    write_judgements(half_grades, folder / "qrels" / f"{split}.tsv")
     return folder
 
 
-def _given(path: Path | None) -> Path:
+def _require_path(path: Path | None) -> Path:
     if path is None:
         raise ValueError("a source without problems has documents and queries")
     return path
 
 
-def _write_queries(source: Path, target: Path, wanted: Callable[[str], bool]) -> None:
+def _write_queries(source: Path, target: Path, is_included: Callable[[str], bool]) -> None:
     with target.open("w", encoding="utf-8") as file:
         for query in read_queries(source):
-            if wanted(query.id):
+            if is_included(query.id):
                 file.write(json.dumps({"_id": query.id, "text": query.text}, ensure_ascii=False) + "\n")

@@ -1,4 +1,4 @@
-"""`import_dataset`: from a folder or zip to a dataset that waits for its baseline, in one transaction."""
+"""Import of a folder or zip as a dataset that waits for its baseline (`import_dataset`), in one transaction."""
 
 import errno
 from collections.abc import Iterator, Sequence
@@ -46,16 +46,16 @@ from leaderboard.results.publishing.visibility import name_baseline
 from leaderboard.systems.baselines import request_baseline
 from leaderboard.systems.records import house_system
 
-#: Settings that decide what a score means: fixed once there are scores.
-_DECIDING = ("relevance_level", "drop_self_matches", "candidates_only")
+#: Settings that affect scores and cannot change once there are any.
+_SCORING_SETTINGS = ("relevance_level", "drop_self_matches", "candidates_only")
 
 
 @dataclass(frozen=True, slots=True)
 class ImportResult:
-    """What the import did: `changes` in words, empty where the same bytes and settings were there already.
+    """Result of an import; `changes` is empty if the same content and settings were already stored.
 
-    `offered` are the files that everyone may have now; `left_out` the splits that are not among them, because the
-    scored one is hidden. `remarks` are sentences on the scored judgments of this import.
+    `offered` are the public files, and `left_out` the splits that are withheld because the scored one is hidden.
+    `remarks` are sentences on the scored judgments of this import.
     """
 
     dataset: Dataset
@@ -68,19 +68,19 @@ class ImportResult:
     remarks: tuple[str, ...] = ()
 
     def disclosure(self) -> str:
-        """Which files everyone may have, and which judgements were left out of them."""
-        text = f"Offered to everyone: {', '.join(self.offered) or 'nothing'}."
+        """Return a sentence on the public files and the withheld judgments."""
+        text = f"Public files: {', '.join(self.offered) or 'none'}."
         if self.left_out:
             text += (
-                f" Left out: the judgements of {', '.join(self.left_out)}; beside hidden judgements only splits "
-                "named train…, dev… or valid… are offered."
+                f" Withheld: the judgements of {', '.join(self.left_out)}. With hidden judgements, only splits named "
+                "train…, dev…, or valid… are public."
             )
         return text
 
 
 @dataclass(frozen=True, slots=True)
 class BaselineRun:
-    """A run that passed its check and is in the store."""
+    """A valid and stored run."""
 
     name: str
     stored: StoredRun
@@ -89,19 +89,22 @@ class BaselineRun:
 
 
 class DiskSpaceError(Exception):
-    """The disk is full, which is no fault of the collection's."""
+    """The disk is too full for an import."""
 
 
 def import_dataset(
     path: Path, options: ImportOptions, progress: Progress = lambda stage, share: None
 ) -> ImportResult:
-    """Take in the collection at `path`, or bring the dataset up to date with it. Within `audit.acting`: where hidden
-    judgements are kept, what is told depends on who acts.
+    """Import the collection at `path` as a new dataset or as an update. Call this within `audit.acting`.
 
-    Raises evaluation.core.problems.InvalidContent with every problem found, or DiskSpaceError; nothing is then changed.
+    With hidden judgments, the content of error messages depends on the acting user's permissions.
+
+    Raises:
+        evaluation.core.problems.InvalidContent: With all problems; nothing is changed.
+        DiskSpaceError: If the disk is full; nothing is changed.
     """
     existing = Dataset.objects.filter(slug=options.slug).first()
-    options = _resolved(options, existing)
+    options = _complete_options(options, existing)
     if wrong_split := list(check_split(options.split)):
         raise InvalidContent.of(*wrong_split)
     refusals = list(_check_options(options, existing))
@@ -124,22 +127,22 @@ def import_dataset(
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
-            message = "Nothing was imported: the disk is full. Free some space and try again."
+            message = "The import failed because the disk is full. Free some space and try again."
             raise DiskSpaceError(message) from error
 
 
-def _resolved(options: ImportOptions, dataset: Dataset | None) -> ImportOptions:
-    """Return the options, with what decides the reading taken from the dataset where it was not said."""
-    known = dataset is not None and (dataset.current_version_id or dataset.state != Dataset.State.REPORTED)
-    decided: dict[str, Any] = {
-        name: getattr(dataset, name) if known else default
+def _complete_options(options: ImportOptions, dataset: Dataset | None) -> ImportOptions:
+    """Return the options, with missing ones that affect reading taken from the existing dataset."""
+    is_known = dataset is not None and (dataset.current_version_id or dataset.state != Dataset.State.REPORTED)
+    defaults: dict[str, Any] = {
+        name: getattr(dataset, name) if is_known else default
         for name, default in (("runs_only", False), ("hidden", True), ("candidates_only", False))
         if getattr(options, name) is None
     }
     language = options.language and known_language_code(options.language)
-    options = replace(options, language=language, **decided)
+    options = replace(options, language=language, **defaults)
     if options.candidates_only and not (options.primary or (dataset and dataset.current_version_id)):
-        return replace(options, primary="AP")  # as MTEB's re-ranking tasks
+        return replace(options, primary="AP")  # as in MTEB's re-ranking tasks
     return options
 
 
@@ -147,7 +150,9 @@ def _check_options(options: ImportOptions, dataset: Dataset | None) -> Iterator[
     primary = options.primary or (dataset.primary_measure if dataset else "nDCG@10")
     yield from check_measures(primary, options.measures, hidden=bool(options.hidden))
     if options.baseline is not None and not options.baseline.is_file():
-        yield problem("baseline", f"there is no file {options.baseline}", "Name a run file.")
+        yield problem(
+            "baseline", f"the file {options.baseline} does not exist", "Enter the path of a run file."
+        )
     if options.protection == Protection.COMPETITION and not options.hidden:
         message, hint = (
             "a competition needs hidden judgements",
@@ -168,17 +173,17 @@ def _check_options(options: ImportOptions, dataset: Dataset | None) -> Iterator[
 def _check_answers(
     inspected: InspectedCollection, options: ImportOptions, dataset: Dataset | None
 ) -> Iterator[Problem]:
-    """Yield a problem for each measure that looks for answers in texts, if either is missing."""
-    asked = [options.primary or (dataset.primary_measure if dataset else ""), *options.measures]
+    """Yield a problem for each measure that searches for answers in texts if either is missing."""
+    measures = [options.primary or (dataset.primary_measure if dataset else ""), *options.measures]
     if dataset is not None and dataset.current_version_id and not (options.primary or options.measures):
-        asked = dataset.measures
-    kept = dataset.current_qrels.answers_sha256 if dataset and dataset.current_qrels else ""
-    if not (inspected.corpus and (inspected.answers or kept)):
-        yield from check_reads_texts(asked)
+        measures = dataset.measures
+    stored_answers = dataset.current_qrels.answers_sha256 if dataset and dataset.current_qrels else ""
+    if not (inspected.corpus and (inspected.answers or stored_answers)):
+        yield from check_reads_texts(measures)
 
 
 def _check_changes(options: ImportOptions, dataset: Dataset) -> Iterator[Problem]:
-    """Yield changes that would make what is on the board untrue."""
+    """Yield problems for changes that would invalidate the board."""
 
     def changes(name: str) -> bool:
         return getattr(options, name) not in (None, getattr(dataset, name))
@@ -188,23 +193,23 @@ def _check_changes(options: ImportOptions, dataset: Dataset) -> Iterator[Problem
         if dataset.current_version_id and changes(name):
             yield problem(
                 "protection_changed",
-                f"{slug} is there already: an import cannot change how its judgements are protected",
+                f"{slug} already exists, and an import cannot change the protection of its judgements",
                 "Use the action on datasets in the admin, or manage.py protect_dataset.",
             )
     if qrels and options.hidden and not dataset.hidden:
-        message = f"the judgements of {slug} are open; whoever downloaded them has them"
+        message = f"the judgements of {slug} are already open and may have been downloaded"
         hint = "Keep the dataset open, or import unseen judgements under another slug."
         yield problem("already_open", message, hint)
     if dataset.hidden and qrels and qrels.split != options.split:
         yield problem(
             "split_changed",
             f"{slug} is scored on hidden judgements of the split {qrels.split}; "
-            f"with --split {options.split} those would be offered to everyone",
-            f"Say --split {qrels.split}, or import the other split under another slug.",
+            f"with --split {options.split} those would become public",
+            f"Use --split {qrels.split}, or import the other split under another slug.",
         )
-    yield from _opened(dataset, options)
-    scored = dataset.entries.exclude(provenance=Entry.Provenance.REPORTED).exists()
-    for name in filter(changes, _DECIDING if scored else ()):
+    yield from _agreement_problems(dataset, options)
+    has_scores = dataset.entries.exclude(provenance=Entry.Provenance.REPORTED).exists()
+    for name in filter(changes, _SCORING_SETTINGS if has_scores else ()):
         message = f"{name} cannot change: {slug} has entries scored with {getattr(dataset, name)}"
         yield problem("already_scored", message, "Import the collection under another slug.")
 
@@ -213,41 +218,46 @@ def _check_changes(options: ImportOptions, dataset: Dataset) -> Iterator[Problem
 def _record(
     options: ImportOptions, inspected: InspectedCollection, stored: StoredContent, run: BaselineRun | None
 ) -> ImportResult:
-    """Store the rows of an import."""
     dataset, changes = _settings(options)
     version = dataset.versions.filter(content_sha256=inspected.content_sha256).first()
     if version is None:
         version = storing.create_version(dataset, inspected, stored, options)
         changes.append(f"version {version.number}")
-    judged = inspected.judgements.get(options.split)
-    qrels, stays = _choose_qrels(dataset, version, inspected, options, changes)
+    judgements = inspected.judgements.get(options.split)
+    qrels, keeps_qrels = _choose_qrels(dataset, version, inspected, options, changes)
     storing.set_corpus(version, stored)
-    if (judged is not None or qrels is None) and not stays and storing.set_topics(version, inspected, stored):
+    if (
+        (judgements is not None or qrels is None)
+        and not keeps_qrels
+        and storing.set_topics(version, inspected, stored)
+    ):
         changes.append("topics")
-    present = dataset.current_version_id, dataset.current_qrels_id
-    moved = present != (version.pk, qrels.pk if qrels else None)
-    if moved:
+    current_content = dataset.current_version_id, dataset.current_qrels_id
+    is_moved = current_content != (version.pk, qrels.pk if qrels else None)
+    if is_moved:
         changes.append(f"board on {version}" + (f", {qrels.split} qrels v{qrels.number}" if qrels else ""))
     dataset.current_version, dataset.current_qrels = version, qrels
-    # A dataset that is public stays so while the baseline of its new content is made.
+    # A published dataset stays public while the baseline of its new content is computed.
     if qrels is None:
         dataset.state = Dataset.State.COLLECTING
     elif dataset.runs_only:
         dataset.state = Dataset.State.PUBLISHED
     dataset.save()
-    if storing.offer_content(version, stored, options.split, with_scored=not stays):
+    if storing.offer_content(version, stored, options.split, with_scored=not keeps_qrels):
         changes.append("files")
-    requested = _request_bm25(dataset, qrels, changes, moved=moved)
-    if requested and not (moved or "language" in changes):
+    is_bm25_requested = _request_bm25(dataset, qrels, changes, is_moved=is_moved)
+    if is_bm25_requested and not (is_moved or "language" in changes):
         changes.append("BM25 requested again")
-    named, run_requested = _take_run(dataset, run, qrels, is_judged=judged is not None)
+    is_named, run_requested = _take_run(dataset, run, qrels, is_judged=judgements is not None)
     if run_requested:
         changes.append("baseline run")
     if changes:
         board_changed(dataset, Kind.IMPORTED)
-    if named:
+    if is_named:
         changes.append("baseline run")
-    remarks = missing_documents(judged.statistics(dataset.relevance_level)) if judged is not None else []
+    remarks = (
+        missing_documents(judgements.statistics(dataset.relevance_level)) if judgements is not None else []
+    )
     if not dataset.runs_only and (remark := analyser_for(dataset.language).remark):
         remarks.append(remark)
     return ImportResult(
@@ -255,7 +265,7 @@ def _record(
         version,
         qrels,
         tuple(changes),
-        requested or run_requested,
+        is_bm25_requested or run_requested,
         offered=tuple(file.name for file in offered_files(dataset, AnonymousUser())),
         left_out=withheld_splits(inspected, options),
         remarks=tuple(remarks),
@@ -269,30 +279,31 @@ def _choose_qrels(
     options: ImportOptions,
     changes: list[str],
 ) -> tuple[Qrels | None, bool]:
-    """Return the judgements of the board, and whether it stays on the present ones until a rescore is decided.
+    """Return the qrels of the board, and whether it keeps the current ones until a rescore is decided.
 
-    An import without judgements takes none away. Raises InvalidContent while a rescore on yet other judgements is not
-    decided.
+    An import without judgments keeps the current ones. Raises InvalidContent while a rescore on other judgments is
+    pending.
     """
-    present = dataset.current_qrels if dataset.current_version_id == version.pk else None
-    judged = inspected.judgements.get(options.split)
-    if judged is None:
-        return present, False
+    current_qrels = dataset.current_qrels if dataset.current_version_id == version.pk else None
+    judgements = inspected.judgements.get(options.split)
+    if judgements is None:
+        return current_qrels, False
     answers = inspected.answers.sha256 if inspected.answers else ""
-    wanted = current_or_next_qrels(version, options.split, judged, answers_sha256=answers)
-    if dataset.current_version_id != version.pk or not is_needed(dataset, wanted):
-        return wanted, False
-    other = under_way(dataset)
-    if other is None:
-        start_rescore(dataset, wanted, "The collection was imported with other judgements.")
-        changes.append(f"rescore on {wanted.split} qrels v{wanted.number}")
-    elif other.to_qrels_id != wanted.pk:
+    new_qrels = current_or_next_qrels(version, options.split, judgements, answers_sha256=answers)
+    if dataset.current_version_id != version.pk or not is_needed(dataset, new_qrels):
+        return new_qrels, False
+    pending_rescore = under_way(dataset)
+    if pending_rescore is None:
+        start_rescore(dataset, new_qrels, "The collection was imported with other judgements.")
+        changes.append(f"rescore on {new_qrels.split} qrels v{new_qrels.number}")
+    elif pending_rescore.to_qrels_id != new_qrels.pk:
         message = (
-            f"{dataset.slug} is being rescored on qrels v{other.to_qrels.number}, other judgements than these"
+            f"{dataset.slug} is being rescored on qrels v{pending_rescore.to_qrels.number}, which are other "
+            "judgements"
         )
-        hint = "Switch its board to those or throw them away, then import again."
+        hint = "Switch its board to them or discard that rescore, then import again."
         raise InvalidContent.of(problem("rescore_under_way", message, hint))
-    return present, True
+    return current_qrels, True
 
 
 def _take_run(
@@ -300,83 +311,85 @@ def _take_run(
 ) -> tuple[bool, bool]:
     """Return whether the board's result of the run became the baseline, and whether the run is to be scored as such.
 
-    Raises InvalidContent if there are no judgements, or if the acting person may not learn the run's score.
+    Raises InvalidContent without judgments, or if the acting user may not learn the run's score.
     """
     if run is None:
         return False, False
     if qrels is None:
-        message = "a baseline run is scored on judgements, and there are none yet"
-        raise InvalidContent.of(problem("baseline", message, "Name the run when you import the judgements."))
-    # Its score would tell who cannot read the stored judgements which topics they judge.
-    guessed = not is_judged and dataset.hidden and not dataset.runs_only
-    if guessed and not may_see_counts(dataset, actor().person):
+        message = "a baseline run needs judgements, and there are none yet"
+        raise InvalidContent.of(problem("baseline", message, "Add the run when you import the judgements."))
+    # The score would reveal which topics the stored judgments judge.
+    is_guess = not is_judged and dataset.hidden and not dataset.runs_only
+    if is_guess and not may_see_counts(dataset, actor().person):
         raise InvalidContent.of(NOT_COMPARED)
     if name_run_on_board(dataset, run):
         return True, False
     if not request_baseline_run(dataset, run):
         return False, False
-    record_compared(f"a baseline run for {dataset}", dataset, qrels)  # no quota counts it
+    record_compared(f"a baseline run for {dataset}", dataset, qrels)  # because quotas do not limit it
     return False, True
 
 
-def _request_bm25(dataset: Dataset, qrels: Qrels | None, changes: Sequence[str], *, moved: bool) -> bool:
+def _request_bm25(dataset: Dataset, qrels: Qrels | None, changes: Sequence[str], *, is_moved: bool) -> bool:
     """Request the dataset's BM25 if it has no baseline and none is requested; return whether it was requested now.
 
     A dataset that an earlier attempt left in preparation is tried again, and one whose language changed gets another
-    BM25. BM25 is retrieved even without judgments, because a pool may be drawn from it.
+    BM25. BM25 is retrieved even without judgments, because a pool may use it.
     """
-    waiting = WorkRequest.objects.filter(kind=WorkRequest.Kind.BASELINE, dataset=dataset, taken_at=None)
-    unfinished = dataset.state == Dataset.State.PREPARING and not waiting.exists()
-    other_language = "language" in changes
-    if dataset.runs_only or not (moved or unfinished or other_language):
+    pending_requests = WorkRequest.objects.filter(
+        kind=WorkRequest.Kind.BASELINE, dataset=dataset, taken_at=None
+    )
+    is_unfinished = dataset.state == Dataset.State.PREPARING and not pending_requests.exists()
+    has_other_language = "language" in changes
+    if dataset.runs_only or not (is_moved or is_unfinished or has_other_language):
         return False
     baselines = Entry.objects.filter(dataset=dataset, is_baseline=True, evaluation__qrels=qrels)
-    if qrels is not None and baselines.exists() and not other_language:
+    if qrels is not None and baselines.exists() and not has_other_language:
         return False
     request_baseline(dataset)
     return True
 
 
-def _opened(dataset: Dataset, options: ImportOptions) -> Iterator[Problem]:
-    """Yield options that would show what the dataset's agreement keeps back."""
-    hint = "Correct the option, or take the agreement out of force."
+def _agreement_problems(dataset: Dataset, options: ImportOptions) -> Iterator[Problem]:
+    """Yield problems for options that would publish data protected by the dataset's agreement."""
+    hint = "Correct the option, or disable the agreement."
     for name, message in opened_despite_agreement(dataset, options.columns()).items():
         yield problem(f"option_{name}", f"{name}: {message}", hint)
 
 
 def _settings(options: ImportOptions) -> tuple[Dataset, list[str]]:
-    """Return the dataset's row, locked, with its settings brought up to date, and what changed.
+    """Lock and return the dataset's row with updated settings, and the names of the changes.
 
-    Raises InvalidContent where an agreement came into force meanwhile that the options would go against.
+    Raises InvalidContent if an agreement came into force in the meantime that conflicts with the options.
     """
     lock_boards(Dataset.objects.filter(slug=options.slug).values_list("pk", flat=True))
     dataset = Dataset.objects.filter(slug=options.slug).first()
-    if dataset is not None and (opened := list(_opened(dataset, options))):
-        raise InvalidContent.of(*opened)
-    wanted: dict[str, Any] = options.columns()
+    if dataset is not None and (problems := list(_agreement_problems(dataset, options))):
+        raise InvalidContent.of(*problems)
+    values: dict[str, Any] = options.columns()
     if options.twin_of:
-        wanted["twin_of_id"] = Dataset.objects.values_list("pk", flat=True).get(slug=options.twin_of)
-    first = dataset is None or dataset.current_version_id is None
+        values["twin_of_id"] = Dataset.objects.values_list("pk", flat=True).get(slug=options.twin_of)
+    is_first = dataset is None or dataset.current_version_id is None
     if dataset is None:
         dataset = Dataset(slug=options.slug, name=options.slug, state=Dataset.State.PREPARING)
-    created = dataset.pk is None
-    if first or options.primary or options.measures or wanted["hidden"] != dataset.hidden:
-        # A dataset known from papers alone brings their measure, which is not a choice of this site's curator.
+    is_new = dataset.pk is None
+    if is_first or options.primary or options.measures or values["hidden"] != dataset.hidden:
+        # A reported dataset has the measure of its paper, which no curator of this site has chosen.
         measures = shown_measures(
-            options.primary or dataset.primary_measure, options.measures, hidden=wanted["hidden"]
+            options.primary or dataset.primary_measure, options.measures, hidden=values["hidden"]
         )
-        wanted |= {"primary_measure": measures[0], "measures": measures}
-    changed = sorted(name for name, value in wanted.items() if getattr(dataset, name) != value)
-    before = {name: getattr(dataset, name) for name in changed}
-    for name in changed:
-        setattr(dataset, name, wanted[name])
+        values |= {"primary_measure": measures[0], "measures": measures}
+    changed_names = sorted(name for name, value in values.items() if getattr(dataset, name) != value)
+    old_values = {name: getattr(dataset, name) for name in changed_names}
+    for name in changed_names:
+        setattr(dataset, name, values[name])
     dataset.save()
-    if changed and not created:
-        after = {name: wanted[name] for name in changed}
-        record("settings", dataset, dataset=dataset, before=before, after=after)
-    if {"hidden", "measures"} & set(changed):
+    if changed_names and not is_new:
+        new_values = {name: values[name] for name in changed_names}
+        record("settings", dataset, dataset=dataset, before=old_values, after=new_values)
+    if {"hidden", "measures"} & set(changed_names):
         refresh_scores(dataset)
-    return dataset, ["dataset"] if created else changed
+    return dataset, ["dataset"] if is_new else changed_names
 
 
 def read_baseline_run(path: Path, inspected: InspectedCollection) -> BaselineRun:
@@ -395,24 +408,24 @@ def read_baseline_run(path: Path, inspected: InspectedCollection) -> BaselineRun
 
 
 def name_run_on_board(dataset: Dataset, run: BaselineRun) -> bool:
-    """Make the result that the board has of this very run the baseline; False if there is none, or it is one already.
+    """Make an existing result of the same run the baseline; return False if there is none or it already is.
 
-    A second result of the same run would be compared with itself, and count as one more test.
+    A second result of the same run would be compared with itself, and would count as another test.
     """
-    same = Entry.objects.public().filter(
+    results = Entry.objects.public().filter(
         dataset=dataset, evaluation__qrels=dataset.current_qrels, evaluation__run__sha256=run.stored.sha256
     )
-    # A team's own result goes before the site's, which was imported as the baseline alone.
-    rows = same.select_related("dataset", "system").order_by("published_at", "pk")
-    first = min(rows, key=lambda entry: entry.system.team_id is None, default=None)
-    if first is None or first.is_baseline:
+    # A team's own result takes precedence over the site's, which exists only as the baseline.
+    rows = results.select_related("dataset", "system").order_by("published_at", "pk")
+    result = min(rows, key=lambda entry: entry.system.team_id is None, default=None)
+    if result is None or result.is_baseline:
         return False
-    name_baseline(first)
+    name_baseline(result)
     return True
 
 
 def request_baseline_run(dataset: Dataset, run: BaselineRun) -> bool:
-    """Ask for the run to be scored as the baseline; False if it is the baseline, or asked for, already."""
+    """Request scoring of the run as the baseline; return False if it is the baseline or already requested."""
     baselines = Entry.objects.filter(
         dataset=dataset, is_baseline=True, evaluation__qrels=dataset.current_qrels
     )
@@ -422,7 +435,7 @@ def request_baseline_run(dataset: Dataset, run: BaselineRun) -> bool:
         slug=slugify(f"{run.name}-{dataset.slug}".replace(".", "-"))[:120],
         name=f"{run.name[: max(1, 117 - len(dataset.name))]} ({dataset.name})"[:120],
         architecture=Architecture.OTHER,
-        description=f"The run that the curator named as the baseline of {dataset.name}.",
+        description=f"The run that a curator selected as the baseline of {dataset.name}.",
         parameters={},
         training_declared=False,
     )
@@ -434,8 +447,8 @@ def request_baseline_run(dataset: Dataset, run: BaselineRun) -> bool:
         "baseline": True,
         "tag": run.tag,
     }
-    waiting = WorkRequest.objects.filter(kind=WorkRequest.Kind.SCORE, dataset=dataset, taken_at=None)
-    if any(request.payload == payload for request in waiting):
+    pending_requests = WorkRequest.objects.filter(kind=WorkRequest.Kind.SCORE, dataset=dataset, taken_at=None)
+    if any(request.payload == payload for request in pending_requests):
         return False
     request_work(WorkRequest.Kind.SCORE, dataset, payload)
     return True

@@ -1,8 +1,8 @@
-"""Reading a collection through once: statistics, checksums, document ids, and everything that is wrong with it.
+"""Single-pass inspection of a collection: statistics, checksums, document ids, and all problems.
 
-The topics are the queries that a run is to answer. BEIR's `queries.jsonl` holds the queries of all splits: half a
-million of MS MARCO's are train queries, beside the 6,980 that are scored. Left out are those that only published
-judgements name. Queries that no judgements name stay, so that the topics do not tell which of them hidden judgements
+The topics are the queries that a run has to answer. BEIR's `queries.jsonl` contains the queries of all splits: for MS
+MARCO, half a million train queries besides the 6,980 scored ones. Queries that are named only by published judgments
+are omitted. Queries without any judgments are topics, so that the topics do not reveal which queries hidden judgments
 name.
 """
 
@@ -36,7 +36,7 @@ from leaderboard.importing.collections.source import CollectionFiles, ImportOpti
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """The queries to answer; `path` holds them, and is None where these are all queries."""
+    """The queries to answer; `path` is their file, or None if these are all queries."""
 
     ids: Collection[str]
     statistics: FileStatistics
@@ -44,7 +44,7 @@ class Topics:
 
 
 class PlainFile(NamedTuple):
-    """A file without compression, and its checksum."""
+    """An uncompressed file and its SHA-256 checksum."""
 
     path: Path
     sha256: str
@@ -52,9 +52,10 @@ class PlainFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class InspectedCollection:
-    """A collection that may be stored. `id_list` has one document id a line, `id_table` the same memory-mapped.
+    """A valid collection.
 
-    `origin` says where it was fetched from (`source`) and which field of TREC topics is asked (`topic_field`).
+    `id_list` has one document id per line, and `id_table` is the same set memory-mapped. `origin` contains the
+    `source` of the download and the `topic_field` of TREC topics.
     """
 
     corpus: FileStatistics | None
@@ -69,17 +70,17 @@ class InspectedCollection:
 
     @property
     def content_sha256(self) -> str:
-        """Over the checksums of the expanded files, so that compression makes no difference."""
+        """Checksum over those of the uncompressed files, independent of compression."""
         documents = self.corpus.sha256 if self.corpus else sha256_of(self.id_list) if self.id_list else "none"
-        named = f"documents {documents}\nqueries {self.queries.sha256}\n"
+        text = f"documents {documents}\nqueries {self.queries.sha256}\n"
         if self.excluded is not None:
-            named += f"excluded {self.excluded.sha256}\n"
-        return hashlib.sha256(named.encode()).hexdigest()
+            text += f"excluded {self.excluded.sha256}\n"
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def statistics(self) -> dict[str, Any]:
-        """What Table 1 of the BEIR paper says of a collection, and the checksums of its expanded files.
+        """Return the statistics of Table 1 of the BEIR paper, and the checksums of the uncompressed files.
 
-        `queries` and `words_per_query` are of the queries to answer, as in that table.
+        `queries` and `words_per_query` cover only the queries to answer, as they do in that table.
         """
         statistics: dict[str, Any] = {
             "queries": self.topics.statistics.records,
@@ -107,7 +108,7 @@ class InspectedCollection:
 
 
 class Inspection:
-    """A collection as it is read; `problems` are those of all of its files."""
+    """A collection during inspection; `problems` collects those of all files."""
 
     def __init__(
         self, source: CollectionFiles, options: ImportOptions, work: Path, progress: Progress
@@ -117,11 +118,11 @@ class Inspection:
         self.query_ids: set[str] = set()
         self.judgements: dict[str, JudgementFile] = {}
         self.id_table: Path | None = None
-        #: Begins the name of a file of which some lines, which may have judged ids, could not be read.
+        #: Prefix for file names in messages if some of their lines could not be read.
         self.part = ""
 
     def read(self) -> InspectedCollection:
-        """Read everything once. Raises InvalidContent with all problems of all files together."""
+        """Read all files once. Raises InvalidContent with all problems of all files."""
         source, options, work = self.source, self.options, self.work
         queries = corpus = answers = excluded = None
         if source.queries is not None:
@@ -141,9 +142,9 @@ class Inspection:
             self.problems.append(
                 problem(
                     "collecting_with_judgements",
-                    f"{options.split} qrels are there, and the dataset is to collect runs before there are judgements",
-                    "Leave out --collecting to have runs scored now; or take "
-                    f"qrels/{options.split}.tsv (qrels.txt) out of the folder, and import it when the runs are in.",
+                    f"the collection has {options.split} qrels, but --collecting is for datasets without judgements",
+                    "Omit --collecting to score runs now, or remove "
+                    f"qrels/{options.split}.tsv (qrels.txt) from the folder and import it after the runs.",
                 )
             )
         if source.answers is not None:
@@ -169,7 +170,7 @@ class Inspection:
 
     @contextmanager
     def _reading(self, file_name: str = "") -> Iterator[None]:
-        """Add the problems of one file to those of the others, with its name if they lack it."""
+        """Collect the problems of one file, adding its name to messages that lack it."""
         try:
             yield
         except InvalidContent as error:
@@ -177,7 +178,7 @@ class Inspection:
             self.problems += in_file(file_name, problems) if file_name else problems
 
     def _read_documents(self, id_list: Path) -> FileStatistics | None:
-        """Write the document ids to `id_list`; return the statistics of the corpus, if there is one."""
+        """Write the document ids to `id_list`, and return the statistics of the corpus, or None without one."""
         with id_list.open("w", encoding="utf-8") as file:
             if self.source.corpus is not None:
                 return check_corpus(
@@ -190,7 +191,7 @@ class Inspection:
         return None
 
     def _build_table(self, id_list: Path) -> None:
-        """Make the memory-mapped set of the listed ids, if any are listed."""
+        """Build the memory-mapped set of the listed ids, if there are any."""
         if id_list.stat().st_size == 0:
             return
         self.progress("document ids", 0.0)
@@ -200,97 +201,108 @@ class Inspection:
         self.progress("document ids", 1.0)
 
     def _read_judgements(self, path: Path, split: str) -> None:
-        """Add the split's judgements with a plain copy of their file. An empty file may be one that is to come."""
+        """Add the split's judgments with a plain copy of their file; an empty file is allowed while collecting runs."""
         try:
             qrels = read_qrels(path)
         except InvalidContent as error:
             if self.options.collecting and {each.code for each in error.report.problems} == {"empty"}:
                 return
             raise
-        file = _expanded(path, self.work / f"plain-{split}.tsv")
-        try:  # does the simpler reader, which verifies scores, read the same?
+        file = _expand(path, self.work / f"plain-{split}.tsv")
+        try:  # compare with the simpler reader that verifies scores
             is_read_alike = Judgements(file.path.read_bytes()).graded == qrels.as_dict()
         except ValueError:
             is_read_alike = False
         if not is_read_alike:
             write_judgements(read_grades(path), file.path)
             file = PlainFile(file.path, sha256_of(file.path))
-        missing = self._check_ids(qrels, f"{split} qrels", strict=self.options.strict)
-        self.judgements[split] = JudgementFile(qrels, *file, missing)
+        missing_documents = self._check_ids(qrels, f"{split} qrels", strict=self.options.strict)
+        self.judgements[split] = JudgementFile(qrels, *file, missing_documents)
 
     def _read_answers(self, path: Path) -> PlainFile:
-        """Return a plain copy of the answers. Raises InvalidContent, also if a judged query has none."""
+        """Return a plain copy of the answers. Raises InvalidContent, also for a judged query without an answer."""
         answers = read_answers(path)
-        scored = self.judgements.get(self.options.split)
-        if without := [query for query in (scored.qrels.query_ids if scored else ()) if query not in answers]:
-            queries = "query has" if len(without) == 1 else "queries have"
-            message = f"{len(without):,} judged {queries} no answer: {name_some(without)}"
-            hint = "Every judged query needs an answer; take queries without one out of the judgements."
-            raise InvalidContent.of(problem("unanswered_query", message, hint, count=len(without)))
-        return _expanded(path, self.work / "plain-answers.jsonl")
+        judgements = self.judgements.get(self.options.split)
+        if unanswered := [
+            query for query in (judgements.qrels.query_ids if judgements else ()) if query not in answers
+        ]:
+            queries = "query has" if len(unanswered) == 1 else "queries have"
+            message = f"{len(unanswered):,} judged {queries} no answer: {name_some(unanswered)}"
+            hint = "Every judged query needs an answer. Remove queries without one from the judgements."
+            raise InvalidContent.of(problem("unanswered_query", message, hint, count=len(unanswered)))
+        return _expand(path, self.work / "plain-answers.jsonl")
 
     def _read_excluded(self, path: Path) -> JudgementFile:
-        """Return the excluded documents. None may be relevant to its query, because no run could find it."""
-        excluded = JudgementFile(read_excluded(path), *_expanded(path, self.work / "plain-excluded.tsv"))
+        """Return the excluded documents. None may be relevant to its query, because no run could retrieve it."""
+        excluded = JudgementFile(read_excluded(path), *_expand(path, self.work / "plain-excluded.tsv"))
         self._check_ids(excluded.qrels, "excluded.tsv")
         pairs = {(query, document) for query, document, _ in excluded.qrels.judgements()}
-        scored = self.judgements.get(self.options.split)
-        both = [
+        judgements = self.judgements.get(self.options.split)
+        relevant_pairs = [
             f"{query} {document}"
-            for query, document, grade in (scored.qrels.judgements() if scored else ())
+            for query, document, grade in (judgements.qrels.judgements() if judgements else ())
             if grade >= (self.options.relevance_level or 1) and (query, document) in pairs
         ]
-        if both:
-            counted = f"{len(both):,} {'pair is' if len(both) == 1 else 'pairs are'}"
-            message = f"excluded.tsv: {counted} judged relevant: {name_some(both)}"
-            hint = "Take them out of excluded.tsv or out of the judgements."
-            self.problems.append(problem("excluded_and_relevant", message, hint, count=len(both)))
+        if relevant_pairs:
+            count_text = f"{len(relevant_pairs):,} {'pair is' if len(relevant_pairs) == 1 else 'pairs are'}"
+            message = f"excluded.tsv: {count_text} judged relevant: {name_some(relevant_pairs)}"
+            hint = "Remove them from excluded.tsv or from the judgements."
+            self.problems.append(problem("excluded_and_relevant", message, hint, count=len(relevant_pairs)))
         return excluded
 
     def _check_ids(self, qrels: Qrels, name: str, *, strict: bool = False) -> frozenset[str]:
-        """Return the documents of `qrels` that the corpus lacks, and add problems with its ids.
+        """Return the documents of `qrels` that are not in the corpus, and add problems with its ids.
 
         Unknown queries are problems. Unknown documents are problems with `strict`, and if all are unknown, because the
-        files then belong to different collections. None is unknown if the collection does not list its documents.
+        files then belong to different collections. No document is unknown if the collection does not list its
+        documents.
         """
-        unknown = [query for query in qrels.query_ids if self.query_ids and query not in self.query_ids]
-        if unknown:
-            self.problems.append(unknown_ids(name, "query", f"{self.part}queries.jsonl", unknown))
+        unknown_queries = [
+            query for query in qrels.query_ids if self.query_ids and query not in self.query_ids
+        ]
+        if unknown_queries:
+            self.problems.append(unknown_ids(name, "query", f"{self.part}queries.jsonl", unknown_queries))
         if self.id_table is None:
             return frozenset()
-        missing = documents_not_in_corpus(qrels, DocumentIds.open(self.id_table))
-        if missing and (strict or len(missing) == len({document for _, document, _ in qrels.judgements()})):
-            self.problems.append(unknown_ids(name, "document", f"{self.part}the corpus", missing))
-        return frozenset(missing)
+        missing_documents = documents_not_in_corpus(qrels, DocumentIds.open(self.id_table))
+        if missing_documents and (
+            strict or len(missing_documents) == len({document for _, document, _ in qrels.judgements()})
+        ):
+            self.problems.append(unknown_ids(name, "document", f"{self.part}the corpus", missing_documents))
+        return frozenset(missing_documents)
 
     def _find_topics(self, path: Path, queries: FileStatistics) -> Topics:
-        """Return all queries except those that only judgements of other splits than the scored one name.
+        """Return all queries except those that only judgments of other splits name.
 
-        All of them if the scored judgements are yet to come: they may judge again what another split judged. All of
-        them, too, if there are no documents: such runs were made elsewhere, for what their track asked.
+        The result is all queries if the scored judgments do not exist yet, because they may judge topics of other
+        splits again, and if there are no documents, because such runs were produced for all topics of their track.
         """
-        scored = self.judgements.get(self.options.split)
-        if scored is None or self.options.runs_only:
+        scored_file = self.judgements.get(self.options.split)
+        if scored_file is None or self.options.runs_only:
             return Topics(self.query_ids, queries)
-        elsewhere = {query for each in self.judgements.values() for query in each.qrels.query_ids}
-        wanted = self.query_ids - (elsewhere - set(scored.qrels.query_ids))
-        if len(wanted) == len(self.query_ids):
+        all_judged = {
+            query for judgements in self.judgements.values() for query in judgements.qrels.query_ids
+        }
+        topic_ids = self.query_ids - (all_judged - set(scored_file.qrels.query_ids))
+        if len(topic_ids) == len(self.query_ids):
             return Topics(self.query_ids, queries)
         target = self.work / "topics.jsonl"
-        return Topics(wanted, copy_queries(path, wanted, target), target)
+        return Topics(topic_ids, copy_queries(path, topic_ids, target), target)
 
 
-def _expanded(path: Path, plain: Path) -> PlainFile:
-    """Write a copy without compression to `plain`."""
-    with plain.open("wb") as file:
+def _expand(path: Path, target: Path) -> PlainFile:
+    """Write an uncompressed copy to `target`."""
+    with target.open("wb") as file:
         for block in open_blocks(path):
             file.write(block)
-    return PlainFile(plain, sha256_of(plain))
+    return PlainFile(target, sha256_of(target))
 
 
 def check_split(split: str) -> Iterator[Problem]:
-    """Whether the split's name can be a file's name here."""
+    """Yield a problem if the split's name is not a valid file name."""
     if not split.replace("-", "").replace("_", "").isalnum() or len(split) > 20 or not split.isascii():
         yield problem(
-            "split", f"“{split}” is no name of a split", "Use letters, digits, - and _, such as test."
+            "split",
+            f"“{split}” is not a valid split name",
+            "Use letters, digits, - and _, for example: test.",
         )

@@ -1,10 +1,9 @@
-"""A collection as a folder or zip of files that are found by their names, and what a curator says about it.
+"""Files of a collection in a folder or zip, and the options of an import.
 
-The layout is BEIR's: `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv`; also `qrels.txt` in TREC format for the
-scored split, `document-ids.txt` where the documents themselves may not be kept, `answers.jsonl` for measures that
-look for answers in texts, and `excluded.tsv` for documents that are left out of the rankings of single queries. Each
-may end in `.gz`. Where one of the first three is not there, it may be in another format, and is converted
-(`Conversion`).
+The layout is that of BEIR: `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv`. Optional files are `qrels.txt` in
+TREC format for the scored split, `document-ids.txt` if the documents cannot be stored, `answers.jsonl` for measures
+that search for answers in texts, and `excluded.tsv` for documents excluded from the rankings of single queries. All
+names may end in `.gz`. Files in other formats can replace any of the first three, and are converted (`Conversion`).
 """
 
 import re
@@ -29,7 +28,7 @@ from evaluation.collections.tables import convert_judgements, convert_texts, has
 from evaluation.core.problems import InvalidContent, Problem
 from leaderboard.datasets.problems import missing, problem
 
-#: Told what is being done and the share of it that is done, 0 to 1.
+#: Progress callback with the name of the stage and the fraction done, 0 to 1.
 Progress = Callable[[str, float], None]
 
 _MEMBER = re.compile(
@@ -38,20 +37,20 @@ _MEMBER = re.compile(
     r"|qrels/(?P<split>[A-Za-z0-9_-]{1,20})\.(?:tsv|txt))(?:\.gz)?"
 )
 
-#: Folders are searched so deep.
+#: Maximum depth of the search in folders.
 _DEPTH = 3
 
-#: A collection has few files of its own, and may lie among many others. Curators may bring any size that fits.
+#: Limits for zip files. A collection has few files but may be among many others. Its size is limited by the disk only.
 ZIP_POLICY = ZipPolicy(
     max_members=10_000,
-    members_hint="Pack only the collection's own files; 10,000 are the limit.",
-    expansion_hint="Text shrinks three- to tenfold. Import the folder instead, if this one is real.",
+    members_hint="Pack only the files of the collection. At most 10,000 are allowed.",
+    expansion_hint="Text usually compresses by a factor of 3 to 10. If the file is valid, import the folder instead.",
     free_bytes=2**30,
 )
 
 
-#: Options that are no columns of `Dataset` as they stand.
-_OTHERS = (
+#: Options that do not correspond to columns of `Dataset`.
+_NOT_COLUMNS = (
     "slug", "collecting", "split", "primary", "measures", "baseline", "version_label", "twin_of", "topic_field",
     "source", "strict",
 )  # fmt: skip
@@ -59,14 +58,20 @@ _OTHERS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
-    """None means: as it is, or the default for a new dataset.
+    """Options of an import; None means unchanged, or the default for a new dataset.
 
-    `hidden` is True by default. `collecting` opens the dataset for runs before there are judgements. `split` names
-    the judgements that runs are scored against. `measures` are those that the board shows, `primary` the first of
-    them. `protection` and `public_share` are for new datasets. `baseline` is the run that systems are
-    compared with instead of BM25. `twin_of` is the slug of the open dataset whose hidden half this is. `topic_field` is
-    the field of TREC topics that is the query, one of `other_formats.FIELDS`. `source` says where the
-    collection was fetched from. `strict` refuses judgements of documents that the corpus lacks.
+    Attributes:
+        hidden: Whether the judgments are hidden; True by default.
+        collecting: Open the dataset for runs before there are judgments.
+        split: Split whose judgments are scored.
+        primary: Primary measure of the board.
+        measures: Other measures of the board.
+        protection, public_share: Protection of a new dataset.
+        baseline: Run that replaces BM25 as the baseline.
+        twin_of: Slug of the open dataset whose hidden half this is.
+        topic_field: Field of TREC topics that is the query, one of `other_formats.FIELDS`.
+        source: Source of a downloaded collection.
+        strict: Reject judgments of documents that are not in the corpus.
     """
 
     slug: str
@@ -102,15 +107,19 @@ class ImportOptions:
     strict: bool = False
 
     def columns(self) -> dict[str, Any]:
-        """Return the columns of `Dataset` that were said."""
-        return {name: said for name, said in asdict(self).items() if said is not None and name not in _OTHERS}
+        """Return the given columns of `Dataset`."""
+        return {
+            name: value
+            for name, value in asdict(self).items()
+            if value is not None and name not in _NOT_COLUMNS
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionFiles:
-    """The files of a collection; `qrels` by split. What is missing is None, or among `problems`.
+    """Files of a collection, with `qrels` by split; missing ones are None or among `problems`.
 
-    `topic_field` is the field of TREC topics that is the query, empty where they are no TREC topics.
+    `topic_field` is the field of TREC topics that is the query, or empty for other formats.
     """
 
     corpus: Path | None
@@ -127,7 +136,11 @@ class CollectionFiles:
 def open_source(
     path: Path, options: ImportOptions, work: Path, progress: Progress
 ) -> Iterator[CollectionFiles]:
-    """Yield the collection at `path`; a zip is expanded below `work`. Raises InvalidContent if it is neither."""
+    """Yield the collection at `path`, a folder or a zip, which is expanded in `work`.
+
+    Raises:
+        InvalidContent: For any other path.
+    """
     if path.is_dir():
         files = {name.relative_to(path).as_posix(): name for name in _files_below(path, _DEPTH)}
         parts, problems = _find_parts(files, options.split)
@@ -135,16 +148,16 @@ def open_source(
     elif path.is_file() and is_zip(path):
         with open_archive(path, ZIP_POLICY) as archive:
             parts, problems = _find_parts(archive.names, options.split)
-            part_of = {name: part for part, name in parts.items()}
-            # On disk the files have names of ours: the entry's is never a path. They lie apart from what is written
-            # while they are read, which may have the same name.
+            part_by_name = {name: part for part, name in parts.items()}
+            # Files get names chosen here, because names in a zip must not become paths. They have a separate folder,
+            # because files that are written during reading may have the same names.
             expanded = work / "expanded"
             expanded.mkdir()
             targets = {
                 name: expanded / (name.rpartition("/")[2] if other_format(name) else part)
                 for part, name in parts.items()
             }
-            archive.extract(targets, lambda name, share: progress(f"expanding {part_of[name]}", share))
+            archive.extract(targets, lambda name, share: progress(f"expanding {part_by_name[name]}", share))
         yield _source({part: targets[name] for part, name in parts.items()}, problems, options, work)
     else:
         raise InvalidContent.of(
@@ -152,14 +165,14 @@ def open_source(
                 "no_collection",
                 f"{path.name} is neither a folder nor a zip{_other_archive(path)}"
                 if path.exists()
-                else f"there is no {path}",
-                "Give a folder or a zip with corpus.jsonl, queries.jsonl and qrels/test.tsv.",
+                else f"{path} does not exist",
+                "Choose a folder or a zip with corpus.jsonl, queries.jsonl, and qrels/test.tsv.",
             )
         )
 
 
 def _other_archive(path: Path) -> str:
-    """Return the end of a message that names the format of another archive, or an empty text."""
+    """Return the end of a message that names the format of another archive, or an empty string."""
     try:
         next(open_blocks(path), None)
     except InvalidContent as error:
@@ -176,33 +189,35 @@ def _files_below(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def _find_parts(names: Iterable[str], split: str) -> tuple[dict[str, str], list[Problem]]:
-    """The collection's files among the names (with `/` between folders), by what they hold, and what is ambiguous.
+    """Return the collection's files by their part, and problems with ambiguous names.
 
-    Judgements are `qrels-<split>.tsv`; `qrels.txt` stands for `split`. A zip usually has everything in one folder: the
-    shallowest folder with a file of the layout is taken.
+    Names use `/` between folders. Judgments are `qrels-<split>.tsv`; `qrels.txt` stands for `split`. A zip usually has
+    all files in one folder, so the shallowest folder with a known file is used.
     """
     matches = [match for name in sorted(names) if (match := _MEMBER.fullmatch(name))]
-    known = {match.string: (match["root"], _part_of(match, split)) for match in matches}
-    others = {
-        name: found for name in sorted(names) if name not in known and (found := other_format(name, split))
+    standard_files = {match.string: (match["root"], _get_part(match, split)) for match in matches}
+    other_files = {
+        name: folder_and_part
+        for name in sorted(names)
+        if name not in standard_files and (folder_and_part := other_format(name, split))
     }
-    roots = {folder for folder, _ in (known or others).values()}
+    roots = {folder for folder, _ in (standard_files or other_files).values()}
     root = min(roots, key=lambda folder: (folder.count("/"), folder), default="")
     parts: dict[str, str] = {}
     problems = []
-    for layout in (known, others):
-        there = set(parts)
+    for layout in (standard_files, other_files):
+        earlier_parts = set(parts)
         for name, (folder, part) in layout.items():
-            if folder != root or part in there:
+            if folder != root or part in earlier_parts:
                 continue
-            earlier = parts.setdefault(part, name)
-            if earlier != name:
-                message = f"{earlier} and {name} are the same part twice"
+            other_name = parts.setdefault(part, name)
+            if other_name != name:
+                message = f"{other_name} and {name} are the same part of the collection"
                 problems.append(problem("ambiguous_files", message, "Keep one of the two."))
     return parts, problems
 
 
-def _part_of(match: re.Match[str], split: str) -> str:
+def _get_part(match: re.Match[str], split: str) -> str:
     if match["excluded"]:
         return "excluded.tsv"
     if match["plain"] or match["ids"]:
@@ -213,15 +228,15 @@ def _part_of(match: re.Match[str], split: str) -> str:
 def _source(
     files: dict[str, Path], problems: list[Problem], options: ImportOptions, work: Path
 ) -> CollectionFiles:
-    converted = Conversion(files, options, work)
-    files, problems = converted.files, problems + converted.problems
+    conversion = Conversion(files, options, work)
+    files, problems = conversion.files, problems + conversion.problems
     qrels = {
         part.removeprefix("qrels-").removesuffix(".tsv"): path
         for part, path in files.items()
         if part.startswith("qrels-")
     }
     corpus, queries = files.get("corpus.jsonl"), files.get("queries.jsonl")
-    if converted.problems:  # what could not be read is not missing
+    if conversion.problems:  # do not report unreadable files as missing
         return CollectionFiles(corpus, queries, None, qrels=qrels, problems=tuple(problems))
     if queries is None:
         problems.append(
@@ -230,22 +245,22 @@ def _source(
             )
         )
     if corpus is None and not options.runs_only:
-        hint = "Put corpus.jsonl (or .gz) beside queries.jsonl; for a collection without its documents say --runs-only."
+        hint = "Put corpus.jsonl (or .gz) next to queries.jsonl. For a collection without documents, use --runs-only."
         problems.append(missing("corpus.jsonl", hint))
     if options.split not in qrels and not options.collecting:
-        hint = "Put the judgements there (or qrels.txt in TREC format); without any yet, say --collecting."
+        hint = "Add the judgements (or qrels.txt in TREC format). If there are none yet, use --collecting."
         if qrels:
-            hint = f"Name one of the splits that are there: --split {', '.join(sorted(qrels))}."
+            hint = f"Choose one of the available splits: --split {', '.join(sorted(qrels))}."
         problems.append(missing(f"qrels/{options.split}.tsv", hint))
     ids, answers = files.get("document-ids.txt"), files.get("answers.jsonl")
     excluded = files.get("excluded.tsv")
     return CollectionFiles(
-        corpus, queries, ids, answers, qrels, converted.topic_field, excluded, tuple(problems)
+        corpus, queries, ids, answers, qrels, conversion.topic_field, excluded, tuple(problems)
     )
 
 
-#: Names are short and plain enough to be those of files here; one that begins with a dot is a system's.
-_OTHER = re.compile(
+#: File names in other formats. They are restricted to short, safe names; names with a leading dot are system files.
+_OTHER_FORMAT = re.compile(
     r"(?P<root>(?:.+/)?)(?:(?P<table>corpus|queries|qrels)\.csv|qrels/(?P<split>[A-Za-z0-9_-]{1,20})\.csv"
     r"|(?P<topics>(?!\.)[\w.-]{0,60}topics(?:[\w.-]{0,60}(?:[0-9]|\.txt|\.xml|\.sgml?|\.trec))?)"
     r"|(?P<documents>[\w-]{1,60}\.(?i:all)(?:\.[0-9]+)?)|(?P<queries>[\w-]{1,60}\.(?i:qry))"
@@ -255,8 +270,8 @@ _OTHER = re.compile(
 
 
 def other_format(name: str, split: str = "") -> tuple[str, str] | None:
-    """(folder, the part of BEIR's layout that it stands for) of a file in another format; None for any other file."""
-    match = _OTHER.fullmatch(name)
+    """Return folder and part of BEIR's layout for a file in another format, or None for any other file."""
+    match = _OTHER_FORMAT.fullmatch(name)
     if match is None:
         return None
     if match["documents"] or match["table"] == "corpus":
@@ -269,7 +284,7 @@ def other_format(name: str, split: str = "") -> tuple[str, str] | None:
 
 
 class Conversion:
-    """The files of a collection by part, those of other formats converted; `problems` are of those that cannot be."""
+    """Files of a collection by part, converted from other formats; `problems` are those of invalid files."""
 
     def __init__(self, files: dict[str, Path], options: ImportOptions, work: Path) -> None:
         self.files: dict[str, Path] = {}
@@ -290,13 +305,13 @@ class Conversion:
             else:
                 self.files[part] = target
         if options.topic_field and not self.topic_field and not self.problems:
-            message = f"--topic-field {options.topic_field}: the queries are no TREC topics"
-            self.problems.append(problem("topic_field", message, "Leave it out."))
+            message = f"--topic-field {options.topic_field}: the queries are not TREC topics"
+            self.problems.append(problem("topic_field", message, "Omit this option."))
 
     def _converter(self, part: str, path: Path) -> Callable[[Path], None] | None:
         if path.name.endswith((".csv", ".csv.gz")):
             return partial(convert_judgements if part.startswith("qrels-") else convert_texts, [path])
-        match = _OTHER.fullmatch(path.name)
+        match = _OTHER_FORMAT.fullmatch(path.name)
         if match is None:
             texts = part in ("corpus.jsonl", "queries.jsonl")
             return partial(convert_texts, [path]) if texts and has_other_names(path, part) else None
@@ -311,7 +326,7 @@ class Conversion:
         write_records(target, queries)
 
     def _convert_smart_judgements(self, path: Path, target: Path) -> None:
-        """Judgements may name queries by their place in the SMART file of these."""
+        """Convert SMART judgments, which may refer to queries by their position in the SMART query file."""
         queries = self._given.get("queries.jsonl")
         is_smart = queries is not None and other_format(queries.name) and not queries.name.endswith(".csv")
         write_judgements(

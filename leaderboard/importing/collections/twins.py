@@ -1,11 +1,11 @@
-"""Checks of imports against judgements that are hidden: of other splits of the dataset, and of its twin.
+"""Checks of imports against hidden judgments: those of other splits, and those of a twin.
 
-Other splits may be offered beside hidden judgements unless they reveal those. An import without the scored split is
-compared with the stored judgements. That tells which pairs these judge, so it is for people who may read them, and
-recorded.
+Other splits may be public besides hidden judgments unless they overlap with these. An import without the scored split
+is compared with the stored judgments. The result reveals judged pairs, so this requires the permission to read them,
+and is recorded.
 
-Twins are two datasets over one corpus, with an open and a hidden half of the topics of one kind. An import that names
-its twin (`ImportOptions.twin_of`) must fulfil `check_twin`; `halves` draws both from one collection.
+Twins are two datasets over one corpus, with an open and a hidden half of the same kind of topics. An import that names
+its twin (`ImportOptions.twin_of`) must pass `check_twin`; `halves` draws both from one collection.
 """
 
 from collections.abc import Collection, Iterator
@@ -26,9 +26,9 @@ from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.judgements.disclosure import load_compared, may_see_counts, record_compared
 from leaderboard.models import Dataset, Qrels
 
-#: Judged topics of each half, at the least: a bootstrap over fewer says nothing.
+#: Minimum number of judged topics per half; a bootstrap over fewer is meaningless.
 LEAST_TOPICS = 10
-#: Identical for all files and any number of hidden datasets, and raised before judgments are read.
+#: Problem that is identical for all files and raised before judgments are read, so that it reveals nothing.
 TOPICS_NOT_COMPARED = problem(
     "judgements_not_told",
     "a twin's topics must be compared with hidden judgments over the same corpus, which you may not read",
@@ -37,11 +37,11 @@ TOPICS_NOT_COMPARED = problem(
 
 
 def too_few(half: str, topics: int) -> Problem:
-    """Return a half without the topics that a gap takes."""
+    """Return a problem about a half with too few topics to measure a gap."""
     return problem(
         "twin_too_small",
         f"the {half} half has {topics} judged topics",
-        f"Each half needs {LEAST_TOPICS} at least, and some 300 to show a gap: see docs/contamination.md.",
+        f"Each half needs at least {LEAST_TOPICS}, and about 300 to show a gap. See docs/contamination.md.",
         count=topics,
     )
 
@@ -49,29 +49,29 @@ def too_few(half: str, topics: int) -> Problem:
 def check_twin(
     inspected: InspectedCollection, queries: Path, options: ImportOptions, dataset: Dataset | None
 ) -> Iterator[Problem]:
-    """What keeps this collection from being the hidden half of the dataset that it names, now or before.
+    """Yield problems that prevent this collection from being the hidden half of its declared or existing twin.
 
-    `queries` is the collection's file. Of hidden judgements only their topics are read.
+    `queries` is the collection's query file. Only the topics of hidden judgments are read.
     """
-    linked = dataset.twin_of if dataset is not None else None
-    slug = options.twin_of or (linked.slug if linked else None)
+    linked_twin = dataset.twin_of if dataset is not None else None
+    slug = options.twin_of or (linked_twin.slug if linked_twin else None)
     if slug is None:
         return
     twins = Dataset.objects.select_related("current_version", "current_qrels")
     twin = twins.filter(slug=slug, hidden=False).exclude(current_qrels=None).first()
     if twin is None:
-        hint = "Import the open half first; its slug is what --twin-of takes."
-        yield problem("no_twin", f"{slug} is no dataset with open judgements", hint)
+        hint = "Import the open half first, and use its slug for --twin-of."
+        yield problem("no_twin", f"{slug} is not a dataset with open judgements", hint)
         return
     if options.twin_of and not options.hidden:
-        yield problem("twin_open", "the half that names its twin is the hidden one", "Leave out --open.")
-    if (taken := twin.twins.exclude(slug=options.slug).first()) is not None:
+        yield problem("twin_open", "--twin-of is for the hidden half of a twin", "Omit --open.")
+    if (other_half := twin.twins.exclude(slug=options.slug).first()) is not None:
         yield problem(
-            "twin_taken", f"{slug} has a hidden half already: {taken.slug}", "Import that one again."
+            "twin_taken", f"{slug} already has a hidden half: {other_half.slug}", "Import that one again."
         )
     measure = options.primary or (dataset.primary_measure if dataset else "nDCG@10")
     if measure != twin.primary_measure:
-        hint = f"Say --primary {twin.primary_measure}: a gap takes one measure."
+        hint = f"Use --primary {twin.primary_measure}: a gap requires the same measure in both halves."
         yield problem("twin_measure", f"{slug} has the primary measure {twin.primary_measure}", hint)
     yield from _check_content(inspected, queries, options, twin)
 
@@ -81,56 +81,57 @@ def _check_content(
 ) -> Iterator[Problem]:
     if twin.current_version is None or twin.current_qrels is None:
         raise ValueError("a judged dataset has a version")
-    known = twin.current_version.statistics.get("corpus_expanded_sha256")
-    if known != (inspected.corpus.sha256 if inspected.corpus else None):
+    corpus_sha256 = twin.current_version.statistics.get("corpus_expanded_sha256")
+    if corpus_sha256 != (inspected.corpus.sha256 if inspected.corpus else None):
         hint = "Import both halves from the same corpus.jsonl; only topics and judgements may differ."
         yield problem("twin_corpus", f"{twin.slug} has another corpus", hint)
-    judged = inspected.judgements.get(options.split)
-    if judged is None:
-        return  # there are no topics to compare yet
-    opened = load_open_qrels(twin.current_qrels).query_ids
-    for half, topics in (("open", opened), ("hidden", judged.qrels.query_ids)):
+    judgements = inspected.judgements.get(options.split)
+    if judgements is None:
+        return  # no topics to compare yet
+    open_topics = load_open_qrels(twin.current_qrels).query_ids
+    for half, topics in (("open", open_topics), ("hidden", judgements.qrels.query_ids)):
         if len(topics) < LEAST_TOPICS:
             yield too_few(half, len(topics))
-    texts = _texts(path_of(Area.FILES, twin.current_version.queries_sha256), opened)
+    texts = _texts(path_of(Area.FILES, twin.current_version.queries_sha256), open_topics)
     words = set(texts.values()) - {""}
-    others = _texts(queries, judged.qrels.query_ids)
-    shared = [each for each, text in others.items() if each in texts or text in words]
-    if shared:
-        counted = "1 topic is" if len(shared) == 1 else f"{len(shared):,} topics are"
+    hidden_texts = _texts(queries, judgements.qrels.query_ids)
+    shared_topics = [topic for topic, text in hidden_texts.items() if topic in texts or text in words]
+    if shared_topics:
+        count_text = "1 topic is" if len(shared_topics) == 1 else f"{len(shared_topics):,} topics are"
         yield problem(
             "twin_topics",
-            f"{counted} judged in {twin.slug}, too: {name_some(shared)}",
-            "Take their judgements out of one half; the same words count as the same topic.",
-            count=len(shared),
+            f"{count_text} judged in {twin.slug}, too: {name_some(shared_topics)}",
+            "Remove their judgements from one half. Topics with the same words count as the same.",
+            count=len(shared_topics),
         )
-    yield from check_opened_topics(known, opened, twin.slug, options.slug)
+    yield from check_opened_topics(corpus_sha256, open_topics, twin.slug, options.slug)
 
 
 def check_opened_topics(
-    corpus: str | None, opened: Collection[str], open_half: str, hidden_half: str
+    corpus: str | None, open_topics: Collection[str], open_half: str, hidden_half: str
 ) -> Iterator[Problem]:
-    """Report hidden datasets over the same corpus with judged topics among the `opened` ones of the open half.
+    """Yield problems for hidden datasets over the same corpus whose judged topics the open half would reveal.
 
-    `corpus` is the checksum of the expanded file; the halves are given as slugs. Each comparison is recorded.
-    Raises InvalidContent with TOPICS_NOT_COMPARED if the acting person may not read hidden judgements.
+    `corpus` is the checksum of the uncompressed file, `open_topics` are the topics of the open half, and the halves are
+    slugs. Each comparison is recorded. Raises InvalidContent with TOPICS_NOT_COMPARED without the permission to read
+    hidden judgments.
     """
     hidden = Dataset.objects.filter(hidden=True, current_version__statistics__corpus_expanded_sha256=corpus)
     rows = Qrels.objects.filter(pk__in=hidden.exclude(slug=hidden_half).values("current_qrels"))
     for row in rows.select_related("version__dataset").order_by("version__dataset__slug"):
-        judged = load_compared(f"a twin of {open_half}", row, TOPICS_NOT_COMPARED).query_ids
-        if shared := len(set(judged) & set(opened)):
+        judged_topics = load_compared(f"a twin of {open_half}", row, TOPICS_NOT_COMPARED).query_ids
+        if shared_count := len(set(judged_topics) & set(open_topics)):
             yield problem(
                 "twin_opens",
-                f"{open_half} would open judged topics that are hidden in {row.version.dataset.slug}: {shared:,}",
-                "Draw one twin of a collection, and import its halves again to bring them up to date.",
-                count=shared,
+                f"{open_half} would open judged topics that are hidden in {row.version.dataset.slug}: {shared_count:,}",
+                "Draw only one twin of a collection, and import its halves again to update them.",
+                count=shared_count,
             )
 
 
-def _texts(queries: Path, wanted: Collection[str]) -> dict[str, str]:
-    """Return the words of the wanted queries, by id, whatever their case and spacing."""
-    ids = set(wanted)
+def _texts(queries: Path, query_ids: Collection[str]) -> dict[str, str]:
+    """Return the normalized texts of the wanted queries by id."""
+    ids = set(query_ids)
     return {
         query.id: " ".join(query.text.casefold().split())
         for query in read_queries(queries)
@@ -138,28 +139,30 @@ def _texts(queries: Path, wanted: Collection[str]) -> dict[str, str]:
     }
 
 
-#: The same for every file, and said before any is read.
+#: Problem that is identical for all files and raised before any is read.
 NOT_COMPARED = problem(
     "judgements_not_told",
-    "the hidden judgements of this dataset are compared only for people who may read them",
-    "Bring the scored split too, leave out the other splits, or ask somebody who may read hidden judgements (on the "
+    "this import requires a comparison with hidden judgements, which you may not read",
+    "Include the scored split, omit the other splits, or ask a curator who may read hidden judgements (on the "
     "command line: --by EMAIL).",
 )
 
 
-def permit_comparison(brought: Collection[str], options: ImportOptions, dataset: Dataset | None) -> None:
-    """Refuse splits that the acting person may not have compared with the dataset's hidden judgements.
+def permit_comparison(splits: Collection[str], options: ImportOptions, dataset: Dataset | None) -> None:
+    """Raise an error for splits that the acting user may not have compared with hidden judgments.
 
-    Call it before any file is read, within `audit.acting`. An import of the scored split is recorded as a comparison,
-    because its answer reveals whether the file is the same. Raises InvalidContent with NOT_COMPARED.
+    Call this before any file is read, within `audit.acting`. An import of the scored split is recorded as a
+    comparison, because its outcome reveals whether the file is the same. Raises InvalidContent with NOT_COMPARED.
     """
-    if dataset is None or not brought or not (dataset.hidden and options.hidden):
+    if dataset is None or not splits or not (dataset.hidden and options.hidden):
         return
-    kept = dataset.current_qrels or Qrels.objects.filter(version__dataset=dataset).order_by("pk").last()
-    if kept is None:
+    stored_qrels = (
+        dataset.current_qrels or Qrels.objects.filter(version__dataset=dataset).order_by("pk").last()
+    )
+    if stored_qrels is None:
         return
-    if options.split in brought:
-        record_compared(f"an import onto {dataset}", dataset, kept)
+    if options.split in splits:
+        record_compared(f"an import onto {dataset}", dataset, stored_qrels)
     elif not may_see_counts(dataset, actor().person):
         raise InvalidContent.of(NOT_COMPARED)
 
@@ -167,36 +170,36 @@ def permit_comparison(brought: Collection[str], options: ImportOptions, dataset:
 def check_overlap(
     inspected: InspectedCollection, options: ImportOptions, dataset: Dataset | None
 ) -> Iterator[Problem]:
-    """Report other splits with judgments that must stay hidden, compared with the stored ones if the import has none.
+    """Yield problems for other splits that contain hidden judgments, of this import or else the stored ones.
 
-    Raises InvalidContent with NOT_COMPARED if the acting person may not read the stored ones.
+    Raises InvalidContent with NOT_COMPARED if the acting user may not read the stored ones.
     """
     if not options.hidden or not inspected.judgements.keys() - {options.split}:
         return
     if options.split in inspected.judgements:
-        scored = inspected.judgements[options.split].qrels
+        scored_qrels = inspected.judgements[options.split].qrels
     elif dataset is not None and dataset.current_qrels is not None:
-        scored = load_compared(f"an import onto {dataset}", dataset.current_qrels, NOT_COMPARED)
+        scored_qrels = load_compared(f"an import onto {dataset}", dataset.current_qrels, NOT_COMPARED)
     else:
         return
-    for split, judged in inspected.judgements.items():
-        shared = shared_pairs(scored, judged.qrels) if split != options.split else 0
-        if shared:
+    for split, judgements in inspected.judgements.items():
+        shared_count = shared_pairs(scored_qrels, judgements.qrels) if split != options.split else 0
+        if shared_count:
             yield problem(
                 "split_overlaps",
-                f"{split} qrels: {shared:,} of the hidden {options.split} judgements "
-                f"{'is' if shared == 1 else 'are'} there too (the same query and document)",
-                f"Leave qrels/{split}.tsv out, or those lines of it; or say --open, which offers all judgements.",
-                count=shared,
+                f"{split} qrels: {shared_count:,} of the hidden {options.split} judgements "
+                f"{'is' if shared_count == 1 else 'are'} also there (the same query and document)",
+                f"Omit qrels/{split}.tsv or those lines, or use --open, which makes all judgements public.",
+                count=shared_count,
             )
 
 
 def shared_pairs(first: judged_qrels.Qrels, second: judged_qrels.Qrels) -> int:
-    """How many (query, document) pairs both judge, whatever their grades."""
+    """Return the number of (query, document) pairs that both judge, regardless of grades."""
     if set(first.query_ids).isdisjoint(second.query_ids):
         return 0
-    # Both are in the order of their bytes, and have no pair twice: what both have comes out side by side.
-    return sum(one == other for one, other in pairwise(merge(_pairs(first), _pairs(second))))
+    # Both are sorted by their bytes without duplicates, so a merge places shared pairs next to each other.
+    return sum(pair == next_pair for pair, next_pair in pairwise(merge(_pairs(first), _pairs(second))))
 
 
 def _pairs(qrels: judged_qrels.Qrels) -> Iterator[tuple[str, str]]:
@@ -204,10 +207,10 @@ def _pairs(qrels: judged_qrels.Qrels) -> Iterator[tuple[str, str]]:
 
 
 def withheld_splits(inspected: InspectedCollection, options: ImportOptions) -> tuple[str, ...]:
-    """Return the other splits whose judgements are not offered, since the scored ones are hidden."""
+    """Return the other splits whose judgments are withheld because the scored ones are hidden."""
     return tuple(
         split
         for split in inspected.judgements
         if split != options.split
-        and not may_offer_judgements(split, scored=options.split, hidden=bool(options.hidden))
+        and not may_offer_judgements(split, scored_split=options.split, hidden=bool(options.hidden))
     )

@@ -1,12 +1,12 @@
-"""A small model made on the user's machine: static embeddings of StdlibSearch's words, by latent semantic analysis.
+"""Sample model trained on the user's machine: static word embeddings of StdlibSearch by latent semantic analysis.
 
-S. Deerwester et al., "Indexing by latent semantic analysis", 1990: the documents' matrix of TF-IDF weights is
-decomposed, and a word's vector is its row of right singular vectors, here times the cube of its inverse document
-frequency, because a text's vector is the plain mean of its words'. It is a real dense model, small and quick, and
-no match for BM25: it knows no word order and no word that the library does not use twice.
+The TF-IDF matrix of the documents is decomposed as in S. Deerwester et al., "Indexing by latent semantic analysis",
+1990. A word's vector is its row of right singular vectors times the cube of its inverse document frequency, because a
+text's vector is the plain mean of its words' vectors. The result is a real dense model, small and fast, but weaker
+than BM25: it ignores word order, and words that occur in fewer than two documents.
 
-Written as a sentence-transformers folder (one StaticEmbedding) without that library: `model.safetensors`,
-`tokenizer.json`, `modules.json`. The same corpus gives the same files on the same machine.
+The model is written in the format of sentence-transformers (one StaticEmbedding) without that library:
+`model.safetensors`, `tokenizer.json`, `modules.json`. The same corpus gives the same files on the same machine.
 """
 
 import json
@@ -28,19 +28,19 @@ ARCHIVE_NAME = "static-embeddings.zip"
 REFUSED_NAME = "static-embeddings.refused.zip"
 
 DIMENSION = 256
-#: A word is in the vocabulary if so many documents have it, and it is no longer than this.
-_LEAST_DOCUMENTS = 2
-_LONGEST_WORD = 30
+#: Minimum document frequency and maximum length of the vocabulary's words.
+_MIN_DOCUMENTS = 2
+_MAX_WORD_LENGTH = 30
 _EXPONENT = 3
 _UNKNOWN = "[UNK]"
-#: What the tokenizer below makes of ASCII text, without the punctuation that no vocabulary has.
+#: Words as the tokenizer below splits ASCII text, without punctuation.
 _WORD = re.compile(r"[^\W_]+")
-#: The first moment that a zip can name.
-_LONG_AGO = (1980, 1, 1, 0, 0, 0)
+#: Earliest time that a zip file can represent.
+_EARLIEST_TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def make_sample_checkpoint(folder: Path, corpus: Path, dimension: int = DIMENSION) -> Path:
-    """Write the model of StdlibSearch's corpus into the empty `folder`, and return that."""
+    """Write the model of a corpus into the empty `folder`, and return `folder`."""
     texts = (f"{document.title} {document.text}" for document in read_corpus(corpus))
     vocabulary, vectors = embed_words(texts, dimension)
     _write_json(folder / "tokenizer.json", _tokenizer(vocabulary))
@@ -51,21 +51,21 @@ def make_sample_checkpoint(folder: Path, corpus: Path, dimension: int = DIMENSIO
 
 
 def embed_words(texts: Iterable[str], dimension: int = DIMENSION) -> tuple[list[str], NDArray[np.float32]]:
-    """The vocabulary of the texts, an unknown word's place first, and the vectors: vocabulary × dimension, float32."""
+    """Return the vocabulary, starting with the unknown word, and its float32 vectors of shape (words, dimension)."""
     counts = [Counter(_WORD.findall(text.lower())) for text in texts]
-    frequencies = Counter(word for of_document in counts for word in of_document)
+    frequencies = Counter(word for document_counts in counts for word in document_counts)
     words = sorted(
         word
         for word, count in frequencies.items()
-        if count >= _LEAST_DOCUMENTS and len(word) <= _LONGEST_WORD
+        if count >= _MIN_DOCUMENTS and len(word) <= _MAX_WORD_LENGTH
     )
-    places = {word: place for place, word in enumerate(words)}
+    columns = {word: place for place, word in enumerate(words)}
     rarity = np.log(len(counts) / np.array([frequencies[word] for word in words], np.float32))
     cells = (
-        (row, places[word], (1 + np.log(count)) * rarity[places[word]])
-        for row, of_document in enumerate(counts)
-        for word, count in of_document.items()
-        if word in places
+        (row, columns[word], (1 + np.log(count)) * rarity[columns[word]])
+        for row, document_counts in enumerate(counts)
+        for word, count in document_counts.items()
+        if word in columns
     )
     vectors = _right_singular_vectors(np.fromiter(cells, "i8, i8, f4"), dimension)
     weighted = vectors * rarity[:, None] ** _EXPONENT
@@ -73,9 +73,10 @@ def embed_words(texts: Iterable[str], dimension: int = DIMENSION) -> tuple[list[
 
 
 def _right_singular_vectors(cells: NDArray[np.void], number: int) -> NDArray[np.float32]:
-    """The first right singular vectors, as columns, of the matrix of cells (row, column, value) with rows of length 1.
+    """Return the first `number` right singular vectors as columns.
 
-    From a fixed start, so that the same cells give the same vectors.
+    The matrix is given as cells (row, column, value), and its rows are normalized to length 1. A fixed random state
+    makes the result reproducible.
     """
     from scipy import sparse  # only the worker that makes the sample needs it
     from scipy.sparse.linalg import svds
@@ -92,7 +93,7 @@ def _right_singular_vectors(cells: NDArray[np.void], number: int) -> NDArray[np.
 
 
 def write_safetensors(path: Path, name: str, values: NDArray[np.float32]) -> None:
-    """One float32 tensor as a safetensors file: the length of the header, the header, the numbers."""
+    """Write one float32 tensor as a safetensors file: header length, header, values."""
     raw = np.ascontiguousarray(values, "<f4").tobytes()
     entry = {"dtype": "F32", "shape": list(values.shape), "data_offsets": [0, len(raw)]}
     header = json.dumps({"__metadata__": {"format": "pt"}, name: entry}, separators=(",", ":")).encode()
@@ -101,13 +102,13 @@ def write_safetensors(path: Path, name: str, values: NDArray[np.float32]) -> Non
 
 
 def archive_checkpoint(folder: Path, target: Path) -> Path:
-    """Zip the files of the folder into `target`, and return that. The same files give the same bytes."""
+    """Write a reproducible zip of the folder's files to `target`, and return `target`."""
     _write_zip(target, {path.name: path.read_bytes() for path in folder.iterdir()})
     return target
 
 
 def archive_with_pickle(folder: Path, target: Path) -> Path:
-    """As `archive_checkpoint`, but with a (harmless) pickle in place of the weights, which the site refuses."""
+    """Write a zip like `archive_checkpoint`, with a harmless pickle instead of the weights, which the site rejects."""
     files = {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix != ".safetensors"}
     files["pytorch_model.bin"] = pickle.dumps({"embedding.weight": [[0.0]]}, protocol=2)
     _write_zip(target, files)
@@ -117,7 +118,7 @@ def archive_with_pickle(folder: Path, target: Path) -> Path:
 def _write_zip(target: Path, files: dict[str, bytes]) -> None:
     with zipfile.ZipFile(target, "w") as archive:
         for name in sorted(files):
-            entry = zipfile.ZipInfo(name, _LONG_AGO)
+            entry = zipfile.ZipInfo(name, _EARLIEST_TIME)
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, files[name])
@@ -132,7 +133,7 @@ _SETTINGS: dict[str, object] = {"prompts": {}, "default_prompt_name": None, "sim
 
 
 def _tokenizer(vocabulary: list[str]) -> dict[str, object]:
-    """Lower-case words, split at white space and punctuation, each with its place."""
+    """Return a tokenizer that lowercases text and splits it at white space and punctuation."""
     return {
         "version": "1.0",
         "truncation": None,

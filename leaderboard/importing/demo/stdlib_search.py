@@ -1,9 +1,9 @@
-"""StdlibSearch: a test collection made on the user's machine from the standard library of its own Python.
+"""StdlibSearch: a test collection generated from the standard library of the running Python.
 
-Documents are the functions of the library: their source without the docstring; their titles are the words of
-their qualified names (`ast.get_docstring` → "ast get docstring"). Queries are first sentences of docstrings;
-relevant to each is the function that it describes. It is real text, needs no download, and is the same for
-everybody with the same Python, whose version is therefore part of its own.
+Documents are the functions of the library: their source code without the docstring, and their qualified names split
+into words as titles (`ast.get_docstring` → "ast get docstring"). Queries are first sentences of docstrings, each with
+the described function as its relevant document. The collection consists of real text and needs no download. It is the
+same for every installation of a Python version, which is therefore part of the collection's version.
 """
 
 import ast
@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-#: Folders of the library that are not its own, or tests, or programs.
+#: Folders with third-party code, tests, or programs.
 EXCLUDED_FOLDERS = frozenset(
     (
         *("site-packages", "dist-packages", "test", "tests", "idlelib", "lib2to3", "turtledemo"),
@@ -30,7 +30,7 @@ EXCLUDED_PREFIX = "config-"
 DEMO_SLUG, NAME, VERSION = "stdlibsearch", "StdlibSearch", f"python-{platform.python_version()}"
 DESCRIPTION = (
     f"Functions of the standard library of Python {platform.python_version()}, searched with the first "
-    "sentences of their docstrings. Made on this machine."
+    "sentences of their docstrings. Generated locally."
 )
 QUERIES = 300
 SHORTEST_QUERY, LONGEST_QUERY = 5, 30
@@ -42,7 +42,7 @@ _BLANK_LINE = re.compile(r"\n\s*\n")
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One function or method: its qualified name, its source without docstring, and the docstring."""
+    """A function or method: its qualified name, its source without the docstring, and the docstring."""
 
     name: str
     source: str
@@ -50,27 +50,27 @@ class Function:
 
 
 def build_stdlib_search(folder: Path, library: Path | None = None, queries: int = QUERIES) -> Path:
-    """Write `corpus.jsonl`, `queries.jsonl` and `qrels/test.tsv` into `folder`, and return that.
+    """Write `corpus.jsonl`, `queries.jsonl`, and `qrels/test.tsv` into `folder`, and return `folder`.
 
-    `library` is the folder of the standard library, by default that of this Python.
+    `library` is the folder of the standard library, by default that of the running Python.
     """
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
     functions: dict[str, Function] = {}
     for function in read_functions(library or Path(sysconfig.get_path("stdlib"))):
-        functions.setdefault(function.name, function)  # the first definition, not a property's setter
-    chosen = choose_queries(list(functions.values()), queries)
+        functions.setdefault(function.name, function)  # keep the first definition, not a property's setter
+    query_rows = choose_queries(list(functions.values()), queries)
     documents = (
-        _as_json(_id=name, title=words_of(name), text=each.source) for name, each in functions.items()
+        _as_json(_id=name, title=split_words(name), text=each.source) for name, each in functions.items()
     )
     _write_lines(folder / "corpus.jsonl", documents)
-    _write_lines(folder / "queries.jsonl", (_as_json(_id=query, text=text) for query, text, _ in chosen))
-    judgements = (f"{query}\t{name}\t1" for query, _, name in chosen)
+    _write_lines(folder / "queries.jsonl", (_as_json(_id=query, text=text) for query, text, _ in query_rows))
+    judgements = (f"{query}\t{name}\t1" for query, _, name in query_rows)
     _write_lines(folder / "qrels" / "test.tsv", ("query-id\tcorpus-id\tscore", *judgements))
     return folder
 
 
 def read_functions(library: Path) -> Iterator[Function]:
-    """Yield the top-level functions, and the methods of top-level classes, of all modules, in order of their paths."""
+    """Yield the top-level functions and the methods of top-level classes of all modules, ordered by path."""
     for path in sorted(library.rglob("*.py")):
         folders = path.relative_to(library).parts[:-1]
         if any(name in EXCLUDED_FOLDERS or name.startswith(EXCLUDED_PREFIX) for name in folders):
@@ -79,7 +79,7 @@ def read_functions(library: Path) -> Iterator[Function]:
         source = path.read_bytes()
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # old escapes in strings
+                warnings.simplefilter("ignore")  # deprecated escapes in strings
                 tree = ast.parse(source)
         except (SyntaxError, ValueError):
             continue
@@ -100,29 +100,29 @@ def _as_function(node: ast.stmt, parent: str, lines: list[bytes]) -> Iterator[Fu
 
 
 def _source_without_docstring(node: ast.FunctionDef | ast.AsyncFunctionDef, lines: list[bytes]) -> str:
-    """Return the lines of a function from `def` to its end, without those of its docstring, as far left as they go."""
+    """Return the dedented lines of a function from `def` to its end, without its docstring."""
     first, last = node.lineno - 1, node.end_lineno or node.lineno
-    kept = lines[first:last]
+    kept_lines = lines[first:last]
     if ast.get_docstring(node, clean=False) is not None:
         docstring = node.body[0]
         start, end = docstring.lineno - 1, docstring.end_lineno or docstring.lineno
-        before = lines[start][: docstring.col_offset]  # `def f(): "docstring"` may stand on one line
-        after = lines[end - 1][docstring.end_col_offset :]
-        kept = [
+        prefix = lines[start][: docstring.col_offset]  # `def f(): "docstring"` may be on one line
+        suffix = lines[end - 1][docstring.end_col_offset :]
+        kept_lines = [
             *lines[first:start],
-            *([before + after] if (before + after).strip() else []),
+            *([prefix + suffix] if (prefix + suffix).strip() else []),
             *lines[end:last],
         ]
     indent = node.col_offset
-    dedented = [line[indent:] if not line[:indent].strip() else line for line in kept]
+    dedented = [line[indent:] if not line[:indent].strip() else line for line in kept_lines]
     return b"".join(dedented).decode("utf-8", "replace").strip()
 
 
 def choose_queries(functions: list[Function], queries: int) -> list[tuple[str, str, str]]:
-    """(query id, text, name of the relevant function) of so many queries, sorted by id.
+    """Return id, text, and relevant function name of up to `queries` queries, sorted by id.
 
-    Of all first sentences of 5 to 30 words that no other function has, those are taken whose function's
-    qualified name has the smallest sha256: a choice at random that is the same everywhere.
+    Candidates are unique first sentences of 5 to 30 words. The ones whose function name has the smallest SHA-256 are
+    chosen, which is a reproducible random sample.
     """
     sentences = {function.name: first_sentence(function.docstring) for function in functions}
     uses = Counter(sentences.values())
@@ -135,13 +135,15 @@ def choose_queries(functions: list[Function], queries: int) -> list[tuple[str, s
 
 
 def first_sentence(docstring: str) -> str:
-    """Return the first sentence of a docstring's first paragraph, on one line."""
     paragraph = _BLANK_LINE.split(docstring.strip(), maxsplit=1)[0]
     return _END_OF_SENTENCE.split(" ".join(paragraph.split()), maxsplit=1)[0]
 
 
-def words_of(name: str) -> str:
-    """The words of a qualified name: to an analyser of prose, `a.b.get_name` is one word, and `getName` another."""
+def split_words(name: str) -> str:
+    """Return the words of a qualified name.
+
+    Analyzers of prose treat `a.b.get_name` and `getName` as single words.
+    """
     return " ".join(_BETWEEN_WORDS.split(name)).strip()
 
 

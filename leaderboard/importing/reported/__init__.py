@@ -1,5 +1,5 @@
-"""Published figures, committed as small tables, and their loading as *reported* entries.
+"""Published results as versioned tables, and their import as *reported* entries.
 
-`data/` holds facts re-expressed from the cited papers: one row a score or figure, with where it is printed, how it
-is printed, and its scale. Nothing here was measured by this site.
+`data/` contains facts from the cited papers: one row per score or figure, with its location, printed form, and scale.
+None of them was measured by Runboard.
 """

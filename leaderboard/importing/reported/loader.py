@@ -1,6 +1,6 @@
-"""Figures of publications: those of the committed tables, and those that a curator enters.
+"""Results of publications, from the versioned tables or entered by curators.
 
-Loading the tables again changes nothing. Call what a curator does within `leaderboard.core.audit.acting`.
+Loading the tables again changes nothing. Curators' functions must be called within `leaderboard.core.audit.acting`.
 """
 
 from collections import defaultdict
@@ -23,18 +23,18 @@ from leaderboard.results.publishing.visibility import (
     withdraw_reported,
 )
 from leaderboard.results.values import training_exposure
-from leaderboard.systems.challenges import CLAIMS, settlement_of
+from leaderboard.systems.challenges import CLAIMS, latest_settlement
 from leaderboard.systems.records import free_slug
 
-#: What other systems of a publication are compared with, where it names none.
+#: Default baseline of a publication.
 BASELINE = "BM25"
-#: What a dataset that was imported gets from here where it says nothing itself.
-GAINED = ("ir_datasets_id", "beir_name", "licence", "description", "citation")
+#: Fields that the tables add to an imported dataset if they are empty.
+ADDED_FIELDS = ("ir_datasets_id", "beir_name", "licence", "description", "citation")
 
 
 @transaction.atomic
 def load_reported() -> dict[str, int]:
-    """Bring every reported board up to date with the committed tables; count what they hold and what changed."""
+    """Update all reported boards from the versioned tables, and return counts of rows and changes."""
     publications = tables.sources()
     sources = {}
     for key, fields in publications.items():
@@ -46,30 +46,35 @@ def load_reported() -> dict[str, int]:
     rows = {(row.source, row.name): row for row in tables.systems()}
     numbers = _numbers()
     systems = {key: _system(row, sources[row.source], numbers) for key, row in rows.items()}
-    known = {
+    existing_entries = {
         (entry.dataset_id, entry.system_id, entry.configuration): entry
         for entry in Entry.objects.filter(provenance=Entry.Provenance.REPORTED)
     }
     entries = []
     for place, printed in numbers.items():
         dataset, system = datasets[place.dataset], systems[place.source, place.system]
-        entered = known.get((dataset.pk, system.pk, place.configuration), Entry(scores={}, figures=[]))
-        named = {each["name"] for each in printed.figures} | set(printed.scores)
+        existing = existing_entries.get(
+            (dataset.pk, system.pk, place.configuration), Entry(scores={}, figures=[])
+        )
+        printed_names = {figure["name"] for figure in printed.figures} | set(printed.scores)
         entries.append(
             Entry(
                 dataset=dataset,
                 system=system,
                 configuration=place.configuration,
-                # Beside the tables' own, what curators entered of other measures stays.
-                scores={**entered.scores, **printed.scores},
-                figures=[*printed.figures, *(each for each in entered.figures if each["name"] not in named)],
+                # Keep values of other measures that curators entered.
+                scores={**existing.scores, **printed.scores},
+                figures=[
+                    *printed.figures,
+                    *(figure for figure in existing.figures if figure["name"] not in printed_names),
+                ],
                 comparison_group=place.comparison_group,
                 is_baseline=place.system == publications[place.source].get("baseline", BASELINE),
                 training=training_exposure(system, dataset),
                 locator=", ".join(printed.locators),
             )
         )
-    changed = publish_reported(entries)
+    change_count = publish_reported(entries)
     for position, (slug, fields) in enumerate(tables.benchmarks().items()):
         _benchmark(slug, fields, position, sources, datasets)
     return {
@@ -77,17 +82,17 @@ def load_reported() -> dict[str, int]:
         "datasets": len(datasets),
         "systems": len(systems),
         "entries": len(entries),
-        "changed": changed,
+        "changed": change_count,
     }
 
 
 @dataclass(slots=True)
 class _Numbers:
-    """What is reported in one place."""
+    """Reported values of one entry."""
 
     scores: dict[str, float] = field(default_factory=dict)
     figures: list[dict[str, Any]] = field(default_factory=list)
-    #: In the order in which they are first named.
+    #: Ordered set of locations.
     locators: dict[str, None] = field(default_factory=dict)
 
 
@@ -104,13 +109,13 @@ def _numbers() -> dict[tables.ReportedPlace, _Numbers]:
 
 
 def figure_fields(row: tables.ReportedFigure) -> dict[str, Any]:
-    """Return the figure as `Entry.figures` holds it. A doubtful one is shown as printed and kept out of plots."""
+    """Return the figure in the format of `Entry.figures`. Doubtful figures are not plotted."""
     names = ("name", "value", "unit", "scale", "hardware", "as_printed", "doubt", "locator")
     return {**{name: getattr(row, name) for name in names}, "doubtful": bool(row.doubt)}
 
 
 def make_bibtex(key: str, fields: Mapping[str, Any]) -> str:
-    """Return the publication as BibTeX, from the fields of `Source` and, where known, its `type` and `doi`."""
+    """Return the BibTeX of a publication from the fields of `Source`, and optionally its `type` and `doi`."""
     kind = fields.get("type", "inproceedings" if fields["venue"] else "misc")
     place = {"inproceedings": "booktitle", "article": "journal"}.get(kind, "howpublished")
     url = f"https://doi.org/{fields['doi']}" if "doi" in fields else fields.get("url", "")
@@ -127,8 +132,8 @@ def make_bibtex(key: str, fields: Mapping[str, Any]) -> str:
 
 
 def _dataset(row: tables.ReportedDataset, text: Mapping[str, Any]) -> Dataset:
-    """Return the dataset's row. One that was imported keeps its own settings and gains what it has not said."""
-    fresh = {
+    """Return the dataset's row; an imported dataset keeps its settings, and only empty fields are filled."""
+    defaults = {
         "name": row.name,
         "task": row.task,
         "domain": row.domain,
@@ -145,12 +150,12 @@ def _dataset(row: tables.ReportedDataset, text: Mapping[str, Any]) -> Dataset:
         "beir_name": row.beir_name,
     }
     dataset, created = Dataset.objects.get_or_create(
-        slug=row.slug, defaults={**fresh, "state": Dataset.State.REPORTED}
+        slug=row.slug, defaults={**defaults, "state": Dataset.State.REPORTED}
     )
     if not created:
-        untouched = dataset.state == Dataset.State.REPORTED and dataset.current_version_id is None
-        gained = {name: fresh[name] for name in GAINED if not getattr(dataset, name)}
-        changes = fresh if untouched else {"reported_statistics": row.statistics, **gained}
+        is_reported_only = dataset.state == Dataset.State.REPORTED and dataset.current_version_id is None
+        added_values = {name: defaults[name] for name in ADDED_FIELDS if not getattr(dataset, name)}
+        changes = defaults if is_reported_only else {"reported_statistics": row.statistics, **added_values}
         if any(getattr(dataset, name) != value for name, value in changes.items()):
             Dataset.objects.filter(pk=dataset.pk).update(**changes)
             dataset.refresh_from_db()
@@ -160,11 +165,11 @@ def _dataset(row: tables.ReportedDataset, text: Mapping[str, Any]) -> Dataset:
 def _system(
     row: tables.ReportedSystem, source: Source, numbers: Mapping[tables.ReportedPlace, _Numbers]
 ) -> System:
-    """Return the system's row. What it is beyond that is left open where no source states it."""
-    mine = [place for place in numbers if (place.source, place.system) == (row.source, row.name)]
-    figures = [figure for place in mine for figure in numbers[place].figures]
+    """Return the system's row; metadata that no source states stays empty."""
+    places = [place for place in numbers if (place.source, place.system) == (row.source, row.name)]
+    figures = [figure for place in places for figure in numbers[place].figures]
     dimensions = [int(figure["value"]) for figure in figures if figure["name"] == "dimension"]
-    datasets = dict.fromkeys(place.dataset for place in mine)
+    datasets = dict.fromkeys(place.dataset for place in places)
     printed = {
         "slug": row.slug,
         "architecture": row.architecture,
@@ -177,16 +182,16 @@ def _system(
     return _keep_system(source, row.name, {}, printed)
 
 
-def _keep_system(source: Source, name: str, fresh: Mapping[str, Any], said: Mapping[str, Any]) -> System:
-    """Return the publication's system of this name, with what it says of it. What a challenge settled stays."""
-    system, is_new = System.objects.get_or_create(source=source, name=name, defaults={**fresh, **said})
-    if is_new or not said:
+def _keep_system(source: Source, name: str, initial: Mapping[str, Any], values: Mapping[str, Any]) -> System:
+    """Return the publication's system with this name and updated metadata, except claims that a challenge settled."""
+    system, is_new = System.objects.get_or_create(source=source, name=name, defaults={**initial, **values})
+    if is_new or not values:
         return system
-    settled = CLAIMS if settlement_of(system) is not None else ()
+    settled_claims = CLAIMS if latest_settlement(system) is not None else ()
     changes = {
         field: value
-        for field, value in said.items()
-        if field not in settled and getattr(system, field) != value
+        for field, value in values.items()
+        if field not in settled_claims and getattr(system, field) != value
     }
     if changes:
         for field, value in changes.items():
@@ -228,17 +233,17 @@ def _benchmark(
     benchmark_changed(benchmark)
 
 
-#: How values are printed, and what 1 is then.
+#: Scale of printed values → printed value of 1.
 SCALES = {"share": 1.0, "percent": 100.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CuratedFigure:
-    """A score as a publication prints it; `architecture` is asked for where the system is new.
+    """A score as printed in a publication.
 
-    `address` is that of the file it was read from, where it was. Of one publication, figures of one `group` may be
-    compared; without a group the configuration says which (`ReportedPlace`). `baseline`: others of the group are
-    compared with this system.
+    `architecture` is used for new systems only. `address` is the URL of the file that contained the score, if any.
+    Figures of one publication are comparable within a `group`; without one, the configuration determines it
+    (`ReportedPlace`). `baseline` makes the system the baseline of its group.
     """
 
     dataset: Dataset
@@ -255,7 +260,7 @@ class CuratedFigure:
 
     @property
     def share(self) -> float:
-        """The value as a share between 0 and 1."""
+        """Value as a share between 0 and 1."""
         return round(float(self.value) / SCALES[self.scale], 8)
 
 
@@ -263,29 +268,41 @@ class CuratedFigure:
 def enter_figures(
     source: Source, figures: Sequence[CuratedFigure], described: Mapping[str, Mapping[str, Any]] | None = None
 ) -> None:
-    """Publish figures of one publication, which may be new. A figure that is here gets the new value.
+    """Publish figures of a new or existing publication, replacing existing values.
 
-    `described` has what the publication says of its systems, by name: fields of `System`.
+    `described` contains metadata of systems by name, as fields of `System`.
     """
     described = described or {}
-    theirs = Entry.objects.filter(system__source=source.pk, system__name__in=described) if source.pk else ()
-    lock_boards({each.dataset.pk for each in figures} | {each.dataset_id for each in theirs})
+    described_entries = (
+        Entry.objects.filter(system__source=source.pk, system__name__in=described) if source.pk else ()
+    )
+    lock_boards(
+        {figure.dataset.pk for figure in figures} | {figure.dataset_id for figure in described_entries}
+    )
     if source.pk is None:
         source.bibtex = make_bibtex(source.key, vars(source))
         source.save()
         record("added", f"publication {source.key}")
     systems: dict[str, System] = {}
     places: defaultdict[tuple[Dataset, System, str], list[CuratedFigure]] = defaultdict(list)
-    for each in figures:
-        if (system := systems.get(each.system)) is None:
-            fresh = {"slug": free_slug(f"{each.system} {source.key}"), "architecture": each.architecture}
-            said = described.get(each.system, {})
-            system = systems[each.system] = _keep_system(source, each.system, fresh, said)
-        places[each.dataset, system, each.configuration].append(each)
-        after = {"value": each.value, "publication": source.key, "locator": each.locator}
-        if each.address:
-            after["address"] = each.address
-        record("reported figure entered", f"{each.measure} of {system}", dataset=each.dataset, after=after)
+    for figure in figures:
+        if (system := systems.get(figure.system)) is None:
+            initial = {
+                "slug": free_slug(f"{figure.system} {source.key}"),
+                "architecture": figure.architecture,
+            }
+            metadata = described.get(figure.system, {})
+            system = systems[figure.system] = _keep_system(source, figure.system, initial, metadata)
+        places[figure.dataset, system, figure.configuration].append(figure)
+        audit_values = {"value": figure.value, "publication": source.key, "locator": figure.locator}
+        if figure.address:
+            audit_values["address"] = figure.address
+        record(
+            "reported figure entered",
+            f"{figure.measure} of {system}",
+            dataset=figure.dataset,
+            after=audit_values,
+        )
     publish_reported([_entry(*place, rows) for place, rows in places.items()])
     for dataset, system, configuration in places:
         for entry in _entries(dataset, system, configuration).filter(visibility=Entry.Visibility.UNPUBLISHED):
@@ -293,14 +310,16 @@ def enter_figures(
 
 
 def withdraw_figure(entry: Entry, measure: str, reason: str) -> None:
-    """Take a figure off its board; without a measure all of the entry's. Raises CannotModerate."""
+    """Withdraw a figure, or the whole entry if `measure` is empty. Raises CannotModerate."""
     if entry.provenance != Entry.Provenance.REPORTED or entry.source is None:
-        raise CannotModerate(f"{entry} was scored here: quarantine or un-publish it")
+        raise CannotModerate(f"{entry} was scored by Runboard. Quarantine or unpublish it instead")
     if measure and measure not in entry.scores:
-        raise CannotModerate(f"{entry} has no {measure}; it has {', '.join(entry.scores)}")
+        raise CannotModerate(f"{entry} has no {measure}. Choose one of: {', '.join(entry.scores)}")
     place = tables.ReportedPlace(entry.source.key, entry.dataset.slug, entry.system.name, entry.configuration)
     if measure and any((row.place, row.name) == (place, measure) for row in tables.scores()):
-        raise CannotModerate(f"{measure} comes with the site and would return: withdraw the whole of {entry}")
+        raise CannotModerate(
+            f"{measure} belongs to the site's tables and would return. Withdraw all of {entry}"
+        )
     withdraw_reported(entry, measure, reason)
 
 
@@ -310,33 +329,36 @@ def _entries(dataset: Dataset, system: System, configuration: str) -> QuerySet[E
 
 
 def _entry(dataset: Dataset, system: System, configuration: str, rows: Sequence[CuratedFigure]) -> Entry:
-    """Return the entry as it is to be, not saved: what it has of other measures stays."""
+    """Return the updated entry, unsaved, with existing values of other measures."""
     assert system.source is not None
     place = tables.ReportedPlace(system.source.key, dataset.slug, system.name, configuration)
     group = f"reported:{place.source}:{rows[0].group}" if rows[0].group else place.comparison_group
-    old = _entries(dataset, system, configuration).first() or Entry(scores={}, figures=[])
-    is_baseline = old.is_baseline
-    if old.comparison_group != group:
-        wanted = rows[0].baseline or (system.name == BASELINE and not configuration)
-        others = Entry.objects.filter(dataset=dataset, comparison_group=group, is_baseline=True)
-        is_baseline = wanted and not others.exists()
-    new = {each.measure: each for each in rows}
+    existing = _entries(dataset, system, configuration).first() or Entry(scores={}, figures=[])
+    is_baseline = existing.is_baseline
+    if existing.comparison_group != group:
+        may_be_baseline = rows[0].baseline or (system.name == BASELINE and not configuration)
+        other_baselines = Entry.objects.filter(dataset=dataset, comparison_group=group, is_baseline=True)
+        is_baseline = may_be_baseline and not other_baselines.exists()
+    figures_by_measure = {each.measure: each for each in rows}
     printed = [
         tables.ReportedFigure(
             place, name, each.share, each.value, scale=each.scale, locator=each.address or each.locator
         )
-        for name, each in new.items()
+        for name, each in figures_by_measure.items()
         if each.address or each.scale != "share"
     ]
-    # A file that is read again replaces what was read from it; several tables of a paper are all named.
-    earlier = [] if rows[0].address else old.locator.split(", ")
-    locators = dict.fromkeys([*earlier, *(each.locator for each in rows)])
+    # Reading a file again replaces its location, while several tables of a paper are all listed.
+    existing_locators = [] if rows[0].address else existing.locator.split(", ")
+    locators = dict.fromkeys([*existing_locators, *(each.locator for each in rows)])
     return Entry(
         dataset=dataset,
         system=system,
         configuration=configuration,
-        scores={**old.scores, **{name: each.share for name, each in new.items()}},
-        figures=[*(each for each in old.figures if each["name"] not in new), *map(figure_fields, printed)],
+        scores={**existing.scores, **{name: each.share for name, each in figures_by_measure.items()}},
+        figures=[
+            *(each for each in existing.figures if each["name"] not in figures_by_measure),
+            *map(figure_fields, printed),
+        ],
         comparison_group=group,
         is_baseline=is_baseline,
         training=training_exposure(system, dataset),

@@ -1,7 +1,7 @@
-"""Results in MTEB's layout, read as figures of a publication: the site's measures of the datasets that are here.
+"""Import of results in MTEB's layout as reported figures, for this site's datasets and measures.
 
-`<organisation>__<model>/<revision>/<Task>.json` and, beside the tasks, `model_meta.json`, as the library mteb and its
-public repository of results keep them. Everything that is wrong is found before anything is published.
+The layout is `<organisation>__<model>/<revision>/<Task>.json` with a `model_meta.json` next to the tasks, as written
+by the library mteb and stored in its public results repository. All problems are found before anything is published.
 """
 
 import json
@@ -34,9 +34,9 @@ from leaderboard.results.mteb import (
 )
 
 META = "model_meta.json"
-#: The folder of a model's results under other settings than its own: a model of its own, which has no name.
+#: Folder with results under other settings, which are ignored because the variants have no names.
 _EXPERIMENTS = "experiments"
-#: The largest file that is read, in bytes. A task of hundreds of languages has half a megabyte.
+#: Maximum file size in bytes; a task with hundreds of languages has half a megabyte.
 LARGEST = 4_000_000
 ZIP_POLICY = ZipPolicy(
     max_members=100_000,
@@ -44,15 +44,15 @@ ZIP_POLICY = ZipPolicy(
     expansion_hint="Pack the folders of fewer models.",
     free_bytes=2**30,
 )
-#: A field of ModelMeta → the field of a system that it becomes as it is.
+#: Field of ModelMeta → field of a system with the same value.
 _FIELDS = {
     "n_parameters": "parameter_count", "embed_dim": "dimension", "max_tokens": "maximum_length", "license": "licence",
     "open_weights": "open_weights", "reference": "model_url", "public_training_code": "code_url",
     "adapted_from": "backbone", "citation": "bibtex",
 }  # fmt: skip
 _NAME = re.compile(r"[\w.-]+/[\w.-][\w.+ ()=,:-]*")
-#: The most that one answer names, of problems or of tasks.
-_NAMED = 100
+#: Maximum number of problems or tasks in one message.
+_MAX_LISTED = 100
 _ARCHITECTURES = {types[0]: each for each, types in MODEL_TYPES.items() if types} | {
     "router": Architecture.OTHER
 }
@@ -60,7 +60,7 @@ _ARCHITECTURES = {types[0]: each for each, types in MODEL_TYPES.items() if types
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a task's results belong, and which of them: an empty split or subset is the dataset's own."""
+    """Dataset, split, and subset of a task's results; an empty split or subset means the dataset's own."""
 
     dataset: Dataset
     split: str = ""
@@ -69,7 +69,10 @@ class Place:
 
 @dataclass(slots=True)
 class MtebResults:
-    """What a folder holds. `described` has the fields of each system; tasks that are not here are counted."""
+    """Results in a folder.
+
+    `described` contains the metadata of each system, and `unknown_tasks` counts tasks without a dataset on this site.
+    """
 
     figures: list[CuratedFigure] = field(default_factory=list)
     described: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -77,32 +80,33 @@ class MtebResults:
     experiments: int = 0
 
     def left_out(self) -> list[str]:
-        """Return what was not imported, a sentence for each kind."""
-        found = []
+        """Return a sentence for each kind of results that were ignored."""
+        sentences = []
         if self.unknown_tasks:
             names = ", ".join(_first(sorted(self.unknown_tasks)))
-            found.append(f"Left out, since no dataset here is known to be the task: {names}.")
+            sentences.append(f"Ignored because no dataset on this site matches the task: {names}.")
         if self.experiments:
-            found.append(
-                f"Left out: {self.experiments} files below {_EXPERIMENTS}/, which are other settings."
+            sentences.append(
+                f"Ignored: {self.experiments} files below {_EXPERIMENTS}/, which use other settings."
             )
-        return found
+        return sentences
 
 
-class _Wrong(Exception):
-    """One thing that is wrong with a file, as `field is so: do this`."""
+class _InvalidFile(Exception):
+    """A problem with a file, such as `name is 5, and should be text`."""
 
 
 def read_mteb_results(
-    path: Path, source: str, work: Path, named: Mapping[str, Place] | None = None
+    path: Path, source: str, work: Path, task_places: Mapping[str, Place] | None = None
 ) -> MtebResults:
-    """The results in a folder or a zip, which lies at the address `source`; `named` are tasks with their datasets.
+    """Read the results in a folder or zip.
 
-    A zip is expanded into `work`. Raises InvalidContent with what is wrong, by file and field, the first hundred.
+    `source` is the URL of `path`, and `task_places` assigns datasets to tasks. A zip is expanded into `work`. Raises
+    InvalidContent with up to a hundred problems by file and field.
     """
-    results, wrong = MtebResults(), list[str]()
+    results, problems = MtebResults(), list[str]()
     files = _files(path, work)
-    places = {**_places(), **{task: [place] for task, place in (named or {}).items()}}
+    places = {**_places(), **{task: [place] for task, place in (task_places or {}).items()}}
     folders: defaultdict[str, list[str]] = defaultdict(list)
     for name in sorted(files):
         folder, _, file = name.rpartition("/")
@@ -116,8 +120,8 @@ def read_mteb_results(
         try:
             meta = f"{folder}/{META}".lstrip("/")
             model = _model(files, meta, folder)
-        except _Wrong as error:
-            wrong.append(f"{meta}: {error}")
+        except _InvalidFile as error:
+            problems.append(f"{meta}: {error}")
             continue
         results.described[model.name] = model.fields
         for file in tasks:
@@ -126,26 +130,26 @@ def read_mteb_results(
                 results.figures += _figures(
                     files[name], file, model, places, f"{source.rstrip('/')}/{quote(name)}"
                 )
-            except _Wrong as error:
-                wrong.append(f"{name}: {error}")
-    wrong += _twice(results.figures)
-    if not results.figures and not wrong:
-        wrong.append(
-            f"{path.name} has no result of a dataset that is here. {' '.join(results.left_out())}".strip()
+            except _InvalidFile as error:
+                problems.append(f"{name}: {error}")
+    problems += _find_duplicates(results.figures)
+    if not results.figures and not problems:
+        problems.append(
+            f"{path.name} has no results for datasets on this site. {' '.join(results.left_out())}".strip()
         )
-    if wrong:
-        raise InvalidContent.of(*(Problem("error", "mteb_result", 1, each, "") for each in _first(wrong)))
+    if problems:
+        raise InvalidContent.of(*(Problem("error", "mteb_result", 1, each, "") for each in _first(problems)))
     return results
 
 
 def _first(texts: Sequence[str]) -> list[str]:
-    """Return the first of them, and how many more there are."""
-    left = len(texts) - _NAMED
-    return [*texts[:_NAMED], *([f"and {left:,} more"] if left > 0 else [])]
+    """Return the first texts, and the number of the remaining ones if there are more."""
+    remaining = len(texts) - _MAX_LISTED
+    return [*texts[:_MAX_LISTED], *([f"and {remaining:,} more"] if remaining > 0 else [])]
 
 
 def _files(path: Path, work: Path) -> dict[str, Path]:
-    """Return the JSON files below a folder or in a zip, by their names there."""
+    """Return the JSON files in a folder or zip, by relative name."""
     if path.is_dir():
         return {each.relative_to(path).as_posix(): each for each in path.rglob("*.json") if each.is_file()}
     if not path.is_file() or not is_zip(path):
@@ -160,19 +164,22 @@ def _files(path: Path, work: Path) -> dict[str, Path]:
 
 
 def _places() -> dict[str, list[Place]]:
-    """Return the datasets that a task's name may stand for: MTEB's name of it, else its own, or its repository's."""
-    found: defaultdict[str, list[Place]] = defaultdict(list)
+    """Return the possible datasets for each task name.
+
+    A dataset matches MTEB's name for it, or else its own name or that of its repository.
+    """
+    places_by_name: defaultdict[str, list[Place]] = defaultdict(list)
     for dataset in Dataset.objects.listed().select_related("current_version", "current_qrels"):
         names = {task_name(dataset.slug, dataset.name)}
         label = dataset.current_version.label if dataset.current_version else ""
         if dataset.slug not in TASKS and "@" in label:
             names.add(label.partition("@")[0].rpartition("/")[2])
         for name in names:
-            found[name].append(Place(dataset))
-    known = {task: slug for slug, task in TASKS.items()}
+            places_by_name[name].append(Place(dataset))
+    slugs = {task: slug for slug, task in TASKS.items()}
     return {
-        name: [each for each in places if each.dataset.slug == known.get(name)] or places
-        for name, places in found.items()
+        name: [each for each in places if each.dataset.slug == slugs.get(name)] or places
+        for name, places in places_by_name.items()
     }
 
 
@@ -184,7 +191,7 @@ class _Model:
 
     @property
     def configuration(self) -> str:
-        """What tells this revision from another; a commit by its first twelve digits."""
+        """Label of the revision; commits are abbreviated to twelve digits."""
         if self.revision == NO_REVISION:
             return ""
         is_commit = re.fullmatch(r"[0-9a-f]{40}", self.revision)
@@ -192,57 +199,67 @@ class _Model:
 
 
 def _model(files: Mapping[str, Path], name: str, folder: str) -> _Model:
-    """Return the model that a folder's results are of. Its name and revision are also those of the folders."""
+    """Return the model of a folder's results; its name and revision default to those of the folders."""
     if name not in files:
-        raise _Wrong("it is missing: mteb writes it beside the results, and it says what the model is")
+        raise _InvalidFile("the file is missing. Add the one that mteb writes next to the results")
     meta = _read(files[name])
-    named, revision = meta.get("name"), meta.get("revision") or folder.rpartition("/")[2] or NO_REVISION
-    if not isinstance(named, str) or not _NAME.fullmatch(named):
-        raise _Wrong(f"name is {_shown(named)}, and should be organisation/model")
+    model_name, revision = meta.get("name"), meta.get("revision") or folder.rpartition("/")[2] or NO_REVISION
+    if not isinstance(model_name, str) or not _NAME.fullmatch(model_name):
+        raise _InvalidFile(f"name is {_abbreviate(model_name)}, and should be organisation/model")
     if not isinstance(revision, str):
-        raise _Wrong(f"revision is {_shown(revision)}, and should be text")
-    return _Model(named, revision, _system_fields(named, meta))
+        raise _InvalidFile(f"revision is {_abbreviate(revision)}, and should be text")
+    return _Model(model_name, revision, _system_fields(model_name, meta))
 
 
 def _system_fields(name: str, meta: Mapping[str, Any]) -> dict[str, Any]:
-    """What ModelMeta says, as the fields of a system. Raises _Wrong with every field that a system cannot have."""
-    if wrong := [
-        f"{name} is {_shown(meta[name])}, and should be {right}"
-        for name, (fits, right) in _TYPES.items()
-        if meta.get(name) is not None and not fits(meta[name])
+    """Return a system's fields from ModelMeta. Raises _InvalidFile with all invalid fields."""
+    if problems := [
+        f"{name} is {_abbreviate(meta[name])}, and should be {description}"
+        for name, (is_valid, description) in _TYPES.items()
+        if meta.get(name) is not None and not is_valid(meta[name])
     ]:
-        raise _Wrong("; ".join(wrong))
-    said = {field: meta[theirs] for theirs, field in _FIELDS.items() if meta.get(theirs) is not None}
-    if isinstance(said.get("dimension"), list):  # Matryoshka: those that it can be cut to
-        said["dimension"] = max(said["dimension"], default=None)
-    if isinstance(longest := said.get("maximum_length"), float):
-        said["maximum_length"] = int(longest) if math.isfinite(longest) else None
+        raise _InvalidFile("; ".join(problems))
+    fields = {
+        field: meta[meta_name] for meta_name, field in _FIELDS.items() if meta.get(meta_name) is not None
+    }
+    if isinstance(fields.get("dimension"), list):  # Matryoshka: all possible dimensions
+        fields["dimension"] = max(fields["dimension"], default=None)
+    if isinstance(maximum_length := fields.get("maximum_length"), float):
+        fields["maximum_length"] = int(maximum_length) if math.isfinite(maximum_length) else None
     if meta.get("release_date") is not None:
-        said["year"] = date.fromisoformat(meta["release_date"]).year
-    if (trained := meta.get("training_datasets")) is not None:
-        if not isinstance(trained, dict | list) or not all(isinstance(each, str) for each in trained):
-            raise _Wrong(f"training_datasets is {_shown(trained)}, and should be names of tasks")
+        fields["year"] = date.fromisoformat(meta["release_date"]).year
+    if (training_datasets := meta.get("training_datasets")) is not None:
+        if not isinstance(training_datasets, dict | list) or not all(
+            isinstance(each, str) for each in training_datasets
+        ):
+            raise _InvalidFile(
+                f"training_datasets is {_abbreviate(training_datasets)}, and should be names of tasks"
+            )
         slugs: dict[Any, str] = {task: slug for slug, task in TASKS.items()}
-        said["training_declared"] = True
-        said["training_datasets"] = sorted({slugs.get(each, str(each)) for each in trained})
-    # Where nothing is said, mteb takes a model for a dense one.
+        fields["training_declared"] = True
+        fields["training_datasets"] = sorted({slugs.get(each, str(each)) for each in training_datasets})
+    # mteb treats models without a type as dense.
     types, framework = meta.get("model_type") or ["dense"], meta.get("framework") or []
     if meta.get("is_cross_encoder") and "model_type" not in meta:
         types = ["cross-encoder"]
     kind = _ARCHITECTURES.get(types[0]) if isinstance(types, list) and isinstance(types[0], str) else None
     if kind is None:
-        raise _Wrong(f"model_type is {_shown(types)}, and should be one of {', '.join(_ARCHITECTURES)}")
+        raise _InvalidFile(
+            f"model_type is {_abbreviate(types)}, and should be one of {', '.join(_ARCHITECTURES)}"
+        )
     is_bm25 = name in BASELINES or ("bm25" in name.lower() and types == ["sparse"])
-    said["architecture"] = Architecture.LEXICAL if is_bm25 else kind
-    said["closed_api"] = "API" in framework
-    theirs = {ours: each for each, ours in _FIELDS.items()}
-    system = System(name=name, **said)
+    fields["architecture"] = Architecture.LEXICAL if is_bm25 else kind
+    fields["closed_api"] = "API" in framework
+    meta_name = {system_name: each for each, system_name in _FIELDS.items()}
+    system = System(name=name, **fields)
     try:
         system.clean_fields(exclude=["slug"])
     except ValidationError as error:
-        wrong = [f"{theirs.get(each, each)}: {' '.join(texts)}" for each, texts in error.message_dict.items()]
-        raise _Wrong(" ".join(wrong)) from error
-    return {each: getattr(system, each) for each in said}
+        problems = [
+            f"{meta_name.get(each, each)}: {' '.join(texts)}" for each, texts in error.message_dict.items()
+        ]
+        raise _InvalidFile(" ".join(problems)) from error
+    return {each: getattr(system, each) for each in fields}
 
 
 def _is_whole(value: Any) -> bool:
@@ -256,7 +273,7 @@ def _is_date(value: Any) -> bool:
         return False
 
 
-#: A field of ModelMeta → whether a value can be its, and what it should be. `max_tokens` is infinite for some models.
+#: Field of ModelMeta → validation function, and description of valid values. `max_tokens` may be infinite.
 _TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "n_parameters": (_is_whole, "a whole number"),
     "embed_dim": (
@@ -280,34 +297,36 @@ _TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
 def _figures(
     path: Path, file: str, model: _Model, places: Mapping[str, Sequence[Place]], address: str
 ) -> Iterator[CuratedFigure]:
-    """Yield the figures of one file. Raises _Wrong."""
+    """Yield the figures of one file. Raises _InvalidFile."""
     task = file.removesuffix(".json")
     if len(places[task]) > 1:
         slugs = ", ".join(each.dataset.slug for each in places[task])
-        raise _Wrong(f"{task} may be any of the datasets {slugs}: name one with --task {task}=SLUG")
+        raise _InvalidFile(f"{task} matches several datasets, {slugs}. Choose one with --task {task}=SLUG")
     (place,) = places[task]
     dataset, result = place.dataset, _read(path)
     if "scores" not in result and "mteb_dataset_name" in result:
-        raise _Wrong(
-            "it is of mteb before 1.11: bring it up to date with mteb, TaskResult.from_disk(…).to_disk(…)"
+        raise _InvalidFile(
+            "the file is older than mteb 1.11. Update it with mteb: TaskResult.from_disk(…).to_disk(…)"
         )
     if result.get("task_name") != task:
-        raise _Wrong(f"task_name is {_shown(result.get('task_name'))}, and the file is named {task}")
+        raise _InvalidFile(
+            f"task_name is {_abbreviate(result.get('task_name'))}, and the file is named {task}"
+        )
     revision, version = result.get("dataset_revision"), result.get("mteb_version")
     if not isinstance(revision, str) or not isinstance(version, str | None):
-        raise _Wrong("dataset_revision and mteb_version should be text")
-    scores, where = _subset(result.get("scores"), place)
-    found = {measure: scores.get(measure_name(measure)) for measure in dataset.measures}
-    if not any(value is not None for value in found.values()):
+        raise _InvalidFile("dataset_revision and mteb_version should be text")
+    scores, location = _subset(result.get("scores"), place)
+    values = {measure: scores.get(measure_name(measure)) for measure in dataset.measures}
+    if not any(value is not None for value in values.values()):
         names = ", ".join(map(measure_name, dataset.measures))
-        raise _Wrong(f"{where} has none of the measures of {dataset.slug}, {names}")
-    for measure, value in found.items():
+        raise _InvalidFile(f"{location} has none of the measures of {dataset.slug}, {names}")
+    for measure, value in values.items():
         if value is not None:
             yield CuratedFigure(
                 dataset=dataset,
                 system=model.name,
                 measure=measure,
-                value=_share(value, f"{where}.{measure_name(measure)}"),
+                value=_share(value, f"{location}.{measure_name(measure)}"),
                 scale="share",
                 locator=f"dataset {revision[:40]}; mteb {version or 'unknown'}"[:80],
                 architecture=model.fields["architecture"],
@@ -319,71 +338,80 @@ def _figures(
 
 
 def _subset(scores: Any, place: Place) -> tuple[dict[str, Any], str]:
-    """Return the scores on the dataset's split, in its language, and where in the file they are."""
+    """Return the scores on the dataset's split and language, and their location in the file."""
     dataset = place.dataset
     if not isinstance(scores, dict) or not scores:
-        raise _Wrong("scores is missing, or not an object of splits: this is no result of mteb")
+        raise _InvalidFile(
+            "scores is missing or not an object of splits, so this is not a result file of mteb"
+        )
     qrels = dataset.current_qrels
     split = place.split or (qrels.split if qrels else SPLITS.get(dataset.slug, "test"))
-    if not isinstance(there := scores.get(split), list):
-        raise _Wrong(f"scores has {', '.join(scores)}, and {dataset.slug} is judged on {split}")
+    if not isinstance(subset_scores := scores.get(split), list):
+        raise _InvalidFile(f"scores has {', '.join(scores)}, but {dataset.slug} is judged on {split}")
     subsets: defaultdict[str, list[int]] = defaultdict(list)
-    for number, each in enumerate(there):
+    for number, each in enumerate(subset_scores):
         if not isinstance(each, dict) or not isinstance(each.get("hf_subset"), str):
-            raise _Wrong(f"scores.{split}[{number}].hf_subset is missing")
+            raise _InvalidFile(f"scores.{split}[{number}].hf_subset is missing")
         subsets[each["hf_subset"]].append(number)
-    wanted = [place.subset] if place.subset else ["default", dataset.language]
-    spoken = [name for name in subsets if known_language_code(name) == known_language_code(dataset.language)]
-    wanted += spoken if len(spoken) == 1 and not place.subset else []
-    chosen = next((name for name in wanted if name in subsets), None)
-    if chosen is None:
-        raise _Wrong(f"scores.{split} has the subsets {', '.join(subsets)}, and not {' or '.join(wanted)}")
-    if len(subsets[chosen]) > 1:
-        raise _Wrong(f"scores.{split} has the subset {chosen} {len(subsets[chosen])} times")
-    return there[subsets[chosen][0]], f"scores.{split}[{subsets[chosen][0]}]"
+    candidates = [place.subset] if place.subset else ["default", dataset.language]
+    same_language = [
+        name for name in subsets if known_language_code(name) == known_language_code(dataset.language)
+    ]
+    candidates += same_language if len(same_language) == 1 and not place.subset else []
+    subset = next((name for name in candidates if name in subsets), None)
+    if subset is None:
+        raise _InvalidFile(
+            f"scores.{split} has the subsets {', '.join(subsets)}, and not {' or '.join(candidates)}"
+        )
+    if len(subsets[subset]) > 1:
+        raise _InvalidFile(f"scores.{split} has the subset {subset} {len(subsets[subset])} times")
+    return subset_scores[subsets[subset][0]], f"scores.{split}[{subsets[subset][0]}]"
 
 
-def _share(value: Any, where: str) -> str:
-    """Return a score as text. Raises _Wrong where it is no share."""
+def _share(value: Any, location: str) -> str:
+    """Return a score as text. Raises _InvalidFile if it is not between 0 and 1."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise _Wrong(f"{where} is {_shown(value)}, and should be a number between 0 and 1")
+        raise _InvalidFile(f"{location} is {_abbreviate(value)}, and should be a number between 0 and 1")
     return f"{value:.6f}".rstrip("0").rstrip(".") or "0"
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return a file's JSON object. Raises _Wrong."""
+    """Return a file's JSON object. Raises _InvalidFile."""
     if path.stat().st_size > LARGEST:
-        raise _Wrong(f"it is larger than {describe_bytes(LARGEST)}")
+        raise _InvalidFile(f"it is larger than {describe_bytes(LARGEST)}")
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            often = Counter(name for name, _ in pairs).most_common(1)[0][0]
-            raise _Wrong(f"{_shown(often)} is there twice in one object")
-        return found
+        result = dict(pairs)
+        if len(result) < len(pairs):
+            repeated_name = Counter(name for name, _ in pairs).most_common(1)[0][0]
+            raise _InvalidFile(f"{_abbreviate(repeated_name)} is there twice in one object")
+        return result
 
     try:
         content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=once)
-        again = json.dumps(content, ensure_ascii=False)
-        again.encode()  # half a surrogate pair is no text
-        if "\\u0000" in again:
-            raise ValueError("it has the character NUL")
+        encoded = json.dumps(content, ensure_ascii=False)
+        encoded.encode()  # fails for unpaired surrogates
+        if "\\u0000" in encoded:
+            raise ValueError("it contains the character NUL")
     except (ValueError, RecursionError) as error:
-        raise _Wrong(f"it is not JSON: {error}") from error
+        raise _InvalidFile(f"it is not JSON: {error}") from error
     if not isinstance(content, dict):
-        raise _Wrong("it is not a JSON object")
+        raise _InvalidFile("it is not a JSON object")
     return content
 
 
-def _twice(figures: Iterable[CuratedFigure]) -> list[str]:
-    """Return problems of files that report the same result."""
+def _find_duplicates(figures: Iterable[CuratedFigure]) -> list[str]:
+    """Return problems with files that report the same result."""
     files: defaultdict[tuple[object, ...], list[str]] = defaultdict(list)
     for each in figures:
         files[each.dataset.slug, each.system, each.configuration, each.measure].append(each.address)
     same = {tuple(addresses) for addresses in files.values() if len(addresses) > 1}
-    return [f"{' and '.join(each)} are of one model, revision and dataset: keep one" for each in sorted(same)]
+    return [
+        f"{' and '.join(each)} have the same model, revision, and dataset. Keep only one"
+        for each in sorted(same)
+    ]
 
 
-def _shown(value: Any) -> str:
+def _abbreviate(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 60 else f"{text[:59]}…"

@@ -1,4 +1,4 @@
-"""Reading the tables in `data/`: typed rows, nothing more."""
+"""Typed rows of the tables in `data/`."""
 
 import csv
 import tomllib
@@ -12,7 +12,7 @@ DATA = Path(__file__).parent / "data"
 
 T = TypeVar("T")
 
-#: How the text of a column becomes a value of a field.
+#: Type of a field → parser for the column's text.
 _READERS: dict[Any, Callable[[str], Any]] = {
     str: str,
     float: float,
@@ -21,7 +21,7 @@ _READERS: dict[Any, Callable[[str], Any]] = {
     list[str]: lambda text: [part for part in text.split(";") if part],
 }
 
-#: Columns of `datasets.csv` that hold Table 1 of the BEIR paper, and their types.
+#: Columns of `datasets.csv` with Table 1 of the BEIR paper, and their types.
 _STATISTICS: dict[str, type[int] | type[float]] = {
     "documents": int,
     "queries": int,
@@ -37,10 +37,9 @@ _STATISTICS: dict[str, type[int] | type[float]] = {
 
 @dataclass(frozen=True, slots=True)
 class ReportedDataset:
-    """A dataset that figures are reported on; `statistics` as printed, without what is not printed.
+    """A dataset with reported results; `statistics` contains the printed values only.
 
-    `ir_datasets_id` is its name in the catalogue of ir_datasets, `beir_name` the archive's that BEIR hands out; both
-    empty where there is none.
+    `ir_datasets_id` is its id in ir_datasets, and `beir_name` is BEIR's name of the archive; both may be empty.
     """
 
     slug: str
@@ -58,7 +57,7 @@ class ReportedDataset:
 
 @dataclass(frozen=True, slots=True)
 class ReportedSystem:
-    """A system as one source names it. `adapted`: trained on the target corpus without labels."""
+    """A system as named by one source; `adapted` means trained on the target corpus without labels."""
 
     source: str
     name: str
@@ -72,7 +71,7 @@ class ReportedSystem:
 
 @dataclass(frozen=True, slots=True)
 class ReportedPlace:
-    """Which entry a number belongs to."""
+    """Key of the entry that a value belongs to."""
 
     source: str
     dataset: str
@@ -81,17 +80,17 @@ class ReportedPlace:
 
     @property
     def comparison_group(self) -> str:
-        """Numbers of one source on one hardware may be compared; a setting after `;` is the same hardware."""
+        """Group of comparable values: one source and one hardware, which ends at `;` in the configuration."""
         hardware = self.configuration.partition(";")[0]
         return f"reported:{self.source}" + (f":{hardware}" if hardware else "")
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedFigure:
-    """A score, or a figure beside the scores: latency, index size, dimension, cost.
+    """A score, or another figure: latency, index size, dimension, or cost.
 
-    The `name` of a score is its measure, its `value` a share between 0 and 1, and its `scale` how it is printed.
-    `doubt` says why a figure is doubtful.
+    For a score, `name` is the measure, `value` a share between 0 and 1, and `scale` the printed scale. `doubt` says
+    why a figure is doubtful.
     """
 
     place: ReportedPlace
@@ -106,17 +105,17 @@ class ReportedFigure:
 
 
 def sources() -> dict[str, dict[str, Any]]:
-    """Key → fields of the publication."""
+    """Return the fields of each publication by key."""
     return _toml("sources.toml")
 
 
 def benchmarks() -> dict[str, dict[str, Any]]:
-    """Slug → what the reported board consists of, in the order of the file."""
+    """Return the definition of each reported benchmark by slug, in the order of the file."""
     return _toml("benchmarks.toml")
 
 
 def datasets() -> list[ReportedDataset]:
-    """Return the datasets, with Table 1's statistics."""
+    """Return the datasets with the statistics of Table 1."""
     return read_rows(
         ReportedDataset,
         DATA / "datasets.csv",
@@ -125,21 +124,20 @@ def datasets() -> list[ReportedDataset]:
 
 
 def dataset_texts() -> dict[str, dict[str, Any]]:
-    """Slug → `description` of a dataset, and the fields of the publication to cite, where either is known.
+    """Return the `description` and the publication of datasets by slug, if known.
 
-    These are `key`, `title`, `authors`, `year` and `venue`; `type` of entry where it is not "inproceedings", and `doi`
-    or `url` where there is one.
+    The fields of the publication are `key`, `title`, `authors`, `year`, and `venue`, optionally `type` (default:
+    "inproceedings"), and `doi` or `url`.
     """
     return _toml("dataset_texts.toml")
 
 
 def systems() -> list[ReportedSystem]:
-    """Return the systems of all sources."""
     return read_rows(ReportedSystem, DATA / "systems.csv")
 
 
 def scores() -> list[ReportedFigure]:
-    """Return every reported score."""
+    """Return all reported scores."""
     makers = dict.fromkeys(("unit", "hardware", "doubt"), lambda row: "")
     return read_rows(
         ReportedFigure, DATA / "scores.csv", place=_place, name=lambda row: row["measure"], **makers
@@ -147,15 +145,15 @@ def scores() -> list[ReportedFigure]:
 
 
 def figures() -> list[ReportedFigure]:
-    """Return every reported figure that is not a score."""
     return read_rows(ReportedFigure, DATA / "figures.csv", place=_place)
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedAverage:
-    """What a publication prints of a system over all datasets, and where.
+    """Published aggregates of a system over all datasets, with their locations.
 
-    `average` is the average relative to BM25 in percent, `wins` on how many datasets it beats BM25; None: not printed.
+    `average` is the average relative to BM25 in percent, and `wins` the number of datasets on which it beats BM25;
+    None if not printed.
     """
 
     average: float | None
@@ -165,13 +163,15 @@ class PublishedAverage:
 
 @lru_cache
 def published_averages(source: str, measure: str) -> Mapping[str, PublishedAverage]:
-    """By system what a publication prints over all of its datasets for a measure; empty where it prints nothing."""
+    """Return the published aggregates of systems in a measure by name; empty if the source prints none."""
 
-    def of(name: str) -> dict[str, dict[str, str]]:
-        rows = (row for row in _csv(DATA / name) if row["source"] == source and row["measure"] == measure)
+    def read_by_system(file_name: str) -> dict[str, dict[str, str]]:
+        rows = (
+            row for row in _csv(DATA / file_name) if row["source"] == source and row["measure"] == measure
+        )
         return {row["system"]: row for row in rows}
 
-    averages, wins = of("averages.csv"), of("wins.csv")
+    averages, wins = read_by_system("averages.csv"), read_by_system("wins.csv")
     return {
         system: PublishedAverage(
             average=float(averages[system]["average_relative_to_bm25_percent"])
@@ -189,7 +189,7 @@ def _place(row: dict[str, str]) -> ReportedPlace:
 
 
 def read_rows(kind: type[T], path: Path, /, **makers: Callable[[dict[str, str]], Any]) -> list[T]:
-    """The lines of a table, read by the types of the fields of `kind`; `makers` make fields from a whole line."""
+    """Parse the lines of a table by the field types of `kind`; `makers` compute fields from a whole line."""
     readers = {field: _READERS[hint] for field, hint in get_type_hints(kind).items() if field not in makers}
     return [
         kind(

@@ -1,4 +1,4 @@
-"""Every stored run of a dataset evaluated again on other judgements, before its board may stand on them.
+"""Rescoring: evaluation of all stored runs on other judgments before a board is switched to them.
 
-The only writer of `Rescore`; `switch` puts the board on the other judgements.
+This package is the only writer of `Rescore`. `switch` switches the board.
 """

@@ -1,4 +1,4 @@
-"""The life of a rescore, from its start until it is decided: which runs it is about, which wait, how far it is."""
+"""Life cycle of rescores, from the start to the decision: included runs, waiting runs, and progress."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -15,11 +15,11 @@ from leaderboard.models import Dataset, Evaluation, Qrels, Rescore, Run, WorkReq
 from leaderboard.results.board_rows.revisions import lock_board, lock_boards
 
 State = Rescore.State
-#: The states of a rescore that is not decided: a dataset has one such at most.
+#: States of a pending rescore; a dataset has at most one of them.
 OPEN = (State.EVALUATING, State.READY)
-#: A run over which a worker was lost so often is left out: one run shall not keep all others from their numbers.
+#: Maximum number of worker crashes before a run is excluded, so that it cannot block the rescore.
 TRIES = 2
-#: Settings of a dataset that numbers are made under: where they changed since, the numbers are made again.
+#: Dataset settings that affect scores; if they change, the runs are evaluated again.
 _SETTINGS = (
     "hidden", "protection", "public_share", "relevance_level", "drop_self_matches", "candidates_only", "measures",
     "current_version_id",
@@ -28,68 +28,74 @@ _TRIES = "tries"
 
 
 class RescoreUnderWay(ValueError):
-    """The dataset is being rescored already: `rescore` is to be decided first."""
+    """Another `rescore` of the dataset is pending and must be decided first."""
 
     def __init__(self, rescore: Rescore) -> None:
         super().__init__(
-            f"{rescore.dataset} is being rescored on qrels v{rescore.to_qrels.number} already "
-            f"({rescore.get_state_display()}): switch its board or throw that away first"
+            f"{rescore.dataset} is already being rescored on qrels v{rescore.to_qrels.number} "
+            f"({rescore.get_state_display()}): switch its board or discard that rescore first"
         )
         self.rescore = rescore
 
 
 class CannotRescore(ValueError):
-    """The judgements are not such that the dataset's runs could be evaluated on them, or the rescore is decided."""
+    """The runs cannot be evaluated on these judgments, or the rescore is already decided."""
 
 
 def under_way(dataset: Dataset | int) -> Rescore | None:
-    """Return the dataset's rescore that waits for runs to be evaluated, or for the curator."""
+    """Return the dataset's pending rescore, or None."""
     rescores = Rescore.objects.filter(dataset=dataset, state__in=OPEN)
     return rescores.select_related("dataset", "from_qrels", "to_qrels").first()
 
 
 def is_needed(dataset: Dataset, qrels: Qrels) -> bool:
-    """Whether the board cannot stand on these judgements at once, because results of it stand on others.
+    """Return whether results must be rescored before the board can use these judgments.
 
-    Judgements of another version or split are another test, not more of the same: no stored run answers it.
+    Judgments of another version or split define another test, which stored runs do not answer.
     """
-    present = dataset.current_qrels
-    if present is None or present.pk == qrels.pk:
+    current_qrels = dataset.current_qrels
+    if current_qrels is None or current_qrels.pk == qrels.pk:
         return False
-    same_test = (present.version_id, present.split) == (qrels.version_id, qrels.split)
-    return same_test and Evaluation.objects.filter(qrels=present).exists()
+    same_test = (current_qrels.version_id, current_qrels.split) == (qrels.version_id, qrels.split)
+    return same_test and Evaluation.objects.filter(qrels=current_qrels).exists()
 
 
 @transaction.atomic
 def start_rescore(dataset: Dataset, qrels: Qrels, note: str = "") -> Rescore:
-    """Have every stored run of the dataset evaluated on `qrels`; its board stays as it is until it is switched.
+    """Start to evaluate all stored runs of the dataset on `qrels`; the board does not change until the switch.
 
-    `note` says what changed the judgements, and is public after the switch; why somebody acts is the record's alone.
+    `note` describes the change of the judgments and becomes public with the switch. The acting user's reason is only
+    in the audit record. Call this within `audit.acting`.
 
-    Within `audit.acting`. Raises RescoreUnderWay while there is one that is not decided, and CannotRescore for
-    judgements that the board stands on, or of another version or split.
+    Raises:
+        RescoreUnderWay: While another rescore is pending.
+        CannotRescore: For the board's own judgments, or those of another version or split.
     """
-    present = lock_board(dataset.pk)
-    other = under_way(dataset)
-    if other is not None:
-        raise RescoreUnderWay(other)
-    before = present.current_qrels
-    if before is None:
-        raise CannotRescore(f"{dataset} has no judgements yet: there is nothing to rescore")
-    if before.pk == qrels.pk:
-        raise CannotRescore(f"the board of {dataset} stands on these judgements already")
-    if (before.version_id, before.split) != (qrels.version_id, qrels.split):
+    locked_dataset = lock_board(dataset.pk)
+    pending_rescore = under_way(dataset)
+    if pending_rescore is not None:
+        raise RescoreUnderWay(pending_rescore)
+    current_qrels = locked_dataset.current_qrels
+    if current_qrels is None:
+        raise CannotRescore(f"{dataset} has no judgements yet, so there is nothing to rescore")
+    if current_qrels.pk == qrels.pk:
+        raise CannotRescore(f"the board of {dataset} already uses these judgements")
+    if (current_qrels.version_id, current_qrels.split) != (qrels.version_id, qrels.split):
         raise CannotRescore(
-            f"{qrels} are not for the version and split that {dataset} is scored on: {before}"
+            f"{qrels} are not for the version and split that {dataset} is scored on: {current_qrels}"
         )
     rescore = Rescore.objects.create(
-        dataset=present, from_qrels=before, to_qrels=qrels, reason=note[:300], created_by=actor().person
+        dataset=locked_dataset,
+        from_qrels=current_qrels,
+        to_qrels=qrels,
+        reason=note[:300],
+        created_by=actor().person,
     )
     record(
         "rescore started",
         rescore,
-        dataset=present,
-        before={"qrels": before.number},
+        dataset=locked_dataset,
+        before={"qrels": current_qrels.number},
         after={"qrels": qrels.number},
     )
     _request_work(rescore)
@@ -102,14 +108,14 @@ def _request_work(rescore: Rescore) -> None:
 
 @transaction.atomic
 def discard_rescore(rescore: Rescore) -> None:
-    """Throw the rescore away: no board changes. What was evaluated stays, and need not be evaluated again.
+    """Discard a rescore without changing the board; its evaluations are kept for later use.
 
-    Raises CannotRescore where it was decided before.
+    Raises CannotRescore if it is already decided.
     """
     lock_boards([rescore.dataset_id])
-    waiting = Rescore.objects.filter(pk=rescore.pk, state__in=[*OPEN, State.FAILED])
-    if not waiting.update(state=State.DISCARDED, decided_by=actor().person, decided_at=timezone.now()):
-        raise CannotRescore(_decided(rescore))
+    pending = Rescore.objects.filter(pk=rescore.pk, state__in=[*OPEN, State.FAILED])
+    if not pending.update(state=State.DISCARDED, decided_by=actor().person, decided_at=timezone.now()):
+        raise CannotRescore(_decided_message(rescore))
     rescore.refresh_from_db()
     record(
         "rescore discarded", rescore, dataset=rescore.dataset_id, before={"qrels": rescore.to_qrels.number}
@@ -118,28 +124,30 @@ def discard_rescore(rescore: Rescore) -> None:
 
 @transaction.atomic
 def resume_rescore(rescore: Rescore) -> None:
-    """Evaluate what is not evaluated: after a failure of ours, or where the dataset's settings changed.
+    """Continue a rescore after an error or a change of the dataset's settings.
 
-    Raises CannotRescore where it was decided before or is at it, RescoreUnderWay where another was started since.
+    Raises:
+        CannotRescore: If it is already decided.
+        RescoreUnderWay: If another one was started in the meantime.
     """
     lock_boards([rescore.dataset_id])
-    other = under_way(rescore.dataset_id)
-    if other is not None and other.pk != rescore.pk:
-        raise RescoreUnderWay(other)
+    pending_rescore = under_way(rescore.dataset_id)
+    if pending_rescore is not None and pending_rescore.pk != rescore.pk:
+        raise RescoreUnderWay(pending_rescore)
     if not Rescore.objects.filter(pk=rescore.pk, state__in=[*OPEN, State.FAILED]).update(
         state=State.EVALUATING
     ):
-        raise CannotRescore(_decided(rescore))
+        raise CannotRescore(_decided_message(rescore))
     rescore.refresh_from_db()
     record("rescore went on", rescore, dataset=rescore.dataset_id)
     _request_work(rescore)
 
 
 def include_new_run(dataset: Dataset | int) -> None:
-    """See to it that a run which has just been scored is evaluated on the judgements of the dataset's rescore too.
+    """Include a newly scored run in the dataset's pending rescore.
 
-    In the transaction that publishes its result, with the board locked. While the rescore evaluates it finds the run
-    by itself.
+    Call this in the transaction that publishes the result, with the board locked. A rescore that is still evaluating
+    finds the run by itself.
     """
     rescore = Rescore.objects.filter(dataset=dataset, state=State.READY).first()
     if rescore is not None:
@@ -148,67 +156,69 @@ def include_new_run(dataset: Dataset | int) -> None:
 
 
 def fail_rescore(rescore: Rescore) -> bool:
-    """Say that a fault of ours ended the rescore before all runs were evaluated: `resume_rescore` or `discard_rescore`
-    it."""
+    """Mark a rescore as failed after an internal error; it can be resumed or discarded."""
     return bool(Rescore.objects.filter(pk=rescore.pk, state=State.EVALUATING).update(state=State.FAILED))
 
 
-def _decided(rescore: Rescore) -> str:
-    present = Rescore.objects.select_related("decided_by").get(pk=rescore.pk)
-    by = f" by {present.decided_by}" if present.decided_by else ""
-    return f"this rescore is already {present.get_state_display()}{by}"
+def _decided_message(rescore: Rescore) -> str:
+    stored_rescore = Rescore.objects.select_related("decided_by").get(pk=rescore.pk)
+    suffix = f" by {stored_rescore.decided_by}" if stored_rescore.decided_by else ""
+    return f"this rescore is already {stored_rescore.get_state_display()}{suffix}"
 
 
-def runs_of(rescore: Rescore) -> QuerySet[Run]:
-    """Every run of the version that was ever evaluated, whoever may see its result; in order of arrival.
+def get_rescore_runs(rescore: Rescore) -> QuerySet[Run]:
+    """Return all evaluated runs of the version, whatever their visibility, in order of arrival.
 
-    Also those whose result stands on judgements before the present ones: they are not stale afterwards.
+    Runs with results on judgments before the current ones are included, so that these are not stale afterward.
     """
     same_test = Evaluation.objects.filter(run=OuterRef("pk"), qrels__split=rescore.to_qrels.split)
-    evaluated = same_test.exclude(qrels=rescore.to_qrels_id)
-    return Run.objects.filter(Exists(evaluated), version=rescore.to_qrels.version_id).order_by("pk")
+    other_evaluations = same_test.exclude(qrels=rescore.to_qrels_id)
+    return Run.objects.filter(Exists(other_evaluations), version=rescore.to_qrels.version_id).order_by("pk")
 
 
 def waiting_runs(rescore: Rescore) -> QuerySet[Run]:
-    """Those that have no evaluation on the new judgements yet, and may come to have one."""
-    done = Evaluation.objects.filter(
+    """Return runs that have no evaluation on the new judgments yet and are not excluded."""
+    new_evaluations = Evaluation.objects.filter(
         run=OuterRef("pk"), qrels=rescore.to_qrels_id, specification=SPEC_VERSION
     )
-    return runs_of(rescore).filter(~Exists(done)).exclude(pk__in=[int(key) for key in rescore.lost])
+    return (
+        get_rescore_runs(rescore)
+        .filter(~Exists(new_evaluations))
+        .exclude(pk__in=[int(key) for key in rescore.lost])
+    )
 
 
-def settings_of(dataset: Dataset) -> dict[str, object]:
-    """Return the settings that the dataset's numbers depend on."""
+def scoring_settings(dataset: Dataset) -> dict[str, object]:
     return {name: getattr(dataset, name) for name in _SETTINGS}
 
 
 def note_progress(rescore: Rescore) -> None:
-    """Count what is done and what waits."""
-    waiting = waiting_runs(rescore).count()
-    rescore.total = runs_of(rescore).count()
-    rescore.done = rescore.total - waiting
+    """Update the numbers of all and of evaluated runs."""
+    waiting_count = waiting_runs(rescore).count()
+    rescore.total = get_rescore_runs(rescore).count()
+    rescore.done = rescore.total - waiting_count
     Rescore.objects.filter(pk=rescore.pk).update(total=rescore.total, done=rescore.done)
 
 
 def begin_run(rescore: Rescore, run: Run) -> bool:
-    """Note that the run is about to be evaluated; False, and it is left out, where workers were lost over it before."""
+    """Record the start of a run's evaluation; return False, and exclude the run, after too many worker crashes."""
     tries = rescore.content.get(_TRIES, {})
-    before = tries.get(str(run.pk), 0)
-    if before >= TRIES:
-        exclude_run(rescore, run, "it was begun twice, and the worker was lost over it each time")
+    earlier_tries = tries.get(str(run.pk), 0)
+    if earlier_tries >= TRIES:
+        exclude_run(rescore, run, "it was started twice, and the worker crashed each time")
         return False
-    _store_tries(rescore, {str(run.pk): before + 1})
+    _store_tries(rescore, {str(run.pk): earlier_tries + 1})
     return True
 
 
 def end_run(rescore: Rescore) -> None:
-    """Note that no run is being evaluated: what follows is no fault of one."""
+    """Record that no run is being evaluated, so that later crashes are not attributed to a run."""
     _store_tries(rescore, {})
 
 
-def exclude_run(rescore: Rescore, run: Run, why: str) -> None:
-    """List the run among those that cannot be evaluated: results of it stay on the judgements they are on."""
-    rescore.lost = {**rescore.lost, str(run.pk): why}
+def exclude_run(rescore: Rescore, run: Run, reason: str) -> None:
+    """Exclude a run that cannot be evaluated; its results keep their judgments."""
+    rescore.lost = {**rescore.lost, str(run.pk): reason}
     Rescore.objects.filter(pk=rescore.pk).update(lost=rescore.lost)
     end_run(rescore)
 
@@ -222,15 +232,15 @@ def _store_tries(rescore: Rescore, tries: dict[str, int]) -> None:
 def finish_rescore(
     rescore: Rescore, content: OfferedContent, settings: dict[str, object], marks: Mapping[str, object]
 ) -> bool:
-    """Let the curator decide: every run has its evaluation. False where further runs came, or settings changed.
+    """Mark the rescore as ready for the decision; return False if there are new runs or changed settings.
 
-    `marks` are kept for the comparison.
+    `marks` are stored for the comparison.
     """
     dataset = lock_board(rescore.dataset_id)
     note_progress(rescore)
-    if rescore.done < rescore.total or settings_of(dataset) != settings:
+    if rescore.done < rescore.total or scoring_settings(dataset) != settings:
         return False
-    kept = {"settings": settings, "marks": marks, **asdict(content)}
-    evaluating = Rescore.objects.filter(pk=rescore.pk, state=State.EVALUATING)
-    evaluating.update(state=State.READY, content=kept)
+    stored_content = {"settings": settings, "marks": marks, **asdict(content)}
+    pending = Rescore.objects.filter(pk=rescore.pk, state=State.EVALUATING)
+    pending.update(state=State.READY, content=stored_content)
     return True

@@ -1,6 +1,6 @@
-"""What comes with other judgements beside numbers: topics that a run is to answer too, and files where all is open.
+"""Topics and files that come with new judgments.
 
-Made by the scorer before the board is switched, since it takes as long as reading the files.
+The scorer prepares them before the board is switched, because it has to read the files.
 """
 
 from __future__ import annotations
@@ -19,50 +19,59 @@ from leaderboard.models import Dataset, DatasetFile, DatasetVersion, Qrels
 
 @dataclass(frozen=True, slots=True)
 class OfferedContent:
-    """Keys of the store. `topics_sha256` and `statistics` are empty where the topics stay; `judgements_sha256` where
-    the judgements are not everyone's."""
+    """Store keys of new content.
+
+    `topics_sha256` and `statistics` are empty if the topics do not change, `judgements_sha256` if the judgments are
+    hidden.
+    """
 
     topics_sha256: str = ""
     statistics: dict[str, Any] = field(default_factory=dict)
     judgements_sha256: str = ""
 
     @classmethod
-    def of(cls, kept: dict[str, Any]) -> OfferedContent:
-        """As a rescore has kept it."""
-        return cls(**{name: kept[name] for name in cls.__dataclass_fields__ if name in kept})
+    def of(cls, stored: dict[str, Any]) -> OfferedContent:
+        """Build an instance from a rescore's stored content."""
+        return cls(**{name: stored[name] for name in cls.__dataclass_fields__ if name in stored})
 
 
 def prepare_content(dataset: Dataset, qrels: Qrels) -> OfferedContent:
-    """Put what the dataset offers on these judgements into the store; no row is written."""
+    """Store the content that the dataset will offer with these judgments, without writing rows."""
     with work_folder("rescore") as folder:
         topics, statistics = _topics(qrels, folder)
         judgements = ""
-        if files.may_offer_judgements(qrels.split, scored=qrels.split, hidden=dataset.hidden):
+        if files.may_offer_judgements(qrels.split, scored_split=qrels.split, hidden=dataset.hidden):
             judgements = files.store_judgements(open_qrels_path(qrels), folder).sha256
     return OfferedContent(topics, statistics, judgements)
 
 
 def _topics(qrels: Qrels, work: Path) -> tuple[str, dict[str, Any]]:
-    """Topics and statistics with the judged queries that were no topics before; empty where all of them were.
+    """Return topics and statistics extended by newly judged queries, or empty values if there are none.
 
-    No topic is taken away: the runs that are there answer it, and over hidden judgements that would tell something.
+    Topics are never removed: existing runs answer them, and with hidden judgments a removal would reveal information.
     """
     version = qrels.version
     if version.topics_sha256 == version.queries_sha256:
         return "", {}
     path = local_path(Area.FILES, version.topics_sha256)
-    known = {query.id for query in read_queries(path)}
-    judged = set(load_qrels(qrels).query_ids)
-    if judged <= known:
+    topic_ids = {query.id for query in read_queries(path)}
+    judged_ids = set(load_qrels(qrels).query_ids)
+    if judged_ids <= topic_ids:
         return "", {}
-    plain = work / "topics.jsonl"
-    found = copy_queries(local_path(Area.FILES, version.queries_sha256), known | judged, plain)
-    told = {**version.statistics, "queries": found.records, "words_per_query": found.mean_words}
-    return files.store_file(files.gzipped(plain, work / "topics.gz")).sha256, told
+    topics_path = work / "topics.jsonl"
+    topic_statistics = copy_queries(
+        local_path(Area.FILES, version.queries_sha256), topic_ids | judged_ids, topics_path
+    )
+    statistics = {
+        **version.statistics,
+        "queries": topic_statistics.records,
+        "words_per_query": topic_statistics.mean_words,
+    }
+    return files.store_file(files.gzipped(topics_path, work / "topics.gz")).sha256, statistics
 
 
 def offer_content(dataset: Dataset, version: DatasetVersion, qrels: Qrels, content: OfferedContent) -> None:
-    """Let runs answer the new topics, and offer the files that go with the judgements. In the switch's transaction."""
+    """Publish new topics and the files of the judgments. Call this in the transaction of the switch."""
     if content.topics_sha256:
         version.topics_sha256, version.statistics = content.topics_sha256, content.statistics
         version.save(update_fields=["topics_sha256", "statistics"])

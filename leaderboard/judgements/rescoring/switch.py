@@ -1,8 +1,8 @@
-"""Compare a rescore's results with the present ones, and switch the board to them, all results at once.
+"""Comparison of a rescore with the current results, and the switch of the board to all new results at once.
 
-All values of a comparison are published ones, rounded where the judgements are hidden: for curators too, since what
-they read here ends in mails and slides. A comparison is computed until the rescore is decided, and kept then. It is
-made of moves: the evaluation that each result would stand on after a switch, or why it would stay.
+All values of a comparison are published ones, rounded for hidden judgments, even for curators, who may copy them into
+mails and slides. A comparison is recomputed until the rescore is decided, and stored then. It consists of moves: the
+evaluation that each result would use after the switch, or the reason why it would not move.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from evaluation.statistics.randomisation import randomisation_test
 from leaderboard.core.audit import actor, record
 from leaderboard.core.measures import better
 from leaderboard.core.work_requests import request_notice
-from leaderboard.judgements.rescoring.campaigns import settings_of, waiting_runs
+from leaderboard.judgements.rescoring.campaigns import scoring_settings, waiting_runs
 from leaderboard.judgements.rescoring.content import OfferedContent, offer_content
 from leaderboard.models import Dataset, Entry, Evaluation, Rescore, Seed
 from leaderboard.results.board_rows.entry_rows import rank_values
@@ -43,9 +43,9 @@ from leaderboard.results.values import (
 
 @dataclass(frozen=True, slots=True)
 class MovedEntry:
-    """An entry and what it comes to stand on: one evaluation, or one for each of its seeds.
+    """An entry with its evaluations before and after the switch, one for each seed.
 
-    `before` are the evaluations that it stands on now. `columns` are its new ones, with published values.
+    `columns` are its new column values, with published scores.
     """
 
     entry: Entry
@@ -56,16 +56,16 @@ class MovedEntry:
 
     @property
     def is_baseline(self) -> bool:
-        """Whether it is the baseline after the switch."""
+        """Whether the entry is the baseline after the switch."""
         return bool(self.columns["is_baseline"])
 
     def as_row(self, *, hidden: bool) -> dict[str, Any]:
-        """Return its row of the comparison, without ranks. The holes of a held result are not published."""
+        """Return the entry's row of the comparison, without ranks. Holes of held results are not published."""
         holes: tuple[float | None, float | None] = None, None
         if self.entry.visibility != Entry.Visibility.HELD:
             holes = _hole(self.before, hidden=hidden), _hole(self.after, hidden=hidden)
         return {
-            **_named(self.entry),
+            **_entry_columns(self.entry),
             "is_baseline": self.is_baseline,
             "before": dict(self.entry.scores),
             "after": dict(self.columns["scores"]),
@@ -77,25 +77,25 @@ class MovedEntry:
 
 
 class UnmovedEntry(NamedTuple):
-    """An entry that keeps its numbers, and is stale after the switch unless it is a publication's."""
+    """An entry whose scores do not change; it is stale after the switch unless it is reported."""
 
     entry: Entry
-    why: str
+    reason: str
 
 
-#: The states in which the numbers are kept.
-_DECIDED = (Rescore.State.SWITCHED, Rescore.State.DISCARDED)
+#: States in which the comparison is stored.
+_DECIDED_STATES = (Rescore.State.SWITCHED, Rescore.State.DISCARDED)
 
 
-def comparison_of(rescore: Rescore) -> dict[str, Any]:
-    """As it was when the rescore was decided; until then as it is now."""
-    if rescore.state in _DECIDED and rescore.comparison:
+def get_comparison(rescore: Rescore) -> dict[str, Any]:
+    """Return the stored comparison of a decided rescore, or else the current one."""
+    if rescore.state in _DECIDED_STATES and rescore.comparison:
         return dict(rescore.comparison)
     return compare(rescore, *moved_entries(rescore))
 
 
 def compare(rescore: Rescore, moves: Sequence[MovedEntry], stays: Sequence[UnmovedEntry]) -> dict[str, Any]:
-    """Plain values that can be kept: `rows` are the results that move, `stays` those that do not, and why."""
+    """Return the comparison as plain values: `rows` for results that move, `stays` for others with the reasons."""
     dataset = rescore.dataset
     rows = [move.as_row(hidden=dataset.hidden) for move in moves]
     _rank(rows, dataset.measures)
@@ -107,12 +107,12 @@ def compare(rescore: Rescore, moves: Sequence[MovedEntry], stays: Sequence[Unmov
         "primary": dataset.primary_measure,
         "marks": rescore.content.get("marks", {}),
         "rows": rows,
-        "stays": [{**_named(stay.entry), "why": stay.why} for stay in stays],
+        "stays": [{**_entry_columns(stay.entry), "why": stay.reason} for stay in stays],
     }
 
 
 def restrict_comparison(comparison: Mapping[str, Any], entries: Collection[int]) -> dict[str, Any]:
-    """Return the comparison of these results alone, with ranks among them: none that is missing leaves a gap."""
+    """Return the comparison of these entries only, with ranks among them, so that omitted ones leave no gaps."""
     rows = [
         {**row, "rank_before": {}, "rank_after": {}} for row in comparison["rows"] if row["entry"] in entries
     ]
@@ -122,11 +122,11 @@ def restrict_comparison(comparison: Mapping[str, Any], entries: Collection[int])
 
 
 def digest(comparison: Mapping[str, Any]) -> str:
-    """Return a checksum of the comparison, by which a decision names the one that it is based on."""
+    """Return a checksum of the comparison that identifies the basis of a decision."""
     return hashlib.sha256(json.dumps(comparison, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _named(entry: Entry) -> dict[str, Any]:
+def _entry_columns(entry: Entry) -> dict[str, Any]:
     return {
         "entry": entry.pk,
         "system": entry.system.name,
@@ -141,185 +141,205 @@ def _named(entry: Entry) -> dict[str, Any]:
 
 
 def _hole(evaluations: Sequence[Evaluation], *, hidden: bool) -> float | None:
-    """Return the share of unjudged documents among the first ten; of seeds the mean of their published values."""
-    values = [each.means[HOLE] for each in evaluations if HOLE in each.means]
+    """Return the published share of unjudged documents in the top ten, averaged over seeds."""
+    values = [evaluation.means[HOLE] for evaluation in evaluations if HOLE in evaluation.means]
     if len(values) < len(evaluations):
         return None
-    published = [published_value(value, hidden=hidden) for value in values]
-    return published_value(sum(published) / len(published), hidden=hidden)
+    published_values = [published_value(value, hidden=hidden) for value in values]
+    return published_value(sum(published_values) / len(published_values), hidden=hidden)
 
 
 def _rank(rows: Sequence[dict[str, Any]], measures: Iterable[str]) -> None:
-    """Places among the public results that move, closed interfaces apart, as on the board."""
-    for measure, when, closed in product(measures, ("before", "after"), (False, True)):
+    """Set the ranks among public results that move, with closed APIs ranked separately, as on the board."""
+    for measure, side, is_closed in product(measures, ("before", "after"), (False, True)):
         peers = [
             row
             for row in rows
-            if row["closed_api"] == closed
+            if row["closed_api"] == is_closed
             and row["visibility"] == Entry.Visibility.PUBLIC
-            and measure in row[when]
+            and measure in row[side]
         ]
-        place = rank_values([row[when][measure] for row in peers], lower_is_better=better(measure) == "lower")
+        ranks = rank_values([row[side][measure] for row in peers], lower_is_better=better(measure) == "lower")
         for row in peers:
-            row[f"rank_{when}"][measure] = place[row[when][measure]]
+            row[f"rank_{side}"][measure] = ranks[row[side][measure]]
 
 
 def moved_entries(rescore: Rescore) -> tuple[list[MovedEntry], list[UnmovedEntry]]:
-    """Every entry of the dataset, as it would move, or why it would not; in order of publication."""
+    """Return the moving entries of the dataset and the others with reasons, in order of publication."""
     rows = Entry.objects.filter(dataset=rescore.dataset_id).order_by("published_at", "pk")
     rows = rows.select_related("system", "source", "evaluation__run__version", "evaluation__qrels")
     seeds = Seed.objects.select_related("evaluation__run__version", "evaluation__qrels")
     with_seeds = rows.prefetch_related(Prefetch("seeds", seeds.defer("evaluation__values")))
     entries = list(with_seeds.defer("evaluation__values"))
-    new = {
+    new_evaluations = {
         evaluation.run_id: evaluation
         for evaluation in Evaluation.objects.filter(qrels=rescore.to_qrels, specification=SPEC_VERSION)
         .select_related("run", "qrels")
         .defer("values")
         .prefetch_related("parts")
     }
-    taken = set(Entry.objects.filter(evaluation__qrels=rescore.to_qrels).values_list("evaluation", flat=True))
-    taken |= set(Seed.objects.filter(evaluation__qrels=rescore.to_qrels).values_list("evaluation", flat=True))
-    found: dict[int, MovedEntry | UnmovedEntry] = {}
+    used_ids = set(
+        Entry.objects.filter(evaluation__qrels=rescore.to_qrels).values_list("evaluation", flat=True)
+    )
+    used_ids |= set(
+        Seed.objects.filter(evaluation__qrels=rescore.to_qrels).values_list("evaluation", flat=True)
+    )
+    outcomes: dict[int, MovedEntry | UnmovedEntry] = {}
 
     def repeats(entry: Entry) -> bool:
-        # Of two results of one run that on the present judgements counts: an older one would only repeat it.
-        return all(each.qrels_id != rescore.from_qrels_id for each in entry_evaluations(entry))
+        # If a run has two results, the one on the current judgments counts, because an older one would repeat it.
+        return all(item.qrels_id != rescore.from_qrels_id for item in entry_evaluations(entry))
 
     for entry in sorted(entries, key=repeats):
-        why = _stays(entry, rescore, new, taken)
-        if why:
-            found[entry.pk] = UnmovedEntry(entry, why)
+        reason = _reason_to_stay(entry, rescore, new_evaluations, used_ids)
+        if reason:
+            outcomes[entry.pk] = UnmovedEntry(entry, reason)
         else:
-            move = _move(entry, rescore, new)
-            taken |= {evaluation.pk for evaluation in move.after}
-            found[entry.pk] = move
-    ordered = [found[entry.pk] for entry in entries]
-    moves = [each for each in ordered if isinstance(each, MovedEntry)]
-    # All of them come into one comparison group, which has one baseline: the last that everyone sees.
-    named = [each for each in moves if each.is_baseline]
-    public = [each for each in named if each.entry.visibility == Entry.Visibility.PUBLIC]
-    for move in named:
-        move.columns["is_baseline"] = move is (public or named)[-1]
-    return moves, [each for each in ordered if isinstance(each, UnmovedEntry)]
+            move = _move(entry, rescore, new_evaluations)
+            used_ids |= {evaluation.pk for evaluation in move.after}
+            outcomes[entry.pk] = move
+    ordered_outcomes = [outcomes[entry.pk] for entry in entries]
+    moves = [item for item in ordered_outcomes if isinstance(item, MovedEntry)]
+    # All moved entries share a comparison group with one baseline, which is the last public one.
+    baselines = [item for item in moves if item.is_baseline]
+    public_baselines = [item for item in baselines if item.entry.visibility == Entry.Visibility.PUBLIC]
+    for move in baselines:
+        move.columns["is_baseline"] = move is (public_baselines or baselines)[-1]
+    return moves, [item for item in ordered_outcomes if isinstance(item, UnmovedEntry)]
 
 
-def _stays(entry: Entry, rescore: Rescore, new: dict[int, Evaluation], taken: set[int]) -> str:
-    """Why the entry cannot move; empty where it can."""
+def _reason_to_stay(
+    entry: Entry, rescore: Rescore, new_evaluations: dict[int, Evaluation], used_ids: set[int]
+) -> str:
+    """Return the reason why the entry cannot move, or an empty string."""
     evaluations, target = entry_evaluations(entry), rescore.to_qrels
     if not evaluations:
         return "reported by a publication: the run is not available"
-    first = evaluations[0]
-    if first.run.version_id != target.version_id:
-        return f"scored on version {first.run.version.number} of the dataset"
-    if first.qrels.split != target.split:
-        return f"scored on the split {first.qrels.split}"
-    if first.qrels_id == target.pk:
-        return "scored on these judgements before"
+    first_evaluation = evaluations[0]
+    if first_evaluation.run.version_id != target.version_id:
+        return f"scored on version {first_evaluation.run.version.number} of the dataset"
+    if first_evaluation.qrels.split != target.split:
+        return f"scored on the split {first_evaluation.qrels.split}"
+    if first_evaluation.qrels_id == target.pk:
+        return "already scored on these judgements"
     for evaluation in evaluations:
-        if evaluation.run_id not in new:
+        if evaluation.run_id not in new_evaluations:
             return rescore.lost.get(str(evaluation.run_id), "not evaluated yet")
-        if new[evaluation.run_id].pk in taken:
+        if new_evaluations[evaluation.run_id].pk in used_ids:
             return "replaced by another result of the same run"
     return ""
 
 
-def _move(entry: Entry, rescore: Rescore, new: dict[int, Evaluation]) -> MovedEntry:
+def _move(entry: Entry, rescore: Rescore, new_evaluations: dict[int, Evaluation]) -> MovedEntry:
     dataset, before = rescore.dataset, entry_evaluations(entry)
-    after = [new[evaluation.run_id] for evaluation in before]
-    held = entry.visibility == Entry.Visibility.HELD  # a held result has no published value, now or then
-    published = published_result(after, dataset, held=held)
+    after = [new_evaluations[evaluation.run_id] for evaluation in before]
+    is_held = (
+        entry.visibility == Entry.Visibility.HELD
+    )  # held results have no published values before or after
+    result = published_result(after, dataset, is_held=is_held)
     columns = {
-        "scores": published.scores,
-        "deviations": published.deviations,
-        # If the private part was revealed before, its values on the new judgements are published too.
+        "scores": result.scores,
+        "deviations": result.deviations,
+        # Private values that were revealed before are also published for the new judgments.
         "private_scores": published_private_scores(after, dataset) if entry.private_scores else {},
         "comparison_group": comparison_group(after[0]),
         "missing_queries": None if dataset.hidden else max(each.missing_queries for each in after),
         "is_baseline": entry.is_baseline and before[0].qrels_id == rescore.from_qrels_id,
     }
-    return MovedEntry(entry, before, after, published.seed_scores, columns)
+    return MovedEntry(entry, before, after, result.seed_scores, columns)
 
 
-#: By `better` and `worse`, how many public results are so on the old judgements and on the new.
+#: `better` and `worse` → numbers of significantly different public results on the old and the new judgments.
 Marks = dict[str, tuple[int, int]]
 
 
 def count_marks(rescore: Rescore) -> Marks:
-    """Count the results that are significantly better and worse than the baseline, as the board marks them.
+    """Count the results that are significantly better and worse than the baseline, as marked on the board.
 
-    In the primary measure, of the public results that move. Nothing over hidden judgements, where a test would
-    tell more than rounded scores do, and without a baseline.
+    This covers the primary measure of public results that move. The result is empty without a baseline, and with
+    hidden judgments, because tests reveal more than rounded scores.
     """
-    moves = [each for each in moved_entries(rescore)[0] if each.entry.visibility == Entry.Visibility.PUBLIC]
-    baseline = next((place for place, each in enumerate(moves) if each.is_baseline), None)
+    moves = [move for move in moved_entries(rescore)[0] if move.entry.visibility == Entry.Visibility.PUBLIC]
+    baseline = next((position for position, move in enumerate(moves) if move.is_baseline), None)
     if rescore.dataset.hidden or baseline is None:
         return {}
     measure = rescore.dataset.primary_measure
-    old = _count([each.before for each in moves], baseline, measure)
-    new = _count([each.after for each in moves], baseline, measure)
-    return {"better": (old[0], new[0]), "worse": (old[1], new[1])}
+    old_counts = _count([move.before for move in moves], baseline, measure)
+    new_counts = _count([move.after for move in moves], baseline, measure)
+    return {"better": (old_counts[0], new_counts[0]), "worse": (old_counts[1], new_counts[1])}
 
 
 def _count(evaluations: Sequence[Sequence[Evaluation]], baseline: int, measure: str) -> tuple[int, int]:
     values = np.column_stack(
         [
-            np.mean([per_query_values(each)[:, each.measures.index(measure)] for each in seeds], axis=0)
+            np.mean(
+                [per_query_values(evaluation)[:, evaluation.measures.index(measure)] for evaluation in seeds],
+                axis=0,
+            )
             for seeds in evaluations
         ]
     )
     differences = values.mean(axis=0) - values[:, baseline].mean()
-    clear = differences[randomisation_test(values, baseline) < ALPHA]
-    above, below = int(np.count_nonzero(clear > 0)), int(np.count_nonzero(clear < 0))
-    return (below, above) if better(measure) == "lower" else (above, below)
+    significant_differences = differences[randomisation_test(values, baseline) < ALPHA]
+    positive_count, negative_count = (
+        int(np.count_nonzero(significant_differences > 0)),
+        int(np.count_nonzero(significant_differences < 0)),
+    )
+    return (
+        (negative_count, positive_count) if better(measure) == "lower" else (positive_count, negative_count)
+    )
 
 
 class CannotSwitch(ValueError):
-    """The board cannot be switched as things are; the text says why, and what would help."""
+    """The board cannot be switched; the message says why and what to do."""
 
 
 @transaction.atomic
-def switch_board(rescore: Rescore, *, seen: str = "") -> Dataset:
-    """Let the dataset's board stand on the rescore's judgements, with all numbers that go with them.
+def switch_board(rescore: Rescore, *, reviewed_digest: str = "") -> Dataset:
+    """Switch the dataset's board to the rescore's judgments with all new scores.
 
-    Old evaluations stay, and so does what permalinks show. Within `audit.acting`: every number that changes is
-    recorded with the curator and the reason. `seen` is the `digest` of the comparison that the decision was made on.
-    Raises CannotSwitch, with nothing changed, where the rescore is not ready or decided before, where the dataset's
-    judgements, settings or results changed since, or where the board would lose its baseline.
+    Old evaluations and permalinks do not change. Call this within `audit.acting`: every changed score is recorded with
+    the curator and the reason. `reviewed_digest` is the `digest` of the comparison that the decision was based on.
+
+    Raises:
+        CannotSwitch: If the rescore is not ready or already decided, if judgments, settings, or results have changed,
+            or if the board would lose its baseline. The board does not change.
     """
     lock_boards([rescore.dataset_id])
-    present = Rescore.objects.select_related(
+    locked_rescore = Rescore.objects.select_related(
         "dataset__current_qrels", "from_qrels", "to_qrels__version__dataset", "decided_by"
     ).get(pk=rescore.pk)
-    _require_ready(present)
-    moves, stays = moved_entries(present)
-    _require_baseline(present, moves, stays)
-    comparison = compare(present, moves, stays)
-    if seen and seen != digest(comparison):
-        raise CannotSwitch("Numbers changed since you looked at them: look again, then decide.")
+    _require_ready(locked_rescore)
+    moves, stays = moved_entries(locked_rescore)
+    _require_baseline(locked_rescore, moves, stays)
+    comparison = compare(locked_rescore, moves, stays)
+    if reviewed_digest and reviewed_digest != digest(comparison):
+        raise CannotSwitch(
+            "The scores have changed since you opened this page. Review them again, then decide."
+        )
     _apply(moves)
-    dataset, qrels = present.dataset, present.to_qrels
+    dataset, qrels = locked_rescore.dataset, locked_rescore.to_qrels
     dataset.current_qrels = qrels
     dataset.save()
-    offer_content(dataset, qrels.version, qrels, OfferedContent.of(present.content))
+    offer_content(dataset, qrels.version, qrels, OfferedContent.of(locked_rescore.content))
     keep_least_difference(dataset)
     mark_pooled(dataset)
     update_shown(dataset)
     record(
         "board switched",
-        present,
+        locked_rescore,
         dataset=dataset,
-        before={"qrels": present.from_qrels.number},
+        before={"qrels": locked_rescore.from_qrels.number},
         after={"qrels": qrels.number, "results": len(moves), "stale": len(stays)},
     )
     board_changed(dataset, Kind.RESCORED)
-    Rescore.objects.filter(pk=present.pk).update(
+    Rescore.objects.filter(pk=locked_rescore.pk).update(
         state=Rescore.State.SWITCHED,
         comparison=comparison,
         decided_by=actor().person,
         decided_at=timezone.now(),
     )
-    request_notice("rescored", rescore=present.pk)
+    request_notice("rescored", rescore=locked_rescore.pk)
     rescore.refresh_from_db()
     return dataset
 
@@ -327,39 +347,45 @@ def switch_board(rescore: Rescore, *, seen: str = "") -> Dataset:
 def _require_ready(rescore: Rescore) -> None:
     dataset = rescore.dataset
     if rescore.state != Rescore.State.READY:
-        by = f" by {rescore.decided_by}" if rescore.decided_by else ""
-        raise CannotSwitch(f"This rescore cannot be switched to, it is: {rescore.get_state_display()}{by}.")
+        suffix = f" by {rescore.decided_by}" if rescore.decided_by else ""
+        raise CannotSwitch(
+            f"You cannot switch to this rescore because it is {rescore.get_state_display()}{suffix}."
+        )
     if dataset.current_qrels_id != rescore.from_qrels_id:
         raise CannotSwitch(
-            f"{dataset} does not stand on {rescore.from_qrels} any more. Throw this rescore away, and start another."
+            f"{dataset} no longer uses {rescore.from_qrels}. Discard this rescore and start another one."
         )
-    then, now = rescore.content.get("settings", {}), settings_of(dataset)
-    changed = sorted(name.replace("_", " ") for name in now if then.get(name) != now[name])
-    if changed:
+    old_settings, current_settings = rescore.content.get("settings", {}), scoring_settings(dataset)
+    changed_names = sorted(
+        name.replace("_", " ")
+        for name in current_settings
+        if old_settings.get(name) != current_settings[name]
+    )
+    if changed_names:
         raise CannotSwitch(
-            f"Settings of {dataset} changed since its runs were evaluated ({', '.join(changed)}). "
-            "Evaluate again, and look at the numbers again."
+            f"Settings of {dataset} changed since its runs were evaluated ({', '.join(changed_names)}). "
+            "Evaluate the runs again, then review the scores."
         )
-    waiting = waiting_runs(rescore).count()
-    if waiting:
-        raise CannotSwitch(f"{waiting:,} runs are not evaluated yet. Wait until they are, or evaluate again.")
+    waiting_count = waiting_runs(rescore).count()
+    if waiting_count:
+        raise CannotSwitch(f"{waiting_count:,} runs are not evaluated yet. Wait for them, or evaluate again.")
 
 
 def _require_baseline(rescore: Rescore, moves: Sequence[MovedEntry], stays: Sequence[UnmovedEntry]) -> None:
-    """Raise CannotSwitch unless the board's baseline moves with it."""
+    """Raise CannotSwitch unless the board's baseline moves."""
     if any(move.is_baseline for move in moves):
         return
     prefix = f"scored:{rescore.from_qrels.version_id}:{rescore.from_qrels_id}:"
     for stay in stays:
         if stay.entry.is_baseline and stay.entry.comparison_group.startswith(prefix):
             raise CannotSwitch(
-                f"The baseline, {stay.entry.system}, could not be rescored: {stay.why}. Name another baseline first."
+                f"The baseline, {stay.entry.system}, could not be rescored: {stay.reason}. Name another baseline first."
             )
 
 
 def _apply(moves: Sequence[MovedEntry]) -> None:
-    """Point entries and seeds to their new evaluations, with the values that are published of these."""
-    if any(move.is_baseline for move in moves):  # one that was there before gives way to the present one
+    """Assign new evaluations and published values to entries and seeds."""
+    if any(move.is_baseline for move in moves):  # replace earlier baselines of the group
         groups = {move.columns["comparison_group"] for move in moves}
         datasets = {move.entry.dataset_id for move in moves}
         Entry.objects.filter(dataset__in=datasets, comparison_group__in=groups, is_baseline=True).update(

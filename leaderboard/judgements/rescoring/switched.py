@@ -1,4 +1,4 @@
-"""What everyone may know of rescores: those that a board was switched to, by their number, and nothing of others."""
+"""Public information on rescores: only those to which a board was switched, numbered in order."""
 
 from collections.abc import Iterable
 
@@ -11,19 +11,19 @@ State = Rescore.State
 
 
 def switched_rescores(dataset_id: int) -> QuerySet[Rescore]:
-    """Return the dataset's rescores that were switched to, in that order: the n-th has the number n."""
+    """Return the dataset's completed rescores in order; the n-th has the number n."""
     rescores = Rescore.objects.filter(dataset=dataset_id, state=State.SWITCHED)
     return rescores.select_related("dataset", "from_qrels", "to_qrels").order_by("decided_at", "pk")
 
 
-def pages_of(dataset_id: int, slug: str) -> dict[int, str]:
-    """By the key of judgements, the page on what changed when the board came to stand on them last. One query."""
+def rescore_pages(dataset_id: int, slug: str) -> dict[int, str]:
+    """Return the URL of the latest rescore page for each qrels, by key, in one query."""
     keys = switched_rescores(dataset_id).values_list("to_qrels", flat=True)
     return {key: reverse("rescore", args=[slug, number]) for number, key in enumerate(keys, start=1)}
 
 
-def page_of(rescore: Rescore) -> str:
-    """Return the page on what this rescore changed; the dataset's where it was not switched to. One query."""
+def rescore_page(rescore: Rescore) -> str:
+    """Return the URL of the rescore's page, or of the dataset if the board was not switched to it."""
     dataset = rescore.dataset
     for number, key in enumerate(switched_rescores(dataset.pk).values_list("pk", flat=True), start=1):
         if key == rescore.pk:
@@ -32,31 +32,33 @@ def page_of(rescore: Rescore) -> str:
 
 
 def unpublished_judgements(dataset_id: int) -> QuerySet[Qrels]:
-    """Judgements that no board of the dataset has stood on yet: nobody is told that they are there."""
+    """Return judgments that no board of the dataset has used yet and that must stay undisclosed."""
     prepared = Rescore.objects.filter(dataset=dataset_id).exclude(state=State.SWITCHED)
-    known = Rescore.objects.filter(dataset=dataset_id, state=State.SWITCHED)
+    switched = Rescore.objects.filter(dataset=dataset_id, state=State.SWITCHED)
     return (
         Qrels.objects.filter(pk__in=prepared.values("to_qrels"))
-        .exclude(pk__in=known.values("to_qrels"))
+        .exclude(pk__in=switched.values("to_qrels"))
         .exclude(pk__in=Rescore.objects.filter(dataset=dataset_id).values("from_qrels"))
         .exclude(pk=F("version__dataset__current_qrels"))
     )
 
 
-def news_of(changes: Iterable[BoardChange]) -> dict[int, str]:
-    """Return the news of boards that were switched, by the keys of the changes. One query."""
+def rescore_news(changes: Iterable[BoardChange]) -> dict[int, str]:
+    """Return the news texts of board switches by change key, in one query."""
     changes = list(changes)
     if not changes:
         return {}
-    rescores = Rescore.objects.filter(dataset__in={each.dataset_id for each in changes}, state=State.SWITCHED)
+    rescores = Rescore.objects.filter(dataset__in={item.dataset_id for item in changes}, state=State.SWITCHED)
     by_qrels: dict[tuple[int, int], list[Rescore]] = {}
     for rescore in rescores.select_related("to_qrels").order_by("decided_at"):
         by_qrels.setdefault((rescore.dataset_id, rescore.to_qrels_id), []).append(rescore)
-    told = {}
+    texts = {}
     for change in changes:
-        found = by_qrels.get((change.dataset_id, change.facts["current_qrels_id"]), [])
-        after = [each for each in found if each.decided_at is not None and each.decided_at >= change.at]
-        if after:
-            why = f": {after[0].reason}" if after[0].reason else ""
-            told[change.pk] = f"on qrels v{after[0].to_qrels.number}{why}"
-    return told
+        candidates = by_qrels.get((change.dataset_id, change.facts["current_qrels_id"]), [])
+        later_rescores = [
+            item for item in candidates if item.decided_at is not None and item.decided_at >= change.at
+        ]
+        if later_rescores:
+            reason = f": {later_rescores[0].reason}" if later_rescores[0].reason else ""
+            texts[change.pk] = f"on qrels v{later_rescores[0].to_qrels.number}{reason}"
+    return texts

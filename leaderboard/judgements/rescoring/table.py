@@ -1,4 +1,4 @@
-"""A rescore's comparison as a table for people: one measure in focus, sorted as asked, and all of it as CSV."""
+"""Comparison tables of a rescore: one measure at a time for pages, and all measures as CSV."""
 
 import csv
 import io
@@ -14,7 +14,7 @@ from leaderboard.core.text.plain import safe_cell
 from leaderboard.results.values import HIDDEN_DECIMALS, HOLE, published_value
 
 OPEN_DECIMALS = 4
-#: The columns by which a table may be sorted, with their headings.
+#: Sortable columns and their headings.
 COLUMNS = {
     "system": "System",
     "rank_before": "Rank before",
@@ -27,13 +27,13 @@ COLUMNS = {
 }
 
 
-#: What a line has as the comparison's row has it.
+#: Fields that a line copies from the comparison's row.
 _COPIED = ("system", "slug", "configuration", "visibility", "is_baseline", "seeds")
 
 
 @dataclass(frozen=True, slots=True)
 class ComparisonLine:
-    """One result: what it was and what it comes to, as values and as text."""
+    """One result before and after, as values and as text."""
 
     system: str
     slug: str
@@ -53,7 +53,7 @@ class ComparisonLine:
 
     @property
     def text(self) -> dict[str, str]:
-        """The numbers as people read them."""
+        """Formatted numbers."""
         return {
             "before": numbers.format_value(self.before, self.decimals),
             "after": numbers.format_value(self.after, self.decimals),
@@ -64,20 +64,20 @@ class ComparisonLine:
 
     @property
     def climbed(self) -> int | None:
-        """Places won; negative: lost. None where it has no rank on both sides."""
+        """Number of ranks gained, negative if lost; None without ranks before and after."""
         if self.rank_before is None or self.rank_after is None:
             return None
         return self.rank_before - self.rank_after
 
     @property
     def lost(self) -> int:
-        """Places lost, where it lost any."""
+        """Number of ranks lost, or 0."""
         return max(0, -(self.climbed or 0))
 
 
 @dataclass(frozen=True, slots=True)
 class ComparisonTable:
-    """The lines in their order, and what a page needs to offer others."""
+    """Sorted lines of a comparison, and the available measures and sort orders."""
 
     measure: str
     measures: Sequence[str]
@@ -85,58 +85,64 @@ class ComparisonTable:
     headings: Sequence[Mapping[str, str]]
     lines: Sequence[ComparisonLine]
     has_holes: bool
-    #: How many results are better and worse than the baseline by more than chance, before and after; where it is known.
+    #: Numbers of results significantly better and worse than the baseline, before and after; empty if unknown.
     marks: Mapping[str, Sequence[int]]
 
     @property
     def tau(self) -> float | None:
-        """Kendall's τ of the scores before and after, of the results that are ranked on both sides."""
-        ranked = [line for line in self.lines if line.climbed is not None]
-        return kendall_tau([line.before or 0 for line in ranked], [line.after or 0 for line in ranked])
+        """Kendall's τ between the scores before and after, for results with ranks on both sides."""
+        ranked_lines = [line for line in self.lines if line.climbed is not None]
+        return kendall_tau(
+            [line.before or 0 for line in ranked_lines], [line.after or 0 for line in ranked_lines]
+        )
 
     @property
     def moved(self) -> int:
-        """How many change their rank."""
+        """Number of results with another rank."""
         return sum(bool(line.climbed) for line in self.lines)
 
 
 def comparison_table(
     comparison: Mapping[str, Any], *, measure: str = "", sort: str = "", hidden: bool, public: bool = False
 ) -> ComparisonTable:
-    """Return the comparison by one measure, by default the primary one and in the order of the new ranks.
+    """Return the comparison by one measure, by default the primary one in order of the new ranks.
 
-    `hidden` is whether the judgements are hidden now: rounded values are what everyone gets then, whatever was kept.
-    `public` leaves out all but public results, and holes where judgements are hidden. Raises UnknownChoice.
+    `hidden` is whether the judgments are hidden now, so that values are rounded even if they were stored in full.
+    `public` restricts the table to public results, without holes for hidden judgments. Raises UnknownChoice.
     """
     measures = [name for name in comparison["measures"] if name != HOLE] or comparison["measures"]
     if measure and measure not in measures:
         raise UnknownChoice("measure", measure, measures)
-    chosen = measure or comparison["primary"]
-    key, falling = sort.removeprefix("-") or "rank_after", sort.startswith("-")
+    selected_measure = measure or comparison["primary"]
+    key, is_descending = sort.removeprefix("-") or "rank_after", sort.startswith("-")
     if key not in COLUMNS:
         raise UnknownChoice("sort", sort, [*COLUMNS, *(f"-{name}" for name in COLUMNS)])
     rows = [row for row in comparison["rows"] if not public or row["visibility"] == "public"]
     hide_holes = public and (hidden or comparison["hidden"])
-    lines = [line_of(row, chosen, hidden=hidden, holes=not hide_holes) for row in rows]
+    lines = [build_line(row, selected_measure, hidden=hidden, holes=not hide_holes) for row in rows]
     lines.sort(key=lambda line: (line.system.casefold(), line.configuration))
-    known = [line for line in lines if getattr(line, key) is not None]
-    known.sort(key=lambda line: _sortable(getattr(line, key)), reverse=falling)
-    lines = [*known, *(line for line in lines if getattr(line, key) is None)]
+    sortable_lines = [line for line in lines if getattr(line, key) is not None]
+    sortable_lines.sort(key=lambda line: _sortable(getattr(line, key)), reverse=is_descending)
+    lines = [*sortable_lines, *(line for line in lines if getattr(line, key) is None)]
     has_holes = any(line.hole_before is not None or line.hole_after is not None for line in lines)
     headings = []
     for name, words in COLUMNS.items():
-        # A link sorts the other way where the table is sorted by its column. Numbers begin with the highest.
-        falls = not falling if name == key else name not in ("system", "rank_before", "rank_after")
-        order = ("descending" if falling else "ascending") if name == key else ""
-        headings.append({"key": name, "words": words, "link": f"-{name}" if falls else name, "sorted": order})
+        # The link of the current sort column reverses the order. Other numeric columns start with the highest value.
+        link_descends = (
+            not is_descending if name == key else name not in ("system", "rank_before", "rank_after")
+        )
+        order = ("descending" if is_descending else "ascending") if name == key else ""
+        headings.append(
+            {"key": name, "words": words, "link": f"-{name}" if link_descends else name, "sorted": order}
+        )
     return ComparisonTable(
-        chosen,
+        selected_measure,
         measures,
-        f"-{key}" if falling else key,
+        f"-{key}" if is_descending else key,
         headings,
         lines,
         has_holes,
-        {} if hidden or chosen != comparison["primary"] else comparison.get("marks", {}),
+        {} if hidden or selected_measure != comparison["primary"] else comparison.get("marks", {}),
     )
 
 
@@ -144,11 +150,11 @@ def _sortable(value: Any) -> Any:
     return value.casefold() if isinstance(value, str) else value
 
 
-def line_of(row: Mapping[str, Any], measure: str, *, hidden: bool, holes: bool = False) -> ComparisonLine:
-    """Return a row of the comparison by one measure."""
+def build_line(row: Mapping[str, Any], measure: str, *, hidden: bool, holes: bool = False) -> ComparisonLine:
+    """Return the line of a comparison row for one measure."""
 
-    def value(found: float | None) -> float | None:
-        return None if found is None else published_value(found, hidden=hidden)
+    def value(number: float | None) -> float | None:
+        return None if number is None else published_value(number, hidden=hidden)
 
     before, after = value(row["before"].get(measure)), value(row["after"].get(measure))
     delta = numbers.difference(after, before)
@@ -167,9 +173,9 @@ def line_of(row: Mapping[str, Any], measure: str, *, hidden: bool, holes: bool =
 
 
 def as_csv(comparison: Mapping[str, Any], *, hidden: bool, public: bool = False) -> str:
-    """Every measure, a line for each result and measure; results that do not move at the end, with why."""
-    out = io.StringIO()
-    writer = csv.writer(out)
+    """Return all measures as CSV, with one line per result and measure, then the unmoved results with reasons."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer)
     writer.writerow(
         ["system", "configuration", "visibility", "baseline", "measure", "before", "after", "delta", "better",
          "rank_before", "rank_after", "hole_10_before", "hole_10_after", "not_rescored"]
@@ -186,9 +192,8 @@ def as_csv(comparison: Mapping[str, Any], *, hidden: bool, public: bool = False)
             [safe_cell(stay["system"]), safe_cell(stay["configuration"]), stay["visibility"], int(stay["is_baseline"]),
              *[""] * 9, stay["why"]]
         )  # fmt: skip
-    return out.getvalue()
+    return buffer.getvalue()
 
 
 def unmoved_results(comparison: Mapping[str, Any], *, public: bool = False) -> list[Mapping[str, Any]]:
-    """Return the results that do not move."""
     return [stay for stay in comparison["stays"] if not public or stay["visibility"] == "public"]

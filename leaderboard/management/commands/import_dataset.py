@@ -12,7 +12,7 @@ from evaluation.core.problems import InvalidContent
 from evaluation.text.languages import UnknownLanguage, language_code
 from leaderboard.admin.import_form import ImportForm
 from leaderboard.datasets.terms import near_duplicates
-from leaderboard.importing.collections.fetching import fetched
+from leaderboard.importing.collections.fetching import fetch_collection
 from leaderboard.importing.collections.importer import DiskSpaceError, ImportResult
 from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.management.curating import (
@@ -73,7 +73,7 @@ class Command(BaseCommand):
         try:
             with ExitStack() as stack:
                 if chosen.source:
-                    path, chosen = stack.enter_context(fetched(chosen.source, chosen, progress.show))
+                    path, chosen = stack.enter_context(fetch_collection(chosen.source, chosen, progress.show))
                 stack.enter_context(person)
                 imported = form.import_from(path, chosen, progress.show)
         except InvalidContent as error:

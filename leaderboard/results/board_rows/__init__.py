@@ -1,1 +1,1 @@
-"""The rows of boards: present ones, and those of every earlier revision."""
+"""Rows of current and past boards."""

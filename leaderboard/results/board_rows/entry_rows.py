@@ -1,4 +1,4 @@
-"""Rows of boards as plain values, the groups that they are ranked in, and the text that changes with every board."""
+"""Board rows as plain values, their ranking groups, and revision keys of pages."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
@@ -12,11 +12,11 @@ from leaderboard.results.values import published_value
 
 
 class EntryRow(NamedTuple):
-    """One entry with all that boards show of it. `published` is ISO text, its first ten characters the day.
+    """An entry with all values that boards show. `published` is ISO text whose first ten characters are the day.
 
-    `scores`, `deviations` (over seeds) and `private_scores` (of a competition, empty until they are revealed) are
-    published values by measure. `figures` are those beside the scores, `measured` what was measured of it, `bibtex` is
-    what there is to cite for the system.
+    `scores`, `deviations` (over seeds), and `private_scores` (of a competition, empty until revealed) are published
+    values by measure. `figures` are reported values besides the scores, `measured` its efficiency measurements, and
+    `bibtex` the citation of the system.
     """
 
     system: str
@@ -63,23 +63,23 @@ class EntryRow(NamedTuple):
 
     @property
     def source(self) -> str:
-        """The publication in a few words, empty where there is none."""
+        """Short citation of the publication, or an empty string."""
         return short_citation(self.source_authors, self.source_year)
 
     @property
     def parameters(self) -> int | None:
-        """Number of the model's weights, counted here or else declared; 0 for a lexical system, None if unknown."""
-        counts = (each["figures"].get("parameters") for each in reversed(self.measured))
-        counted = next((count for count in counts if count is not None), self.parameter_count)
-        return 0 if counted is None and self.architecture == Architecture.LEXICAL else counted
+        """Number of model parameters, counted by Runboard or declared; 0 for lexical systems, None if unknown."""
+        counts = (measurement["figures"].get("parameters") for measurement in reversed(self.measured))
+        parameters = next((count for count in counts if count is not None), self.parameter_count)
+        return 0 if parameters is None and self.architecture == Architecture.LEXICAL else parameters
 
     @property
     def reported_by(self) -> int | None:
-        """The id of the publication that reports it, None where it was scored here."""
+        """Id of the publication that reports the entry, or None for a scored one."""
         return self.source_id if self.provenance == REPORTED else None
 
     def rounded(self) -> "EntryRow":
-        """Return the row as of judgements that are hidden now; what a paper prints is no secret, and stays."""
+        """Return the row for judgments that are hidden now; reported values are public and stay."""
         if self.provenance == REPORTED:
             return self
         scores, deviations = (
@@ -90,17 +90,16 @@ class EntryRow(NamedTuple):
 
     @property
     def is_public(self) -> bool:
-        """Whether it stands on the board for everyone."""
         return self.visibility == Entry.Visibility.PUBLIC
 
 
-#: What a stored row leaves out.
+#: Values that stored rows omit.
 DEFAULTS: Mapping[str, Any] = EntryRow._field_defaults
-_fields_of = itemgetter(*EntryRow._fields)
+_get_fields = itemgetter(*EntryRow._fields)
 
 
 def flatten_row(stored: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A stored row as the fields of an `EntryRow`: those of an earlier release lie in several parts."""
+    """Return a stored row as fields of `EntryRow`; earlier releases stored it in several parts."""
     if "entry" not in stored:
         return stored
     parts = {**stored["line"], **stored["entry"]}
@@ -108,12 +107,12 @@ def flatten_row(stored: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def entry_row(stored: Mapping[str, Any]) -> EntryRow:
-    """The row as boards read it; what an old one lacks is empty."""
-    return EntryRow._make(_fields_of({**DEFAULTS, **flatten_row(stored)}))
+    """Build an `EntryRow` from a stored row, with defaults for fields that an earlier release lacked."""
+    return EntryRow._make(_get_fields({**DEFAULTS, **flatten_row(stored)}))
 
 
 def short_citation(authors: str | None, year: int | None) -> str:
-    """`Thakur et al. 2021` from `Nandan Thakur and Nils Reimers and …`."""
+    """Return a citation such as `Thakur et al. 2021` from `Nandan Thakur and Nils Reimers and …`."""
     if not authors:
         return ""
     names = [name.strip().split(" ")[-1] for name in authors.split(" and ")]
@@ -122,19 +121,18 @@ def short_citation(authors: str | None, year: int | None) -> str:
     return f"{names[0]}{' et al.' if len(names) > 1 else ''} {year}"
 
 
-#: A dataset and its twin, each of whose boards says what follows from the other's.
-_OF_DATASET = (
+#: A dataset and its twin, whose contamination gaps depend on each other.
+_DATASET_CONDITION = (
     " WHERE slug = %s OR twin_of_id = (SELECT id FROM leaderboard_dataset WHERE slug = %s) "
     "OR id = (SELECT twin_of_id FROM leaderboard_dataset WHERE slug = %s)"
 )
 _REVISION = "SELECT COUNT(*), SUM(board_revision), MAX(updated_at) FROM leaderboard_dataset"
-_OF_BENCHMARK = (
+_BENCHMARK_CONDITION = (
     " WHERE id IN (SELECT member.dataset_id FROM leaderboard_benchmarkmember member "
     "JOIN leaderboard_benchmark benchmark ON benchmark.id = member.benchmark_id WHERE benchmark.slug = %s)"
 )
-#: Those on which it, what it is a variant of, or a variant of it has a result. What its runs were made of was found for
-#: the same datasets.
-_OF_SYSTEM = (
+#: Datasets with results of the system, its parent, or its variants. Inputs of its runs belong to the same datasets.
+_SYSTEM_CONDITION = (
     " WHERE id IN (SELECT dataset_id FROM leaderboard_entry WHERE system_id IN ("
     "SELECT id FROM leaderboard_system WHERE slug = %s "
     "UNION SELECT variant_of_id FROM leaderboard_system WHERE slug = %s "
@@ -144,29 +142,30 @@ _OF_SYSTEM = (
 
 
 def dataset_revision(slug: str) -> str:
-    """What changes whenever the page of the dataset does; empty where there is no such page. One query."""
-    return _revision(_REVISION + _OF_DATASET, slug, slug, slug)
+    """Return a key that changes with the dataset's page, in one query; empty if there is no such page."""
+    return _revision(_REVISION + _DATASET_CONDITION, slug, slug, slug)
 
 
 def benchmark_revision(slug: str) -> str:
-    """What changes whenever one of the benchmark's datasets does; empty where there is none. One query."""
-    return _revision(_REVISION + _OF_BENCHMARK, slug)
+    """Return a key that changes with any of the benchmark's datasets, in one query; empty if there is none."""
+    return _revision(_REVISION + _BENCHMARK_CONDITION, slug)
 
 
 def system_revision(slug: str) -> str:
-    """What changes whenever a board does that the system or its kin stands on. One query."""
-    return _revision(_REVISION + _OF_SYSTEM, slug, slug, slug)
+    """Return a key that changes with any board that shows the system or its variants, in one query."""
+    return _revision(_REVISION + _SYSTEM_CONDITION, slug, slug, slug)
 
 
 def site_revision() -> str:
-    """What changes whenever any board does. One query."""
+    """Return a key that changes with any board, in one query."""
     return _revision(_REVISION)
 
 
 def _revision(query: str, *parameters: str) -> str:
-    """Counters only grow, so that their sum stands for all of them; the times tell a restored database from its future.
+    """Return a key from the sum of revisions and the latest time, which distinguishes a restored database.
 
-    In SQL, because this is asked on every request: a query set would take longer to build than a kept page to serve.
+    Revisions only grow, so their sum identifies a state. The query is raw SQL because every request runs it: building
+    a query set takes longer than serving a cached page.
     """
     with connection.cursor() as cursor:
         cursor.execute(query, parameters)
@@ -176,46 +175,49 @@ def _revision(query: str, *parameters: str) -> str:
 #: Values of `Row.ranked_in`.
 REPORTED = "reported"
 SCORED = "scored"
-#: Scored, but behind somebody's paid interface: nobody can repeat it.
+#: Scored results of closed APIs, which cannot be reproduced.
 CLOSED = "closed"
 STALE = "stale"
-#: Of the reader's own team, for their eyes alone.
+#: Private results of the reader's own team.
 PRIVATE = "private"
-#: Taken out of the ranking by a curator: it stands last, with the reason and without a number.
+#: Results that a curator removed from the ranking: listed last, with the reason and without scores.
 QUARANTINED = "quarantined"
-#: On an old board: shown then, and by now no longer, of which no reason is public. It has no mark.
+#: Results on a past board that were removed later without a public reason; they have no mark.
 GONE = "gone"
-#: These rows have no rank, and move neither those of others nor what is best.
+#: Groups without ranks, which do not affect the ranks of others or the best values.
 UNRANKED = frozenset({STALE, PRIVATE, QUARANTINED})
 CLOSED_NOTE = "c: closed APIs, which cannot be reproduced; ranked separately."
 
 
 def present_group(
-    version_id: int | None, qrels_id: int | None, found: Iterable[tuple[str, bool | int]]
+    version_id: int | None, qrels_id: int | None, entry_groups: Iterable[tuple[str, bool | int]]
 ) -> str:
-    """The comparison group that the dataset's present version, judgements and measures give; others are stale.
+    """Return the comparison group of the dataset's current version, qrels, and measures; all others are stale.
 
-    `found` are the entries' groups, each with whether the entry is the group's baseline, by date of publication.
-    Empty where there is none.
+    `entry_groups` are the entries' groups, by date of publication, each with whether the entry is the group's
+    baseline. The result is empty if there is no such group.
     """
     prefix = f"scored:{version_id}:{qrels_id}:"
-    groups = [(group, is_baseline) for group, is_baseline in found if group.startswith(prefix)]
-    chosen = [group for group, is_baseline in groups if is_baseline] or [group for group, _ in groups]
-    return chosen[-1] if chosen else ""
+    groups = [(group, is_baseline) for group, is_baseline in entry_groups if group.startswith(prefix)]
+    candidates = [group for group, is_baseline in groups if is_baseline] or [group for group, _ in groups]
+    return candidates[-1] if candidates else ""
 
 
-def ranked_in(provenance: str, group: str, present: str, *, closed_api: bool = False) -> str:
-    """Whom a row is ranked among: reported figures and closed interfaces apart, stale results not at all."""
+def ranked_in(provenance: str, group: str, current_group: str, *, closed_api: bool = False) -> str:
+    """Return the ranking group of a row.
+
+    Reported results and closed APIs are ranked separately, stale results not at all.
+    """
     if provenance == Entry.Provenance.REPORTED:
         return REPORTED
-    if group != present:
+    if group != current_group:
         return STALE
     return CLOSED if closed_api else SCORED
 
 
 def rank_values(values: Iterable[float], *, lower_is_better: bool = False) -> dict[float, int]:
-    """The place of each value, the best has 1; equal values share theirs: 1, 1, 3."""
-    found: dict[float, int] = {}
-    for place, value in enumerate(sorted(values, reverse=not lower_is_better), start=1):
-        found.setdefault(value, place)
-    return found
+    """Return the rank of each value, 1 being the best; equal values share a rank (1, 1, 3)."""
+    ranks: dict[float, int] = {}
+    for rank, value in enumerate(sorted(values, reverse=not lower_is_better), start=1):
+        ranks.setdefault(value, rank)
+    return ranks

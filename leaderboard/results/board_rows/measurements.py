@@ -1,4 +1,4 @@
-"""What was measured of entries, as plain values, and on which machine: figures of two are never mixed."""
+"""Efficiency measurements of entries as plain values, and their machines, which are never mixed in a comparison."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import median
@@ -14,14 +14,14 @@ from leaderboard.models import Entry, Measurement, Price
 from leaderboard.results.board_rows.entry_rows import EntryRow
 
 Key = TypeVar("Key")
-#: From how many jobs on it is known what BM25 usually takes.
+#: Minimum number of jobs that define BM25's usual latency.
 FEWEST_JOBS = 3
-#: The relative deviation of BM25 from its usual latency above which times are doubtful.
+#: Relative deviation of BM25 from its usual latency above which times are doubtful.
 OFF = 0.15
 
 
 class Machine(NamedTuple):
-    """A hardware class, as a board names it."""
+    """A hardware class as shown on boards."""
 
     slug: str
     name: str
@@ -31,9 +31,9 @@ class Machine(NamedTuple):
 class MeasuredEntry(NamedTuple):
     """A measurement of a public entry.
 
-    `figures` and `baseline` are as `evaluation.efficiency.Figures.as_data` gives them, `measured_at` is ISO text, and
-    `per_hour` what the machine costs today, None where nobody said. `baseline_off` is by what share BM25 took another
-    time in the job than it usually takes on the dataset and the machine, 0 where nobody knows yet.
+    `figures` and `baseline` are as returned by `evaluation.efficiency.Figures.as_data`, `measured_at` is ISO text, and
+    `per_hour` is the current price of the machine, or None if unknown. `baseline_off` is the relative deviation of
+    BM25 in the same job from its usual latency on the dataset and machine, 0 if unknown.
     """
 
     dataset_id: int
@@ -50,7 +50,7 @@ class MeasuredEntry(NamedTuple):
     baseline_off: float = 0.0
 
     def as_data(self) -> dict[str, Any]:
-        """Everything that was measured, as the API and exports give it."""
+        """Return the measurement for the API and exports."""
         return {
             "hardware": self.machine.slug,
             "protocol": self.protocol,
@@ -62,7 +62,7 @@ class MeasuredEntry(NamedTuple):
         }
 
     def as_stored(self) -> dict[str, Any]:
-        """What a stored row has of it: not what the row says already, nor what follows from other rows."""
+        """Return the part that a stored row contains, without values that follow from the row or from other rows."""
         values = self._asdict()
         for name in ("dataset_id", "entry_id", "system_id", "configuration", "baseline_off"):
             del values[name]
@@ -70,18 +70,18 @@ class MeasuredEntry(NamedTuple):
 
     @property
     def latency(self) -> Mapping[str, float]:
-        """Milliseconds of a search: mean, p50, p95 and p99."""
+        """Search latency in milliseconds: mean, p50, p95, and p99."""
         return self.figures["latency_ms"]
 
     @property
     def baseline_latency(self) -> float | None:
-        """Milliseconds of BM25's mean search on the same machine in the same job; None where it was not measured."""
-        found: float | None = self.baseline.get("latency_ms", {}).get("mean")
-        return found
+        """Mean search latency of BM25 in the same job, in milliseconds, or None if not measured."""
+        latency: float | None = self.baseline.get("latency_ms", {}).get("mean")
+        return latency
 
     @property
     def doubt(self) -> str:
-        """The reason why its times, and those of BM25 in the same job, are doubtful; empty if they are not.
+        """Reason why the times are doubtful, including those of BM25 in the same job; empty if they are not.
 
         Boards, exports, the API, figures, and pages show doubtful times with a mark, and neither rank nor plot them.
         """
@@ -94,104 +94,116 @@ class MeasuredEntry(NamedTuple):
 
     @property
     def over_stored_runs(self) -> bool:
-        """Whether it began with runs made before, so that part of a search is missing in its times."""
+        """Whether the system re-ranks stored runs, so that its times lack part of a search."""
         return bool(self.figures.get("stored_runs"))
 
 
 def median_latency(latencies: Iterable[float]) -> float | None:
-    """What BM25 usually takes by what it took in several jobs: the median; None where these are fewer than three."""
-    found = list(latencies)
-    return median(found) if len(found) >= FEWEST_JOBS else None
+    """Return BM25's usual latency, the median over jobs, or None for fewer than three jobs."""
+    values = list(latencies)
+    return median(values) if len(values) >= FEWEST_JOBS else None
 
 
-#: A scope in which BM25's latencies are compared: a dataset, a machine's slug, and a protocol.
-Place = tuple[int, str, str]
+#: Scope in which BM25's latencies are comparable: dataset id, machine slug, and protocol.
+LatencyScope = tuple[int, str, str]
 
 
 def add_baseline_deviation(
-    measured: Sequence[MeasuredEntry], latencies: Iterable[tuple[Place, float | None]] | None = None
+    measurements: Sequence[MeasuredEntry],
+    latencies: Iterable[tuple[LatencyScope, float | None]] | None = None,
 ) -> list[MeasuredEntry]:
     """Return the measurements, each with the relative deviation of BM25 from its usual latency in the same place.
 
     `latencies` are those of BM25 in all jobs; by default, those in the jobs of these measurements.
     """
     if latencies is None:
-        latencies = [(_place(one), one.baseline_latency) for one in measured]
-    took: dict[Place, list[float]] = {}
+        latencies = [
+            (_latency_scope(measurement), measurement.baseline_latency) for measurement in measurements
+        ]
+    latencies_by_place: dict[LatencyScope, list[float]] = {}
     for place, latency in latencies:
         if latency is not None:
-            took.setdefault(place, []).append(latency)
-    usual = {place: median_latency(found) for place, found in took.items()}
+            latencies_by_place.setdefault(place, []).append(latency)
+    medians = {
+        place: median_latency(place_latencies) for place, place_latencies in latencies_by_place.items()
+    }
 
-    def off(one: MeasuredEntry) -> float:
-        usually, latency = usual.get(_place(one)), one.baseline_latency
-        return abs(latency / usually - 1) if latency is not None and usually else 0.0
+    def get_deviation(measurement: MeasuredEntry) -> float:
+        usual_latency, latency = medians.get(_latency_scope(measurement)), measurement.baseline_latency
+        return abs(latency / usual_latency - 1) if latency is not None and usual_latency else 0.0
 
-    return [one._replace(baseline_off=off(one)) for one in measured]
-
-
-def _place(one: MeasuredEntry) -> Place:
-    return one.dataset_id, one.machine.slug, one.protocol
+    return [measurement._replace(baseline_off=get_deviation(measurement)) for measurement in measurements]
 
 
-def measured_of(system_id: int) -> list[MeasuredEntry]:
-    """Return the measurements of a system's public entries, oldest first. Three queries at most."""
-    measured = _read(Measurement.objects.filter(entry__system=system_id))
-    if not measured:
-        return measured
+def _latency_scope(measurement: MeasuredEntry) -> LatencyScope:
+    return measurement.dataset_id, measurement.machine.slug, measurement.protocol
+
+
+def system_measurements(system_id: int) -> list[MeasuredEntry]:
+    """Return the measurements of a system's public entries, oldest first, in at most three queries."""
+    measurements = _read(Measurement.objects.filter(entry__system=system_id))
+    if not measurements:
+        return measurements
     rows = Measurement.objects.filter(
         entry__visibility=Entry.Visibility.PUBLIC,
-        entry__dataset__in={one.dataset_id for one in measured},
+        entry__dataset__in={measurement.dataset_id for measurement in measurements},
     ).values_list("entry__dataset_id", "hardware__slug", "protocol", "baseline__latency_ms__mean")
-    return add_baseline_deviation(measured, [((row[0], row[1], row[2]), row[3]) for row in rows])
+    return add_baseline_deviation(measurements, [((row[0], row[1], row[2]), row[3]) for row in rows])
 
 
-def measured_of_entries(entries: Collection[int]) -> list[MeasuredEntry]:
-    """Return the measurements of the public ones of these entries, oldest first. Two queries at most."""
+def entry_measurements(entries: Collection[int]) -> list[MeasuredEntry]:
+    """Return the measurements of these entries if they are public, oldest first, in at most two queries."""
     return _read(Measurement.objects.filter(entry__in=entries))
 
 
-_OF_ENTRY = ("entry__dataset_id", "entry_id", "entry__system_id", "entry__configuration")
-_OF_MACHINE = ("hardware_id", "hardware__slug", "hardware__name", "hardware__details")
+_ENTRY_COLUMNS = ("entry__dataset_id", "entry_id", "entry__system_id", "entry__configuration")
+_MACHINE_COLUMNS = ("hardware_id", "hardware__slug", "hardware__name", "hardware__details")
 
 
 def _read(measurements: QuerySet[Measurement]) -> list[MeasuredEntry]:
-    """One query, and a second one for prices where there is any."""
+    """Read measurements in one query, and prices in a second one if there are any."""
     rows: list[tuple[Any, ...]] = list(
         measurements.filter(entry__visibility=Entry.Visibility.PUBLIC)
         .order_by("measured_at", "pk")
         .values_list(
-            *_OF_ENTRY, *_OF_MACHINE, "protocol", Cast("measured_at", TextField()), "figures", "baseline"
+            *_ENTRY_COLUMNS,
+            *_MACHINE_COLUMNS,
+            "protocol",
+            Cast("measured_at", TextField()),
+            "figures",
+            "baseline",
         )
     )
     prices = prices_today({row[4] for row in rows}) if rows else {}
-    found = []
+    measured_entries = []
     for row in rows:
         hardware, slug, name, details = row[4:8]
         machine = Machine(slug, name, bool(details.get("gpu")))
         values: list[Any] = [*row[:4], machine, *row[8:], *prices.get(hardware, (None, ""))]
-        found.append(MeasuredEntry(*values))
-    return found
+        measured_entries.append(MeasuredEntry(*values))
+    return measured_entries
 
 
 def measured_rows(dataset_id: int, entries: Iterable[EntryRow]) -> list[MeasuredEntry]:
-    """What had been measured of the entries of a board, oldest first, at the prices of then."""
-    found = [
+    """Return the stored measurements of a board's entries, oldest first, at the prices of that time."""
+    measurements = [
         MeasuredEntry(
-            **{**one, "machine": Machine(*one["machine"])},
+            **{**measurement, "machine": Machine(*measurement["machine"])},
             dataset_id=dataset_id,
             entry_id=entry.pk,
             system_id=entry.system_id,
             configuration=entry.configuration,
         )
         for entry in entries
-        for one in entry.measured
+        for measurement in entry.measured
     ]
-    return add_baseline_deviation(sorted(found, key=lambda one: (one.measured_at, one.entry_id)))
+    return add_baseline_deviation(
+        sorted(measurements, key=lambda measurement: (measurement.measured_at, measurement.entry_id))
+    )
 
 
 def prices_today(hardware: Iterable[Any], name: str = "hardware_id") -> dict[Any, tuple[float, str]]:
-    """What an hour costs today, by the class's id or `name`: a later price takes the place of an earlier one."""
+    """Return the current price per hour and its currency, by the class's id or `name`."""
     rows = (
         Price.objects.filter(**{f"{name}__in": list(hardware)}, valid_from__lte=timezone.now().date())
         .order_by("valid_from")
@@ -200,38 +212,38 @@ def prices_today(hardware: Iterable[Any], name: str = "hardware_id") -> dict[Any
     return {key: (float(per_hour), currency) for key, per_hour, currency in rows}
 
 
-def machines_of(measured: Sequence[MeasuredEntry]) -> list[Machine]:
-    """The machines, that of most entries first; among equals the one measured on last."""
+def list_machines(measurements: Sequence[MeasuredEntry]) -> list[Machine]:
+    """Return the machines by number of entries, largest first, and then by time of the last measurement."""
     entries: dict[Machine, set[int]] = {}
     newest: dict[Machine, str] = {}
-    for one in measured:
-        entries.setdefault(one.machine, set()).add(one.entry_id)
-        newest[one.machine] = one.measured_at
+    for measurement in measurements:
+        entries.setdefault(measurement.machine, set()).add(measurement.entry_id)
+        newest[measurement.machine] = measurement.measured_at
     return sorted(entries, key=lambda machine: (len(entries[machine]), newest[machine]), reverse=True)
 
 
-def with_baseline(measured: dict[Key, MeasuredEntry], bm25: Key | None) -> dict[Key, MeasuredEntry]:
-    """Return the measurements by row, all of one machine, adding one for BM25 if its row has none.
+def with_baseline(measurements: dict[Key, MeasuredEntry], bm25: Key | None) -> dict[Key, MeasuredEntry]:
+    """Return the measurements of one machine by row, adding one for BM25 if its row has none.
 
     It is taken from the job of the system measured last, if possible one without doubt.
     """
-    if bm25 is not None and bm25 not in measured:
-        beside = [one for one in measured.values() if one.baseline]
-        if beside:
-            last = max(beside, key=lambda one: (not one.doubt, one.measured_at))
-            measured[bm25] = last._replace(figures=last.baseline)
-    return measured
+    if bm25 is not None and bm25 not in measurements:
+        with_bm25 = [measurement for measurement in measurements.values() if measurement.baseline]
+        if with_bm25:
+            source = max(with_bm25, key=lambda measurement: (not measurement.doubt, measurement.measured_at))
+            measurements[bm25] = source._replace(figures=source.baseline)
+    return measurements
 
 
-def chosen_machine(machines: Sequence[Machine], wanted: str, *, cpu_only: bool = False) -> Machine | None:
-    """The wanted one, by default the first, of those without a GPU if there is one and `cpu_only`.
+def chosen_machine(machines: Sequence[Machine], slug: str, *, cpu_only: bool = False) -> Machine | None:
+    """Return the machine with the wanted slug, by default the first one; None without measurements.
 
-    None where nothing was measured. Raises UnknownChoice.
+    With `cpu_only`, machines without a GPU are preferred. Raises UnknownChoice.
     """
-    if not wanted:
-        without = [machine for machine in machines if cpu_only and not machine.has_gpu]
-        return next(iter(without or machines), None)
+    if not slug:
+        cpu_machines = [machine for machine in machines if cpu_only and not machine.has_gpu]
+        return next(iter(cpu_machines or machines), None)
     for machine in machines:
-        if machine.slug == wanted:
+        if machine.slug == slug:
             return machine
-    raise UnknownChoice("hardware", wanted, [machine.slug for machine in machines])
+    raise UnknownChoice("hardware", slug, [machine.slug for machine in machines])

@@ -1,6 +1,6 @@
-"""Boards as they were: which revision a time means, and what was taken off since.
+"""Past boards: the revision at a given time, and entries that were removed since.
 
-A time is a second. Of two changes within one second the later one counts, for all of that second.
+Times have a resolution of one second. If a board changed twice within a second, the later change applies to all of it.
 """
 
 import datetime
@@ -18,7 +18,7 @@ SECOND = datetime.timedelta(seconds=1)
 
 
 class RemovedEntry(NamedTuple):
-    """Why an entry is no longer public, of which dataset and system it is, and what it is now."""
+    """An entry that is no longer public: its dataset, its system, the reason, and its current visibility."""
 
     dataset_id: int
     slug: str
@@ -27,82 +27,82 @@ class RemovedEntry(NamedTuple):
 
 
 _NO_LONGER = "no longer on the board"
-#: Why results are gone of which no reason is public: whether their team or a curator took them off tells nobody.
-_GONE: Mapping[str, str] = {
+#: Public reasons for removals; they do not reveal whether the team or a curator removed the result.
+_PUBLIC_REASONS: Mapping[str, str] = {
     Entry.Visibility.PRIVATE: _NO_LONGER,
     Entry.Visibility.UNPUBLISHED: _NO_LONGER,
     Entry.Visibility.HELD: _NO_LONGER,
     Entry.Visibility.SUPERSEDED: "replaced by a better result of its team or submitter",
 }
 
-#: What an old board still shows: what gave way to a better result is as true as it was.
-_STANDS = (Entry.Visibility.PUBLIC, Entry.Visibility.SUPERSEDED)
+#: Visibilities of entries that past boards still show, because superseded results remain valid.
+_STILL_SHOWN = (Entry.Visibility.PUBLIC, Entry.Visibility.SUPERSEDED)
 
 
-def end_of(at: datetime.datetime) -> datetime.datetime:
-    """The first moment after the second."""
-    return at.replace(microsecond=0) + SECOND
+def next_second(time: datetime.datetime) -> datetime.datetime:
+    """Return the first moment after the second."""
+    return time.replace(microsecond=0) + SECOND
 
 
-def revisions_at(datasets: Collection[int], at: datetime.datetime) -> dict[int, Revision]:
-    """The revisions at a time of datasets and of the parts they had then, by id; none where one was not public yet.
+def revisions_at(datasets: Collection[int], time: datetime.datetime) -> dict[int, Revision]:
+    """Return the revisions at a time of datasets and their former parts, by id, omitting datasets not yet public.
 
-    Two queries, and two more where any had parts.
+    Takes two queries, and two more if there are parts.
     """
-    found = _revisions_at(datasets, at)
-    parts = {part for revision in found.values() for part in revision.parts}.difference(found)
-    return {**found, **_revisions_at(parts, at)} if parts else found
+    revisions = _revisions_at(datasets, time)
+    parts = {part for revision in revisions.values() for part in revision.parts}.difference(revisions)
+    return {**revisions, **_revisions_at(parts, time)} if parts else revisions
 
 
-def _revisions_at(datasets: Collection[int], at: datetime.datetime) -> dict[int, Revision]:
-    changes = BoardChange.objects.filter(dataset__in=datasets, at__lt=end_of(at))
-    last = dict(changes.values_list("dataset").annotate(last=Max("revision")).order_by())
-    wanted = (Q(dataset=dataset, revision=number) for dataset, number in last.items())
-    rows = BoardChange.objects.filter(reduce(or_, wanted)) if last else BoardChange.objects.none()
+def _revisions_at(datasets: Collection[int], time: datetime.datetime) -> dict[int, Revision]:
+    changes = BoardChange.objects.filter(dataset__in=datasets, at__lt=next_second(time))
+    numbers = dict(changes.values_list("dataset").annotate(last=Max("revision")).order_by())
+    conditions = (Q(dataset=dataset, revision=number) for dataset, number in numbers.items())
+    rows = BoardChange.objects.filter(reduce(or_, conditions)) if numbers else BoardChange.objects.none()
     columns = ("dataset_id", "revision", "at", "facts", "dataset__hidden")
     return {
-        dataset: Revision(number, since, {**facts, "hidden": True} if hidden else facts, hidden)
-        for dataset, number, since, facts, hidden in rows.values_list(*columns)
+        dataset: Revision(number, changed_at, {**facts, "hidden": True} if hidden else facts, hidden)
+        for dataset, number, changed_at, facts, hidden in rows.values_list(*columns)
         if is_public(facts)
     }
 
 
 def is_public(facts: Mapping[str, Any]) -> bool:
-    """Whether a dataset of these columns had a page."""
+    """Return whether a dataset with these columns had a page."""
     return facts.get("state") not in (None, Dataset.State.PREPARING)
 
 
 def removed_since(rows: Mapping[int, BoardRows]) -> dict[int, RemovedEntry]:
-    """The entries that were public then and are no longer, by id; `rows` are by dataset. One query."""
-    gone = Entry.objects.filter(dataset__in=rows).exclude(visibility__in=_STANDS)
-    found = {}
+    """Return entries that were public in `rows` (by dataset) and no longer are, by id, in one query."""
+    removed_entries = Entry.objects.filter(dataset__in=rows).exclude(visibility__in=_STILL_SHOWN)
+    entries = {}
     columns = ("pk", "dataset_id", "visibility", "withdrawal_reason", "moderation_reason")
-    for pk, dataset, visibility, by_team, by_curator in gone.values_list(*columns):
-        said = by_curator if visibility == Entry.Visibility.QUARANTINED else by_team
-        reason = _GONE.get(visibility) or said or "no reason given"
+    for pk, dataset, visibility, team_reason, curator_reason in removed_entries.values_list(*columns):
+        stored_reason = curator_reason if visibility == Entry.Visibility.QUARANTINED else team_reason
+        reason = _PUBLIC_REASONS.get(visibility) or stored_reason or "no reason given"
         if pk in rows[dataset].public:
-            found[pk] = RemovedEntry(dataset, rows[dataset].public[pk], reason, visibility)
-    return found
+            entries[pk] = RemovedEntry(dataset, rows[dataset].public[pk], reason, visibility)
+    return entries
 
 
-def without_page(gone: Iterable[RemovedEntry]) -> frozenset[str]:
-    """The slugs of systems that have no page by now, since all that they have is kept back. One query at most."""
-    slugs = {each.slug for each in gone if each.visibility not in Entry.SEEN}
+def without_page(removed_entries: Iterable[RemovedEntry]) -> frozenset[str]:
+    """Return the slugs of systems without a page because none of their entries is public, in at most one query."""
+    slugs = {entry.slug for entry in removed_entries if entry.visibility not in Entry.SEEN}
     if not slugs:
         return frozenset()
-    shown = Entry.objects.filter(system__slug__in=slugs).filter(visibility__in=Entry.SEEN)
-    return frozenset(slugs.difference(shown.values_list("system__slug", flat=True)))
+    visible_entries = Entry.objects.filter(system__slug__in=slugs).filter(visibility__in=Entry.SEEN)
+    return frozenset(slugs.difference(visible_entries.values_list("system__slug", flat=True)))
 
 
 def removals_key(datasets: Collection[int]) -> str:
-    """What changes whenever anything of these datasets is withdrawn or kept back. One query."""
-    gone = BoardChange.objects.filter(dataset__in=datasets, entry__isnull=False)
-    last = gone.exclude(entry__visibility__in=_STANDS)
-    return str(last.aggregate(last=Max("pk"))["last"] or 0)
+    """Return a key that changes whenever an entry of these datasets is removed or hidden, in one query."""
+    changes = BoardChange.objects.filter(dataset__in=datasets, entry__isnull=False)
+    removals = changes.exclude(entry__visibility__in=_STILL_SHOWN)
+    return str(removals.aggregate(last=Max("pk"))["last"] or 0)
 
 
-def benchmark_at(benchmark_id: int, at: datetime.datetime) -> dict[str, Any] | None:
-    """The benchmark's columns and members as `revisions` kept them, None before the first. One query."""
-    versions = BenchmarkVersion.objects.filter(benchmark=benchmark_id, at__lt=end_of(at))
+def benchmark_at(benchmark_id: int, time: datetime.datetime) -> dict[str, Any] | None:
+    """Return the benchmark's columns and members at a time, or None before the first version, in one query."""
+    versions = BenchmarkVersion.objects.filter(benchmark=benchmark_id, at__lt=next_second(time))
     row: dict[str, Any] | None = versions.order_by("-at", "-pk").values_list("row", flat=True).first()
     return row

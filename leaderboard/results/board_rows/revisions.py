@@ -1,12 +1,11 @@
-"""Every change of a board gives it a new revision with a date: the only writer of revisions, `BoardChange`,
-`EntryVersion` and `BenchmarkVersion`.
+"""Revisions of boards; the only writer of `BoardChange`, `EntryVersion`, and `BenchmarkVersion`.
 
 Call `board_changed` in the transaction that changes anything a board shows, after the change, and for nothing else.
-Kept pages, permalinks and the news all follow from the rows it makes.
+Cached pages, permalinks, and news are derived from the rows that it writes.
 
-Where a transaction locks any other row as well, or changes several boards, `lock_boards` goes before everything else;
-the rest follows in this order: persons, teams, systems, rounds, submissions, jobs. All but what is to be deleted are
-locked without their keys (`no_key`), so that rows that refer to them are written meanwhile.
+A transaction that also locks other rows, or changes several boards, must call `lock_boards` first. Other rows follow
+in this order: persons, teams, systems, rounds, submissions, jobs. Rows are locked with `no_key` unless they are to be
+deleted, so that references to them can be written in the meantime.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -36,38 +35,35 @@ from leaderboard.models import (
 )
 from leaderboard.results import citations
 from leaderboard.results.board_rows.entry_rows import DEFAULTS, EntryRow, entry_row, flatten_row
-from leaderboard.results.board_rows.measurements import measured_of_entries
+from leaderboard.results.board_rows.measurements import entry_measurements
 
 Kind = BoardChange.Kind
-#: Entries, or their ids.
+#: Entries or their ids.
 Touched = QuerySet[Entry] | Collection[int]
-#: What boards show of a benchmark itself, and of its membership of a dataset.
+#: Columns of benchmarks and their members that boards show.
 _BENCHMARK_FACTS = ("name", "measure", "source_id", "efficiency_from_id")
 _MEMBER_FACTS = ("dataset_id", "counted", "stand_ins")
 
-#: What changes neither the set of public results nor what they are compared with. After any other change intervals and
-#: tests are to be found anew.
+#: Changes that affect neither the set of public results nor their comparisons. All others require new tests.
 _NOT_COMPARED = frozenset(
     {Kind.REPORTED, Kind.MEASURED, Kind.TEAM, Kind.PRICE, Kind.CERTAINTY, Kind.REVEALED, Kind.CHALLENGED}
 )
-#: What may bring texts or judgements, or let everyone see them, and what may bring a run: there may be more to find
-#: out of them.
-_OF_TEXTS = frozenset({Kind.IMPORTED, Kind.DESCRIPTION, Kind.RESCORED})
-_OF_RUNS = frozenset({Kind.PUBLISHED, Kind.VISIBILITY})
+#: Changes that may add or publish texts or judgments, and those that may add runs; they require new statistics.
+_TEXT_CHANGES = frozenset({Kind.IMPORTED, Kind.DESCRIPTION, Kind.RESCORED})
+_RUN_CHANGES = frozenset({Kind.PUBLISHED, Kind.VISIBILITY})
 
 
 def lock_boards(datasets: Iterable[int]) -> dict[int, Dataset]:
-    """Lock the boards of these datasets, and those of the wholes that they are parts of, until the commit.
+    """Lock the boards of these datasets and of the datasets that they are parts of, until the commit.
 
-    Returns the rows of all of them by id, as they are now. All in one order: of two transactions that take no board but
-    here, and nothing before it, none ever waits for the other in a circle. A second call may name boards that the first
-    one did, and no further ones.
+    Returns the current rows by id. Rows are locked in a fixed order, so transactions that lock boards only here, and
+    nothing before, cannot deadlock. A second call may only repeat boards of the first one.
     """
     return {dataset.pk: dataset for dataset in _locked(set(datasets))}
 
 
 def lock_board(dataset_id: int) -> Dataset:
-    """Lock one board in the same way. Returns the dataset's row as it is now; raises Dataset.DoesNotExist."""
+    """Lock one board and return the dataset's current row. Raises Dataset.DoesNotExist."""
     try:
         return lock_boards([dataset_id])[dataset_id]
     except KeyError:
@@ -75,48 +71,48 @@ def lock_board(dataset_id: int) -> Dataset:
 
 
 def _locked(datasets: Collection[int]) -> QuerySet[Dataset]:
-    """These datasets and the wholes that they are parts of, whose boards show the mean over their parts: one query."""
-    wholes = Dataset.objects.filter(pk__in=datasets, part_of__isnull=False).values("part_of")
-    boards = Dataset.objects.filter(Q(pk__in=datasets) | Q(pk__in=wholes)).order_by("pk")
-    # Not their keys: rows that refer to a dataset may come meanwhile.
+    """Return a locking query for these datasets and the datasets they are parts of, whose boards show the mean."""
+    parents = Dataset.objects.filter(pk__in=datasets, part_of__isnull=False).values("part_of")
+    boards = Dataset.objects.filter(Q(pk__in=datasets) | Q(pk__in=parents)).order_by("pk")
+    # Keys are not locked, so that rows that refer to a dataset can be inserted.
     return boards.select_for_update(no_key=True)
 
 
 def board_changed(
     dataset: Dataset, kind: BoardChange.Kind, entry: Entry | None = None, touched: Touched | None = None
 ) -> int:
-    """Give the dataset's board its next revision, which is returned. The row stays locked until the commit.
+    """Record a change of the dataset's board and return its new revision; the row stays locked until the commit.
 
-    `touched` are the entries whose rows may have changed. Without it those of the whole board are made anew and
-    compared, which takes the longer the larger the board is.
+    `touched` are the entries whose rows may have changed. Without it, all rows of the board are rebuilt and compared,
+    which is slow for large boards.
     """
     return _change({dataset.pk}, kind, touched, entry)[dataset.pk]
 
 
 def boards_changed(datasets: Iterable[int], kind: BoardChange.Kind, touched: Touched | None = None) -> None:
-    """The same for several boards, by their datasets' ids, all at one time."""
+    """Record a change of several boards, by dataset id, with the same time."""
     _change(set(datasets), kind, touched)
 
 
-# Without a savepoint of its own: nobody goes on with a transaction in which a change was not recorded.
+# No savepoint is needed, because a transaction must not continue if recording the change failed.
 @transaction.atomic(savepoint=False)
 def _change(
-    changed: Collection[int], kind: BoardChange.Kind, touched: Touched | None, entry: Entry | None = None
+    dataset_ids: Collection[int], kind: BoardChange.Kind, touched: Touched | None, entry: Entry | None = None
 ) -> dict[int, int]:
-    """Record a change of these boards and of the wholes that they are parts of; the new revisions by dataset.
+    """Record a change of these boards and of the datasets they are parts of; return the new revisions by dataset.
 
-    The rows are locked in one order, so that two never wait for each other, and before the time is taken, so that a
-    later revision never has an earlier one.
+    Rows are locked in one order to avoid deadlocks, and before the time is read, so that times increase with
+    revisions.
     """
-    boards = list(_locked(changed).values("pk", "board_revision", *DATASET_FACTS))
+    boards = list(_locked(dataset_ids).values("pk", "board_revision", *DATASET_FACTS))
     now = timezone.now()
     rows = Dataset.objects.filter(pk__in=[facts["pk"] for facts in boards])
     rows.update(board_revision=F("board_revision") + 1, updated_at=now)
     revisions = {}
-    for facts in sorted(boards, key=lambda facts: facts["pk"] in changed):  # wholes first
+    for facts in sorted(boards, key=lambda facts: facts["pk"] in dataset_ids):  # wholes first
         dataset_id, revision = facts.pop("pk"), facts.pop("board_revision") + 1
         change = BoardChange(dataset_id=dataset_id, revision=revision, kind=kind, at=now, facts=facts)
-        if dataset_id in changed:
+        if dataset_id in dataset_ids:
             change.entry = entry
             _record(change, touched)
         else:
@@ -126,46 +122,48 @@ def _change(
 
 
 def _record(change: BoardChange, touched: Touched | None) -> None:
-    """Store the change, which has the dataset's facts, with the rows that it touched, and ask for what follows."""
+    """Store the change with the touched rows, and request the work that follows from it."""
     dataset_id, facts = change.dataset_id, change.facts
     if facts["current_version_id"] is None:
         parts = Dataset.objects.filter(part_of=dataset_id).order_by("name", "pk")
         facts[PARTS] = list(parts.values_list("pk", flat=True))
     entries = Entry.objects.filter(dataset=dataset_id)
-    present = rows_to_store(entries if touched is None else entries.filter(Q(pk__in=touched)))
-    if change.kind == Kind.PUBLISHED and change.entry_id in present:
-        facts["result"] = result_facts(dataset_id, change.entry_id, present[change.entry_id], facts)
+    rows = rows_to_store(entries if touched is None else entries.filter(Q(pk__in=touched)))
+    if change.kind == Kind.PUBLISHED and change.entry_id in rows:
+        facts["result"] = result_facts(dataset_id, change.entry_id, rows[change.entry_id], facts)
     change.save(force_insert=True)
-    before, after = _record_rows(change, present, touched)
+    before, after = _record_rows(change, rows, touched)
     record_numbers(dataset_id, change.revision, change.kind, before, after)
     if change.kind not in _NOT_COMPARED and facts["current_qrels_id"] is not None and not facts["hidden"]:
         request_certainty(dataset_id)
-    if change.kind in _OF_TEXTS or (change.kind in _OF_RUNS and not facts["hidden"]):
+    if change.kind in _TEXT_CHANGES or (change.kind in _RUN_CHANGES and not facts["hidden"]):
         request_statistics(dataset_id)
 
 
 def _record_rows(
-    change: BoardChange, present: Mapping[int, dict[str, Any]], touched: Touched | None
+    change: BoardChange, rows: Mapping[int, dict[str, Any]], touched: Touched | None
 ) -> tuple[dict[int, Mapping[str, Any]], dict[int, dict[str, Any]]]:
-    """Close the versions of rows that are no longer so, and open those of rows that are new or changed.
+    """Close the versions of changed or removed rows, and open those of new or changed rows.
 
-    Both by entry are returned: what ended, and what began.
+    Returns the closed and the new rows, each by entry.
     """
     versions = EntryVersion.objects.filter(dataset=change.dataset_id, until_revision=None)
     if touched is not None:
         versions = versions.filter(entry__in=touched)
-    after = dict(present)
-    ended: list[int] = []
+    after = dict(rows)
+    closed_ids: list[int] = []
     before: dict[int, Mapping[str, Any]] = {}
     for pk, entry_id, text in versions.values_list("pk", "entry_id", Cast("row", TextField())):
         row = orjson.loads(text)
         if after.get(entry_id) == row:
             del after[entry_id]
         else:
-            ended.append(pk)
+            closed_ids.append(pk)
             before[entry_id] = flatten_row(row)
-    for start in range(0, len(ended), 500):  # SQLite takes so many parameters and no more
-        EntryVersion.objects.filter(pk__in=ended[start : start + 500]).update(until_revision=change.revision)
+    for start in range(0, len(closed_ids), 500):  # SQLite limits the number of parameters
+        EntryVersion.objects.filter(pk__in=closed_ids[start : start + 500]).update(
+            until_revision=change.revision
+        )
     new = [
         EntryVersion(entry_id=key, dataset_id=change.dataset_id, from_revision=change.revision, row=row)
         for key, row in after.items()
@@ -176,7 +174,7 @@ def _record_rows(
 
 @transaction.atomic
 def benchmark_changed(benchmark: Benchmark) -> None:
-    """Keep which datasets the benchmark has now and how they count, if that is news; its boards change by theirs."""
+    """Store a version of the benchmark's columns and members if they changed; boards change by their datasets."""
     members = benchmark.members.order_by("position", "pk").values(*_MEMBER_FACTS)
     row = {**Benchmark.objects.values(*_BENCHMARK_FACTS).get(pk=benchmark.pk), "members": list(members)}
     newest = benchmark.versions.last()
@@ -185,20 +183,20 @@ def benchmark_changed(benchmark: Benchmark) -> None:
 
 
 def record_present() -> None:
-    """Store every row that is not stored yet, or as an earlier release stored it, each board's under a new revision.
+    """Store rows that are missing or have the layout of an earlier release, under new revisions of their boards.
 
-    And give every board that has no date yet its first one: those of a site older than this record.
+    Boards of sites older than these records get their first revision.
     """
     open_versions = EntryVersion.objects.filter(until_revision=None)
-    missing = Entry.objects.filter(visibility__in=Entry.SEEN).exclude(
+    unstored_entries = Entry.objects.filter(visibility__in=Entry.SEEN).exclude(
         Exists(open_versions.filter(entry=OuterRef("pk")))
     )
-    of_earlier_release = open_versions.exclude(pk__in=open_versions.filter(row__layout=LAYOUT))
+    outdated_versions = open_versions.exclude(pk__in=open_versions.filter(row__layout=LAYOUT))
     boards_changed(
         {
             *Dataset.objects.filter(board_changes=None).values_list("pk", flat=True),
-            *missing.values_list("dataset_id", flat=True),
-            *of_earlier_release.values_list("dataset_id", flat=True),
+            *unstored_entries.values_list("dataset_id", flat=True),
+            *outdated_versions.values_list("dataset_id", flat=True),
         },
         Kind.RECORDED,
     )
@@ -206,66 +204,69 @@ def record_present() -> None:
         benchmark_changed(benchmark)
 
 
-#: What boards show of the dataset itself, as columns.
+#: Dataset columns that boards show.
 DATASET_FACTS = (
     "slug", "name", "task", "domain", "language", "state", "hidden", "protection", "primary_measure", "measures",
     "current_version_id", "current_qrels_id",
 )  # fmt: skip
-#: Of a dataset without a version the ids of its parts, which its scores are the means of.
+#: Key for the part ids of a dataset whose scores are means over its parts.
 PARTS = "parts"
 
-#: What a row has of its system, under the names of a system's own columns.
-_OF_SYSTEM = (
+#: System columns that are copied into rows under the same names.
+_SYSTEM_FIELDS = (
     "architecture", "licence", "commercial_use", "open_weights", "closed_api", "year",
     *(each.name for each in DECLARED_NUMBERS if each.key),
 )  # fmt: skip
-#: Which fields a row has: raised with every change of `EntryRow`, so that the next start stores present boards anew,
-#: but for a new field that is empty at first.
+#: Version of the row layout. Increase it when `EntryRow` changes, so that the next start stores current boards
+#: again; this is not necessary for a new field that is empty at first.
 LAYOUT = 2
-#: What is read from elsewhere.
-_BESIDE = ("measured", "bibtex")
+#: Fields that are read by separate queries.
+_SEPARATE_FIELDS = ("measured", "bibtex")
 
 
 def rows_to_store(entries: QuerySet[Entry]) -> dict[int, dict[str, Any]]:
-    """All that boards read of the public, withdrawn and quarantined ones of these entries, by id. Two queries, and one
-    for prices."""
-    of_system = {name: f"system__{name}" for name in citations.COLUMNS}
-    rows = _rows(entries.filter(visibility__in=Entry.SEEN), *of_system.values())
-    measured: dict[int, list[dict[str, Any]]] = {}
-    for one in measured_of_entries([row["pk"] for row in rows]):
-        measured.setdefault(one.entry_id, []).append(one.as_stored())
-    found = {}
+    """Return the board rows of public, withdrawn, and quarantined entries, by id, in at most three queries."""
+    citation_columns = {name: f"system__{name}" for name in citations.COLUMNS}
+    rows = _rows(entries.filter(visibility__in=Entry.SEEN), *citation_columns.values())
+    measurements: dict[int, list[dict[str, Any]]] = {}
+    for measurement in entry_measurements([row["pk"] for row in rows]):
+        measurements.setdefault(measurement.entry_id, []).append(measurement.as_stored())
+    stored_rows = {}
     for row in rows:
-        cited = citations.bibtex_of({name: row.pop(column) for name, column in of_system.items()})
-        whole = {**row, "measured": measured.get(row["pk"], ()), "bibtex": cited}
-        stored = {name: value for name, value in whole.items() if value not in (DEFAULTS.get(name, ...), [])}
-        found[row["pk"]] = {"layout": LAYOUT, **stored}
-    return found
+        bibtex = citations.citation_bibtex(
+            {name: row.pop(column) for name, column in citation_columns.items()}
+        )
+        all_values = {**row, "measured": measurements.get(row["pk"], ()), "bibtex": bibtex}
+        changed_values = {
+            name: value for name, value in all_values.items() if value not in (DEFAULTS.get(name, ...), [])
+        }
+        stored_rows[row["pk"]] = {"layout": LAYOUT, **changed_values}
+    return stored_rows
 
 
 def private_rows(datasets: Collection[int], teams: Collection[int]) -> dict[int, list[EntryRow]]:
-    """The private entries of these teams, by dataset; they are stored nowhere. One query, none without teams."""
+    """Return the private entries of these teams, by dataset, in at most one query; they are never stored."""
     if not teams:
         return {}
-    own = Entry.objects.filter(
+    entries = Entry.objects.filter(
         dataset__in=datasets, visibility=Entry.Visibility.PRIVATE, system__team__in=teams
     )
-    found: dict[int, list[EntryRow]] = {}
-    for row in _rows(own.order_by("published_at", "pk"), "dataset_id"):
-        found.setdefault(row.pop("dataset_id"), []).append(entry_row(row))
-    return found
+    rows_by_dataset: dict[int, list[EntryRow]] = {}
+    for row in _rows(entries.order_by("published_at", "pk"), "dataset_id"):
+        rows_by_dataset.setdefault(row.pop("dataset_id"), []).append(entry_row(row))
+    return rows_by_dataset
 
 
-def _rows(entries: QuerySet[Entry], *further: str) -> list[dict[str, Any]]:
-    """Their fields, but for `_BESIDE`, and `further` columns. One query."""
-    names = [name for name in EntryRow._fields if name not in _BESIDE]
+def _rows(entries: QuerySet[Entry], *extra_columns: str) -> list[dict[str, Any]]:
+    """Return the columns of `EntryRow` except `_SEPARATE_FIELDS`, and `extra_columns` columns, in one query."""
+    names = [name for name in EntryRow._fields if name not in _SEPARATE_FIELDS]
     columns = _columns()
-    rows = entries.values_list(*(columns.get(name, name) for name in names), *further)
-    return [dict(zip((*names, *further), row, strict=True)) for row in rows]
+    rows = entries.values_list(*(columns.get(name, name) for name in names), *extra_columns)
+    return [dict(zip((*names, *extra_columns), row, strict=True)) for row in rows]
 
 
 def _columns() -> dict[str, Any]:
-    """The columns of fields that an entry has not under their own names, or in another type."""
+    """Return expressions for fields whose column has another name or type."""
     challenges = Challenge.objects.filter(system=OuterRef("system"), state=Challenge.State.OPEN)
     return {
         "system": "system__name",
@@ -279,28 +280,34 @@ def _columns() -> dict[str, Any]:
         "published": Cast("published_at", TextField()),
         "challenged": Cast(Exists(challenges), IntegerField()),
         **{name: Cast(name, IntegerField()) for name in ("is_baseline", "late", "pooled")},
-        **{name: f"system__{name}" for name in _OF_SYSTEM},
+        **{name: f"system__{name}" for name in _SYSTEM_FIELDS},
     }
 
 
 def result_facts(
     dataset_id: int, entry: int, row: Mapping[str, Any], facts: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What the news say of a new result: its score, its baseline's, and the best of the others that it is ranked with.
+    """Return the facts about a new result that the news shows: its score, its baseline's, and the best other one's.
 
-    `facts` are the dataset's. All are published values; None where there is none. Two queries: the database finds the
-    best, so that a large board costs no more than a small one.
+    All are published values, or None. `facts` are the dataset's columns. The database selects the best result, so two
+    queries suffice for boards of any size.
     """
     measure: str = facts["primary_measure"]
-    others = Entry.objects.filter(
+    other_entries = Entry.objects.filter(
         dataset=dataset_id,
         visibility=Entry.Visibility.PUBLIC,
         comparison_group=row["comparison_group"],
     ).exclude(pk=entry)
     value = Cast(KeyTextTransform(measure, "scores"), FloatField())
     order = value.asc() if better(measure) == "lower" else value.desc()
-    best = others.alias(value=value).filter(value__isnull=False).order_by(order).values_list("scores").first()
-    baseline = others.filter(is_baseline=True).values_list("scores", "system__name").first()
+    best = (
+        other_entries.alias(value=value)
+        .filter(value__isnull=False)
+        .order_by(order)
+        .values_list("scores")
+        .first()
+    )
+    baseline = other_entries.filter(is_baseline=True).values_list("scores", "system__name").first()
     return {
         "measure": measure,
         "value": row["scores"].get(measure),

@@ -1,7 +1,7 @@
-"""The rows of boards at a revision: the one reader of what `revisions` stores, for present boards and past ones.
+"""Board rows at a revision; the only reader of the rows that `revisions` stores.
 
-A present board is the newest revision. Rows never change once they are stored, so a process keeps for a while what it
-read, decoded: another view of a board reads no row again, and a publication makes one dataset's be read, not all.
+The current board is the newest revision. Stored rows never change, so each process caches the decoded rows: other
+views of a board need no queries, and a publication causes only one dataset to be read again.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ from leaderboard.results.reported_facts import COSTS
 
 
 class Revision(NamedTuple):
-    """A revision of a dataset's board: its number, since when, and of a past one the dataset's columns of then.
+    """A revision of a dataset's board: its number, its time, and the dataset's columns (past revisions only).
 
-    `rounded` is whether the judgements are hidden now: then the board says what it would of hidden ones, whatever it
-    said at the time.
+    `rounded` is set if the judgments are hidden now: the board then shows only what a hidden board would.
     """
 
     number: int
@@ -41,32 +40,32 @@ class Revision(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What names it among all of the dataset's, and tells rounded values from others.
+        """Key that identifies the revision within a dataset and distinguishes rounded values.
 
-        The time tells a restored database from its future.
+        The time distinguishes a restored database from its former state.
         """
         return f"{self.number}:{self.at.timestamp()}{':rounded' * self.rounded}"
 
     @property
     def parts(self) -> Sequence[int]:
-        """Which datasets it was the mean of."""
-        found: Sequence[int] = self.facts.get(PARTS, ())
-        return found
+        """Ids of the datasets whose mean the board showed."""
+        part_ids: Sequence[int] = self.facts.get(PARTS, ())
+        return part_ids
 
 
-#: The revision of a board that was not there yet.
+#: Revision of a board without any change.
 NEVER = Revision(0, datetime.datetime.fromtimestamp(0, datetime.UTC))
 
 
-#: When a dataset's board changed last, as a column of queries that read datasets. In SQL, because every page of a board
-#: asks for it: a query set within another takes longer to build than all the rest of the query.
+#: Time of a dataset's last board change, for queries of datasets. Raw SQL because every board page needs it: building a
+#: nested query set takes longer than the rest of the query.
 CHANGED_AT = RawSQL(
     '(SELECT "at" FROM leaderboard_boardchange WHERE dataset_id = leaderboard_dataset.id '
     "ORDER BY revision DESC LIMIT 1)",
     (),
     DateTimeField(),
 )
-#: The last change of the board of the dataset's twin, on which its contamination gaps depend.
+#: Time of the last board change of the dataset's twin, on which contamination gaps depend.
 TWIN_CHANGED_AT = RawSQL(
     '(SELECT MAX("at") FROM leaderboard_boardchange JOIN leaderboard_dataset half '
     "ON half.id = leaderboard_boardchange.dataset_id WHERE half.state <> 'preparing' AND "
@@ -74,7 +73,7 @@ TWIN_CHANGED_AT = RawSQL(
     (),
     DateTimeField(),
 )
-#: The same of a benchmark itself.
+#: Time of the last change of a benchmark itself.
 BENCHMARK_CHANGED_AT = RawSQL(
     '(SELECT MAX("at") FROM leaderboard_benchmarkversion WHERE benchmark_id = leaderboard_benchmark.id)',
     (),
@@ -82,67 +81,66 @@ BENCHMARK_CHANGED_AT = RawSQL(
 )
 
 
-def newest(number: int, at: datetime.datetime | None) -> Revision:
-    """The newest revision of a board, from its dataset's `board_revision` and `changed_at`."""
-    return Revision(number, at or NEVER.at)
+def newest(number: int, changed_at: datetime.datetime | None) -> Revision:
+    """Return the newest revision of a board from its dataset's `board_revision` and `changed_at`."""
+    return Revision(number, changed_at or NEVER.at)
 
 
 def present_rows(datasets: Collection[int]) -> dict[int, BoardRows]:
-    """The rows of the datasets' boards now. Two queries, one where all are known here."""
+    """Return the current rows of the datasets' boards, in two queries, or one if all are cached."""
     rows = Dataset.objects.filter(pk__in=datasets).values_list("pk", "board_revision", CHANGED_AT)
     return rows_at({pk: newest(*revision) for pk, *revision in rows})
 
 
-#: Whose line an entry is part of on the board of a benchmark: system, configuration, and `REPORTED` or `SCORED`.
+#: Line of a benchmark board: system id, configuration, and `REPORTED` or `SCORED`.
 LineKey = tuple[int, str, str]
 Figures = Sequence[Mapping[str, Any]]
 
 
 class BoardRows:
-    """What a dataset's board is made of, by date of publication, which is the tie-break of every board.
+    """Entries of a dataset's board by date of publication, which is the tie-break of every board.
 
-    `entries` are the public, the withdrawn and the quarantined ones, or the private ones of a reader's teams. What
-    boards of benchmarks read of them is made when it is asked for, and once: every view of a board is made of the same.
+    `entries` are the public, withdrawn, and quarantined entries, or the private ones of a reader's teams. Derived
+    values are computed lazily and once, because all views of a board share them.
     """
 
     def __init__(self, dataset_id: int, entries: list[EntryRow], text_bytes: int = 0) -> None:
-        """`text_bytes`: what the rows have as JSON."""
         self.dataset_id, self.entries, self.text_bytes = dataset_id, entries, text_bytes
 
     @cached_property
     def measured(self) -> list[MeasuredEntry]:
-        """What had been measured of them."""
+        """Efficiency measurements of the entries."""
         return measured_rows(self.dataset_id, self.entries)
 
     @cached_property
     def results(self) -> list[tuple[LineKey, EntryRow]]:
-        """Those that have values for the reader, each with the key of its line."""
+        """Entries with values for the reader, each with the key of its line."""
         return [
             ((row.system_id, row.configuration, REPORTED if row.provenance == REPORTED else SCORED), row)
             for row in self.entries
-            if row.visibility in _WITH_VALUES
+            if row.visibility in _SCORED_VISIBILITIES
         ]
 
     @cached_property
     def kinds(self) -> set[tuple[int | None, str]]:
-        """The pairs of source, None where a result was scored here, and comparison group."""
+        """Pairs of comparison group and source, which is None for scored results."""
         return {(row.reported_by, row.comparison_group) for _, row in self.results}
 
     @cached_property
     def _measures(self) -> Mapping[int | None, set[str]]:
-        found: dict[int | None, set[str]] = {}
+        measures: dict[int | None, set[str]] = {}
         for _, row in self.results:
-            found.setdefault(row.reported_by, set()).update(row.scores)
-        return found
+            measures.setdefault(row.reported_by, set()).update(row.scores)
+        return measures
 
-    def measures_of(self, source: int | None) -> set[str]:
-        """The measures that any result has; of reported ones only those of `source`, if given."""
+    def get_measures(self, source: int | None) -> set[str]:
+        """Return the measures of all results; for reported ones, only those of `source` if given."""
         return {
             name for key, names in self._measures.items() if matches_source(key, source) for name in names
         }
 
-    def costs_of(self, source: int | None) -> dict[tuple[int, str], Figures]:
-        """What systems need, by system and configuration; of reported results only those of `source`, if given."""
+    def get_costs(self, source: int | None) -> dict[tuple[int, str], Figures]:
+        """Return reported costs by system and configuration, only those of `source` if given."""
         return {
             key[:2]: costs
             for key, row in self.results
@@ -153,70 +151,70 @@ class BoardRows:
 
     @property
     def bibtex(self) -> dict[str, str]:
-        """What systems said to cite then, by slug; nothing of those that said nothing."""
+        """Citations at the time of the revision, by system slug."""
         return {entry.slug: entry.bibtex for entry in self.entries if entry.bibtex}
 
     @cached_property
     def public(self) -> dict[int, str]:
-        """Of the public entries, by id, the slugs of their systems."""
+        """System slugs of the public entries, by entry id."""
         return {entry.pk: entry.slug for entry in self.entries if entry.is_public}
 
 
-_WITH_VALUES = (Entry.Visibility.PUBLIC.value, Entry.Visibility.PRIVATE.value)
+_SCORED_VISIBILITIES = (Entry.Visibility.PUBLIC.value, Entry.Visibility.PRIVATE.value)
 
 
-def matches_source(found: int | None, source: int | None) -> bool:
-    """Whether a board shows what has the source `found`: one of a paper's figures shows no other paper's."""
-    return source is None or found is None or found == source
+def matches_source(row_source: int | None, source: int | None) -> bool:
+    """Return whether a board shows a row: the board of one paper omits rows of other papers."""
+    return source is None or row_source is None or row_source == source
 
 
-#: Memory of a process for boards: rows of 20 datasets with 1,000 systems each have 60 MiB.
+#: Cache size per process; rows of 20 datasets with 1,000 systems each take 60 MiB.
 BOARD_BYTES = 128 * 2**20
-#: Stored rows, stored tests, and ranked boards. None is ever stale: each key names the revisions of its datasets.
+#: Cache of stored rows, stored tests, and ranked boards. Keys contain the revisions, so entries are never stale.
 board_cache: TTLCache[Any] = TTLCache(BOARD_BYTES)
-#: After a publication, many visitors need the same rows at once: one thread reads them, and the others wait for it.
+#: Lock for reading rows: after a publication, many visitors need the same rows, and only one thread should read them.
 _reading = Lock()
 
 
 def decoded_size(text_bytes: int) -> int:
-    """Return the memory that stored rows or tests take, with everything that boards derive from them."""
+    """Return the estimated memory of decoded rows or tests, including derived values, in bytes."""
     return 4 * text_bytes + 4096
 
 
 def rows_at(revisions: Mapping[int, Revision]) -> dict[int, BoardRows]:
-    """The rows of several boards, each at a revision, by dataset. One query, none where all are known here."""
+    """Return the rows of several boards at given revisions, by dataset, in one query, or none if all are cached."""
     keys = {dataset: f"rows {dataset}:{revision.key}" for dataset, revision in revisions.items()}
-    known = _known(keys)
-    if len(known) < len(keys):
+    cached = _cached_rows(keys)
+    if len(cached) < len(keys):
         with _reading:
-            known = _known(keys)
-            read = _read({dataset: revisions[dataset] for dataset in keys if dataset not in known})
+            cached = _cached_rows(keys)
+            read = _read({dataset: revisions[dataset] for dataset in keys if dataset not in cached})
             for dataset, rows in read.items():
                 board_cache.put(keys[dataset], rows, decoded_size(rows.text_bytes), LONG_LIFETIME)
-            known.update(read)
-    return {dataset: known[dataset] for dataset in keys}
+            cached.update(read)
+    return {dataset: cached[dataset] for dataset in keys}
 
 
-def _known(keys: Mapping[int, str]) -> dict[int, BoardRows]:
-    found = {dataset: board_cache.get(key) for dataset, key in keys.items()}
-    return {dataset: rows for dataset, rows in found.items() if rows is not None}
+def _cached_rows(keys: Mapping[int, str]) -> dict[int, BoardRows]:
+    entries = {dataset: board_cache.get(key) for dataset, key in keys.items()}
+    return {dataset: rows for dataset, rows in entries.items() if rows is not None}
 
 
 def _read(revisions: Mapping[int, Revision]) -> dict[int, BoardRows]:
     if not revisions:
         return {}
-    found: dict[int, list[EntryRow]] = {dataset: [] for dataset in revisions}
+    rows_by_dataset: dict[int, list[EntryRow]] = {dataset: [] for dataset in revisions}
     lengths = dict.fromkeys(revisions, 0)
-    shown = (
+    conditions = (
         Q(dataset=dataset, from_revision__lte=revision.number)
         & (Q(until_revision=None) | Q(until_revision__gt=revision.number))
         for dataset, revision in revisions.items()
     )
-    versions = EntryVersion.objects.filter(reduce(or_, shown))
+    versions = EntryVersion.objects.filter(reduce(or_, conditions))
     for dataset, text in versions.values_list("dataset_id", Cast("row", TextField())):
         row = entry_row(orjson.loads(text))
-        found[dataset].append(row.rounded() if revisions[dataset].rounded else row)
+        rows_by_dataset[dataset].append(row.rounded() if revisions[dataset].rounded else row)
         lengths[dataset] += len(text)
-    for rows in found.values():
+    for rows in rows_by_dataset.values():
         rows.sort(key=attrgetter("published", "pk"))
-    return {dataset: BoardRows(dataset, rows, lengths[dataset]) for dataset, rows in found.items()}
+    return {dataset: BoardRows(dataset, rows, lengths[dataset]) for dataset, rows in rows_by_dataset.items()}

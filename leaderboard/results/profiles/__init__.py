@@ -1,1 +1,1 @@
-"""What workers find of collections and runs, and what everyone may see of it."""
+"""Statistics of collections and runs: their storage and their public views."""

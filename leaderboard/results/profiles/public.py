@@ -1,10 +1,10 @@
-"""What everyone may see of what workers found of collections and runs: the one place that decides it.
+"""Public views of collection and run statistics; the only place that decides their visibility.
 
-- Words and lengths of a corpus, and its overlap with others: where its documents are public and here.
-- Lengths of relevant documents: where, beside that, the judgements are open.
-- Lengths of what a run ranks first: public results on open judgements and public documents, and no others.
+- Term statistics, document lengths, and overlaps of corpora: public documents that Runboard stores.
+- Lengths of relevant documents: also require open judgments.
+- Lengths of a run's top documents: public results with open judgments and public documents.
 
-No text leaves here; an example's is shown as `dataset_details` says.
+Only numbers are returned; `dataset_details` decides whether the text of an example is shown.
 """
 
 from collections.abc import Collection
@@ -18,61 +18,62 @@ from numpy.typing import NDArray
 from evaluation.collections.profiles import LengthDistribution, merge_distributions
 from leaderboard.models import CollectionProfile, Dataset, Entry, Overlap, RunProfile, Visibility
 
-#: Datasets whose documents everyone may have, and that have a page.
+#: Profiles of datasets with public documents and a public page.
 _PUBLIC = Q(
     version__dataset__documents_visibility=Visibility.PUBLIC,
     version__dataset__runs_only=False,
 ) & ~Q(version__dataset__state=Dataset.State.PREPARING)
-#: Of the profile's dataset the present version, which is the profile's own.
+#: Reference to the profile's version, for comparison with the dataset's current one.
 _SAME = F("version_id")
 
 
 @dataclass(frozen=True)
 class CollectionLengths:
-    """Words per document of a corpus, and per relevant document, None where judgements are hidden."""
+    """Words per document of a corpus, and per relevant document (None with hidden judgments)."""
 
     documents: LengthDistribution
     relevant: LengthDistribution | None
 
 
-def lengths_of(slug: str) -> CollectionLengths | None:
-    """The lengths of a dataset's present documents; None where they are not everyone's, or not known yet. One query."""
-    found = (
+def collection_lengths(slug: str) -> CollectionLengths | None:
+    """Return the document lengths of a dataset's current version, or None if they are not public or not computed."""
+    profile = (
         CollectionProfile.objects.filter(_PUBLIC, version__dataset__slug=slug)
         .filter(version__dataset__current_version=_SAME)
         .select_related("version__dataset")
         .first()
     )
-    if found is None:
+    if profile is None:
         return None
-    dataset, relevant = found.version.dataset, found.relevance_by_length
-    shown = not dataset.hidden and relevant.get("qrels") == dataset.current_qrels_id
+    dataset, relevant = profile.version.dataset, profile.relevance_by_length
+    is_open = not dataset.hidden and relevant.get("qrels") == dataset.current_qrels_id
     return CollectionLengths(
-        LengthDistribution.from_data(found.document_lengths),
-        LengthDistribution.from_data(relevant["lengths"]) if shown and relevant else None,
+        LengthDistribution.from_data(profile.document_lengths),
+        LengthDistribution.from_data(relevant["lengths"]) if is_open and relevant else None,
     )
 
 
 def retrieved_lengths(entries: Collection[int]) -> dict[int, LengthDistribution]:
-    """Words per document that entries rank first, by the entries' ids; of a seed set those of all seeds. Two queries.
+    """Return words per top-ranked document of entries, by entry id, pooled over the seeds of a seed set.
 
-    Entries that are not public, or whose dataset keeps its judgements or documents back, are left out.
+    Entries that are not public are omitted, and so are datasets without open judgments and public documents. Takes two
+    queries.
     """
-    shown = (
+    public_entries = (
         Entry.objects.public()
         .filter(pk__in=entries, dataset__hidden=False, dataset__runs_only=False)
         .filter(dataset__documents_visibility=Visibility.PUBLIC)
     )
-    found: dict[int, list[LengthDistribution]] = {}
-    for way in ("run__evaluations__entry", "run__evaluations__seed__entry"):
-        rows = RunProfile.objects.filter(**{f"{way}__in": shown}).order_by("pk")
-        for entry, lengths in rows.values_list(way, "document_lengths"):
-            found.setdefault(entry, []).append(LengthDistribution.from_data(lengths))
-    return {entry: merge_distributions(several) for entry, several in found.items()}
+    distributions: dict[int, list[LengthDistribution]] = {}
+    for path in ("run__evaluations__entry", "run__evaluations__seed__entry"):
+        rows = RunProfile.objects.filter(**{f"{path}__in": public_entries}).order_by("pk")
+        for entry, lengths in rows.values_list(path, "document_lengths"):
+            distributions.setdefault(entry, []).append(LengthDistribution.from_data(lengths))
+    return {entry: merge_distributions(parts) for entry, parts in distributions.items()}
 
 
 class PublicCollection(NamedTuple):
-    """A dataset whose corpus is here, with what a map says of it."""
+    """A dataset with a stored corpus, as shown in overlap maps."""
 
     version_id: int
     slug: str
@@ -82,14 +83,14 @@ class PublicCollection(NamedTuple):
 
 @dataclass(frozen=True)
 class OverlapMatrix:
-    """Weighted Jaccard similarities of corpora, datasets × datasets: 1 on the diagonal, nan where not known yet."""
+    """Weighted Jaccard similarities of corpora (datasets × datasets): 1 on the diagonal, NaN if not computed yet."""
 
     datasets: list[PublicCollection]
     similarities: NDArray[np.float64]
 
 
 def public_overlaps() -> OverlapMatrix:
-    """Of all datasets whose documents are here and public, by name. Two queries."""
+    """Return the similarities of all datasets with public documents, ordered by name, in two queries."""
     rows = (
         CollectionProfile.objects.filter(_PUBLIC, version__dataset__current_version=_SAME)
         .order_by("version__dataset__name")
@@ -98,33 +99,39 @@ def public_overlaps() -> OverlapMatrix:
         )
     )
     datasets = [PublicCollection(*row) for row in rows]
-    place = {dataset.version_id: number for number, dataset in enumerate(datasets)}
+    positions = {dataset.version_id: number for number, dataset in enumerate(datasets)}
     similarities = np.full((len(datasets), len(datasets)), np.nan)
     np.fill_diagonal(similarities, 1.0)
-    pairs = Overlap.objects.filter(first_id__in=place, second_id__in=place)
+    pairs = Overlap.objects.filter(first_id__in=positions, second_id__in=positions)
     for first, second, value in pairs.values_list("first_id", "second_id", "weighted_jaccard"):
-        similarities[place[first], place[second]] = similarities[place[second], place[first]] = value
+        similarities[positions[first], positions[second]] = similarities[
+            positions[second], positions[first]
+        ] = value
     return OverlapMatrix(datasets, similarities)
 
 
 class Neighbour(NamedTuple):
-    """Another dataset, and how much of its vocabulary is shared, 0 to 1."""
+    """Another dataset and its vocabulary overlap, 0 to 1."""
 
     slug: str
     name: str
     overlap: float
 
 
-def neighbours(version_id: int, most: int = 5) -> list[Neighbour]:
-    """The collections nearest to a version whose documents are everyone's, nearest first. One query."""
+def neighbours(version_id: int, limit: int = 5) -> list[Neighbour]:
+    """Return the public collections most similar to a version, most similar first, in one query."""
     pairs = Overlap.objects.filter(Q(first=version_id) | Q(second=version_id)).select_related(
         "first__dataset", "second__dataset"
     )
-    near = []
+    result = []
     for pair in pairs:
-        other = pair.second if pair.first_id == version_id else pair.first
-        dataset = other.dataset
-        public = dataset.documents_visibility == Visibility.PUBLIC and not dataset.runs_only
-        if public and dataset.state != Dataset.State.PREPARING and dataset.current_version_id == other.pk:
-            near.append(Neighbour(dataset.slug, dataset.name, pair.weighted_jaccard))
-    return sorted(near, key=lambda one: (-one.overlap, one.name))[:most]
+        other_version = pair.second if pair.first_id == version_id else pair.first
+        dataset = other_version.dataset
+        is_public = dataset.documents_visibility == Visibility.PUBLIC and not dataset.runs_only
+        if (
+            is_public
+            and dataset.state != Dataset.State.PREPARING
+            and dataset.current_version_id == other_version.pk
+        ):
+            result.append(Neighbour(dataset.slug, dataset.name, pair.weighted_jaccard))
+    return sorted(result, key=lambda neighbour: (-neighbour.overlap, neighbour.name))[:limit]

@@ -1,6 +1,6 @@
-"""What workers find of collections and runs: the only writer of `CollectionProfile`, `Overlap` and `RunProfile`.
+"""Storage of collection and run statistics; the only writer of `CollectionProfile`, `Overlap`, and `RunProfile`.
 
-Finding reads files and writes no row; recording writes the rows, in the transaction that moves the job on.
+Profiling reads files without writing rows. Rows are written in the transaction that completes the job.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,56 +37,56 @@ from leaderboard.models import (
 )
 from leaderboard.results.board_rows.revisions import lock_board
 
-#: So many of each query's first documents are looked at: what nDCG@10 sees, and Figure 4 of the BEIR paper.
+#: Number of top documents per query to profile, as for nDCG@10 and in Figure 4 of the BEIR paper.
 DEPTH = 10
-#: So many runs are profiled by one job; the others wait for the next.
+#: Maximum number of runs per job; the others follow in the next one.
 RUNS_AT_ONCE = 50
 
-#: Told the share of the work that is done, 0 to 1. It may raise to stop it.
+#: Progress callback with the fraction done, 0 to 1. It may raise to stop the work.
 Progress = Callable[[float], None]
-#: A version, and the columns of its profile that were found.
+#: A version, and the new column values of its profile.
 CollectionFindings = tuple[DatasetVersion, dict[str, Any]]
-#: What was found between collections, and of runs.
+#: New overlaps between collections, and new run profiles.
 OverlapFindings = tuple[list[Overlap], list[RunProfile]]
 
 
 def request_missing_statistics() -> int:
-    """Ask for the profiles of collections for which nobody has asked since they came. Returns how many."""
-    asked = WorkRequest.objects.filter(
+    """Request profiles of collections without a request since their current version, and return their number."""
+    requests = WorkRequest.objects.filter(
         kind=WorkRequest.Kind.STATISTICS,
         dataset=OuterRef("pk"),
         created_at__gte=OuterRef("current_version__created_at"),
     )
-    missing = Dataset.objects.filter(
-        ~Exists(asked), current_version__profile=None, current_version__isnull=False
+    unrequested = Dataset.objects.filter(
+        ~Exists(requests), current_version__profile=None, current_version__isnull=False
     ).exclude(current_version__corpus_sha256="")
-    found = list(missing.order_by("pk").values_list("pk", flat=True))
-    for dataset in found:
+    dataset_ids = list(unrequested.order_by("pk").values_list("pk", flat=True))
+    for dataset in dataset_ids:
         request_statistics(dataset)
-    return len(found)
+    return len(dataset_ids)
 
 
 def profile_collection(
     dataset: Dataset, work: Path, progress: Progress = lambda share: None
 ) -> CollectionFindings | None:
-    """Read what is not known yet of the dataset's current texts; None where it has none here.
+    """Compute missing statistics of the dataset's current texts; return None if Runboard stores none.
 
-    One pass over the corpus where there is no profile; with other judgements or visibilities than the last time, the
-    lengths of relevant documents and the example are found anew. `work` is an empty folder.
+    Without a stored profile, this takes one pass over the corpus. If only judgments or visibilities changed, it
+    recomputes the lengths of relevant documents and the example. `work` is an empty folder.
     """
-    version, judged = dataset.current_version, _open_judgements(dataset)
+    version, qrels = dataset.current_version, _open_judgements(dataset)
     if version is None or not version.corpus_sha256:
         return None
     corpus = local_path(Area.FILES, version.corpus_sha256)
-    known = CollectionProfile.objects.filter(version=version).first()
+    stored_profile = CollectionProfile.objects.filter(version=version).first()
     basis = _basis(dataset)
-    if known is not None and known.example.get("basis") == basis:
+    if stored_profile is not None and stored_profile.example.get("basis") == basis:
         return version, {}
-    query, relevant, grade = _choose_example(version, judged)
-    wanted = [relevant] if relevant else []
+    query, relevant_id, grade = _choose_example(version, qrels)
+    document_ids = [relevant_id] if relevant_id else []
     values: dict[str, Any] = {}
-    if known is None:
-        profile = profile_corpus(corpus, progress, examples=wanted)
+    if stored_profile is None:
+        profile = profile_corpus(corpus, progress, examples=document_ids)
         documents, lengths, unigrams = profile.examples, profile.documents, profile.unigrams
         write_profile(profile, work / "profile")
         values = {
@@ -97,30 +97,32 @@ def profile_collection(
             "document_lengths": profile.lengths.as_data(),
         }
     else:
-        documents = _documents(corpus, wanted, progress)
-        lengths = read_document_lengths(path_of(Area.PROFILES, known.terms_sha256))
+        documents = _documents(corpus, document_ids, progress)
+        lengths = read_document_lengths(path_of(Area.PROFILES, stored_profile.terms_sha256))
     values["example"] = {"basis": basis}
-    document = documents.get(relevant) if relevant else next(iter(documents.values()), None)
+    document = documents.get(relevant_id) if relevant_id else next(iter(documents.values()), None)
     if basis["public"] and document is not None:
         values["example"] |= {"query": query._asdict(), "document": document._asdict(), "grade": grade}
     values["relevance_by_length"] = {}
-    if judged is not None:
-        # The document of every relevant pair: one relevant to two queries counts twice.
-        pairs, level = load_open_qrels(judged).judgements(), dataset.relevance_level
-        found = LengthDistribution.of(lengths.find(each for _, each, grade in pairs if grade >= level))
-        values["relevance_by_length"] = {"qrels": judged.pk, "lengths": found.as_data()}
+    if qrels is not None:
+        # Lengths count each relevant pair, so a document relevant to two queries counts twice.
+        pairs, level = load_open_qrels(qrels).judgements(), dataset.relevance_level
+        relevant_lengths = LengthDistribution.of(
+            lengths.find(document_id for _, document_id, grade in pairs if grade >= level)
+        )
+        values["relevance_by_length"] = {"qrels": qrels.pk, "lengths": relevant_lengths.as_data()}
     return version, values
 
 
 def _basis(dataset: Dataset) -> dict[str, Any]:
-    """What decides, beside the texts themselves, what is found of them."""
-    judged = _open_judgements(dataset)
-    public = dataset.queries_visibility == dataset.documents_visibility == Visibility.PUBLIC
-    return {"qrels": judged.pk if judged else None, "public": public}
+    """Return the inputs of a profile other than the texts themselves."""
+    qrels = _open_judgements(dataset)
+    texts_public = dataset.queries_visibility == dataset.documents_visibility == Visibility.PUBLIC
+    return {"qrels": qrels.pk if qrels else None, "public": texts_public}
 
 
 def _open_judgements(dataset: Dataset) -> Qrels | None:
-    """Return the current judgements if they are open, with only the columns that a retriever may read, or else None."""
+    """Return the current judgments if they are open, or None. Loads only the columns that a retriever may read."""
     if dataset.hidden or dataset.current_qrels_id is None:
         return None
     rows = Qrels.objects.select_related("version__dataset")
@@ -128,99 +130,101 @@ def _open_judgements(dataset: Dataset) -> Qrels | None:
     return rows.only(*columns).get(pk=dataset.current_qrels_id)
 
 
-def _choose_example(version: DatasetVersion, judged: Qrels | None) -> tuple[Query, str, int | None]:
-    """Return the first query with a relevant document, and of these the best, of equal ones the first by id.
+def _choose_example(version: DatasetVersion, qrels: Qrels | None) -> tuple[Query, str, int | None]:
+    """Return the first query that has a relevant document, the best such document, and its grade.
 
-    The grade is the document's. Without open judgements: the first query, and no document in particular, since any
-    choice would say something.
+    Ties are resolved by document order. Without open judgments, the result is the first query and no document, because
+    any choice would reveal something.
     """
     dataset = version.dataset
     topics = local_path(Area.FILES, version.topics_sha256)
     relevant: dict[str, tuple[int, str]] = {}
-    if judged is not None:
-        for query_id, document, grade in load_open_qrels(judged).judgements():
+    if qrels is not None:
+        for query_id, document, grade in load_open_qrels(qrels).judgements():
             best = relevant.get(query_id)
             is_itself = dataset.drop_self_matches and document == query_id
             if grade >= dataset.relevance_level and not is_itself and (best is None or grade > best[0]):
                 relevant[query_id] = (grade, document)
-    first = Query("", "")
+    first_query = Query("", "")
     for number, (_, query) in enumerate(iterate_queries(topics, FileProblems(topics.name))):
-        first = query if number == 0 else first
+        first_query = query if number == 0 else first_query
         if query.id in relevant:
             grade, document = relevant[query.id]
             return query, document, grade
         if not relevant:
             break
-    return first, "", None
+    return first_query, "", None
 
 
-def _documents(corpus: Path, wanted: Sequence[str], progress: Progress) -> dict[str, Document]:
-    """These documents, or, with none named, the first that has a text."""
-    found: dict[str, Document] = {}
+def _documents(corpus: Path, document_ids: Sequence[str], progress: Progress) -> dict[str, Document]:
+    """Return the wanted documents, or the first one with a text if none are given."""
+    documents: dict[str, Document] = {}
     for _, document in iterate_documents(corpus, FileProblems(corpus.name), progress):
-        if document.id in wanted or (not wanted and document.text.strip()):
-            found[document.id] = document
-            if len(found) >= max(len(wanted), 1):
+        if document.id in document_ids or (not document_ids and document.text.strip()):
+            documents[document.id] = document
+            if len(documents) >= max(len(document_ids), 1):
                 break
-    return found
+    return documents
 
 
-def store_collection_profile(found: CollectionFindings) -> None:
-    """Write the profile of a version's texts."""
-    version, values = found
+def store_collection_profile(findings: CollectionFindings) -> None:
+    version, values = findings
     if values:
         CollectionProfile.objects.update_or_create(version=version, defaults=values)
 
 
 def find_overlaps(dataset: Dataset, progress: Progress = lambda share: None) -> OverlapFindings:
-    """Compare the dataset's texts with all others, and look at its runs. Its own profile is recorded already.
+    """Compute the overlaps of the dataset's texts with all others, and profiles of its runs.
 
-    Of two jobs that end together the one that records its profile later sees the other's, so no pair is missed.
+    The dataset's own profile must be stored already: of two concurrent jobs, the one that stores its profile later
+    sees the other's, so no pair is missed.
     """
-    own = CollectionProfile.objects.filter(version=dataset.current_version_id).first()
-    if own is None:
+    profile = CollectionProfile.objects.filter(version=dataset.current_version_id).first()
+    if profile is None:
         return [], []
-    overlaps = _overlaps(own, progress)
-    waiting = list(runs_without_profile(dataset)[:RUNS_AT_ONCE])
+    overlaps = _overlaps(profile, progress)
+    pending_runs = list(runs_without_profile(dataset)[:RUNS_AT_ONCE])
     profiles = []
-    if waiting:
-        lengths = read_document_lengths(path_of(Area.PROFILES, own.terms_sha256))
-        for number, run in enumerate(waiting):
-            progress(number / len(waiting))
+    if pending_runs:
+        lengths = read_document_lengths(path_of(Area.PROFILES, profile.terms_sha256))
+        for number, run in enumerate(pending_runs):
+            progress(number / len(pending_runs))
             excluded, drop = run.version.excluded_sha256, run.version.dataset.drop_self_matches
             prepare_run(run.sha256, excluded)
-            found = LengthDistribution.of(
+            run_lengths = LengthDistribution.of(
                 lengths.find(
                     document
-                    for query, ranked in TopDocuments(top_documents_path(run.sha256, excluded))
-                    for document in displayed_documents(ranked, query, depth=DEPTH, drop_self_matches=drop)
+                    for query, documents in TopDocuments(top_documents_path(run.sha256, excluded))
+                    for document in displayed_documents(documents, query, depth=DEPTH, drop_self_matches=drop)
                 )
             )
-            profiles.append(RunProfile(run=run, depth=DEPTH, document_lengths=found.as_data()))
+            profiles.append(RunProfile(run=run, depth=DEPTH, document_lengths=run_lengths.as_data()))
     return overlaps, profiles
 
 
-def _overlaps(own: CollectionProfile, progress: Progress) -> list[Overlap]:
-    """The overlaps that are not known yet of these texts with the current ones of other datasets."""
-    pairs = Overlap.objects.filter(Q(first=own.version_id) | Q(second=own.version_id))
-    known = {version for pair in pairs.values_list("first_id", "second_id") for version in pair}
+def _overlaps(profile: CollectionProfile, progress: Progress) -> list[Overlap]:
+    """Return the overlaps with the current texts of other datasets that are not stored yet."""
+    pairs = Overlap.objects.filter(Q(first=profile.version_id) | Q(second=profile.version_id))
+    compared_ids = {version for pair in pairs.values_list("first_id", "second_id") for version in pair}
     current = Dataset.objects.filter(current_version__isnull=False).values("current_version_id")
-    others = CollectionProfile.objects.filter(version_id__in=current).exclude(
-        version_id__in={own.version_id, *known}
+    other_profiles = CollectionProfile.objects.filter(version_id__in=current).exclude(
+        version_id__in={profile.version_id, *compared_ids}
     )
     unigrams = None
-    found = []
-    for other in others.order_by("version_id"):
+    overlaps = []
+    for other_profile in other_profiles.order_by("version_id"):
         progress(0.0)
-        unigrams = unigrams or read_unigrams(path_of(Area.PROFILES, own.terms_sha256))
-        similarity = weighted_jaccard(unigrams, read_unigrams(path_of(Area.PROFILES, other.terms_sha256)))
-        first, second = sorted((own.version_id, other.version_id))
-        found.append(Overlap(first_id=first, second_id=second, weighted_jaccard=similarity))
-    return found
+        unigrams = unigrams or read_unigrams(path_of(Area.PROFILES, profile.terms_sha256))
+        similarity = weighted_jaccard(
+            unigrams, read_unigrams(path_of(Area.PROFILES, other_profile.terms_sha256))
+        )
+        first, second = sorted((profile.version_id, other_profile.version_id))
+        overlaps.append(Overlap(first_id=first, second_id=second, weighted_jaccard=similarity))
+    return overlaps
 
 
 def runs_without_profile(dataset: Dataset) -> QuerySet[Run]:
-    """The runs behind public results on open judgements of the current version whose documents were not looked at."""
+    """Return unprofiled runs of public results with open judgments on the current version."""
     if dataset.hidden:
         return Run.objects.none()
     public = Entry.objects.filter(dataset=dataset, visibility=Entry.Visibility.PUBLIC)
@@ -233,18 +237,18 @@ def runs_without_profile(dataset: Dataset) -> QuerySet[Run]:
     )
 
 
-def store_overlaps(dataset: Dataset, found: OverlapFindings) -> None:
-    """Write overlaps and run profiles, and ask again where there is more to find by now.
+def store_overlaps(dataset: Dataset, findings: OverlapFindings) -> None:
+    """Store overlaps and run profiles, and request another job if there is more to compute.
 
-    What somebody else wrote meanwhile is the same and stays.
+    Rows that a concurrent job stored are equal and remain.
     """
-    overlaps, profiles = found
+    overlaps, profiles = findings
     Overlap.objects.bulk_create(overlaps, ignore_conflicts=True)
     RunProfile.objects.bulk_create(profiles, ignore_conflicts=True)
-    # A change that was not committed when its request was taken up has been looked for in vain. It holds the board's
-    # row, so with that locked it is either seen here or still to ask.
-    present = lock_board(dataset.pk)
-    known = CollectionProfile.objects.filter(version=present.current_version_id).first()
-    is_current = known is not None and known.example.get("basis") == _basis(present)
-    if not is_current or runs_without_profile(present).exists():
+    # A change that was uncommitted when this job began was missed. Locking the board's row makes it visible here,
+    # or lets its own request follow.
+    locked_dataset = lock_board(dataset.pk)
+    profile = CollectionProfile.objects.filter(version=locked_dataset.current_version_id).first()
+    is_current = profile is not None and profile.example.get("basis") == _basis(locked_dataset)
+    if not is_current or runs_without_profile(locked_dataset).exists():
         request_statistics(dataset.pk)

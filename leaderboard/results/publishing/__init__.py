@@ -1,1 +1,1 @@
-"""Put entries on boards and take them off: the only writer of `Entry` and `Seed`."""
+"""Publication of entries on boards and their removal; the only writer of `Entry` and `Seed`."""

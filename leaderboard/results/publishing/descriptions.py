@@ -1,4 +1,4 @@
-"""Bring boards up to date with what systems, sources and teams say of themselves."""
+"""Board updates after changes of systems, sources, and teams."""
 
 from django.db import transaction
 from django.db.models import Q, QuerySet
@@ -9,9 +9,9 @@ from leaderboard.results.values import training_exposure
 
 
 def lock_systems(*systems: System) -> list[System]:
-    """Lock the systems' boards, then their rows, until the commit: of two who change one at once one comes second.
+    """Lock the boards of systems, then their rows, until the commit, and return the current rows by key.
 
-    The rows as they are now, by key. Before anything that `system_changed` ends.
+    Call this before changes that end with `system_changed`, so that concurrent changes are serialized.
     """
     keys = [system.pk for system in systems]
     lock_boards(Entry.objects.filter(system__in=keys).values_list("dataset_id", flat=True))
@@ -19,13 +19,13 @@ def lock_systems(*systems: System) -> list[System]:
 
 
 def boards_of_team(team: int) -> set[int]:
-    """The ids of the datasets whose boards name the team, or may come to."""
+    """Return the ids of datasets with entries of the team, including private ones."""
     return set(Entry.objects.filter(system__team=team).values_list("dataset_id", flat=True))
 
 
 @transaction.atomic
 def system_changed(system: System) -> None:
-    """Bring the entries scored here up to date with what the system says of itself now; all its boards change."""
+    """Update the training exposure of a system's scored entries, and record the change of all its boards."""
     lock_boards(Entry.objects.filter(system=system).values_list("dataset_id", flat=True))
     for entry in Entry.objects.filter(system=system, source=None).select_related("dataset"):
         Entry.objects.filter(pk=entry.pk).update(training=training_exposure(system, entry.dataset))
@@ -33,19 +33,19 @@ def system_changed(system: System) -> None:
 
 
 def challenge_changed(system: System) -> None:
-    """Count a change of every board that marks the system as challenged, or no longer; no number follows."""
+    """Record a change of every board that marks the system as challenged, or no longer does."""
     _rows_changed(Entry.objects.filter(system=system), Kind.CHALLENGED)
 
 
 def source_changed(source: Source) -> None:
-    """Count a change of every board that names the publication."""
+    """Record a change of every board that cites the publication."""
     boards_changed(boards_of_source(source.pk), Kind.SYSTEM, _entries_of_source(source.pk))
 
 
 def boards_of_source(source: int) -> set[int]:
-    """The ids of the datasets whose boards name the publication."""
-    of_benchmarks = Dataset.objects.filter(benchmarks__source=source).values_list("pk", flat=True)
-    return _dataset_ids(_entries_of_source(source)).union(of_benchmarks)
+    """Return the ids of datasets whose boards cite the publication."""
+    benchmark_datasets = Dataset.objects.filter(benchmarks__source=source).values_list("pk", flat=True)
+    return _dataset_ids(_entries_of_source(source)).union(benchmark_datasets)
 
 
 def _entries_of_source(source: int) -> QuerySet[Entry]:
@@ -53,7 +53,7 @@ def _entries_of_source(source: int) -> QuerySet[Entry]:
 
 
 def team_changed(team: Team) -> None:
-    """Count a change of every board that names the team."""
+    """Record a change of every board that names the team."""
     _rows_changed(Entry.objects.filter(system__team=team), Kind.TEAM)
 
 
@@ -62,6 +62,6 @@ def _rows_changed(entries: QuerySet[Entry], kind: Kind) -> None:
 
 
 def _dataset_ids(entries: QuerySet[Entry]) -> set[int]:
-    """The ids of the datasets whose boards have one of the entries: what is private is on none."""
-    seen = entries.filter(visibility__in=Entry.SEEN)
-    return set(seen.values_list("dataset_id", flat=True))
+    """Return the ids of datasets whose boards show any of the entries."""
+    visible_entries = entries.filter(visibility__in=Entry.SEEN)
+    return set(visible_entries.values_list("dataset_id", flat=True))

@@ -1,9 +1,8 @@
-"""Change how a dataset's hidden judgements are protected: the only writer of `Dataset.protection`.
+"""Changes of the protection of hidden judgments; the only writer of `Dataset.protection`.
 
-Parts are drawn and means over them are found by the scorer, in a job (`request_change`, `find_parts`); then the policy
-and all published values change in one transaction (`switch_protection`). No board ever mixes the two. At the end of a
-competition, or of one of its rounds, `reveal_private` publishes the private part's values, and what was held if a
-curator wishes.
+A scorer job draws parts and computes the means over them (`request_change`, `find_parts`). Then one transaction
+changes the policy and all published values (`switch_protection`), so that no board mixes the two. At the end of a
+competition or round, `reveal_private` publishes the values of the private part, and optionally held results.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +15,7 @@ from leaderboard.core.audit import actor, record
 from leaderboard.core.work_requests import request_work
 from leaderboard.models import Dataset, Entry, Evaluation, Protection, Qrels, Round, WorkRequest
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_board
-from leaderboard.results.protection import Part, draw_parts, evaluate_parts, policy_of
+from leaderboard.results.protection import Part, draw_parts, evaluate_parts, get_policy
 from leaderboard.results.publishing.publication import fill_scores, update_shown
 from leaderboard.results.records import entry_evaluations
 from leaderboard.results.significance.hidden import keep_least_difference
@@ -26,25 +25,25 @@ Visibility = Entry.Visibility
 
 
 class CannotProtect(ValueError):
-    """The policy cannot be changed so; the message says why, and what would be right."""
+    """The protection cannot be changed; the message gives the reason and what to do instead."""
 
 
 class CannotReveal(ValueError):
-    """There is nothing to reveal; the message says why."""
+    """There is nothing to reveal; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class RevealResult:
-    """How many results have their private part on the board now, and how many were held and are told."""
+    """Number of results with newly revealed private values, and of held results that were released."""
 
     results: int
     held: int
 
 
 def count_unprotected(dataset: Dataset) -> int:
-    """How many results that people sent were told over all judged queries of the present judgements.
+    """Return the number of submitted results that were published over all judged queries of the current qrels.
 
-    In a competition their private part can be computed from both values, and what was learnt from them stays learnt.
+    In a competition, their private part can be computed from both values, and systems may already be tuned on it.
     """
     if dataset.protection == Protection.COMPETITION:
         return 0
@@ -62,82 +61,89 @@ def request_change(
     although_told: bool = False,
     although_reveals: bool = False,
 ) -> WorkRequest:
-    """Ask for a competition, or for the standard policy; a job of the scorer makes the change. Within `audit.acting`.
+    """Request a scorer job that changes the policy. Call this within `audit.acting`.
 
-    `share` is the public part's; None leaves it. Raises CannotProtect where nothing is hidden, nothing would change,
-    parts of another share were drawn, results were told in full and `although_told` does not say that this is known, or
-    the standard policy would tell private parts and `although_reveals` does not.
+    `share` is the share of queries in the public part; None keeps the current one. `although_told` confirms a
+    competition although results were published in full, and `although_reveals` confirms the standard policy although
+    it reveals private parts.
+
+    Raises:
+        CannotProtect: For open judgments, an unchanged policy, parts drawn with another share, or a missing
+            confirmation.
     """
-    present = lock_board(dataset.pk)
-    wanted = Protection.COMPETITION if competition else Protection.STANDARD
-    if not present.hidden:
-        raise CannotProtect(f"the judgements of {present} are open: there is nothing to protect")
-    if present.protection == wanted:
-        raise CannotProtect(f"{present} is under the {wanted.label} policy already")
+    locked_dataset = lock_board(dataset.pk)
+    protection = Protection.COMPETITION if competition else Protection.STANDARD
+    if not locked_dataset.hidden:
+        raise CannotProtect(f"the judgements of {locked_dataset} are open, so they cannot be protected")
+    if locked_dataset.protection == protection:
+        raise CannotProtect(f"{locked_dataset} is already under the {protection.label} policy")
     if competition:
-        _require_parts(present, share, although_told)
+        _require_parts(locked_dataset, share, although_told)
         if share is not None:
-            Dataset.objects.filter(pk=present.pk).update(public_share=share)
-    elif (found := count_not_revealed(present)) and not although_reveals:
+            Dataset.objects.filter(pk=locked_dataset.pk).update(public_share=share)
+    elif (unrevealed := count_not_revealed(locked_dataset)) and not although_reveals:
         raise CannotProtect(
-            f"this would tell the private part of {found} result{'s' if found > 1 else ''} on {present}: means over "
-            "all judged queries, beside those over the public part, give it away. Reveal first what the board shows, "
-            "or tick “Proceed even though the private part becomes public” (--although-reveals)"
+            f"this would reveal the private part of {unrevealed} result{'s' if unrevealed > 1 else ''} on "
+            f"{locked_dataset}: it follows from the means over all judged queries and those over the public part. "
+            "Reveal the private part first, or tick “Proceed even though the private part becomes public” "
+            "(--although-reveals)"
         )
     record(
         "protection asked for",
-        present,
-        dataset=present,
-        before={"protection": present.protection},
-        after={"protection": wanted.value, **({"public_share": share} if share is not None else {})},
+        locked_dataset,
+        dataset=locked_dataset,
+        before={"protection": locked_dataset.protection},
+        after={"protection": protection.value, **({"public_share": share} if share is not None else {})},
     )
-    who = actor()
-    by = who.person.pk if who.person is not None else None
+    acting_user = actor()
+    person_id = acting_user.person.pk if acting_user.person is not None else None
     return request_work(
-        WorkRequest.Kind.PROTECT, present, {"protection": wanted.value, "by": by, "why": who.reason}
+        WorkRequest.Kind.PROTECT,
+        locked_dataset,
+        {"protection": protection.value, "by": person_id, "why": acting_user.reason},
     )
 
 
 def _require_parts(dataset: Dataset, share: float | None, although_told: bool) -> None:
     if share is not None and not 0 < share < 1:
-        raise CannotProtect(f"the public share is a part, between 0 and 1, not {share}")
-    drawn = Qrels.objects.filter(version__dataset=dataset).exclude(parts_sha256="")
-    if share is not None and share != dataset.public_share and drawn.exists():
+        raise CannotProtect(f"the public share must be between 0 and 1, not {share}")
+    qrels_with_parts = Qrels.objects.filter(version__dataset=dataset).exclude(parts_sha256="")
+    if share is not None and share != dataset.public_share and qrels_with_parts.exists():
         raise CannotProtect(
-            f"the parts of {dataset} were drawn with a public share of {dataset.public_share:.4g}, and stay: with "
-            "another one private queries would become public, or public ones private"
+            f"the parts of {dataset} were drawn with a public share of {dataset.public_share:.4g}, which cannot "
+            "change: private queries would become public, or public ones private"
         )
-    told = count_unprotected(dataset)
-    if told and not although_told:
+    disclosed = count_unprotected(dataset)
+    if disclosed and not although_told:
         raise CannotProtect(
-            f"{told} result{'s' if told > 1 else ''} on {dataset} told their teams the mean over all judged queries: "
-            "with the public part's beside it their private part is known, and what was tuned on it stays tuned. Start "
-            "a competition before results come, or on new judgements, or tick “Proceed even though results were "
-            "published in full” (--although-told)"
+            f"{disclosed} result{'s' if disclosed > 1 else ''} on {dataset} disclosed the mean over all judged "
+            "queries: together with the public part's it reveals the private part, on which systems may already be "
+            "tuned. Start a competition before the first result, or on new judgements, or tick “Proceed even though "
+            "results were published in full” (--although-told)"
         )
 
 
 def count_not_revealed(dataset: Dataset) -> int:
-    """How many results of a competition would tell their private part under the standard policy, and have not yet.
+    """Return the number of results whose unrevealed private part the standard policy would disclose.
 
-    With the public part's mean, which boards and permalinks keep, the mean over all queries gives it by subtraction.
+    The mean over all queries gives it by subtraction of the public part's mean, which boards and permalinks keep.
     """
-    told = Entry.objects.filter(dataset=dataset, private_scores={}).exclude(scores={})
-    return told.exclude(provenance=Entry.Provenance.REPORTED).count()
+    entries = Entry.objects.filter(dataset=dataset, private_scores={}).exclude(scores={})
+    return entries.exclude(provenance=Entry.Provenance.REPORTED).count()
 
 
 def find_parts(dataset: Dataset, progress: Callable[[float], None]) -> int:
-    """Draw parts, and find the means over both of every evaluation that has none; returns how many. The scorer's.
+    """Draw parts, compute missing means over them, and return the number of evaluations; runs in the scorer.
 
-    Older judgements first, so that queries keep the part they got there. `progress` may raise.
+    Older qrels come first, so that queries keep their part. `progress` may raise to stop the work.
     """
-    missing = list(_without_parts(dataset).order_by("qrels_id", "pk").values_list("pk", flat=True))
-    for number, key in enumerate(missing):
-        progress(number / len(missing))
-        evaluate_parts(Evaluation.objects.select_related("qrels", "run").get(pk=key))
+    evaluation_ids = list(_without_parts(dataset).order_by("qrels_id", "pk").values_list("pk", flat=True))
+    for number, evaluation_id in enumerate(evaluation_ids):
+        progress(number / len(evaluation_ids))
+        evaluate_parts(Evaluation.objects.select_related("qrels", "run").get(pk=evaluation_id))
     if dataset.current_qrels is not None:
         draw_parts(dataset.current_qrels)
-    return len(missing)
+    return len(evaluation_ids)
 
 
 def _without_parts(dataset: Dataset) -> QuerySet[Evaluation]:
@@ -150,107 +156,109 @@ def _without_parts(dataset: Dataset) -> QuerySet[Evaluation]:
 
 @transaction.atomic
 def switch_protection(dataset: Dataset, protection: Protection) -> bool:
-    """Change the policy and every published value at once; False, with nothing changed, while parts are missing.
+    """Change the policy and all published values; return False, without changes, while parts are missing.
 
-    Results that the Ladder held stay held: reveal them first, or never. Leaving a competition is recorded as a reveal
-    of what was not revealed. Within `audit.acting`.
+    Held results stay held: reveal them before, or never. Leaving a competition is recorded as a reveal of the
+    remaining private parts. Call this within `audit.acting`.
     """
-    present = lock_board(dataset.pk)
-    if protection == Protection.COMPETITION and _without_parts(present).exists():
+    locked_dataset = lock_board(dataset.pk)
+    if protection == Protection.COMPETITION and _without_parts(locked_dataset).exists():
         return False
-    before = present.protection
-    if before == Protection.COMPETITION and (results := count_not_revealed(present)):
-        record_reveal(present, str(present), results=results, held=0)
-    present.protection = protection
-    present.save(update_fields=["protection"])
-    fill_scores(present, list(Entry.objects.filter(dataset=present)))
-    keep_least_difference(present, scorer=True)
-    update_shown(present)
+    previous = locked_dataset.protection
+    if previous == Protection.COMPETITION and (results := count_not_revealed(locked_dataset)):
+        record_reveal(locked_dataset, str(locked_dataset), results=results, released=0)
+    locked_dataset.protection = protection
+    locked_dataset.save(update_fields=["protection"])
+    fill_scores(locked_dataset, list(Entry.objects.filter(dataset=locked_dataset)))
+    keep_least_difference(locked_dataset, scorer=True)
+    update_shown(locked_dataset)
     record(
         "protection changed",
-        present,
-        dataset=present,
-        before={"protection": before},
-        after={"protection": protection.value, "public_share": present.public_share},
+        locked_dataset,
+        dataset=locked_dataset,
+        before={"protection": previous},
+        after={"protection": protection.value, "public_share": locked_dataset.public_share},
     )
-    board_changed(present, Kind.PROTECTED)
+    board_changed(locked_dataset, Kind.PROTECTED)
     dataset.refresh_from_db()
     return True
 
 
 @transaction.atomic
 def reveal_private(dataset: Dataset, round: Round | None = None, *, show_held: bool = False) -> RevealResult:
-    """Publish the values over the private part of every result that is shown; within `audit.acting`.
+    """Publish the private part of every shown result. Call this within `audit.acting`.
 
-    With a round its own, the site's and those of no round or an earlier one; what runs in another round that is not
-    revealed waits for that. What the Ladder held of the round stays held, unless `show_held`: then it is shown, or kept
-    with its team where that wishes, and has its private part too. Again, only what came since is revealed.
-    Raises CannotReveal where the dataset is in no competition, or the round is not its.
+    For a round, this covers its own results, the site's, and those of no round or of a revealed one; other open rounds
+    are revealed separately. Held results of the round stay held, unless `show_held` releases them with their private
+    part. Repeated calls reveal only newer results.
+
+    Raises:
+        CannotReveal: For a dataset outside of competitions, or a round that does not belong to it.
     """
-    present = lock_board(dataset.pk)
-    if not policy_of(present).competition:
-        raise CannotReveal(f"{present} is in no competition: it has no private part")
-    entries = Entry.objects.filter(dataset=present).exclude(provenance=Entry.Provenance.REPORTED)
-    of_round = entries
+    locked_dataset = lock_board(dataset.pk)
+    if not get_policy(locked_dataset).competition:
+        raise CannotReveal(f"{locked_dataset} is not in a competition, so it has no private part")
+    entries = Entry.objects.filter(dataset=locked_dataset).exclude(provenance=Entry.Provenance.REPORTED)
+    round_entries = entries
     if round is not None:
-        of_benchmark = (
-            round.benchmark is not None and round.benchmark.members.filter(dataset=present).exists()
+        is_benchmark_round = (
+            round.benchmark is not None and round.benchmark.members.filter(dataset=locked_dataset).exists()
         )
-        if round.dataset_id != present.pk and not of_benchmark:
-            raise CannotReveal(f"{round} is no round of {present}")
-        of_round = entries.filter(round=round)
+        if round.dataset_id != locked_dataset.pk and not is_benchmark_round:
+            raise CannotReveal(f"{round} is not a round of {locked_dataset}")
+        round_entries = entries.filter(round=round)
         entries = entries.filter(Q(round=None) | Q(round=round) | Q(round__revealed_at__isnull=False))
-    held = release_held(present, of_round) if show_held else 0
-    results = _reveal(present, entries)
-    subject = f"{present}{f', {round}' if round is not None else ''}"
-    rows = Entry.objects.filter(dataset=present, visibility=Visibility.PUBLIC, private_scores={})
-    rows = rows.exclude(provenance=Entry.Provenance.REPORTED).order_by("system__name")
+    released = release_held(locked_dataset, round_entries) if show_held else 0
+    results = _reveal(locked_dataset, entries)
+    subject = f"{locked_dataset}{f', {round}' if round is not None else ''}"
+    unrevealed = Entry.objects.filter(dataset=locked_dataset, visibility=Visibility.PUBLIC, private_scores={})
+    unrevealed = unrevealed.exclude(provenance=Entry.Provenance.REPORTED).order_by("system__name")
     record_reveal(
-        present,
+        locked_dataset,
         subject,
         results=results,
-        held=held,
-        without=list(rows.values_list("system__name", flat=True)),
+        released=released,
+        unrevealed=list(unrevealed.values_list("system__name", flat=True)),
     )
-    if results or held:
-        board_changed(present, Kind.REVEALED)
+    if results or released:
+        board_changed(locked_dataset, Kind.REVEALED)
     dataset.refresh_from_db()
-    return RevealResult(results, held)
+    return RevealResult(results, released)
 
 
 def record_reveal(
-    dataset: Dataset, subject: str, *, results: int, held: int, without: Sequence[str] = ()
+    dataset: Dataset, subject: str, *, results: int, released: int, unrevealed: Sequence[str] = ()
 ) -> None:
-    """Keep in the audit record that private parts were told, in a reveal or by leaving the competition."""
-    after = {"results": results, "held results shown": held, "shown without": list(without)}
+    """Add an audit record of disclosed private parts, by a reveal or by leaving the competition."""
+    after = {"results": results, "held results shown": released, "shown without": list(unrevealed)}
     record("private part revealed", subject, dataset=dataset, after=after)
 
 
 def _reveal(dataset: Dataset, entries: QuerySet[Entry]) -> int:
-    """Give the results that are shown, or gave way to better ones, their private values; others have none."""
-    shown = entries.filter(
+    """Set the private values of public and superseded results on the current qrels, and return their number."""
+    shown_entries = entries.filter(
         visibility__in=(Visibility.PUBLIC, Visibility.SUPERSEDED),
         private_scores={},
         comparison_group__startswith=present_group(dataset),
     )
-    rows = shown.select_related("evaluation").defer("evaluation__values")
-    found = list(rows.prefetch_related("evaluation__parts", "seeds__evaluation__parts"))
-    for entry in found:
+    rows = shown_entries.select_related("evaluation").defer("evaluation__values")
+    unrevealed = list(rows.prefetch_related("evaluation__parts", "seeds__evaluation__parts"))
+    for entry in unrevealed:
         entry.private_scores = published_private_scores(entry_evaluations(entry), dataset)
-    Entry.objects.bulk_update(found, ["private_scores"], batch_size=200)
-    return sum(bool(entry.private_scores) for entry in found)
+    Entry.objects.bulk_update(unrevealed, ["private_scores"], batch_size=200)
+    return sum(bool(entry.private_scores) for entry in unrevealed)
 
 
 def release_held(dataset: Dataset, entries: QuerySet[Entry]) -> int:
-    """Tell what the Ladder held: to everyone, or to its team alone where that wishes. Returns how many.
+    """Release held results to the public, or to their team if it chose so, and return their number.
 
-    With the board locked; the caller counts the change.
+    Call this with the board locked; the caller records the change.
     """
-    held = list(entries.filter(visibility=Visibility.HELD))
-    for entry in held:
+    held_entries = list(entries.filter(visibility=Visibility.HELD))
+    for entry in held_entries:
         entry.visibility = Visibility.PUBLIC if entry.public_wanted else Visibility.PRIVATE
         entry.due_at = None
-    Entry.objects.bulk_update(held, ["visibility", "due_at"], batch_size=200)
-    fill_scores(dataset, held)
+    Entry.objects.bulk_update(held_entries, ["visibility", "due_at"], batch_size=200)
+    fill_scores(dataset, held_entries)
     update_shown(dataset)
-    return len(held)
+    return len(held_entries)

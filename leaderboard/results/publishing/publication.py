@@ -1,18 +1,19 @@
-"""When results over hidden judgements are published, with which values, and which stay on a competition's board.
+"""Publication of results with hidden judgments: when, with which values, and which remain on a competition's board.
 
-In a competition, and of young teams on every hidden dataset, a result is published only if it beats the best that the
-team or its submitter knows of (formula: `evaluation.statistics.ladder`). In a competition that is the baseline at
-least, and before there is one nothing is published. Otherwise it is kept as a HELD entry without scores, and nothing
-that anybody can see moves. In a competition the best published results of each team stay on the board; the others are
-SUPERSEDED: kept, and not ranked.
+In a competition, and for new teams on every hidden dataset, a result is published only if it improves on the best
+result that the team or its submitter knows (formula: `evaluation.statistics.ladder`). In a competition they know at
+least the baseline, and nothing is published before there is one. Other results are stored as HELD entries without
+scores, and nothing visible changes. In a competition the best published results of each team remain on the board; the
+others are SUPERSEDED, that is, stored without a rank.
 
-A result that the Ladder lets pass is published at once, of a young team only while the dataset's daily budget lasts.
-Beyond it every result waits, HELD with the time from which it is due, whether the Ladder would let it pass or not, and
-`publish_due` decides later: teams with the fewest published results first, then by age, each compared with what was
-published meanwhile. What the Ladder holds stays held, but waits in a competition where no baseline is published yet. A
-team that is no longer young sends such a run again: published all at once, held results would be as many readings.
+A result that passes the Ladder is published immediately, unless it is from a new team and the dataset's daily budget
+is used up. Then every further result waits, HELD with the time from which it is due, whether it would pass or not, and
+`publish_due` decides later: teams with the fewest published results first, then by age, each compared with the results
+published in the meantime. A result that the Ladder holds stays held, except that it waits in a competition without a
+published baseline. When a team is no longer new, it has to submit held runs again: publishing them all at once would
+disclose as many values.
 
-Call these functions with the dataset's board locked: of two results that end at once the second sees the first.
+Call these functions with the dataset's board locked, so that the second of two concurrent results sees the first.
 """
 
 from collections import Counter
@@ -40,57 +41,60 @@ from leaderboard.results.values import (
 )
 
 Visibility = Entry.Visibility
-#: Results of one team, and of one person over all teams, that a competition's board shows outside of a round.
+#: Maximum number of results per team, and per person over all teams, on a competition's board outside of rounds.
 PLACES = 1
 
 
 def is_significant(
     dataset: Dataset, evaluations: Sequence[Evaluation], score: float | None, submitter: User | None
 ) -> bool:
-    """Whether a new result of a team is told: always, but where the Ladder holds it.
+    """Return whether a team's new result is published, that is, whether the Ladder lets it pass.
 
-    `evaluations` are one, or those of a seed set; `score` is the published value of the primary measure. The site's own
-    results are always told. Within a competition this reads private storage.
+    `evaluations` is one evaluation or those of a seed set; `score` is the published value of the primary measure. The
+    site's own results always pass. In a competition this reads private storage.
     """
-    team, policy = evaluations[0].run.system.team, protection.policy_of(dataset)
+    team, policy = evaluations[0].run.system.team, protection.get_policy(dataset)
     if not policy.hidden or score is None or (team is None and submitter is None):
         return True
     if not policy.competition and (team is None or not protection.is_new_team(team)):
         return True
-    # The entry that these evaluations may have already is decided again.
-    own = Q(evaluation__in=evaluations) | Q(seeds__evaluation__in=evaluations)
-    results = _results_of(dataset, team, submitter).exclude(pk__in=Entry.objects.filter(own).values("pk"))
-    known = _published_values(dataset, results.exclude(visibility=Visibility.HELD), evaluations)
-    step = YOUNG_STEP if known and team is not None and protection.is_new_team(team) else STEP
+    # Exclude the existing entry of these evaluations, which is decided again.
+    own_entries = Q(evaluation__in=evaluations) | Q(seeds__evaluation__in=evaluations)
+    results = _known_results(dataset, team, submitter).exclude(
+        pk__in=Entry.objects.filter(own_entries).values("pk")
+    )
+    known_values = _published_values(dataset, results.exclude(visibility=Visibility.HELD), evaluations)
+    step = YOUNG_STEP if known_values and team is not None and protection.is_new_team(team) else STEP
     if policy.competition:
-        known += _published_values(dataset, _public_baseline(dataset, evaluations[0]), evaluations)
-    if not known:
+        known_values += _published_values(dataset, _public_baseline(dataset, evaluations[0]), evaluations)
+    if not known_values:
         return not policy.competition
-    best_score, best = max(known, key=lambda each: each[0])
-    shown = protection.public_queries(evaluations[0].qrels) if policy.competition else slice(None)
+    best_score, best_evaluations = max(known_values, key=lambda scored_result: scored_result[0])
+    query_mask = protection.public_queries(evaluations[0].qrels) if policy.competition else slice(None)
     measure = dataset.primary_measure
     by_query = [
-        values[shown, measures.index(measure)] for measures, values in map(mean_values, (evaluations, best))
+        values[query_mask, measures.index(measure)]
+        for measures, values in map(mean_values, (evaluations, best_evaluations))
     ]
     error = paired_standard_error(*by_query)
     return is_improvement(score, best_score, error, tries=results.count(), step=step)
 
 
-def _results_of(dataset: Dataset, team: Team | None, submitter: User | None) -> QuerySet[Entry]:
-    """The results of whoever is told: the team, the submitter with any team, and of unknown teams all of these.
+def _known_results(dataset: Dataset, team: Team | None, submitter: User | None) -> QuerySet[Entry]:
+    """Return the results known to the recipient: the team's, the submitter's, and those of all unapproved new teams.
 
-    Whether one is shown, held, kept private, withdrawn or taken off does not matter.
+    The last group counts only if the team belongs to it. Visibility does not matter.
     """
-    of_party = Q(system__team=team) if team is not None else Q(pk=None)
+    condition = Q(system__team=team) if team is not None else Q(pk=None)
     if submitter is not None:
-        of_party |= Q(submitter=submitter) | Q(system__team__in=Team.objects.filter(members=submitter))
+        condition |= Q(submitter=submitter) | Q(system__team__in=Team.objects.filter(members=submitter))
     if team is not None and team.approved_at is None and protection.is_new_team(team):
-        of_party |= protection.unknown_teams()
-    return Entry.objects.filter(of_party, dataset=dataset).exclude(provenance=Entry.Provenance.REPORTED)
+        condition |= protection.unknown_teams()
+    return Entry.objects.filter(condition, dataset=dataset).exclude(provenance=Entry.Provenance.REPORTED)
 
 
 def _public_baseline(dataset: Dataset, evaluation: Evaluation) -> QuerySet[Entry]:
-    """The baseline that everybody knows: what a first result is held against."""
+    """Return the public baseline, with which a first result is compared."""
     return Entry.objects.filter(
         dataset=dataset,
         comparison_group=comparison_group(evaluation),
@@ -100,11 +104,11 @@ def _public_baseline(dataset: Dataset, evaluation: Evaluation) -> QuerySet[Entry
 
 
 def _published_values(
-    dataset: Dataset, results: QuerySet[Entry], new: Sequence[Evaluation]
+    dataset: Dataset, results: QuerySet[Entry], new_evaluations: Sequence[Evaluation]
 ) -> list[tuple[float, list[Evaluation]]]:
-    """Of these results the published values, with the evaluations behind them.
+    """Return the published values of these results, with the evaluations behind them.
 
-    Those of earlier judgements count with what their runs have on the present ones.
+    Results on earlier qrels count with the values of their runs on the current ones.
     """
     entries = (
         results.select_related("evaluation")
@@ -112,25 +116,29 @@ def _published_values(
         .prefetch_related("seeds__evaluation")
         .order_by("pk")
     )
-    own = {each.run_id for each in new}
-    same = Evaluation.objects.filter(qrels=new[0].qrels_id, specification=new[0].specification)
-    found = []
+    own_runs = {evaluation.run_id for evaluation in new_evaluations}
+    comparable = Evaluation.objects.filter(
+        qrels=new_evaluations[0].qrels_id, specification=new_evaluations[0].specification
+    )
+    values = []
     for entry in entries:
-        runs = [each.run_id for each in entry_evaluations(entry)]
-        now = [] if own.intersection(runs) else list(same.filter(run__in=runs).order_by("pk"))
-        if now and len(now) == len(runs):
-            value = score_result(now, dataset).scores.get(dataset.primary_measure)
+        runs = [evaluation.run_id for evaluation in entry_evaluations(entry)]
+        current_evaluations = (
+            [] if own_runs.intersection(runs) else list(comparable.filter(run__in=runs).order_by("pk"))
+        )
+        if current_evaluations and len(current_evaluations) == len(runs):
+            value = score_result(current_evaluations, dataset).scores.get(dataset.primary_measure)
             if value is not None:
-                found.append((value, now))
-    return found
+                values.append((value, current_evaluations))
+    return values
 
 
 def best_shown_result(entry: Entry) -> Entry | None:
-    """The best result that the held one's team has on the board, or keeps for itself; None where it has none.
+    """Return the best disclosed result of a held entry's team, or None.
 
-    Of its team alone: what its submitter knows from another team is not for this one to read.
+    Other teams of the same submitter do not count, because this team may not read their results.
     """
-    told = Entry.objects.filter(
+    disclosed_entries = Entry.objects.filter(
         dataset=entry.dataset_id,
         comparison_group=entry.comparison_group,
         system__team=entry.system.team_id,
@@ -138,58 +146,70 @@ def best_shown_result(entry: Entry) -> Entry | None:
         visibility__in=(Visibility.PUBLIC, Visibility.PRIVATE, Visibility.SUPERSEDED),
     )
     measure = entry.dataset.primary_measure
-    return max(told.order_by("pk"), key=lambda each: each.scores.get(measure, float("-inf")), default=None)
+    return max(
+        disclosed_entries.order_by("pk"),
+        key=lambda candidate: candidate.scores.get(measure, float("-inf")),
+        default=None,
+    )
 
 
 def update_shown(dataset: Dataset) -> set[int]:
-    """Leave on the board the best results of each team and person, as many as a round says.
+    """Show each team's and person's best results, as many as the round allows, and return the ids of changed entries.
 
-    Returns the ids of those that came or went. The others are superseded, or come back where a better one is gone. Of
-    equal ones the earlier stays. Outside of a competition all are shown. Always the whole board: one person's results
-    tie the places of several teams together.
+    Other results are superseded, and return if a better one is removed; ties are resolved by age. Outside of
+    competitions all are shown. The whole board is updated, because one person's results link several teams.
     """
-    ranked = Entry.objects.filter(
+    candidates = Entry.objects.filter(
         dataset=dataset, system__team__isnull=False, visibility__in=(Visibility.PUBLIC, Visibility.SUPERSEDED)
     ).exclude(provenance=Entry.Provenance.REPORTED)
-    if not protection.policy_of(dataset).competition:
-        back = set(ranked.filter(visibility=Visibility.SUPERSEDED).values_list("pk", flat=True))
-        Entry.objects.filter(pk__in=back).update(visibility=Visibility.PUBLIC)
-        return back
-    entries = list(ranked.select_related("system").order_by("published_at", "pk"))
-    kept = _best(entries, dataset.primary_measure)
-    moved: set[int] = set()
-    for to, standing in ((Visibility.PUBLIC, True), (Visibility.SUPERSEDED, False)):
-        moving = [each.pk for each in entries if (each.pk in kept) == standing and each.visibility != to]
-        Entry.objects.filter(pk__in=moving).update(visibility=to)
-        moved.update(moving)
-    return moved
+    if not protection.get_policy(dataset).competition:
+        superseded_ids = set(candidates.filter(visibility=Visibility.SUPERSEDED).values_list("pk", flat=True))
+        Entry.objects.filter(pk__in=superseded_ids).update(visibility=Visibility.PUBLIC)
+        return superseded_ids
+    entries = list(candidates.select_related("system").order_by("published_at", "pk"))
+    shown_ids = _best_entries(entries, dataset.primary_measure)
+    moved_ids: set[int] = set()
+    for visibility, is_shown in ((Visibility.PUBLIC, True), (Visibility.SUPERSEDED, False)):
+        changed_ids = [
+            entry.pk
+            for entry in entries
+            if (entry.pk in shown_ids) == is_shown and entry.visibility != visibility
+        ]
+        Entry.objects.filter(pk__in=changed_ids).update(visibility=visibility)
+        moved_ids.update(changed_ids)
+    return moved_ids
 
 
-def _best(entries: Sequence[Entry], measure: str) -> set[int]:
-    """In each round, and outside of rounds, the best of every comparison group for whose team and sender is a place."""
-    places = dict(Round.objects.filter(entries__in=entries).values_list("pk", "visible_per_team"))
-    taken: Counter[tuple[Any, ...]] = Counter()
-    kept: set[int] = set()
-    for entry in sorted(entries, key=lambda each: each.scores.get(measure, float("-inf")), reverse=True):
+def _best_entries(entries: Sequence[Entry], measure: str) -> set[int]:
+    """Return the ids of the best entries per round and comparison group, within the limits of teams and submitters."""
+    limits = dict(Round.objects.filter(entries__in=entries).values_list("pk", "visible_per_team"))
+    counts: Counter[tuple[Any, ...]] = Counter()
+    best_ids: set[int] = set()
+    for entry in sorted(
+        entries, key=lambda candidate: candidate.scores.get(measure, float("-inf")), reverse=True
+    ):
         board = (entry.round_id, entry.comparison_group)
         holders: list[tuple[Any, ...]] = [("team", entry.system.team_id, *board)]
         if entry.submitter_id is not None:
             holders.append(("person", entry.submitter_id, *board))
-        limit = PLACES if entry.round_id is None else places[entry.round_id]
-        if all(taken[holder] < limit for holder in holders):
-            taken.update(holders)
-            kept.add(entry.pk)
-    return kept
+        limit = PLACES if entry.round_id is None else limits[entry.round_id]
+        if all(counts[holder] < limit for holder in holders):
+            counts.update(holders)
+            best_ids.add(entry.pk)
+    return best_ids
 
 
 def decide_publication(
     dataset: Dataset, evaluations: Sequence[Evaluation], scores: Mapping[str, float], submitter: User | None
 ) -> tuple[bool, datetime | None]:
-    """Whether a new result is told now, and else from when it is due; None: it stays held. With the board locked."""
+    """Return whether a new result is published now, and otherwise when it is due (None if it stays held).
+
+    Call this with the board locked.
+    """
     team = evaluations[0].run.system.team
     if team is not None and dataset.hidden and protection.is_new_team(team):
-        # Before anything is compared: that a result waits says nothing of it.
-        others_wait = _due().filter(dataset=dataset).exists()
+        # Decide this before any comparison, so that waiting reveals nothing about the result.
+        others_wait = _due_entries().filter(dataset=dataset).exists()
         if others_wait or not protection.daily_budget_left(dataset):
             return False, timezone.now()
     if is_significant(dataset, evaluations, scores.get(dataset.primary_measure), submitter):
@@ -198,124 +218,129 @@ def decide_publication(
 
 
 def _due_when_held(dataset: Dataset, evaluations: Sequence[Evaluation]) -> datetime | None:
-    """When a result that is not told is due: never, but in a competition once there is a baseline."""
-    waits = (
-        protection.policy_of(dataset).competition and not _public_baseline(dataset, evaluations[0]).exists()
+    """Return the due time of a held result: None, except in a competition without a public baseline."""
+    is_waiting = (
+        protection.get_policy(dataset).competition and not _public_baseline(dataset, evaluations[0]).exists()
     )
-    return timezone.now() if waits else None
+    return timezone.now() if is_waiting else None
 
 
-def _due() -> QuerySet[Entry]:
-    """Held results that are due."""
+def _due_entries() -> QuerySet[Entry]:
+    """Return held results that are due."""
     return Entry.objects.filter(visibility=Visibility.HELD, due_at__lte=timezone.now())
 
 
 def reconsider_held(team: Team) -> None:
-    """Have looked at again what of the team is held: against whose results that is depends on its approval."""
-    held = Entry.objects.filter(system__team=team, visibility=Visibility.HELD, dataset__hidden=True)
-    held.filter(withdrawal_reason="").update(due_at=timezone.now())
+    """Schedule a team's held results for another decision, because approval changes the results to compare with."""
+    held_entries = Entry.objects.filter(system__team=team, visibility=Visibility.HELD, dataset__hidden=True)
+    held_entries.filter(withdrawal_reason="").update(due_at=timezone.now())
 
 
 def publish_due() -> int:
-    """Tell what is due, of young teams as far as the day's budget goes. Returns how many were told."""
+    """Publish due results within the daily budgets, and return their number."""
     if not settings.PRIVATE_STORAGE:
-        return 0  # where parts cannot be read a scorer does it
-    datasets = list(_due().order_by("dataset").values_list("dataset", flat=True).distinct())
-    return sum(_publish_due_of(dataset) for dataset in datasets)
+        return 0  # a scorer does this, because parts cannot be read here
+    datasets = list(_due_entries().order_by("dataset").values_list("dataset", flat=True).distinct())
+    return sum(_publish_due_entries(dataset) for dataset in datasets)
 
 
 @transaction.atomic
-def _publish_due_of(key: int) -> int:
-    dataset = lock_board(key)
-    left, told = protection.daily_budget_left(dataset), Counter[int | None]()
-    for entry in _publication_order(dataset, told):
+def _publish_due_entries(dataset_id: int) -> int:
+    dataset = lock_board(dataset_id)
+    budget, published_counts = protection.daily_budget_left(dataset), Counter[int | None]()
+    for entry in _publication_order(dataset, published_counts):
         team = entry.system.team
-        young = team is not None and protection.is_new_team(team)
-        if young and left <= 0:
+        is_new = team is not None and protection.is_new_team(team)
+        if is_new and budget <= 0:
             continue
         evaluations = entry_evaluations(entry)
         score = score_result(evaluations, dataset).scores.get(dataset.primary_measure)
         if not is_significant(dataset, evaluations, score, entry.submitter):
-            if _due_when_held(dataset, evaluations) is None:  # else it waits on, with its age
+            if _due_when_held(dataset, evaluations) is None:  # otherwise it keeps its due time
                 Entry.objects.filter(pk=entry.pk).update(due_at=None)
             continue
-        left -= young
-        told[entry.system.team_id] += 1
-        # Shown, or kept for its team if that wishes so, as if it had come now.
+        budget -= is_new
+        published_counts[entry.system.team_id] += 1
+        # Publish it as if it had been submitted now, or privately if the team chose so.
         entry.visibility = Visibility.PUBLIC if entry.public_wanted else Visibility.PRIVATE
         entry.due_at, entry.published_at = None, timezone.now()
         entry.save(update_fields=["visibility", "due_at", "published_at"])
         fill_scores(dataset, [entry])
-        moved = {entry.pk, *update_shown(dataset)}
+        moved_ids = {entry.pk, *update_shown(dataset)}
         entry.refresh_from_db()
         if entry.visibility == Visibility.PUBLIC:
-            board_changed(dataset, Kind.PUBLISHED, entry, moved)
-    return told.total()
+            board_changed(dataset, Kind.PUBLISHED, entry, moved_ids)
+    return published_counts.total()
 
 
-def _publication_order(dataset: Dataset, told: Counter[int | None]) -> Iterator[Entry]:
-    """What is due, in the order in which it is told. `told` counts by team what was told since it began."""
-    due = _due().filter(dataset=dataset)
-    due = due.select_related("system__team", "evaluation__run__system__team", "submitter")
-    entries = list(due.prefetch_related("seeds__evaluation__run__system__team").order_by("due_at", "pk"))
+def _publication_order(dataset: Dataset, published_counts: Counter[int | None]) -> Iterator[Entry]:
+    """Yield due results in order of publication.
+
+    `published_counts` counts the results published since the iteration began, by team.
+    """
+    due_entries = _due_entries().filter(dataset=dataset)
+    due_entries = due_entries.select_related("system__team", "evaluation__run__system__team", "submitter")
+    entries = list(
+        due_entries.prefetch_related("seeds__evaluation__run__system__team").order_by("due_at", "pk")
+    )
     teams = {entry.system.team_id for entry in entries}
-    had = ~Q(visibility=Visibility.HELD) & ~Q(provenance=Entry.Provenance.REPORTED)
-    before = dict(
-        Entry.objects.filter(had, dataset=dataset, system__team__in=teams)
+    disclosed = ~Q(visibility=Visibility.HELD) & ~Q(provenance=Entry.Provenance.REPORTED)
+    earlier_counts = dict(
+        Entry.objects.filter(disclosed, dataset=dataset, system__team__in=teams)
         .order_by()
         .values_list("system__team")
         .annotate(Count("pk"))
     )
 
-    def count(place: int) -> int:
-        team = entries[place].system.team_id
-        return int(before.get(team, 0)) + told[team]
+    def count(position: int) -> int:
+        team = entries[position].system.team_id
+        return int(earlier_counts.get(team, 0)) + published_counts[team]
 
-    waiting = [(count(place), place) for place in range(len(entries))]
-    heapify(waiting)
-    while waiting:
-        counted, place = heappop(waiting)
-        if counted < count(place):
-            heappush(waiting, (count(place), place))
+    heap = [(count(position), position) for position in range(len(entries))]
+    heapify(heap)
+    while heap:
+        stored_count, position = heappop(heap)
+        if stored_count < count(position):
+            heappush(heap, (count(position), position))
         else:
-            yield entries[place]
+            yield entries[position]
 
 
 @transaction.atomic
 def refresh_scores(dataset: Dataset) -> None:
-    """Publish the stored means again. What the Ladder holds stays without scores, until judgements are opened."""
+    """Publish the stored means again; held results stay without scores until the judgments are opened."""
     lock_boards([dataset.pk])
     if not dataset.hidden:
-        held = Entry.objects.filter(dataset=dataset, visibility=Entry.Visibility.HELD)
-        held.filter(public_wanted=False).update(visibility=Entry.Visibility.PRIVATE)
-        held.update(visibility=Entry.Visibility.PUBLIC)
+        held_entries = Entry.objects.filter(dataset=dataset, visibility=Entry.Visibility.HELD)
+        held_entries.filter(public_wanted=False).update(visibility=Entry.Visibility.PRIVATE)
+        held_entries.update(visibility=Entry.Visibility.PUBLIC)
     fill_scores(dataset, list(Entry.objects.filter(dataset=dataset)))
     update_shown(dataset)
     board_changed(dataset, Kind.MEASURES)
 
 
 def fill_scores(dataset: Dataset, entries: list[Entry]) -> None:
-    """Give entries scored here their published values, and those whose private part was revealed that one's."""
-    keys = [entry.pk for entry in entries]
-    rows = Entry.objects.filter(pk__in=keys).exclude(provenance=Entry.Provenance.REPORTED)
+    """Set the published values of scored entries, and the private ones if these were revealed."""
+    entry_ids = [entry.pk for entry in entries]
+    rows = Entry.objects.filter(pk__in=entry_ids).exclude(provenance=Entry.Provenance.REPORTED)
     rows = (
         rows.select_related("evaluation")
         .defer("evaluation__values")
         .prefetch_related("evaluation__parts", "seeds__evaluation__parts")
     )
-    changed: list[Entry] = []
+    changed_entries: list[Entry] = []
     seeds: list[Seed] = []
     for entry in rows.iterator(chunk_size=200):
         evaluations = entry_evaluations(entry)
-        held = entry.visibility == Entry.Visibility.HELD
-        entry.scores, entry.deviations, seed_scores = published_result(evaluations, dataset, held=held)
+        is_held = entry.visibility == Entry.Visibility.HELD
+        entry.scores, entry.deviations, seed_scores = published_result(evaluations, dataset, is_held=is_held)
         if entry.private_scores:
             entry.private_scores = published_private_scores(evaluations, dataset)
         if entry.evaluation is None:
             for seed, scores in zip(entry.seeds.all(), seed_scores, strict=True):
                 seed.scores = scores
                 seeds.append(seed)
-        changed.append(entry)
+        changed_entries.append(entry)
     Seed.objects.bulk_update(seeds, ["scores"], batch_size=200)
-    Entry.objects.bulk_update(changed, ["scores", "deviations", "private_scores"], batch_size=200)
+    Entry.objects.bulk_update(changed_entries, ["scores", "deviations", "private_scores"], batch_size=200)
     keep_least_difference(dataset)

@@ -1,4 +1,4 @@
-"""Results scored here, on their board: single ones and seed sets, with what it says of how their runs came."""
+"""Publication of scored results: single runs and seed sets, with the provenance of their runs."""
 
 from collections.abc import Mapping, Sequence
 
@@ -20,7 +20,7 @@ from leaderboard.results.values import (
     training_exposure,
 )
 
-#: How many runs one seed set may have: fewer have no deviation.
+#: Allowed sizes of a seed set; a single run has no deviation.
 SEEDS = range(2, 6)
 
 
@@ -29,44 +29,49 @@ def publish_entry(
     evaluations: Evaluation | Mapping[str, Evaluation],
     *,
     is_baseline: bool = False,
-    held: Dataset | None = None,
+    locked_dataset: Dataset | None = None,
 ) -> Entry:
-    """Show a result on its dataset's board, or keep it for its team. Publishing it again changes nothing.
+    """Publish a result on its dataset's board, or store it privately for its team; publishing again changes nothing.
 
-    Several evaluations, by seed, are a seed set: its mean and deviation are published once all of its runs are scored.
-    A result over hidden judgements may come back HELD, without scores: the Ladder keeps it back, for now or for good.
+    A result with hidden judgments may be returned as HELD, without scores, if the Ladder does not publish it.
 
     Args:
-        entry: Unsaved, with its provenance, `public_wanted`, and what its submission says. The other columns of a
-            result follow from its evaluations; a set has its own configuration.
+        entry: Unsaved, with its provenance, `public_wanted`, and the submission's metadata. The other columns follow
+            from the evaluations; a seed set has its own configuration.
+        evaluations: One evaluation, or those of a seed set by seed. A set's mean and deviation are published once all
+            of its runs are scored.
         is_baseline: Make the entry the baseline of its group, unless it is the site's own retrieval (MEASURED) and a
-            curator named another run.
-        held: The dataset's row as `lock_board` returned it, if the caller's transaction has locked the board.
+            curator selected another run.
+        locked_dataset: The dataset as returned by `lock_board`, if the caller's transaction has locked the board.
 
     Raises:
-        ValueError: For runs that are no set: of too few or too many seeds, several systems, or not comparable.
+        ValueError: For an invalid seed set: too few or too many seeds, several systems, or runs that are not
+            comparable.
     """
     labels: list[str] = []
     if isinstance(evaluations, Evaluation):
-        scored, column = [evaluations], "evaluation"
+        evaluation_list, column = [evaluations], "evaluation"
         entry.evaluation, entry.configuration = evaluations, evaluations.run.configuration
     else:
-        labels, scored, column = list(evaluations), list(evaluations.values()), "seeds__evaluation"
-        _check_seed_set(scored)
-        entry.seed_count = len(scored)
-    # A refusal above leaves the transaction of the caller intact.
+        labels, evaluation_list, column = list(evaluations), list(evaluations.values()), "seeds__evaluation"
+        _check_seed_set(evaluation_list)
+        entry.seed_count = len(evaluation_list)
+    # A ValueError above leaves the caller's transaction intact.
     with transaction.atomic(savepoint=False):
-        # Of two who publish the same result at once the second finds it.
-        dataset = held or lock_board(scored[0].run.version.dataset_id)
-        known = Entry.objects.filter(**{f"{column}__in": scored}).first()
-        if known is not None:
-            return known
-        pools = Pool.objects.filter(state=Pool.State.READY, runs__in=[each.run_id for each in scored])
-        # One query where no run fed a pool, as of new runs.
-        entry.pooled = pools.exists() and any(
-            fed_pools(each.qrels).filter(runs=each.run_id).exists() for each in scored
+        # With the board locked, the second of two concurrent publications finds the first.
+        dataset = locked_dataset or lock_board(evaluation_list[0].run.version.dataset_id)
+        existing_entry = Entry.objects.filter(**{f"{column}__in": evaluation_list}).first()
+        if existing_entry is not None:
+            return existing_entry
+        pools = Pool.objects.filter(
+            state=Pool.State.READY, runs__in=[scored_run.run_id for scored_run in evaluation_list]
         )
-        published = _save_scored(entry, dataset, scored)
+        # New runs have fed no pool, so usually the first query decides.
+        entry.pooled = pools.exists() and any(
+            fed_pools(scored_run.qrels).filter(runs=scored_run.run_id).exists()
+            for scored_run in evaluation_list
+        )
+        result = _save_scored(entry, dataset, evaluation_list)
         Seed.objects.bulk_create(
             Seed(
                 entry=entry,
@@ -75,7 +80,7 @@ def publish_entry(
                 scores=scores,
                 published_at=entry.published_at,
             )
-            for label, evaluation, scores in zip(labels, scored, published.seed_scores, strict=False)
+            for label, evaluation, scores in zip(labels, evaluation_list, result.seed_scores, strict=False)
         )
         _place_on_board(entry, dataset, is_baseline=is_baseline)
         return entry
@@ -84,51 +89,55 @@ def publish_entry(
 def _check_seed_set(evaluations: Sequence[Evaluation]) -> None:
     if len(evaluations) not in SEEDS:
         raise ValueError(f"a seed set has {SEEDS.start} to {SEEDS.stop - 1} runs, not {len(evaluations)}")
-    if len({each.run.system_id for each in evaluations}) > 1:
-        raise ValueError("the runs of a seed set are of one system")
-    if len({comparison_group(each) for each in evaluations}) > 1:
-        raise ValueError("the runs of a seed set are of one version, judgements and measures")
+    if len({evaluation.run.system_id for evaluation in evaluations}) > 1:
+        raise ValueError("all runs of a seed set must belong to one system")
+    if len({comparison_group(evaluation) for evaluation in evaluations}) > 1:
+        raise ValueError(
+            "all runs of a seed set must have the same dataset version, judgements, and measures"
+        )
 
 
 def _save_scored(entry: Entry, dataset: Dataset, evaluations: Sequence[Evaluation]) -> PublishedResult:
-    """Save a new entry with its published values, or without them if it is not published yet."""
-    published = score_result(evaluations, dataset)
-    is_published, entry.due_at = decide_publication(dataset, evaluations, published.scores, entry.submitter)
+    """Save a new entry with its published values, or without them if it is held."""
+    result = score_result(evaluations, dataset)
+    is_published, entry.due_at = decide_publication(dataset, evaluations, result.scores, entry.submitter)
     entry.visibility = Entry.Visibility.PUBLIC if entry.public_wanted else Entry.Visibility.PRIVATE
     if not is_published:
         entry.visibility = Entry.Visibility.HELD
-        published = published_result(evaluations, dataset, held=True)
+        result = published_result(evaluations, dataset, is_held=True)
     entry.dataset, entry.system = dataset, evaluations[0].run.system
-    entry.scores, entry.deviations, _ = published
+    entry.scores, entry.deviations, _ = result
     entry.comparison_group = comparison_group(evaluations[0])
     entry.training = training_exposure(entry.system, dataset)
-    # What a reader of a hidden board may learn stops at the scores. Of a seed set it is the seed that misses most.
-    entry.missing_queries = None if dataset.hidden else max(each.missing_queries for each in evaluations)
+    # With hidden judgments only scores are published. For a seed set, count the seed with most missing queries.
+    entry.missing_queries = (
+        None if dataset.hidden else max(evaluation.missing_queries for evaluation in evaluations)
+    )
     entry.published_at = timezone.now()
     entry.save(force_insert=True)
-    return published
+    return result
 
 
 def _place_on_board(entry: Entry, dataset: Dataset, *, is_baseline: bool) -> None:
-    """Count the change of the board that shows the new entry, and let it be the baseline if it is to be."""
+    """Record the board change for a new entry, and make it the baseline if requested."""
     public = Entry.Visibility.PUBLIC
     group = Entry.objects.filter(dataset=dataset, comparison_group=entry.comparison_group)
-    present = group.filter(is_baseline=True, visibility=public).first() if is_baseline else None
-    if is_baseline and present is None:
+    current_baseline = group.filter(is_baseline=True, visibility=public).first() if is_baseline else None
+    if is_baseline and current_baseline is None:
         entry.is_baseline = True
         entry.save(update_fields=["is_baseline"])
     keep_least_difference(dataset, scorer=True)
     if entry.visibility == public:
-        moved = update_shown(dataset) if entry.system.team_id is not None else set()
-        if entry.pk in moved:
+        moved_ids = update_shown(dataset) if entry.system.team_id is not None else set()
+        if entry.pk in moved_ids:
             entry.refresh_from_db(fields=["visibility"])
-        board_changed(dataset, Kind.PUBLISHED, entry, {entry.pk, *moved})
-    if present is not None:
-        measured = entry.provenance == Entry.Provenance.MEASURED
-        made_again = measured and present.system_id == entry.system_id
-        if made_again:
-            Entry.objects.filter(pk=present.pk).update(visibility=Entry.Visibility.SUPERSEDED)
-        if made_again or not measured:
+        board_changed(dataset, Kind.PUBLISHED, entry, {entry.pk, *moved_ids})
+    if current_baseline is not None:
+        is_measured = entry.provenance == Entry.Provenance.MEASURED
+        is_repetition = is_measured and current_baseline.system_id == entry.system_id
+        if is_repetition:
+            Entry.objects.filter(pk=current_baseline.pk).update(visibility=Entry.Visibility.SUPERSEDED)
+        if is_repetition or not is_measured:
             name_baseline(entry)
             entry.refresh_from_db(fields=["is_baseline"])
     elif entry.visibility == public and not is_baseline:
@@ -136,16 +145,16 @@ def _place_on_board(entry: Entry, dataset: Dataset, *, is_baseline: bool) -> Non
 
 
 def mark_pooled(dataset: Dataset) -> int:
-    """Mark the results whose runs fed a pool of the present judgements, and those alone; returns how many changed.
+    """Mark exactly the results whose runs fed a pool of the current qrels, and return the number of changes.
 
-    For whoever moves a board to other judgements, in that transaction, before it counts the change.
+    Call this in the transaction that switches a board to other qrels, before its change is recorded.
     """
     qrels = Dataset.objects.select_related("current_qrels").get(pk=dataset.pk).current_qrels
     if qrels is None:
         return 0
     runs = fed_pools(qrels).values("runs")
-    fed = Q(evaluation__run__in=runs) | Q(seeds__evaluation__run__in=runs)
+    fed_condition = Q(evaluation__run__in=runs) | Q(seeds__evaluation__run__in=runs)
     entries = Entry.objects.filter(dataset=dataset)
-    pooled = set(entries.filter(fed).values_list("pk", flat=True))
-    changed = entries.filter(pk__in=pooled, pooled=False).update(pooled=True)
-    return changed + entries.filter(pooled=True).exclude(pk__in=pooled).update(pooled=False)
+    pooled_ids = set(entries.filter(fed_condition).values_list("pk", flat=True))
+    change_count = entries.filter(pk__in=pooled_ids, pooled=False).update(pooled=True)
+    return change_count + entries.filter(pooled=True).exclude(pk__in=pooled_ids).update(pooled=False)

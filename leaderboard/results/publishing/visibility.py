@@ -1,8 +1,7 @@
-"""What a team or a curator does to entries that are there: show, keep back, withdraw, name the baseline, moderate.
+"""Changes of existing entries by teams and curators: visibility, withdrawal, baselines, and moderation.
 
-A curator quarantines a result with a public reason, takes it off, and restores it, within
-`leaderboard.core.audit.acting`, which names the person; the reasons here are what others read. Publications' reported
-numbers are published and withdrawn here, too.
+Curators quarantine, unpublish, and restore results within `leaderboard.core.audit.acting`, which records the person;
+the reasons here are shown to readers. Reported numbers are also published and withdrawn here.
 """
 
 from collections.abc import Sequence
@@ -19,119 +18,119 @@ from leaderboard.results.publishing.publication import update_shown
 from leaderboard.results.significance.hidden import keep_least_difference
 
 Visibility = Entry.Visibility
-#: The longest reason that is kept.
+#: Maximum length of a moderation reason, in characters.
 LONGEST_REASON = 300
 
 
 class CannotModerate(ValueError):
-    """A result that a curator cannot take off or restore; the message says what would be right."""
+    """A result cannot be moderated as requested; the message says what to do instead."""
 
 
 @transaction.atomic
 def set_visibility(submission_reference: str, *, public: bool) -> None:
-    """Show or keep back every entry of a submission that is not withdrawn; boards change where it was not so before.
+    """Show or hide all entries of a submission that are not withdrawn, and record the change of their boards.
 
-    What a curator took off stays off: for it the wish is noted, until a curator restores it.
+    For entries that a curator removed, the choice takes effect when they are restored.
     """
-    wanted = Visibility.PUBLIC if public else Visibility.PRIVATE
-    of_submission = Entry.objects.filter(submission_reference=submission_reference)
-    lock_boards(of_submission.values_list("dataset_id", flat=True))
-    of_submission.update(public_wanted=public)
-    # What gave way to a better result is shown already, as far as that goes.
-    there = [
+    visibility = Visibility.PUBLIC if public else Visibility.PRIVATE
+    submission_entries = Entry.objects.filter(submission_reference=submission_reference)
+    lock_boards(submission_entries.values_list("dataset_id", flat=True))
+    submission_entries.update(public_wanted=public)
+    # Superseded entries are already as public as they can be.
+    unchanged_states = [
         Visibility.WITHDRAWN,
         *Entry.CURATED,
-        wanted,
+        visibility,
         *([Visibility.SUPERSEDED] if public else []),
     ]
-    entries = of_submission.exclude(visibility__in=there)
-    seen_before = Exists(EntryVersion.objects.filter(entry=OuterRef("pk")))
+    entries = submission_entries.exclude(visibility__in=unchanged_states)
+    was_public = Exists(EntryVersion.objects.filter(entry=OuterRef("pk")))
     touched = list(
-        entries.annotate(seen_before=seen_before).select_related("dataset", "system").order_by("pk")
+        entries.annotate(seen_before=was_public).select_related("dataset", "system").order_by("pk")
     )
-    entries.update(visibility=wanted)
-    moved = _update_shown_results(touched)
+    entries.update(visibility=visibility)
+    moved_ids = _update_shown_results(touched)
     if not public:
-        moved = _replace_baseline(touched, moved)
+        moved_ids = _replace_baseline(touched, moved_ids)
     for entry in touched:
-        # What comes back is no news: everyone has seen it.
-        first_seen = public and not entry.seen_before
-        kind = Kind.PUBLISHED if first_seen else Kind.VISIBILITY
-        board_changed(entry.dataset, kind, entry, moved)
+        # An entry that was public before is not news.
+        is_new = public and not entry.seen_before
+        kind = Kind.PUBLISHED if is_new else Kind.VISIBILITY
+        board_changed(entry.dataset, kind, entry, moved_ids)
 
 
 @transaction.atomic
 def withdraw_entries(submission_reference: str, reason: str) -> None:
-    """Take a submission's entries off every board. A tombstone stays where they were seen, and nowhere else.
+    """Withdraw a submission's entries from all boards; entries that were public leave a tombstone.
 
-    One that a curator quarantined keeps the curator's reason, and is no longer shown when it is restored.
+    A quarantined entry keeps the curator's reason, and stays private if it is restored.
     """
     entries = Entry.objects.filter(submission_reference=submission_reference)
     lock_boards(entries.values_list("dataset_id", flat=True))
-    seen = entries.filter(visibility__in=[Visibility.PUBLIC, Visibility.SUPERSEDED])
-    touched = list(seen.select_related("dataset", "system").order_by("pk"))
+    visible_entries = entries.filter(visibility__in=[Visibility.PUBLIC, Visibility.SUPERSEDED])
+    touched = list(visible_entries.select_related("dataset", "system").order_by("pk"))
     entries.update(withdrawal_reason=reason[:300], public_wanted=False, due_at=None)
-    seen.update(visibility=Visibility.WITHDRAWN)
-    moved = _update_shown_results(touched)
-    moved = _replace_baseline(touched, moved)
+    visible_entries.update(visibility=Visibility.WITHDRAWN)
+    moved_ids = _update_shown_results(touched)
+    moved_ids = _replace_baseline(touched, moved_ids)
     for entry in touched:
-        board_changed(entry.dataset, Kind.WITHDRAWN, entry, moved)
+        board_changed(entry.dataset, Kind.WITHDRAWN, entry, moved_ids)
 
 
 def _update_shown_results(touched: Sequence[Entry]) -> set[int]:
-    """In competitions another result of the team may take a place on the board, or lose it: the ids of all."""
-    moved = {entry.pk for entry in touched}
-    return moved.union(
+    """Update the shown results of competitions, and return the ids of all touched or moved entries."""
+    moved_ids = {entry.pk for entry in touched}
+    return moved_ids.union(
         *(update_shown(entry.dataset) for entry in touched if entry.system.team_id is not None)
     )
 
 
-def _replace_baseline(gone: Sequence[Entry], moved: set[int]) -> set[int]:
-    """Where a team takes away what a board's deltas are taken against, the site's own first result is it again.
+def _replace_baseline(removed_entries: Sequence[Entry], moved_ids: set[int]) -> set[int]:
+    """Replace a removed baseline by the site's own first result of the group.
 
-    Returns the ids of all that have `moved` by then.
+    Returns the ids of all moved entries.
     """
-    for entry in gone:
+    for entry in removed_entries:
         if entry.is_baseline:
             group = Entry.objects.filter(dataset=entry.dataset_id, comparison_group=entry.comparison_group)
-            shown = (Visibility.PUBLIC, Visibility.SUPERSEDED)
-            own = group.filter(visibility__in=shown, system__team=None)
-            first = own.exclude(pk=entry.pk).order_by("published_at", "pk").first()
-            moved = moved.union(group.filter(is_baseline=True).values_list("pk", flat=True))
+            shown_states = (Visibility.PUBLIC, Visibility.SUPERSEDED)
+            site_entries = group.filter(visibility__in=shown_states, system__team=None)
+            first_entry = site_entries.exclude(pk=entry.pk).order_by("published_at", "pk").first()
+            moved_ids = moved_ids.union(group.filter(is_baseline=True).values_list("pk", flat=True))
             group.filter(is_baseline=True).update(is_baseline=False)
-            if first is not None:
-                moved.add(first.pk)
-                group.filter(pk=first.pk).update(is_baseline=True, visibility=Visibility.PUBLIC)
-                board_changed(entry.dataset, Kind.BASELINE, first, moved)
-    return moved
+            if first_entry is not None:
+                moved_ids.add(first_entry.pk)
+                group.filter(pk=first_entry.pk).update(is_baseline=True, visibility=Visibility.PUBLIC)
+                board_changed(entry.dataset, Kind.BASELINE, first_entry, moved_ids)
+    return moved_ids
 
 
 @transaction.atomic
 def name_baseline(entry: Entry) -> None:
-    """Make the entry the one that its comparison group's deltas are taken against.
+    """Make the entry the baseline of its comparison group.
 
-    The site's own result of the very run that a team has here leaves the board: two rows would say the same.
+    If it belongs to a team, the site's own result of the same run is superseded, because it would be a duplicate row.
     """
     lock_boards([entry.dataset_id])
     baselines = Entry.objects.filter(
         dataset=entry.dataset, comparison_group=entry.comparison_group, is_baseline=True
     )
-    touched = {entry.pk, *baselines.values_list("pk", flat=True)}
+    touched_ids = {entry.pk, *baselines.values_list("pk", flat=True)}
     if entry.system.team_id is not None:
-        ours = set(_site_results_of_run(entry).values_list("pk", flat=True))
-        Entry.objects.filter(pk__in=ours).update(visibility=Visibility.SUPERSEDED)
-        touched |= ours
+        duplicates = set(_site_results_of_run(entry).values_list("pk", flat=True))
+        Entry.objects.filter(pk__in=duplicates).update(visibility=Visibility.SUPERSEDED)
+        touched_ids |= duplicates
     baselines.update(is_baseline=False)
     Entry.objects.filter(pk=entry.pk).update(is_baseline=True)
-    keep_least_difference(entry.dataset)  # results that were there before are compared with it too
-    board_changed(entry.dataset, Kind.BASELINE, entry, touched)
+    keep_least_difference(entry.dataset)  # existing results are compared with it, too
+    board_changed(entry.dataset, Kind.BASELINE, entry, touched_ids)
 
 
 def take_over_baseline(entry: Entry) -> None:
-    """Where the team's new result is of the run that was imported as the baseline, the baseline is that one.
+    """Make a team's new result the baseline if its run was imported as the baseline.
 
-    Not where the sender is no curator of datasets and others may have the run, who download it or retrieve the same
-    one: the row would have their name. A curator may name that result the baseline all the same.
+    Unless the sender is a curator of datasets, the run must be unavailable to other teams. If others can download or
+    retrieve it, the sender could put their name on another team's run, so a curator has to select the baseline.
     """
     evaluation = entry.evaluation
     if evaluation is None or entry.system.team_id is None:
@@ -139,15 +138,15 @@ def take_over_baseline(entry: Entry) -> None:
     if not _site_results_of_run(entry).filter(is_baseline=True).exists():
         return
     retrieved = Run.objects.filter(sha256=evaluation.run.sha256, origin=Run.Origin.RETRIEVED)
-    theirs_alone = entry.dataset.runs_visibility == datasets.Visibility.CURATORS and not retrieved.exists()
+    is_exclusive = entry.dataset.runs_visibility == datasets.Visibility.CURATORS and not retrieved.exists()
     sender = entry.submitter
-    if theirs_alone or (sender is not None and has_right(sender, "leaderboard.change_dataset")):
+    if is_exclusive or (sender is not None and has_right(sender, "leaderboard.change_dataset")):
         name_baseline(entry)
         entry.refresh_from_db(fields=["is_baseline"])
 
 
 def _site_results_of_run(entry: Entry) -> QuerySet[Entry]:
-    """The site's own public results of the run that a single result is of, in its comparison group."""
+    """Return the site's own public results of a single result's run, in the same comparison group."""
     if entry.evaluation is None:
         return Entry.objects.none()
     return Entry.objects.filter(
@@ -158,151 +157,167 @@ def _site_results_of_run(entry: Entry) -> QuerySet[Entry]:
 
 @transaction.atomic
 def mark_published(dataset: Dataset) -> None:
-    """Show the dataset: its baseline is there. One known from papers alone, or collecting runs, opens by this too."""
+    """Publish a dataset whose baseline is available, including one that was reported-only or collecting runs."""
     lock_boards([dataset.pk])
-    waiting = Dataset.objects.filter(pk=dataset.pk, current_qrels__isnull=False).exclude(
+    unpublished = Dataset.objects.filter(pk=dataset.pk, current_qrels__isnull=False).exclude(
         state=Dataset.State.PUBLISHED
     )
-    if waiting.update(state=Dataset.State.PUBLISHED):
+    if unpublished.update(state=Dataset.State.PUBLISHED):
         board_changed(dataset, Kind.IMPORTED)
 
 
 def quarantine(entry: Entry, reason: str) -> Entry:
-    """Leave the result its place on the board, unranked and without scores, with the reason for everyone to read.
+    """Quarantine a result: it remains on the board without rank and scores, with a public reason.
 
-    Raises CannotModerate for one that is not on the board, or that others are compared with, or without a reason.
+    Raises:
+        CannotModerate: For an entry that is not on the board, a baseline, or a missing reason.
     """
     return _remove_from_board(entry, reason, Visibility.QUARANTINED, Kind.QUARANTINED, (Visibility.PUBLIC,))
 
 
 def unpublish(entry: Entry, reason: str) -> Entry:
-    """Take the result off the board: nothing of it stays there. Its team sees that and the reason.
+    """Remove a result from the board completely; only its team sees the reason.
 
-    Raises CannotModerate as `quarantine` does.
+    Raises:
+        CannotModerate: As `quarantine` does.
     """
-    moved = (Visibility.PUBLIC, Visibility.PRIVATE, Visibility.SUPERSEDED, Visibility.QUARANTINED)
-    return _remove_from_board(entry, reason, Visibility.UNPUBLISHED, Kind.UNPUBLISHED, moved)
+    allowed_states = (Visibility.PUBLIC, Visibility.PRIVATE, Visibility.SUPERSEDED, Visibility.QUARANTINED)
+    return _remove_from_board(entry, reason, Visibility.UNPUBLISHED, Kind.UNPUBLISHED, allowed_states)
 
 
 @transaction.atomic
 def restore(entry: Entry) -> Entry:
-    """Show the result again, or give it back to its team where that keeps it back, or withdrew it meanwhile.
+    """Restore a moderated result: publicly, or privately if its team hid or withdrew it in the meantime.
 
-    Raises CannotModerate for one that no curator took off.
+    Raises:
+        CannotModerate: For an entry that is not moderated.
     """
     lock_boards([entry.dataset_id])
     entry.refresh_from_db()
     if entry.visibility not in (Visibility.QUARANTINED, Visibility.UNPUBLISHED):
         raise CannotModerate(
-            f"{_title_of(entry)} is {entry.get_visibility_display()}: there is nothing to restore."
+            f"{_entry_title(entry)} is {entry.get_visibility_display()}. Only quarantined and unpublished results "
+            "can be restored."
         )
-    was = Visibility(entry.visibility)
+    previous = Visibility(entry.visibility)
     entry.visibility = Visibility.PUBLIC if entry.public_wanted else Visibility.PRIVATE
     entry.moderation_reason = ""
     entry.save(update_fields=["visibility", "moderation_reason"])
-    _record_change(entry, was, Kind.RESTORED)
+    _record_change(entry, previous, Kind.RESTORED)
     return entry
 
 
 @transaction.atomic
 def _remove_from_board(
-    entry: Entry, reason: str, to: Entry.Visibility, kind: Kind, moved: tuple[Entry.Visibility, ...]
+    entry: Entry,
+    reason: str,
+    visibility: Entry.Visibility,
+    kind: Kind,
+    allowed_states: tuple[Entry.Visibility, ...],
 ) -> Entry:
     lock_boards([entry.dataset_id])
     entry.refresh_from_db()
     reason = reason.strip()
     if not reason:
-        raise CannotModerate("Say why: the reason is what its team and readers are told.")
-    if len(reason) > LONGEST_REASON:
-        raise CannotModerate(f"The reason has {len(reason)} characters; {LONGEST_REASON} are kept.")
-    if entry.visibility not in moved:
-        states = " or ".join(state.label for state in moved)
         raise CannotModerate(
-            f"{_title_of(entry)} is {entry.get_visibility_display()}; it would have to be {states}."
+            "Enter a reason. It is shown to the team and, for quarantined results, to all readers."
+        )
+    if len(reason) > LONGEST_REASON:
+        raise CannotModerate(
+            f"The reason has {len(reason)} characters. Shorten it to at most {LONGEST_REASON} characters."
+        )
+    if entry.visibility not in allowed_states:
+        states = " or ".join(state.label for state in allowed_states)
+        raise CannotModerate(
+            f"{_entry_title(entry)} is {entry.get_visibility_display()}. This is possible only if it is {states}."
         )
     if entry.is_baseline and entry.visibility == Visibility.PUBLIC:
         raise CannotModerate(
-            f"{_title_of(entry)} is the baseline that others are compared with. Name another baseline first."
+            f"{_entry_title(entry)} is the baseline of other results. Name another baseline first."
         )
-    was = Visibility(entry.visibility)
-    if was == Visibility.PRIVATE:
+    previous = Visibility(entry.visibility)
+    if previous == Visibility.PRIVATE:
         entry.public_wanted = False
-    entry.visibility, entry.moderation_reason = to, reason
+    entry.visibility, entry.moderation_reason = visibility, reason
     entry.save(update_fields=["visibility", "moderation_reason", "public_wanted"])
-    _record_change(entry, was, kind)
+    _record_change(entry, previous, kind)
     return entry
 
 
-def _record_change(entry: Entry, was: Entry.Visibility, kind: Kind) -> None:
-    """Change the board where it showed the result or does now; what no board shows is written down alone.
+def _record_change(entry: Entry, previous: Entry.Visibility, kind: Kind) -> None:
+    """Record a change of the board if it shows or showed the result, or else only an audit record.
 
-    In a competition another result of its team may take its place, or lose it.
+    In a competition, other results of the team may become visible or hidden.
     """
-    moved = {entry.pk}
+    moved_ids = {entry.pk}
     if entry.system.team_id is not None:
-        moved |= update_shown(entry.dataset)
+        moved_ids |= update_shown(entry.dataset)
         entry.refresh_from_db()
-    if was in Entry.SEEN or entry.visibility in Entry.SEEN:
-        board_changed(entry.dataset, kind, entry, moved)
+    if previous in Entry.SEEN or entry.visibility in Entry.SEEN:
+        board_changed(entry.dataset, kind, entry, moved_ids)
         return
     record(
-        kind, _title_of(entry), dataset=entry.dataset_id, entry=entry,
-        before={"visibility": was}, after={"visibility": entry.visibility},
+        kind, _entry_title(entry), dataset=entry.dataset_id, entry=entry,
+        before={"visibility": previous}, after={"visibility": entry.visibility},
     )  # fmt: skip
 
 
-def _title_of(entry: Entry) -> str:
+def _entry_title(entry: Entry) -> str:
     configuration = f" ({entry.configuration})" if entry.configuration else ""
     return f"{entry.system}{configuration} on {entry.dataset}"
 
 
-#: What may change when a table is corrected.
+#: Fields of a reported entry that a corrected table may change.
 CORRECTED = ("scores", "figures", "comparison_group", "is_baseline", "training", "locator")
 
 
 @transaction.atomic
 def publish_reported(reported: Sequence[Entry]) -> int:
-    """Show papers' numbers, and return how many entries are new or changed. Again, the same ones change nothing.
+    """Publish reported results and return the number of new or changed entries; unchanged ones are skipped.
 
-    The entries are not saved yet: they have a dataset, a system with its source, a configuration, and CORRECTED.
+    The entries are unsaved and have a dataset, a system with a source, a configuration, and the CORRECTED fields.
     """
     lock_boards({row.dataset_id for row in reported})
     systems = {row.system_id for row in reported}
-    known = {
+    stored_entries = {
         (entry.dataset_id, entry.system_id, entry.configuration): entry
         for entry in Entry.objects.filter(provenance=Entry.Provenance.REPORTED, system__in=systems)
     }
-    new: list[Entry] = []
-    changed: list[Entry] = []
+    new_entries: list[Entry] = []
+    changed_entries: list[Entry] = []
     for row in reported:
-        entry = known.get((row.dataset_id, row.system_id, row.configuration))
+        entry = stored_entries.get((row.dataset_id, row.system_id, row.configuration))
         if entry is None:
             row.provenance, row.source_id = Entry.Provenance.REPORTED, row.system.source_id
             row.published_at = timezone.now()
-            new.append(row)
+            new_entries.append(row)
         elif any(getattr(entry, name) != getattr(row, name) for name in CORRECTED):
             for name in CORRECTED:
                 setattr(entry, name, getattr(row, name))
-            changed.append(entry)
-    Entry.objects.bulk_create(new)
-    Entry.objects.bulk_update(changed, CORRECTED)
-    touched = {entry.dataset_id for entry in (*new, *changed)}
-    boards_changed(touched, Kind.REPORTED)
-    return len(new) + len(changed)
+            changed_entries.append(entry)
+    Entry.objects.bulk_create(new_entries)
+    Entry.objects.bulk_update(changed_entries, CORRECTED)
+    dataset_ids = {entry.dataset_id for entry in (*new_entries, *changed_entries)}
+    boards_changed(dataset_ids, Kind.REPORTED)
+    return len(new_entries) + len(changed_entries)
 
 
 @transaction.atomic
 def withdraw_reported(entry: Entry, measure: str, reason: str) -> None:
-    """Take one measure's figure off a reported entry; without a measure, or where no other is left, the entry itself.
+    """Remove one measure from a reported entry, or unpublish the entry if it has no other measure or none is given.
 
-    Raises CannotModerate for the baseline of its publication, and without a reason.
+    Raises:
+        CannotModerate: For the baseline of its publication, or a missing reason.
     """
     lock_boards([entry.dataset_id])
     entry.refresh_from_db()
-    others = {name: value for name, value in entry.scores.items() if name != measure}
-    if not measure or not others:
+    remaining_scores = {name: value for name, value in entry.scores.items() if name != measure}
+    if not measure or not remaining_scores:
         unpublish(entry, reason)
         return
-    entry.scores, entry.figures = others, [each for each in entry.figures if each["name"] != measure]
+    entry.scores, entry.figures = (
+        remaining_scores,
+        [figure for figure in entry.figures if figure["name"] != measure],
+    )
     entry.save(update_fields=["scores", "figures"])
     board_changed(entry.dataset, Kind.REPORTED, entry, {entry.pk})

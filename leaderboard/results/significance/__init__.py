@@ -1,5 +1,5 @@
-"""How sure the differences on a board are: found by a worker once per change of the board, kept, and read by pages.
+"""Statistical significance of the differences on boards, computed by a worker after each change and read by pages.
 
-Over open judgements only: of hidden ones an interval, a test or a count by query would tell more than the rounded
-means that are published. What follows from these is in `hidden`; `statements` has what may be said of either.
+Intervals, tests, and per-query counts are computed for open judgments only, because with hidden ones they would reveal
+more than the published, rounded means. `hidden` compares published values instead, and `statements` covers both cases.
 """

@@ -1,9 +1,8 @@
-"""Certainty over hidden judgements: one number, from the baseline's values by query alone, and what follows from it.
+"""Significance with hidden judgments, derived from published values and one number per qrels.
 
-For each set of judgements the scorer finds the least difference in the primary measure that is significant, and keeps
-it with their statistics (`evaluation.statistics.gap` has the formula). It is found once, so that nobody
-learns anything from how it changes. Everything else follows from it and from published values, so that it tells no
-more of any submission than these do (docs/decisions/0019).
+The scorer computes the least significant difference in the primary measure from the baseline's per-query values and
+stores it with the statistics of the qrels (formula: `evaluation.statistics.gap`). It is computed only once, so that
+changes of it reveal nothing. Everything else follows from it and from published values (docs/decisions/0019).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -20,24 +19,27 @@ from leaderboard.results.board_rows.entry_rows import EntryRow, present_group
 from leaderboard.results.records import per_query_values
 from leaderboard.results.significance.types import ALPHA
 
-#: Where a qrels' statistics have it: measure → part → the least difference.
+#: Key in the statistics of qrels: measure → part → least significant difference.
 LEAST_DIFFERENCE = "least_difference"
-#: What binary numbers make of a difference of two decimals.
+#: Tolerance for floating-point errors of differences between rounded values.
 _NOISE = 1e-9
-#: The part that a board shows, by whether it is a competition's.
+#: Part that a board shows, by whether it belongs to a competition.
 _PART = {False: "all", True: protection.Part.PUBLIC.value}
-_SHOWN = Entry.Visibility.PUBLIC
-#: Results whose value somebody is told: never one that the Ladder holds, nor what was taken off.
-_TOLD = (_SHOWN, Entry.Visibility.PRIVATE, Entry.Visibility.SUPERSEDED)
+_PUBLIC = Entry.Visibility.PUBLIC
+#: Visibilities of results whose values were disclosed, which excludes held and removed ones.
+_DISCLOSED = (_PUBLIC, Entry.Visibility.PRIVATE, Entry.Visibility.SUPERSEDED)
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedComparison:
-    """What published scores of one measure say, by the ids of entries.
+    """Comparison of published scores of one measure, by entry id.
 
-    `differences` are those to the `baseline`, which is not among them, more being better; `better` says of each whether
-    it is significant. `step` is that in which the scores are published. `tied` are those of `ranked` that tests of all
-    pairs do not find worse than the best, as they are behind it by less than `tied_within`, and the best.
+    Attributes:
+        step: Step in which the scores are published.
+        differences: Improvements over the `baseline`, which is not included; higher is better.
+        better: Whether each of these is significant.
+        tied: Best of the `ranked` entries and those less than `tied_within` behind it, which tests of all pairs do not
+            find worse.
     """
 
     measure: str
@@ -52,77 +54,82 @@ class PublishedComparison:
 
 
 def published_comparisons(datasets: Collection[int]) -> dict[int, PublishedComparison]:
-    """Those of the hidden datasets among these whose least difference is known, by id. Two queries at most."""
+    """Return the comparisons of hidden datasets whose least difference is known, by id, in at most two queries."""
     if not datasets:
         return {}
-    known: dict[int, tuple[Dataset, float]] = {}
+    criteria: dict[int, tuple[Dataset, float]] = {}
     for dataset in Dataset.objects.filter(pk__in=datasets, hidden=True).select_related("current_qrels"):
-        least = known_difference(dataset)
-        if least is not None:
-            known[dataset.pk] = dataset, least
-    entries = Entry.objects.filter(dataset__in=known, visibility__in=_TOLD)
+        difference = known_difference(dataset)
+        if difference is not None:
+            criteria[dataset.pk] = dataset, difference
+    entries = Entry.objects.filter(dataset__in=criteria, visibility__in=_DISCLOSED)
     entries = entries.exclude(provenance=Entry.Provenance.REPORTED).select_related("system")
     by_dataset: dict[int, list[Entry]] = {}
-    for entry in entries.order_by("published_at", "pk") if known else ():
+    for entry in entries.order_by("published_at", "pk") if criteria else ():
         by_dataset.setdefault(entry.dataset_id, []).append(entry)
-    return {pk: _compare(*of_dataset, by_dataset.get(pk, [])) for pk, of_dataset in known.items()}
+    return {pk: _compare(*criterion, by_dataset.get(pk, [])) for pk, criterion in criteria.items()}
 
 
-def _compare(dataset: Dataset, least: float, entries: Sequence[Entry]) -> PublishedComparison:
-    """Hold each result on the present judgements against the baseline, and those on the board against the best."""
-    shown = [each for each in entries if each.visibility == _SHOWN]
-    groups = [(each.comparison_group, each.is_baseline) for each in shown]
+def _compare(dataset: Dataset, difference: float, entries: Sequence[Entry]) -> PublishedComparison:
+    """Compare each result on the current qrels with the baseline, and each board entry with the best."""
+    shown_entries = [entry for entry in entries if entry.visibility == _PUBLIC]
+    groups = [(entry.comparison_group, entry.is_baseline) for entry in shown_entries]
     group = present_group(dataset.current_version_id, dataset.current_qrels_id, groups)
-    present = {each.pk: each.scores for each in entries if each.comparison_group == group}
+    current_scores = {entry.pk: entry.scores for entry in entries if entry.comparison_group == group}
     baselines = [
-        each.pk for each in shown if each.is_baseline and dataset.primary_measure in present.get(each.pk, {})
+        entry.pk
+        for entry in shown_entries
+        if entry.is_baseline and dataset.primary_measure in current_scores.get(entry.pk, {})
     ]
-    ranked = [each.pk for each in shown if not each.system.closed_api]
-    competition = protection.policy_of(dataset).competition
-    criterion = _Criterion(dataset.primary_measure, least, competition)
-    return _hold(criterion, present, next(iter(baselines), None), ranked)
+    ranked_ids = [entry.pk for entry in shown_entries if not entry.system.closed_api]
+    competition = protection.get_policy(dataset).competition
+    criterion = _Criterion(dataset.primary_measure, difference, competition)
+    return _compare_scores(criterion, current_scores, next(iter(baselines), None), ranked_ids)
 
 
 def comparison_at(
     facts: Mapping[str, Any], entries: Sequence[EntryRow], baseline: int | None
 ) -> PublishedComparison | None:
-    """The same of a board as it was: `facts` are its dataset's columns then, `entries` what it compared.
+    """Return the comparison of a past board, or None with open judgments or an unknown least difference.
 
-    None where judgements were open, or their least difference is not known. One query for hidden ones.
+    `facts` are the dataset's columns at the time, and `entries` those that the board compared. Takes one query with
+    hidden judgments.
     """
     qrels = Qrels.objects.filter(pk=facts["current_qrels_id"]).first() if facts["hidden"] else None
     competition = facts.get("protection") == Protection.COMPETITION
     measure = facts["primary_measure"]
-    least = _known(qrels, measure, _PART[competition])
-    if least is None:
+    difference = _stored_difference(qrels, measure, _PART[competition])
+    if difference is None:
         return None
-    ranked = [each.pk for each in entries if not each.closed_api]
-    published = {each.pk: each.scores for each in entries}
-    return _hold(_Criterion(measure, least, competition), published, baseline, ranked)
+    ranked_ids = [entry.pk for entry in entries if not entry.closed_api]
+    published_scores = {entry.pk: entry.scores for entry in entries}
+    return _compare_scores(
+        _Criterion(measure, difference, competition), published_scores, baseline, ranked_ids
+    )
 
 
 class _Criterion(NamedTuple):
-    """The measure, its least significant difference, and whether scores are those of a competition."""
+    """A measure, its least significant difference, and whether the scores belong to a competition."""
 
     measure: str
     least: float
     competition: bool
 
 
-def _hold(
+def _compare_scores(
     criterion: _Criterion,
-    published: Mapping[int, Mapping[str, float]],
+    published_scores: Mapping[int, Mapping[str, float]],
     baseline: int | None,
     candidates: Sequence[int],
 ) -> PublishedComparison:
     """Compare published scores with the baseline's, and those of ranked `candidates` with the best."""
-    measure, least, competition = criterion
+    measure, minimum, competition = criterion
     sign = -1 if better(measure) == "lower" else 1
-    scores = {pk: sign * values[measure] for pk, values in published.items() if measure in values}
+    scores = {pk: sign * values[measure] for pk, values in published_scores.items() if measure in values}
     baseline = baseline if baseline in scores else None
-    ranked = frozenset(pk for pk in candidates if pk in scores)
-    within = among(least, len(ranked), alpha=ALPHA)
-    nearest = max((scores[entry] for entry in ranked), default=0.0) - within
+    ranked_ids = frozenset(pk for pk in candidates if pk in scores)
+    tied_within = among(minimum, len(ranked_ids), alpha=ALPHA)
+    threshold = max((scores[entry] for entry in ranked_ids), default=0.0) - tied_within
     differences = {
         entry: score - scores[baseline]
         for entry, score in scores.items()
@@ -130,30 +137,30 @@ def _hold(
     }
     return PublishedComparison(
         measure,
-        least,
-        within,
+        minimum,
+        tied_within,
         protection.primary_step(competition=competition),
         baseline,
         differences,
-        {entry: difference >= least - _NOISE for entry, difference in differences.items()},
-        ranked,
-        frozenset(entry for entry in ranked if scores[entry] > nearest + _NOISE),
+        {entry: difference >= minimum - _NOISE for entry, difference in differences.items()},
+        ranked_ids,
+        frozenset(entry for entry in ranked_ids if scores[entry] > threshold + _NOISE),
     )
 
 
 def keep_least_difference(dataset: Dataset, *, scorer: bool = False) -> None:
-    """Find the least difference of the present judgements, unless it is known; with the board locked.
+    """Compute and store the least significant difference of the current qrels if it is unknown. Lock the board first.
 
-    Nothing where judgements are open, and while there is no baseline. Which queries a competition shows is known to the
-    scorer alone: elsewhere nothing is found. The next publication then finds it.
+    Does nothing with open judgments or without a baseline. In a competition only the scorer knows the public queries;
+    elsewhere, the value is left to the scorer's next publication.
     """
-    policy, qrels = protection.policy_of(dataset), dataset.current_qrels
+    policy, qrels = protection.get_policy(dataset), dataset.current_qrels
     if not policy.hidden or qrels is None or known_difference(dataset) is not None:
         return
     if policy.competition and not scorer:
         return
     baselines = Entry.objects.filter(
-        dataset=dataset, is_baseline=True, visibility=_SHOWN, evaluation__qrels=qrels
+        dataset=dataset, is_baseline=True, visibility=_PUBLIC, evaluation__qrels=qrels
     )
     entry = baselines.select_related("evaluation__qrels").order_by("published_at", "pk").first()
     evaluation = entry.evaluation if entry is not None else None
@@ -163,26 +170,31 @@ def keep_least_difference(dataset: Dataset, *, scorer: bool = False) -> None:
     values = per_query_values(evaluation)[:, evaluation.measures.index(measure)]
     if policy.competition:
         values = values[protection.public_queries(evaluation.qrels)]
-    found = least_difference(values, alpha=ALPHA, step=PUBLIC_STEP if policy.competition else STEP)
-    if not isfinite(found):
+    difference = least_difference(values, alpha=ALPHA, step=PUBLIC_STEP if policy.competition else STEP)
+    if not isfinite(difference):
         return
-    # Parts may have been drawn meanwhile: only this column is written, from the row as it is.
+    # Parts may have been drawn in the meantime, so reread the row and write only this column.
     qrels = Qrels.objects.select_for_update().get(pk=qrels.pk)
-    kept = qrels.statistics.get(LEAST_DIFFERENCE, {})
-    of_measure = {**kept.get(measure, {}), _part(dataset): round(found, 10)}
-    qrels.statistics = {**qrels.statistics, LEAST_DIFFERENCE: {**kept, measure: of_measure}}
+    stored_differences = qrels.statistics.get(LEAST_DIFFERENCE, {})
+    measure_differences = {**stored_differences.get(measure, {}), _part(dataset): round(difference, 10)}
+    qrels.statistics = {
+        **qrels.statistics,
+        LEAST_DIFFERENCE: {**stored_differences, measure: measure_differences},
+    }
     qrels.save(update_fields=["statistics"])
 
 
 def known_difference(dataset: Dataset) -> float | None:
-    """The least difference in the dataset's primary measure under its policy, None where it was not found yet."""
-    return _known(dataset.current_qrels, dataset.primary_measure, _part(dataset))
+    """Return the stored least significant difference in the dataset's primary measure, or None."""
+    return _stored_difference(dataset.current_qrels, dataset.primary_measure, _part(dataset))
 
 
-def _known(qrels: Qrels | None, measure: str, part: str) -> float | None:
-    kept: Mapping[str, Mapping[str, float]] = qrels.statistics.get(LEAST_DIFFERENCE, {}) if qrels else {}
-    return kept.get(measure, {}).get(part)
+def _stored_difference(qrels: Qrels | None, measure: str, part: str) -> float | None:
+    stored_differences: Mapping[str, Mapping[str, float]] = (
+        qrels.statistics.get(LEAST_DIFFERENCE, {}) if qrels else {}
+    )
+    return stored_differences.get(measure, {}).get(part)
 
 
 def _part(dataset: Dataset) -> str:
-    return _PART[protection.policy_of(dataset).competition]
+    return _PART[protection.get_policy(dataset).competition]

@@ -1,13 +1,13 @@
-"""What may be said of a result in words: whether it is better than the baseline, and whether it ties with the best.
+"""Statements about the significance of results: better than the baseline, or tied with the best.
 
-Every sentence, colour, card, feed and badge takes its certainty from `statements`, which knows how a dataset's
-judgements are protected. Open boards say what their tests found. Hidden ones say no more than follows from values that
-were published (docs/decisions/0019).
+All texts, colors, cards, feeds, and badges take their certainty from `statements`, which respects the protection of a
+dataset's judgments. Open boards report their tests. Hidden boards report only what follows from published values
+(docs/decisions/0019).
 
-The contamination gap is that of systems that were scored on a dataset and on its twin (`evaluation.statistics.gap`). An
-open half gives the bootstrap interval that its board has of each row's difference to the baseline. A hidden half gives
-published values and the least significant difference, which bounds how they spread: a gap tells no more of hidden
-judgements than these do (docs/decisions/0019). It is computed when it is read, and stored nowhere.
+The contamination gap is defined for systems scored on both a dataset and its twin (`evaluation.statistics.gap`). For
+an open half it uses the bootstrap intervals of the differences from the baseline. For a hidden half it uses published
+values and the least significant difference, which bounds their spread, so that it reveals nothing new
+(docs/decisions/0019). It is computed on demand and never stored.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ from leaderboard.results.significance.types import (
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Certainty of one entry under one measure; None where it is not known, or not published.
+    """Certainty of one entry under one measure; None for unknown or unpublished values.
 
     `better` and `worse` compare with the baseline at 0.05, in the entry's own, uncorrected test; False means that no
     difference was shown. `p`, `interval`, and `p_corrected` refer to the difference from the baseline; the correction
     covers the `comparisons` of the board with its baseline. `p_best` refers to the difference from the best, corrected
-    over all pairs of the board. These, `worse`, and `ranks`, the first and the last rank that the tests of all pairs
-    leave open, are known on open judgments only. The best ties with itself. `gap` is the contamination gap between the
-    dataset and its twin, of the primary measure.
+    over all pairs of the board. `ranks` are the first and the last rank that the tests of all pairs cannot rule out.
+    These values, and `worse`, are available for open judgments only. The best ties with itself. `gap` is the
+    contamination gap between the dataset and its twin in the primary measure.
     """
 
     better: bool | None = None
@@ -73,7 +73,7 @@ class Statement:
 
     @property
     def holds_after_correction(self) -> bool:
-        """Whether the difference to the baseline is significant among all comparisons with it."""
+        """Whether the difference from the baseline remains significant after correction for all comparisons with it."""
         return self.p_corrected is not None and self.p_corrected < ALPHA
 
 
@@ -82,98 +82,102 @@ UNKNOWN = Statement()
 
 @dataclass(frozen=True, slots=True)
 class BoardStatements:
-    """The statements of one board: of what its tests found, or over hidden judgements of its published scores.
+    """Statements about the results of one board.
 
-    `gaps` are those of its entries, by their ids, in the measure `gaps_in`.
+    `certainty` contains the tests of an open board, `published` the comparison of published scores with hidden
+    judgments, and `gaps` the contamination gaps by entry id in the measure `gap_measure`.
     """
 
     certainty: BoardCertainty | None = None
     published: PublishedComparison | None = None
     gaps: Mapping[int, Gap] = field(default_factory=dict)
-    gaps_in: str = ""
+    gap_measure: str = ""
 
     def of(self, entry: int, measure: str) -> Statement:
-        """What may be said of the entry with this id; over hidden judgements of the primary measure alone."""
-        gap = self.gaps.get(entry) if measure == self.gaps_in else None
+        """Return the statement about an entry; with hidden judgments, only the primary measure has any."""
+        gap = self.gaps.get(entry) if measure == self.gap_measure else None
         if self.published is not None and measure == self.published.measure:
             tied = entry in self.published.tied if entry in self.published.ranked else None
             return Statement(better=self.published.better.get(entry), tied_with_best=tied, gap=gap)
-        found = self.tests(measure)
-        one = found.of(entry) if found is not None else None
-        if found is None or one is None:
+        tests = self.tests(measure)
+        certainty = tests.of(entry) if tests is not None else None
+        if tests is None or certainty is None:
             return Statement(gap=gap) if gap is not None else UNKNOWN
-        sign = numbers.direction(one.delta, measure) if differs(one) else ""
-        known = one.p_baseline is not None
+        sign = numbers.direction(certainty.delta, measure) if differs(certainty) else ""
+        is_tested = certainty.p_baseline is not None
         return Statement(
-            better=sign == "up" if known else None,
-            worse=sign == "down" if known else None,
-            p=one.p_baseline,
-            p_corrected=one.p_baseline_corrected,
-            comparisons=found.comparisons,
-            interval=one.delta_interval,
-            tied_with_best=one.ties_with_best,
-            p_best=one.p_best_corrected,
-            ranks=one.ranks,
+            better=sign == "up" if is_tested else None,
+            worse=sign == "down" if is_tested else None,
+            p=certainty.p_baseline,
+            p_corrected=certainty.p_baseline_corrected,
+            comparisons=tests.comparisons,
+            interval=certainty.delta_interval,
+            tied_with_best=certainty.ties_with_best,
+            p_best=certainty.p_best_corrected,
+            ranks=certainty.ranks,
             gap=gap,
         )
 
     def gains(self, measure: str) -> tuple[int, Mapping[int, Interval]]:
-        """Return the baseline's entry, 0 without one, and how much better than it each entry is, with an interval."""
+        """Return the baseline's entry id (0 if there is none) and each entry's improvement over it with an interval."""
         if self.published is not None:
             least, step = self.published.least_difference, self.published.step
             differences = self.published.differences.items()
             gains = {entry: published_interval(difference, least, step) for entry, difference in differences}
             return self.published.baseline or 0, gains
-        found = self.tests(measure)
-        if found is None:
+        tests = self.tests(measure)
+        if tests is None:
             return 0, {}
         gains = {
-            entry: Interval(one.delta, *one.delta_interval)
-            for entry, one in found.entries.items()
-            if one.delta is not None and one.delta_interval is not None
+            entry: Interval(value.delta, *value.delta_interval)
+            for entry, value in tests.entries.items()
+            if value.delta is not None and value.delta_interval is not None
         }
         if better(measure) == "lower":
-            gains = {entry: Interval(-one.value, -one.high, -one.low) for entry, one in gains.items()}
-        return found.baseline or 0, gains
+            gains = {entry: Interval(-value.value, -value.high, -value.low) for entry, value in gains.items()}
+        return tests.baseline or 0, gains
 
     def tests(self, measure: str) -> MeasureCertainty | None:
-        """Return the tests of one measure, None where there are none."""
+        """Return the tests of one measure, or None if there are none."""
         return self.certainty.of(measure) if self.certainty is not None else None
 
     def pairs(self, measure: str) -> int:
-        """Return the number of pairs that decide what is not separable from the best."""
+        """Return the number of tested pairs behind ties with the best."""
         if self.published is not None:
             return comb(len(self.published.ranked), 2)
-        found = self.tests(measure)
-        return found.pairs if found is not None else 0
+        tests = self.tests(measure)
+        return tests.pairs if tests is not None else 0
 
     def tied_with_best(self, measure: str) -> frozenset[int]:
-        """The ids of the entries that may be the best, the best among them; empty where that is not known."""
+        """Return the ids of the entries that may be the best, including the best itself; empty if unknown."""
         if self.published is not None:
             return self.published.tied if measure == self.published.measure else frozenset()
-        found = self.tests(measure)
-        if found is None:
+        tests = self.tests(measure)
+        if tests is None:
             return frozenset()
-        return frozenset(entry for entry, one in found.entries.items() if one.ties_with_best)
+        return frozenset(entry for entry, certainty in tests.entries.items() if certainty.ties_with_best)
 
     def least_difference(self, measure: str) -> float | None:
-        """Over hidden judgements the least difference to the baseline that is significant, where it is known."""
+        """Return the least significant difference from the baseline with hidden judgments, or None if unknown."""
         if self.published is None or measure != self.published.measure:
             return None
         return self.published.least_difference
 
 
-#: Of a board of which nothing may be said, or is known.
+#: Statements of a board without known or publishable significance.
 NOTHING_SAID = BoardStatements()
 
 
 def statements(datasets: Collection[int]) -> Mapping[int, BoardStatements]:
-    """Return the statements of each dataset's present board, by the dataset's id; every id has an answer."""
-    twins = twins_of(datasets)
-    wanted = {*datasets, *(half for each in twins for half in each[:2])}
-    certain = read_certainty(wanted)
-    published = published_comparisons([dataset for dataset in wanted if dataset not in certain])
-    boards = {dataset: BoardStatements(certain.get(dataset), published.get(dataset)) for dataset in wanted}
+    """Return the statements of each dataset's current board, by dataset id; every id has a value."""
+    twins = find_twins(datasets)
+    dataset_ids = {*datasets, *(half for twin in twins for half in twin[:2])}
+    certainties = read_certainty(dataset_ids)
+    comparisons = published_comparisons([dataset for dataset in dataset_ids if dataset not in certainties])
+    boards = {
+        dataset: BoardStatements(certainties.get(dataset), comparisons.get(dataset))
+        for dataset in dataset_ids
+    }
     if twins:
         boards = with_gaps(boards, twins, present_results(twins))
     return {dataset: boards[dataset] for dataset in datasets}
@@ -182,42 +186,44 @@ def statements(datasets: Collection[int]) -> Mapping[int, BoardStatements]:
 def statements_at(
     revisions: Mapping[int, Revision], rows: Mapping[int, BoardRows], twins: Sequence[Twins] = ()
 ) -> Mapping[int, BoardStatements]:
-    """Return the statements of the boards at these revisions, by the dataset's id.
+    """Return the statements of boards at the given revisions, by dataset id.
 
-    `rows` are those of the revisions. `twins` have gaps if both halves are among the revisions.
+    `rows` are the board rows of the same revisions. `twins` have gaps if both halves are among the revisions.
     """
     boards = {dataset: PastBoard.at(revision, rows[dataset]) for dataset, revision in revisions.items()}
-    certain = read_certainty_at({dataset: board for dataset, board in boards.items() if board.entries})
-    published = {
+    certainties = read_certainty_at({dataset: board for dataset, board in boards.items() if board.entries})
+    comparisons = {
         dataset: comparison
         for dataset, board in boards.items()
-        if dataset not in certain
+        if dataset not in certainties
         and (comparison := comparison_at(revisions[dataset].facts, board.entries, board.baseline))
     }
-    said = {dataset: BoardStatements(certain.get(dataset), published.get(dataset)) for dataset in revisions}
-    halves = []
-    for each in twins:  # the measure that both halves had then
-        measures = {revisions[half].facts["primary_measure"] for half in each[:2]}
-        halves.append(each._replace(measure=measures.pop() if len(measures) == 1 else ""))
-    results = {
-        dataset: {row.pk: (row.system_id, row.configuration) for row in _scored(rows[dataset])}
-        for each in halves
-        for dataset in each[:2]
+    statements_by_dataset = {
+        dataset: BoardStatements(certainties.get(dataset), comparisons.get(dataset)) for dataset in revisions
     }
-    return with_gaps(said, halves, results)
+    halves = []
+    for twin in twins:  # use the primary measure of that time, if both halves had the same
+        measures = {revisions[half].facts["primary_measure"] for half in twin[:2]}
+        halves.append(twin._replace(measure=measures.pop() if len(measures) == 1 else ""))
+    results = {
+        dataset: {row.pk: (row.system_id, row.configuration) for row in _scored_rows(rows[dataset])}
+        for twin in halves
+        for dataset in twin[:2]
+    }
+    return with_gaps(statements_by_dataset, halves, results)
 
 
-def _scored(rows: BoardRows) -> list[EntryRow]:
+def _scored_rows(rows: BoardRows) -> list[EntryRow]:
     return [row for row in rows.entries if row.is_public and row.provenance != REPORTED]
 
 
-def differs(one: EntryCertainty | None) -> bool:
-    """Return whether the difference to the baseline is significant in the entry's own test."""
-    return one is not None and one.p_baseline is not None and one.p_baseline < ALPHA
+def differs(certainty: EntryCertainty | None) -> bool:
+    """Return whether the difference from the baseline is significant in the entry's own test."""
+    return certainty is not None and certainty.p_baseline is not None and certainty.p_baseline < ALPHA
 
 
 class Twins(NamedTuple):
-    """Two datasets over one corpus, by id, and their common primary measure, which is empty where they differ."""
+    """Ids of two datasets over one corpus, with their common primary measure (empty if they differ)."""
 
     public: int
     hidden: int
@@ -225,9 +231,9 @@ class Twins(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """How much more a system gains over the baseline on public topics, with the ends of its 95% interval.
+    """Contamination gap: a system's additional gain over the baseline on public topics, with its 95% interval.
 
-    `public` and `hidden` are the two gains. More is better in all of them, whatever the measure.
+    `public` and `hidden` are the two gains. Higher is better in all fields, whatever the measure.
     """
 
     value: float
@@ -237,36 +243,39 @@ class Gap(NamedTuple):
     hidden: float
 
     def as_data(self) -> dict[str, float | bool]:
-        """As plain values, for exports and the API."""
+        """Return plain values for exports and the API."""
         return {**self._asdict(), "shown": self.shown}
 
     @property
     def shown(self) -> bool:
-        """Whether the interval lies above 0."""
         return self.low > 0
 
 
-def twins_of(datasets: Collection[int]) -> list[Twins]:
-    """Return the twins that include any of these datasets, if both halves have a page. One query."""
-    listed = Dataset.objects.filter(Q(pk__in=datasets) | Q(twin_of__in=datasets), twin_of__isnull=False)
-    listed = listed.exclude(state=Dataset.State.PREPARING).exclude(twin_of__state=Dataset.State.PREPARING)
-    rows = listed.values_list("twin_of", "pk", "primary_measure", "twin_of__primary_measure")
+def find_twins(datasets: Collection[int]) -> list[Twins]:
+    """Return the twins that include any of these datasets and have two public pages, in one query."""
+    twin_datasets = Dataset.objects.filter(
+        Q(pk__in=datasets) | Q(twin_of__in=datasets), twin_of__isnull=False
+    )
+    twin_datasets = twin_datasets.exclude(state=Dataset.State.PREPARING).exclude(
+        twin_of__state=Dataset.State.PREPARING
+    )
+    rows = twin_datasets.values_list("twin_of", "pk", "primary_measure", "twin_of__primary_measure")
     return [
-        Twins(public, hidden, measure if measure == other else "")
-        for public, hidden, measure, other in rows
+        Twins(public, hidden, measure if measure == other_measure else "")
+        for public, hidden, measure, other_measure in rows
         if public is not None
     ]
 
 
-#: By dataset and entry id, oldest first: system and configuration of each public result that was scored here.
+#: Dataset id → entry id → system id and configuration of public results scored by Runboard, oldest first.
 Results = Mapping[int, Mapping[int, tuple[int, str]]]
 
 
 def present_results(twins: Collection[Twins]) -> Results:
-    """Return the results that both halves of these twins show now. One query."""
-    results: dict[int, dict[int, tuple[int, str]]] = {half: {} for each in twins for half in each[:2]}
-    shown = Entry.objects.filter(dataset__in=results, visibility=Entry.Visibility.PUBLIC)
-    rows = shown.exclude(provenance=Entry.Provenance.REPORTED).order_by("published_at", "pk")
+    """Return the results that both halves of the twins show now, in one query."""
+    results: dict[int, dict[int, tuple[int, str]]] = {half: {} for twin in twins for half in twin[:2]}
+    public_entries = Entry.objects.filter(dataset__in=results, visibility=Entry.Visibility.PUBLIC)
+    rows = public_entries.exclude(provenance=Entry.Provenance.REPORTED).order_by("published_at", "pk")
     columns = ("dataset_id", "pk", "system_id", "configuration")
     for dataset, entry, system, configuration in rows.values_list(*columns):
         results[dataset][entry] = system, configuration
@@ -276,29 +285,29 @@ def present_results(twins: Collection[Twins]) -> Results:
 def with_gaps(
     boards: Mapping[int, BoardStatements], twins: Collection[Twins], results: Results
 ) -> dict[int, BoardStatements]:
-    """Return the boards, those of the twins with the gap of each entry whose system has a result on the other half.
+    """Return the boards with contamination gaps for systems that have results on both halves of a twin.
 
-    Results of one system and configuration belong together, of several the newest; both halves must have the same
-    baseline system. `boards` and `results` cover all datasets of the `twins`.
+    Results match by system and configuration; the newest one counts. Both halves must have the same baseline system.
+    `boards` and `results` must cover all datasets of the `twins`.
     """
-    found = dict(boards)
+    result = dict(boards)
     for public, hidden, measure in twins:
-        gaps = {half: dict(found[half].gaps) for half in (public, hidden)}
+        gaps = {half: dict(result[half].gaps) for half in (public, hidden)}
         baseline, gains = boards[public].gains(measure)
         other_baseline, other_gains = boards[hidden].gains(measure)
         if measure and results[public].get(baseline, "") == results[hidden].get(other_baseline):
-            others = {key: entry for entry, key in results[hidden].items() if entry in other_gains}
+            hidden_entries = {key: entry for entry, key in results[hidden].items() if entry in other_gains}
             for entry, key in results[public].items():
-                if entry in gains and (other := others.get(key)) is not None:
-                    pair = gains[entry], other_gains[other]
+                if entry in gains and (hidden_entry := hidden_entries.get(key)) is not None:
+                    pair = gains[entry], other_gains[hidden_entry]
                     gap = Gap(*gap_between(*pair), *(gain.value for gain in pair))
-                    gaps[public][entry] = gaps[hidden][other] = gap
+                    gaps[public][entry] = gaps[hidden][hidden_entry] = gap
         for half in (public, hidden):
-            found[half] = replace(found[half], gaps=gaps[half], gaps_in=measure)
-    return found
+            result[half] = replace(result[half], gaps=gaps[half], gap_measure=measure)
+    return result
 
 
-#: What was found last of a dataset's board. In SQL, as `history.rows.CHANGED_AT` is.
+#: Id of a dataset's latest certainty; raw SQL for the same reason as `board_rows.rows.CHANGED_AT`.
 _LATEST = RawSQL(
     "(SELECT id FROM leaderboard_certainty WHERE dataset_id = leaderboard_dataset.id "
     "ORDER BY from_revision DESC LIMIT 1)",
@@ -308,30 +317,30 @@ _LATEST = RawSQL(
 
 
 def read_certainty(dataset_ids: Collection[int]) -> dict[int, BoardCertainty]:
-    """What was found last of each dataset's board, by id; nothing of hidden ones, nor where nothing was found yet."""
+    """Return the latest certainty of each dataset's board, by id, omitting hidden datasets and boards without any."""
     rows = Dataset.objects.filter(pk__in=dataset_ids, hidden=False).values_list(
         "pk", "created_at", "board_revision", _LATEST
     )
-    # Whatever changes a board, such as its list of measures, counts its revision up. The date is for a database that
-    # was put back to an earlier state: there, other rows get the same ids.
+    # Every change of a board, including its list of measures, increments its revision. The creation date
+    # distinguishes a restored database, in which the same ids are assigned to other rows.
     keys = {
-        dataset: (found, f"tests {dataset}:{created.timestamp()}:{revision}:{found}")
-        for dataset, created, revision, found in rows
-        if found is not None
+        dataset: (latest, f"tests {dataset}:{created.timestamp()}:{revision}:{latest}")
+        for dataset, created, revision, latest in rows
+        if latest is not None
     }
-    known = {dataset: board_cache.get(key) for dataset, (_, key) in keys.items()}
-    missing = {dataset: keys[dataset][0] for dataset, found in known.items() if found is None}
-    if missing:
-        present = compared_boards(missing)
-        for found in _rows(list(missing.values())):
-            board = present.get(found["dataset_id"])
-            if board is None or board.comparison_group != found["comparison_group"]:
-                continue  # of the same results on earlier judgements: nothing of it holds for these numbers
-            certainty = _certainty(found, current=board.key == found["key"], baseline=board.baseline)
-            known[certainty.dataset] = certainty
-            size = decoded_size(len(found["text"]))
+    certainties = {dataset: board_cache.get(key) for dataset, (_, key) in keys.items()}
+    uncached = {dataset: keys[dataset][0] for dataset, latest in certainties.items() if latest is None}
+    if uncached:
+        current_boards = compared_boards(uncached)
+        for latest in _rows(list(uncached.values())):
+            board = current_boards.get(latest["dataset_id"])
+            if board is None or board.comparison_group != latest["comparison_group"]:
+                continue  # computed on earlier judgments, so nothing of it applies to the current numbers
+            certainty = _certainty(latest, current=board.key == latest["key"], baseline=board.baseline)
+            certainties[certainty.dataset] = certainty
+            size = decoded_size(len(latest["text"]))
             board_cache.put(keys[certainty.dataset][1], certainty, size, LONG_LIFETIME)
-    return {dataset: found for dataset, found in known.items() if found is not None}
+    return {dataset: latest for dataset, latest in certainties.items() if latest is not None}
 
 
 class PastBoard(NamedTuple):
@@ -345,31 +354,33 @@ class PastBoard(NamedTuple):
     @classmethod
     def at(cls, revision: Revision, rows: BoardRows) -> PastBoard:
         """Return the entries of the revision that were compared with each other."""
-        scored, facts = _scored(rows), revision.facts
-        groups = [(row.comparison_group, bool(row.is_baseline)) for row in scored]
+        scored_rows, facts = _scored_rows(rows), revision.facts
+        groups = [(row.comparison_group, bool(row.is_baseline)) for row in scored_rows]
         group = present_group(facts["current_version_id"], facts["current_qrels_id"], groups)
-        compared = [row for row in scored if row.comparison_group == group]
-        baselines = [row.pk for row in compared if row.is_baseline]
-        return cls(revision.number, group, compared, baselines[-1] if baselines else None)
+        compared_rows = [row for row in scored_rows if row.comparison_group == group]
+        baselines = [row.pk for row in compared_rows if row.is_baseline]
+        return cls(revision.number, group, compared_rows, baselines[-1] if baselines else None)
 
     def is_compared_in(self, certainty: BoardCertainty) -> bool:
         """Return whether the certainty was computed from exactly these entries and this baseline."""
-        compared = {entry for measure in certainty.content.values() for entry in measure["entries"]}
+        entries = {entry for measure in certainty.content.values() for entry in measure["entries"]}
         baselines = {measure["baseline"] for measure in certainty.content.values()} - {None}
-        return compared == {entry.pk for entry in self.entries} and baselines == {self.baseline} - {None}
+        return entries == {entry.pk for entry in self.entries} and baselines == {self.baseline} - {None}
 
 
 def read_certainty_at(boards: Mapping[int, PastBoard]) -> dict[int, BoardCertainty]:
-    """Return the last certainty of each board until its revision, by dataset. Two queries.
+    """Return the last certainty of each board up to its revision, by dataset, in two queries.
 
     It is current if it was computed from exactly these entries and this baseline. Boards without certainty for their
-    comparison group, and those of datasets whose judgments are hidden now, are left out.
+    comparison group are omitted, and so are those of datasets whose judgments are hidden now.
     """
     if not boards:
         return {}
-    until = (Q(dataset=dataset, from_revision__lte=board.revision) for dataset, board in boards.items())
-    known = Certainty.objects.filter(reduce(or_, until), dataset__hidden=False).order_by("from_revision")
-    latest = dict(known.values_list("dataset_id", "pk"))
+    conditions = (Q(dataset=dataset, from_revision__lte=board.revision) for dataset, board in boards.items())
+    certainty_rows = Certainty.objects.filter(reduce(or_, conditions), dataset__hidden=False).order_by(
+        "from_revision"
+    )
+    latest = dict(certainty_rows.values_list("dataset_id", "pk"))
     certainties = {}
     for row in _rows(list(latest.values())):
         board = boards[row["dataset_id"]]
@@ -380,7 +391,7 @@ def read_certainty_at(boards: Mapping[int, PastBoard]) -> dict[int, BoardCertain
 
 
 def _rows(ids: Sequence[int]) -> list[dict[str, Any]]:
-    # As text, since JSON of a thousand systems is read thrice as fast by orjson.
+    # Read as text, because orjson decodes the JSON of a thousand systems three times as fast.
     content = Coalesce("same_as__content", "content", output_field=JSONField())
     fields = ("dataset_id", "key", "comparison_group", "from_revision", "computed_at", "settings")
     return list(Certainty.objects.filter(pk__in=ids).values(*fields, text=Cast(content, TextField())))
@@ -401,20 +412,20 @@ def _certainty(row: Mapping[str, Any], *, current: bool, baseline: int | None) -
 
 
 class ComparedBoard(NamedTuple):
-    """The public, present, scored entries of an open dataset's board, by date of publication."""
+    """The public entries of an open dataset's board that are scored on its current qrels, by date of publication."""
 
     dataset: int
     comparison_group: str
     entries: Sequence[int]
     baseline: int | None
     measures: Sequence[str]
-    #: Those of closed APIs: ranked separately, so in no group, and never the best.
+    #: Entries of closed APIs, which are ranked separately and never count as the best.
     closed: Sequence[int] = ()
 
     @property
     def key(self) -> str:
-        """What decides all that is found: an entry has one set of evaluations in a group, its id stands for them."""
-        named = [
+        """Digest of all inputs of the tests. An entry id stands for its evaluations, which are fixed within a group."""
+        inputs = [
             self.comparison_group,
             sorted(self.entries),
             self.baseline,
@@ -422,22 +433,25 @@ class ComparedBoard(NamedTuple):
             sorted(self.closed),
             TestSettings().as_dict(),
         ]
-        digest = blake2b(orjson.dumps(named, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
+        digest = blake2b(orjson.dumps(inputs, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
         return f"{METHOD}:{digest}"
 
 
 def compared_boards(datasets: Collection[int]) -> dict[int, ComparedBoard]:
-    """The boards of open datasets that have results to compare, by id. Two queries."""
-    open_ones = Dataset.objects.filter(pk__in=datasets, hidden=False, current_qrels__isnull=False)
-    present = {each.pk: each for each in open_ones.only("current_version", "current_qrels", "measures")}
-    entries = Entry.objects.filter(dataset__in=list(present), visibility=Entry.Visibility.PUBLIC)
+    """Return the boards of open datasets that have results to compare, by id, in two queries."""
+    open_datasets = Dataset.objects.filter(pk__in=datasets, hidden=False, current_qrels__isnull=False)
+    datasets_by_id = {
+        open_dataset.pk: open_dataset
+        for open_dataset in open_datasets.only("current_version", "current_qrels", "measures")
+    }
+    entries = Entry.objects.filter(dataset__in=list(datasets_by_id), visibility=Entry.Visibility.PUBLIC)
     entries = entries.exclude(provenance=Entry.Provenance.REPORTED).order_by(
         "dataset_id", "published_at", "pk"
     )
     columns = ("dataset_id", "pk", "comparison_group", "is_baseline", "system__closed_api")
     boards = {}
     for pk, group_of_rows in groupby(entries.values(*columns), itemgetter("dataset_id")):
-        dataset, rows = present[pk], list(group_of_rows)
+        dataset, rows = datasets_by_id[pk], list(group_of_rows)
         groups = [(row["comparison_group"], row["is_baseline"]) for row in rows]
         group = present_group(dataset.current_version_id, dataset.current_qrels_id, groups)
         members = [row for row in rows if group and row["comparison_group"] == group]
@@ -454,6 +468,6 @@ def compared_boards(datasets: Collection[int]) -> dict[int, ComparedBoard]:
 
 
 def is_known(board: ComparedBoard) -> bool:
-    """Whether what was found last is of this very board. One query."""
+    """Return whether the latest certainty was computed for exactly this board, in one query."""
     latest = Certainty.objects.filter(dataset=board.dataset).order_by("-from_revision")
     return latest.values_list("key", flat=True).first() == board.key

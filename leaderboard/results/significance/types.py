@@ -1,4 +1,4 @@
-"""What was found of a board, as pages use it and as the database keeps it."""
+"""Data types for the significance of a board's differences, as used by pages and stored in the database."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from evaluation.statistics.randomisation import (
 )
 from leaderboard.core.measures import better
 
-#: Counts the changes of how anything here is computed: boards are computed anew under another one.
+#: Version of the computation; increasing it recomputes all boards.
 METHOD = "2"
-#: Tests below it are significant, after correction.
+#: Significance level, after correction.
 ALPHA = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class TestSettings:
-    """How it was computed: what a caption has to say. The same seed serves every board, so anyone can repeat it."""
+    """Parameters of the intervals and tests, shown in captions. The fixed seed makes every board reproducible."""
 
     interval: str = INTERVAL
     level: float = 0.95
@@ -41,24 +41,26 @@ class TestSettings:
     alpha: float = ALPHA
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain values."""
         return asdict(self)
 
 
 class EntryCertainty(NamedTuple):
-    """What was found of one entry under one measure.
+    """Significance of one entry under one measure.
 
-    Its own facts depend on it and the baseline alone, and stay when others submit: `low` and `high`, the ends of the
-    interval of its score; `delta`, the mean of its differences to the baseline by query, `delta_low` and `delta_high`,
-    the ends of its interval; `p_baseline`, uncorrected; `wins`, `ties` and `losses`, numbers of queries against the
-    baseline. All but the first two are None for the baseline itself, and without one.
+    These fields depend only on the entry and the baseline, and do not change when others submit:
+        low, high: Ends of the score's interval.
+        delta, delta_low, delta_high: Mean per-query difference from the baseline, and the ends of its interval.
+        p_baseline: Uncorrected p-value of that difference.
+        wins, ties, losses: Numbers of queries compared with the baseline.
+        without_own: Score without the documents that are judged only because of its team; None if the team fed no
+            pool, and for all measures except the primary one.
 
-    What depends on the whole board: `p_best`, the uncorrected p-value against the best; both p-values corrected, over
-    the tests against the baseline and over all pairs of the board; and between which ranks it lies, None for a system
-    that is ranked apart.
+    All of them except `low`, `high`, and `without_own` are None for the baseline itself, and without a baseline.
 
-    `without_own` is its score without the documents that are judged because of its team alone; None where that fed no
-    pool, and for all measures but the primary one.
+    These depend on the whole board:
+        p_baseline_corrected: Corrected over the tests against the baseline.
+        p_best, p_best_corrected: Against the best; corrected over all pairs of the board.
+        rank_low, rank_high: Range of possible ranks; None for systems that are ranked separately.
     """
 
     low: float
@@ -79,32 +81,35 @@ class EntryCertainty(NamedTuple):
 
     @property
     def delta_interval(self) -> tuple[float, float] | None:
-        """The interval of its difference to the baseline."""
+        """Interval of the difference from the baseline."""
         if self.delta_low is None or self.delta_high is None:
             return None
         return self.delta_low, self.delta_high
 
     @property
     def ranks(self) -> tuple[int, int] | None:
-        """The first and the last rank that the tests of all pairs leave open."""
+        """First and last rank that the tests of all pairs cannot rule out."""
         return None if self.rank_low is None or self.rank_high is None else (self.rank_low, self.rank_high)
 
     @property
     def ties_with_best(self) -> bool | None:
-        """Whether it may be the best."""
+        """Whether the entry may be the best."""
         return None if self.rank_low is None else self.rank_low == 1
 
     def as_data(self, settings: TestSettings) -> dict[str, Any]:
-        """As plain values for exports, with whether p-values are bounds: below what the permutations can show."""
-        least = 1 / (settings.permutations + 1)
+        """Return plain values for exports, with flags for p-values that are only upper bounds.
+
+        A p-value is a bound if it is below the smallest one that the permutations can show.
+        """
+        smallest_p = 1 / (settings.permutations + 1)
         return {
             **self._asdict(),
-            "p_baseline_is_bound": self.p_baseline is not None and self.p_baseline < least,
-            "p_best_is_bound": self.p_best is not None and self.p_best < least,
+            "p_baseline_is_bound": self.p_baseline is not None and self.p_baseline < smallest_p,
+            "p_best_is_bound": self.p_best is not None and self.p_best < smallest_p,
         }
 
     def own_facts(self, *, same_baseline: bool) -> EntryCertainty:
-        """What still holds when the board has other entries by now, and the same baseline or another one."""
+        """Return the fields that remain valid after other entries changed, with the same or another baseline."""
         if not same_baseline:
             return EntryCertainty(self.low, self.high, without_own=self.without_own)
         return self._replace(
@@ -114,9 +119,9 @@ class EntryCertainty(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MeasureCertainty:
-    """What was found of one measure: by the ids of the entries.
+    """Significance under one measure, by entry id.
 
-    `best` has the highest mean of those that are ranked together. `queries` are those judged.
+    `best` has the best mean among the systems that are ranked together. `queries` is the number of judged queries.
     """
 
     measure: str
@@ -124,21 +129,20 @@ class MeasureCertainty:
     baseline: int | None
     best: int | None
     entries: Mapping[int, EntryCertainty]
-    #: Why no score is known without the documents of single teams, though these fed a pool.
+    #: Reason for missing leave-one-team-out scores, although teams fed a pool.
     pool_gone: str = ""
-    #: What boards say of entries, by what they were compared with and by entry: made once, for thousands of cells.
-    said: dict[str, dict[int, tuple[EntryCertainty, str, bool]]] = field(
+    #: Cache of entry statements for the thousands of cells of a board, by comparison and entry.
+    cell_statements: dict[str, dict[int, tuple[EntryCertainty, str, bool]]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
     def of(self, entry: int) -> EntryCertainty | None:
-        """What was found of an entry, None where nothing was."""
         return self.entries.get(entry)
 
     @property
     def comparisons(self) -> int:
         """Number of tests against the baseline, which are corrected together."""
-        return sum(one.p_baseline is not None for one in self.entries.values())
+        return sum(certainty.p_baseline is not None for certainty in self.entries.values())
 
     @property
     def pairs(self) -> int:
@@ -146,14 +150,17 @@ class MeasureCertainty:
         return comb(len(self.entries), 2)
 
     def own_facts(self, baseline: int | None) -> MeasureCertainty:
-        """What each entry's own facts are on a board that has other entries by now, and this baseline."""
-        same = self.baseline is not None and self.baseline == baseline
-        entries = {entry: found.own_facts(same_baseline=same) for entry, found in self.entries.items()}
-        against = baseline if same else None
-        return MeasureCertainty(self.measure, self.queries, against, None, entries, self.pool_gone)
+        """Return each entry's still valid fields for a board with other entries and this baseline."""
+        same_baseline = self.baseline is not None and self.baseline == baseline
+        entries = {
+            entry: certainty.own_facts(same_baseline=same_baseline)
+            for entry, certainty in self.entries.items()
+        }
+        valid_baseline = baseline if same_baseline else None
+        return MeasureCertainty(self.measure, self.queries, valid_baseline, None, entries, self.pool_gone)
 
     def as_dict(self) -> dict[str, Any]:
-        """As the database keeps it: a list for each field, one place for each entry."""
+        """Return the columnar form that the database stores: one list per field, one position per entry."""
         columns = zip(*self.entries.values(), strict=True)
         return {
             "queries": self.queries,
@@ -165,40 +172,39 @@ class MeasureCertainty:
         }
 
     @classmethod
-    def from_dict(cls, measure: str, kept: Mapping[str, Any]) -> MeasureCertainty:
-        """From what the database keeps. Fields that an earlier method did not have are None."""
-        if "raw_p_baseline" in kept:
-            kept = cls._from_method_1(kept)
-        none = [None] * len(kept["entries"])
-        columns = (kept.get(name, none) for name in EntryCertainty._fields)
-        found = map(EntryCertainty._make, zip(*columns, strict=True))
-        entries = dict(zip(kept["entries"], found, strict=True))
-        gone = kept.get("pool_gone", "")
-        return cls(measure, kept["queries"], kept["baseline"], kept["best"], entries, gone)
+    def from_dict(cls, measure: str, stored: Mapping[str, Any]) -> MeasureCertainty:
+        """Build an instance from its stored form; fields that an earlier method lacked are None."""
+        if "raw_p_baseline" in stored:
+            stored = cls._from_method_1(stored)
+        missing_column = [None] * len(stored["entries"])
+        columns = (stored.get(name, missing_column) for name in EntryCertainty._fields)
+        certainties = map(EntryCertainty._make, zip(*columns, strict=True))
+        entries = dict(zip(stored["entries"], certainties, strict=True))
+        pool_gone = stored.get("pool_gone", "")
+        return cls(measure, stored["queries"], stored["baseline"], stored["best"], entries, pool_gone)
 
     @staticmethod
-    def _from_method_1(kept: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the first method kept, under the present names, without its groups and tests against the best.
+    def _from_method_1(stored: Mapping[str, Any]) -> dict[str, Any]:
+        """Convert content of the first method, dropping its groups and its tests against the best.
 
-        Those tests were corrected for one family, though the best had been chosen by the same numbers.
+        Its tests were corrected for one family only, although the best had been chosen by the same numbers.
         """
         names = ("queries", "entries", "low", "high", "wins", "ties", "losses", "baseline")
         return {
-            **{name: kept[name] for name in names},
-            "best": kept["anchors"].get("a"),
-            "p_baseline": kept["raw_p_baseline"],
-            "p_baseline_corrected": kept["p_baseline"],
+            **{name: stored[name] for name in names},
+            "best": stored["anchors"].get("a"),
+            "p_baseline": stored["raw_p_baseline"],
+            "p_baseline_corrected": stored["p_baseline"],
         }
 
 
 @dataclass(frozen=True, slots=True)
 class BoardCertainty:
-    """What was found of a board, by measure.
+    """Significance of a board, by measure.
 
-    It is dated by `from_revision`, the revision of the board that brought it, and `computed_at`. Where it is not
-    `current`, the board has other entries by now: what depends on the whole board is left out until it is found for the
-    present one. Each entry's own facts stay; those against the baseline, where `baseline` still is the one they were
-    found with.
+    `from_revision` is the board revision that stored it, and `computed_at` its time. If it is not `current`, the board
+    has other entries by now, and fields that depend on the whole board are omitted until they are recomputed. Each
+    entry's own fields remain, including comparisons with the baseline if `baseline` has not changed.
     """
 
     dataset: int
@@ -209,30 +215,30 @@ class BoardCertainty:
     settings: TestSettings
     current: bool
     baseline: int | None
-    #: Measure → as `MeasureCertainty.as_dict` makes it.
+    #: Measure → stored form, see `MeasureCertainty.as_dict`.
     content: Mapping[str, Mapping[str, Any]] = field(repr=False)
     _read: dict[str, MeasureCertainty] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def measures(self) -> list[str]:
-        """Of which measures something was found."""
         return list(self.content)
 
     def of(self, measure: str) -> MeasureCertainty | None:
-        """What was found of a measure, None where nothing was."""
+        """Return the significance under a measure, or None if it was not computed."""
         if measure not in self.content:
             return None
         if measure not in self._read:
-            found = MeasureCertainty.from_dict(measure, self.content[measure])
-            self._read[measure] = found if self.current else found.own_facts(self.baseline)
+            certainty = MeasureCertainty.from_dict(measure, self.content[measure])
+            self._read[measure] = certainty if self.current else certainty.own_facts(self.baseline)
         return self._read[measure]
 
 
 class Verdict(NamedTuple):
-    """What the corrected tests of one measure tell, by the ids of entries.
+    """Outcome of the corrected tests of one measure, with entry ids.
 
-    `best` has the highest mean, `ties` are the others that may be the best: their ranks begin with 1. Of the `compared`
-    ones with the baseline, `better` are better and `worse` are worse. Systems that are ranked apart do not count.
+    `best` has the best mean, and `ties` are the other entries that may be the best (first possible rank 1). `compared`
+    is the number of entries tested against the baseline; `better` and `worse` are those that differ significantly.
+    Systems that are ranked separately do not count.
     """
 
     best: int
@@ -245,28 +251,36 @@ class Verdict(NamedTuple):
     at: datetime.datetime
 
 
-def verdict_of(board: BoardCertainty, measure: str) -> Verdict | None:
-    """The verdict on one measure; None where the board has changed since, and where nothing or no rank was found."""
-    found = board.of(measure)
-    if found is None or found.best is None or not board.current:
+def get_verdict(board: BoardCertainty, measure: str) -> Verdict | None:
+    """Return the verdict on one measure, or None if it is outdated, or without ranks."""
+    tests = board.of(measure)
+    if tests is None or tests.best is None or not board.current:
         return None
-    ranked = {entry: one for entry, one in found.entries.items() if one.rank_low is not None}
-    if not ranked:
+    ranked_entries = {
+        entry: certainty for entry, certainty in tests.entries.items() if certainty.rank_low is not None
+    }
+    if not ranked_entries:
         return None
     sign = -1 if better(measure) == "lower" else 1
-    compared = [entry for entry, one in ranked.items() if one.p_baseline_corrected is not None]
-    apart = {
-        entry: sign * (ranked[entry].delta or 0)
-        for entry in compared
-        if (ranked[entry].p_baseline_corrected or 0) < board.settings.alpha
+    compared_ids = [
+        entry for entry, certainty in ranked_entries.items() if certainty.p_baseline_corrected is not None
+    ]
+    significant_deltas = {
+        entry: sign * (ranked_entries[entry].delta or 0)
+        for entry in compared_ids
+        if (ranked_entries[entry].p_baseline_corrected or 0) < board.settings.alpha
     }
     return Verdict(
-        best=found.best,
-        ties=frozenset(entry for entry, one in ranked.items() if one.rank_low == 1 and entry != found.best),
-        baseline=found.baseline,
-        compared=len(compared),
-        better=frozenset(entry for entry, delta in apart.items() if delta > 0),
-        worse=frozenset(entry for entry, delta in apart.items() if delta < 0),
+        best=tests.best,
+        ties=frozenset(
+            entry
+            for entry, certainty in ranked_entries.items()
+            if certainty.rank_low == 1 and entry != tests.best
+        ),
+        baseline=tests.baseline,
+        compared=len(compared_ids),
+        better=frozenset(entry for entry, delta in significant_deltas.items() if delta > 0),
+        worse=frozenset(entry for entry, delta in significant_deltas.items() if delta < 0),
         revision=board.from_revision,
         at=board.computed_at,
     )

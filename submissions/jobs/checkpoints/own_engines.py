@@ -36,7 +36,7 @@ from leaderboard.core.storage.runs import run_path, store_run, write_text
 from leaderboard.core.storage.store import Area, atomic_write, local_path, path_of
 from leaderboard.datasets.qrels import excluded_path, scoring_target, topic_ids
 from leaderboard.models import Dataset, DatasetVersion, Run
-from leaderboard.systems.baselines import BM25, CONFIGURATIONS, EngineConfiguration, system_of
+from leaderboard.systems.baselines import BM25, CONFIGURATIONS, EngineConfiguration, configuration_system
 from submissions.intake.run_records import record_job_run
 from submissions.jobs.checkpoints.embeddings import checked_size, move_into_place, remove_least_used
 from submissions.jobs.checkpoints.running import DamagedInput, ModelTimedOut, job_folder, run_child
@@ -191,7 +191,7 @@ def retrieve_job(job: Job, lease: Lease) -> None:
     if collecting and stored_before is not None:
         advance_claimed(job, State.DONE, progress=1.0)
         return
-    system = system_of(configuration)
+    system = configuration_system(configuration)
     with job_folder() as folder:
         out = folder / "run.txt"
         if stored_before is not None:
@@ -251,7 +251,7 @@ def _find_waiting_run(configuration: EngineConfiguration, version: DatasetVersio
     """Return the configuration's run that was stored while the dataset collected runs, if it has all queries."""
     runs = Run.objects.filter(
         version=version,
-        system=system_of(configuration),
+        system=configuration_system(configuration),
         origin=Run.Origin.RETRIEVED,
         metadata__has_key=TOPICS,
     )

@@ -48,7 +48,7 @@ from leaderboard.results.profiles.store import (
     store_collection_profile,
     store_overlaps,
 )
-from leaderboard.results.protection import evaluate_parts, policy_of
+from leaderboard.results.protection import evaluate_parts, get_policy
 from leaderboard.results.publishing.protection import find_parts, switch_protection
 from leaderboard.results.significance.computing import analyse_board, request_if_changed, store_certainty
 from leaderboard.rounds.topics import summarise_topics
@@ -236,14 +236,14 @@ def rescore_job(job: Job, lease: Lease) -> None:
     while True:
         rescore = _evaluating(job)
         dataset = Dataset.objects.get(pk=rescore.dataset_id)
-        settings = campaigns.settings_of(dataset)
+        settings = campaigns.scoring_settings(dataset)
         while (run := campaigns.waiting_runs(rescore).select_related("version").first()) is not None:
             if time.monotonic() - began > SLICE:
                 requeue(job, counted=False)
                 return
             _evaluate(job, lease, rescore, run)
             rescore = _evaluating(job)
-        if policy_of(dataset).competition:
+        if get_policy(dataset).competition:
             _find_parts(rescore, lease)
         content, marks = prepare_content(dataset, rescore.to_qrels), count_marks(rescore)
         with transaction.atomic():

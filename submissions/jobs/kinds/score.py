@@ -27,11 +27,11 @@ from leaderboard.datasets.qrels import answer_texts, scoring_rules, scoring_targ
 from leaderboard.judgements.rescoring.campaigns import include_new_run
 from leaderboard.models import Dataset, DatasetVersion, Entry, Evaluation, Qrels, Run, System
 from leaderboard.results.board_rows.revisions import lock_board, lock_boards
-from leaderboard.results.protection import evaluate_parts, policy_of
+from leaderboard.results.protection import evaluate_parts, get_policy
 from leaderboard.results.publishing.scored import publish_entry
 from leaderboard.results.publishing.visibility import mark_published
 from leaderboard.results.records import record_evaluation
-from leaderboard.results.values import JUDGED_MEASURES, upper_of
+from leaderboard.results.values import JUDGED_MEASURES, upper_bound_measures
 from submissions.core.errors import ALREADY_SUBMITTED
 from submissions.intake.run_records import record_job_run, record_waiting_run, waiting_payload
 from submissions.intake.runs import SAME_RUN_TWICE
@@ -195,7 +195,11 @@ def verify_scored(
 
 def measures_of(dataset: Dataset) -> Sequence[str]:
     """Return the dataset's own measures, then the default ones: stored for all, shown as the dataset says."""
-    return list(dict.fromkeys([*dataset.measures, *DEFAULT_MEASURES, *JUDGED_MEASURES, *upper_of(dataset)]))
+    return list(
+        dict.fromkeys(
+            [*dataset.measures, *DEFAULT_MEASURES, *JUDGED_MEASURES, *upper_bound_measures(dataset)]
+        )
+    )
 
 
 def current_qrels(dataset: Dataset) -> Qrels:
@@ -314,7 +318,7 @@ def _publish_entries(
             _new_entry(provenance, job.submission, facts=result.facts),
             record_result(job, system, result, qrels),
             is_baseline=_is_baseline(job),
-            held=dataset,
+            locked_dataset=dataset,
         )
         for result in results
     ]
@@ -429,7 +433,7 @@ def record_scored(run: Run, qrels: Qrels, scored: ScoredRun) -> Evaluation:
         per_query=scored.per_query,
         missing_queries=scored.missing_queries,
     )
-    if policy_of(qrels.version.dataset).competition:
+    if get_policy(qrels.version.dataset).competition:
         evaluate_parts(evaluation)
     return evaluation
 

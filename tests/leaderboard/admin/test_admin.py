@@ -119,7 +119,7 @@ def test_what_is_hidden_is_opened_by_who_may_read_it(tmp_path: Path, client: Cli
         Visibility.CURATORS,
     )
     told = send(client, sent, collecting="on")
-    assert "are compared only for people who may read them" in told.content.decode()
+    assert "hidden judgements, which you may not read" in told.content.decode()
     alone = write_zip(tmp_path / "b.zip", {"qrels/test.tsv": None, "qrels/train.tsv": None})
     assert send(client, alone, collecting="on").status_code == 200  # with all that is hidden as it was
     make_curator(person, read_qrels=True)

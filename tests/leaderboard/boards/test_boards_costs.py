@@ -17,7 +17,7 @@ from leaderboard.boards.pages import benchmark_page, dataset_page
 from leaderboard.boards.state import BoardState, Sort
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.models import Benchmark, Dataset, HardwareClass, Measurement, Price
-from leaderboard.results.board_rows.measurements import measured_of
+from leaderboard.results.board_rows.measurements import system_measurements
 from leaderboard.results.efficiency import price_changed
 from leaderboard.systems.records import house_system
 from tests.leaderboard.entries import (
@@ -290,7 +290,7 @@ def test_a_job_in_which_bm25_took_longer_than_usual_has_doubtful_times() -> None
         assert (rows["busy"].value(key), rows["busy"][key].mark) == (None, "?")
     assert rows["busy"]["mean-latency"].title == "busy machine: BM25 was 100% off its usual latency here"
     assert [rows[name]["mean-latency"].mark for name in ("one", "two", "three")] == ["", "", ""]
-    busy = next(one for one in measured_of(rows["busy"].entry.system_id))
+    busy = next(one for one in system_measurements(rows["busy"].entry.system_id))
     assert busy.doubt == rows["busy"]["mean-latency"].title, "a system's page says the same"
 
 

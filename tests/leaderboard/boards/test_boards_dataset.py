@@ -16,7 +16,7 @@ from leaderboard.models import Benchmark, Dataset, Entry
 from leaderboard.results.publishing.publication import refresh_scores
 from leaderboard.results.publishing.visibility import withdraw_entries
 from leaderboard.results.values import datasets_without_shares, judged_shares
-from leaderboard.systems.baselines import BM25, system_of
+from leaderboard.systems.baselines import BM25, configuration_system
 from tests.leaderboard.entries import (
     evaluate,
     make_source,
@@ -234,7 +234,7 @@ def test_how_bm25_was_made_stands_beside_the_differences_to_it(
     client: Client, language: str, said: str
 ) -> None:
     dataset = scored_dataset(language=language)
-    score(dataset, system_of(BM25), baseline=True, ndcg=0.3)
+    score(dataset, configuration_system(BM25), baseline=True, ndcg=0.3)
     score(dataset, "other", ndcg=0.4)
     benchmark = Benchmark.objects.create(slug="one", name="One", measure="nDCG@10")
     benchmark.members.create(dataset=dataset, position=0)
@@ -245,7 +245,7 @@ def test_how_bm25_was_made_stands_beside_the_differences_to_it(
 
 def test_the_sites_own_rows_are_by_this_site(client: Client) -> None:
     dataset = scored_dataset()
-    score(dataset, system_of(BM25), baseline=True, ndcg=0.3)
+    score(dataset, configuration_system(BM25), baseline=True, ndcg=0.3)
     page = client.get(f"/datasets/{dataset.slug}/").content.decode()
     assert '<small><span class="by">this site</span>' in page
     assert "1 row," in page

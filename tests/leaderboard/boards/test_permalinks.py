@@ -24,7 +24,7 @@ from leaderboard.models import (
     Price,
     System,
 )
-from leaderboard.results.board_rows.past import end_of
+from leaderboard.results.board_rows.past import next_second
 from leaderboard.results.board_rows.revisions import (
     LAYOUT,
     Kind,
@@ -204,7 +204,7 @@ def test_of_two_changes_within_one_second_the_later_one_counts(client: Client) -
     link = permalink_of(client, f"/datasets/{dataset.slug}/")
     assert f"{second:%Y-%m-%dT%H:%M:%SZ}" in link
     assert "Second" in client.get(link).content.decode()
-    assert end_of(second) - second == datetime.timedelta(seconds=1)
+    assert next_second(second) - second == datetime.timedelta(seconds=1)
 
 
 def test_before_the_first_version_is_404_and_says_when_the_board_begins(client: Client) -> None:

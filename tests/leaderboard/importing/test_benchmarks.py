@@ -56,10 +56,10 @@ def toys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             table.writerow({**said, **known, "language": "en", "counted": "1"})
     (tmp_path / "benchmarks.toml").write_text('[toys]\nname = "Toys"\ndescription = "Small."\n')
     monkeypatch.setattr(catalogue, "DATA", tmp_path)
-    for each in (catalogue.benchmarks, catalogue.datasets_of):
+    for each in (catalogue.benchmarks, catalogue.catalogued_datasets):
         each.cache_clear()
     yield
-    for each in (catalogue.benchmarks, catalogue.datasets_of):
+    for each in (catalogue.benchmarks, catalogue.catalogued_datasets):
         each.cache_clear()
 
 
@@ -118,7 +118,7 @@ def test_it_goes_on_where_it_was_interrupted(
             bring("toys")
     assert Dataset.objects.get().slug == "toy-one"
     told = bring("toys")
-    assert re.search(r"toy-one +here already", told), told
+    assert re.search(r"toy-one +already imported", told), told
     assert re.search(r"toy-part +imported", told), told
 
 
@@ -128,7 +128,7 @@ def test_what_is_here_is_left_alone(mirror: FakeHub, toys: None) -> None:
     Benchmark.objects.filter(slug="toys").update(name="Ours")
     mirror.asked.clear()
     told = bring("toys", "--only", "toy-one")
-    assert re.search(r"toy-one +here already", told), told
+    assert re.search(r"toy-one +already imported", told), told
     assert mirror.asked == []
     assert (Dataset.objects.get().name, Benchmark.objects.get().name) == ("Mine", "Ours")
     assert DatasetVersion.objects.count() == 1
@@ -146,8 +146,10 @@ def test_a_dataset_known_from_publications_gains_its_content(mirror: FakeHub, to
 
 
 def test_unknown_names_are_told_with_those_there_are(toys: None) -> None:
-    assert bring("toyz") == "toyz is not in the catalogue: it has toys."
-    assert bring("toys", "--only", "toy-on").startswith("toys has no toy-on: it has toy-one, toy-two,")
+    assert bring("toyz") == "toyz is not in the catalogue. Choose one of: toys."
+    assert bring("toys", "--only", "toy-on").startswith(
+        "toys has no dataset toy-on. Choose from: toy-one, toy-two,"
+    )
 
 
 def test_the_catalogue_is_sound() -> None:
@@ -158,7 +160,7 @@ def test_the_catalogue_is_sound() -> None:
     }
     slugs = set()
     for name in catalogue.benchmarks():
-        rows = catalogue.datasets_of(name)
+        rows = catalogue.catalogued_datasets(name)
         members = {row.slug for row in rows if not row.part_of}
         assert len({row.primary for row in rows}) == 1, "the benchmark's measure"
         for row in rows:

@@ -37,7 +37,7 @@ def test_the_example_is_the_baseline_cut_to_its_first_documents(tmp_path: Path) 
     assert (example.kind, example.name) == ("example_run", "tiny.bm25.run.txt.gz")
     assert "100 documents per query" in example.description
     expected = [line for line in run.read_text().splitlines() if int(line.split()[3]) <= EXAMPLE_DEPTH]
-    assert gzip.decompress(content(example.kept)).decode().splitlines() == expected
+    assert gzip.decompress(content(example.stored_file)).decode().splitlines() == expected
     assert len(expected) == 3 * EXAMPLE_DEPTH
 
 
@@ -47,7 +47,7 @@ def test_the_same_run_makes_the_same_bytes_without_a_time(tmp_path: Path) -> Non
     kept = [
         store_example_runs(Dataset(slug="tiny"), write_run(tmp_path / name / "r", 2, 120), tmp_path / name)[
             0
-        ].kept
+        ].stored_file
         for name in ("1", "2")
     ]
     assert kept[0] == kept[1]
@@ -68,4 +68,4 @@ def test_the_demo_alone_has_a_broken_run(tmp_path: Path, slug: str, kinds: list[
     assert [example.kind for example in examples] == kinds
     for example in examples[1:]:
         assert example.name == "stdlibsearch.broken.run.txt"
-        assert len(content(example.kept).splitlines()) == 40
+        assert len(content(example.stored_file).splitlines()) == 40

@@ -181,7 +181,7 @@ def test_more_than_was_said_is_cut_off(mirror: FakeHub) -> None:
 
 def test_more_than_the_disk_holds_is_refused_before_it_is_fetched(mirror: FakeHub) -> None:
     mirror.sizes["corpus.jsonl"] = 2**60
-    assert "are said to come, and 4 times as much is needed" in refused(f"hf:{NAME}")
+    assert "and needs 4 times as much disk space" in refused(f"hf:{NAME}")
     assert len(mirror.asked) == 1
 
 
@@ -225,8 +225,8 @@ def test_a_repository_that_lacks_a_part_is_told_before_it_is_fetched(mirror: Fak
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--from", "ftp:x"], "Say hf:OWNER/NAME"),
-        (["--from", "hf:../etc"], "names no repository"),
+        (["--from", "ftp:x"], "Enter hf:OWNER/NAME"),
+        (["--from", "hf:../etc"], "is not a repository name"),
         (["--from", "hf:a/b", "folder"], "either the folder or zip"),
         ([], "either the folder or zip"),
     ],
@@ -344,7 +344,7 @@ def test_what_ir_datasets_does_not_bring_is_one_line(catalogue: dict[str, Catalo
     catalogue["tiny"] = Catalogued([])
     assert "tiny has no qrels" in refused("ir_datasets:tiny")
     catalogue["tiny"] = Catalogued([Doc("d1", "a", "")], ConnectionError("no\nway"))
-    assert "ir_datasets did not bring tiny: ConnectionError: no way" in refused("ir_datasets:tiny")
+    assert "ir_datasets could not load tiny: ConnectionError: no way" in refused("ir_datasets:tiny")
     assert "these topics have description, title" in refused(
         "ir_datasets:tiny/test", "--topic-field=narrative"
     )

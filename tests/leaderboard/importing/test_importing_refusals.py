@@ -52,7 +52,7 @@ def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
 def test_a_missing_split_names_those_that_are_there(tmp_path: Path) -> None:
     assert (
         only_problem(tmp_path, {}, split="dev").hint
-        == "Name one of the splits that are there: --split test, train."
+        == "Choose one of the available splits: --split test, train."
     )
 
 
@@ -125,13 +125,13 @@ def test_a_path_that_is_no_collection_is_refused(tmp_path: Path) -> None:
     (file,) = problems_of(write_folder(tmp_path) / "corpus.jsonl")
     assert file.message == "corpus.jsonl is neither a folder nor a zip"
     (nothing,) = problems_of(tmp_path / "nowhere")
-    assert nothing.message.startswith("there is no ")
+    assert nothing.message.endswith(" does not exist")
 
 
 def test_plain_and_compressed_twins_are_refused(tmp_path: Path) -> None:
     write_folder(tmp_path)
     (problem,) = problems_of(write_folder(tmp_path, compressed=True))[:1]
-    assert problem.message == "corpus.jsonl and corpus.jsonl.gz are the same part twice"
+    assert problem.message == "corpus.jsonl and corpus.jsonl.gz are the same part of the collection"
 
 
 def test_a_split_cannot_be_a_path(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_hidden_judgements_allow_three_measures_and_none_that_tells_what_is_judg
     (problem,) = problems_of(folder, measures=("AP", "P@10", "RR@10"))
     assert problem.code == "too_many_measures"
     (problem,) = problems_of(folder, measures=("Hole@10",))
-    assert problem.message == "Hole@10 tells which documents are judged"
+    assert problem.message == "Hole@10 reveals which documents are judged"
     (problem,) = problems_of(folder, primary="Judged@10")
     assert problem.code == "revealing_measure"
 
@@ -164,7 +164,7 @@ def test_an_expanding_zip_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyP
     bomb = write_zip(tmp_path / "bomb.zip", {"corpus.jsonl": " " * 5_000_000})
     (problem,) = problems_of(bomb)
     assert problem.code == "expansion"
-    assert problem.hint.endswith("Import the folder instead, if this one is real.")
+    assert problem.hint.endswith("If the file is valid, import the folder instead.")
 
 
 def test_a_full_disk_is_not_their_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,7 +227,7 @@ def test_a_split_that_repeats_hidden_judgements_is_refused(tmp_path: Path, split
     problem = only_problem(tmp_path, {f"qrels/{split}.tsv": copied})
     assert (problem.code, problem.count) == ("split_overlaps", 2)
     assert problem.message.startswith(f"{split} qrels: 2 of the hidden test judgements are there too")
-    assert f"Leave qrels/{split}.tsv out" in problem.hint
+    assert f"Omit qrels/{split}.tsv" in problem.hint
     import_dataset(tmp_path, ImportOptions(slug="open", hidden=False))
 
 
@@ -270,7 +270,7 @@ def test_who_may_not_read_judgements_learns_nothing_by_importing_others(
     with opened_below(private_judgements()) as opened, acting(person):
         told = [problems_of(beside_hidden(lines), collecting=True) for lines in (JUDGED, UNJUDGED)]
     assert told == [(NOT_COMPARED,), (NOT_COMPARED,)]
-    assert "ask somebody who may read hidden judgements" in NOT_COMPARED.hint
+    assert "ask a curator who may read hidden judgements" in NOT_COMPARED.hint
     assert not opened
     assert not AuditRecord.objects.filter(action=COMPARED).exists()
 
@@ -293,7 +293,7 @@ def test_the_command_compares_in_the_name_of_somebody_who_may_read_judgements(
     beside_hidden: Callable[[str], Path],
 ) -> None:
     for lines in (JUDGED, UNJUDGED):
-        with pytest.raises(CommandError, match=r"only for people who may read them\n.*--by EMAIL"):
+        with pytest.raises(CommandError, match=r"hidden judgements, which you may not read\n.*--by EMAIL"):
             call_command("import_dataset", str(beside_hidden(lines)), slug="tiny", collecting=True)
     reader = make_user("Rita", is_superuser=True)
     said = {"slug": "tiny", "collecting": True, "by": reader.email, "why": "the dev split"}
@@ -315,7 +315,7 @@ def test_whether_the_hidden_judgements_are_the_same_is_recorded(tmp_path: Path) 
 def test_a_dataset_with_judgements_does_not_collect(tmp_path: Path) -> None:
     (problem,) = problems_of(write_folder(tmp_path), collecting=True)
     assert problem.code == "collecting_with_judgements"
-    assert "Leave out --collecting" in problem.hint
+    assert "Omit --collecting" in problem.hint
     assert not Dataset.objects.exists()
 
 
@@ -354,7 +354,7 @@ def test_a_baseline_that_is_no_file_is_one_line(tmp_path: Path) -> None:
         )
     assert (
         str(refused.value)
-        == f"Nothing was imported: 1 problem.\n- there is no file {missing}\n  Name a run file."
+        == f"Nothing was imported: 1 problem.\n- the file {missing} does not exist\n  Enter the path of a run file."
     )
     assert not Dataset.objects.exists()
 

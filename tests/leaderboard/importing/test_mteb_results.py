@@ -81,7 +81,7 @@ def test_results_stand_on_the_board_with_where_they_are_from(
 ) -> None:
     said = run(write(tmp_path, Banking77Classification={}, MSMARCO=result("MSMARCO", "dev")), capsys)
     assert "4 figures of 1 model on 2 datasets" in said
-    assert "no dataset here is known to be the task: Banking77Classification." in said
+    assert "no dataset on this site matches the task: Banking77Classification." in said
     entry = Entry.objects.get(source__key="mteb-results", dataset__slug="scifact")
     assert entry.scores == {"nDCG@10": 0.64508, "R@100": 0.925}
     assert entry.configuration == "revision 8b3219a92973"
@@ -164,7 +164,7 @@ def test_everything_that_is_wrong_is_told_in_one_answer(
     assert len(lines) == 13
     expected = (
         "ArguAna.json: it is not JSON",
-        "SCIDOCS.json: it is of mteb before 1.11",
+        "SCIDOCS.json: the file is older than mteb 1.11",
         "FiQA2018.json: scores.test[0].ndcg_at_10 is 36.9, and should be a number between 0 and 1",
         "TRECCOVID.json: scores.test[0].ndcg_at_10 is NaN",
         "NFCorpus.json: scores.test has the subset default 2 times",
@@ -233,11 +233,11 @@ def test_a_task_is_given_its_dataset_where_its_name_does_not_tell_it(
     write(tmp_path, OwlRetrieval=written)
     (tmp_path / FOLDER / "SciFact.json").unlink()
     (_, line) = refusal(tmp_path, capsys)
-    assert "no result of a dataset that is here" in line
+    assert "no results for datasets on this site" in line
     assert "OwlRetrieval" in line
     assert "on 1 dataset" in run(tmp_path, capsys, tasks=["OwlRetrieval=owls:dev:de-x"])
     (_, line) = refusal(write(tmp_path), capsys, tasks=["OwlRetrieval=scifact:dev:de-x"])
-    assert "are of one model, revision and dataset: keep one" in line
+    assert "have the same model, revision, and dataset. Keep only one" in line
     assert "url: Enter a valid URL." in refusal(tmp_path, capsys, source="results")[0]
 
 

@@ -16,7 +16,7 @@ from leaderboard.importing.demo.stdlib_search import (
     VERSION,
     build_stdlib_search,
     first_sentence,
-    words_of,
+    split_words,
 )
 from leaderboard.importing.examples import MISTAKES, write_broken_run
 
@@ -115,7 +115,7 @@ def test_first_sentence(docstring: str, expected: str) -> None:
 
 
 def test_words_of_a_name() -> None:
-    assert words_of("xml.sax.handler.ContentHandler.__init__") == "xml sax handler Content Handler init"
+    assert split_words("xml.sax.handler.ContentHandler.__init__") == "xml sax handler Content Handler init"
 
 
 def test_the_collection_of_this_python(built: Path) -> None:

@@ -64,10 +64,10 @@ def test_queries_that_only_published_judgements_name_are_left_out(tmp_path: Path
     assert topics_of(imported) == ["q1", "q2", "q4", "q5"]
     assert offered(imported) == {
         "queries.jsonl.gz": (
-            "The queries that a run answers, one JSON object per line",
+            "The evaluated queries, one JSON object per line",
             "".join([*LINES[:2], *LINES[3:]]) + "\n",
         ),
-        "queries.all.jsonl.gz": ("All queries, with those of train and dev", "".join(LINES)),
+        "queries.all.jsonl.gz": ("All queries, including train and dev", "".join(LINES)),
     }
 
 

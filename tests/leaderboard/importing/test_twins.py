@@ -255,7 +255,7 @@ def test_what_keeps_two_datasets_from_being_a_twin_is_said_at_once(tmp_path: Pat
         "twin_topics": "3 topics are judged in dev, too: q18, q19, q99",
     }
     assert "twin_open" in problems(twin_of="dev", hidden=False)
-    assert problems(twin_of="shut") == {"no_twin": "shut is no dataset with open judgements"}
+    assert problems(twin_of="shut") == {"no_twin": "shut is not a dataset with open judgements"}
     assert set(problems(twin_of="nothing")) == {"no_twin"}
     assert not Dataset.objects.filter(slug="bad").exists()
 
@@ -264,7 +264,7 @@ def test_a_dataset_has_one_hidden_half(tmp_path: Path) -> None:
     draw(write_folder(tmp_path / "a", collection()))
     path = write_folder(tmp_path / "b", collection(64, 90))
     with (
-        pytest.raises(InvalidContent, match="toy has a hidden half already: toy-hidden"),
+        pytest.raises(InvalidContent, match="toy already has a hidden half: toy-hidden"),
         acting(None, "a test"),
     ):
         import_dataset(path, ImportOptions(slug="third", twin_of="toy"))
@@ -278,7 +278,7 @@ def test_a_twin_of_nine_topics_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"twin": 1.5}, "1.5 is no share of the topics"),
+        ({"twin": 1.5}, "1.5 is not between 0 and 1"),
         ({"hidden": True}, "one open and one hidden half"),
         ({"runs_only": True}, "with documents and judgements"),
     ],

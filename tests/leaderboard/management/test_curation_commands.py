@@ -11,7 +11,7 @@ from django.test import Client
 from leaderboard.core.audit import acting
 from leaderboard.models import AuditRecord, Entry, System, SystemRedirect
 from leaderboard.systems.challenges import TrainingCorrection, raise_challenge, settle_challenge
-from leaderboard.systems.records import conflicts_of
+from leaderboard.systems.records import merge_conflicts
 from submissions.models import Submission
 from tests.factories import make_user
 from tests.leaderboard.entries import make_source, make_system, report, score, scored_dataset
@@ -75,8 +75,7 @@ def test_the_measures_of_a_board_change_with_what_is_stored(client: Client) -> N
         run("set_measures", "nuts", "nonsense@3", by=carol.email)
     said = run("set_measures", "nuts", "RBP(p=0.8)", "AP", by=carol.email)
     assert said.strip().endswith(
-        "shows RBP(p=0.8), AP now. No result has RBP(p=0.8) yet: runs that are scored from now on have it, "
-        "earlier ones do not."
+        "now shows RBP(p=0.8), AP. No result has RBP(p=0.8) yet: only runs that are scored from now on will."
     )
     assert "No result has" not in run("set_measures", "nuts", "AP", by=carol.email)
     scored_dataset(slug="secret", hidden=True)
@@ -121,10 +120,10 @@ def test_what_cannot_be_merged_is_listed_and_nothing_changes() -> None:
     score(dataset, into, ndcg=0.6)
     for state in ("private", "held", "superseded", "unpublished"):
         Entry.objects.filter(pk=twin.pk).update(visibility=state)
-        assert any("Withdraw the submission" in conflict for conflict in conflicts_of(duplicate, into))
-        assert conflicts_of(into, duplicate)
+        assert any("Withdraw the submission" in conflict for conflict in merge_conflicts(duplicate, into))
+        assert merge_conflicts(into, duplicate)
     Entry.objects.filter(pk=twin.pk).update(visibility="withdrawn")
-    assert not conflicts_of(duplicate, into)
+    assert not merge_conflicts(duplicate, into)
     Entry.objects.filter(pk=twin.pk).update(visibility="public")
     elsewhere = make_system("Owl of theirs")
     score(dataset, elsewhere, ndcg=0.55)
@@ -154,10 +153,10 @@ def test_what_a_challenge_corrected_is_not_merged_away() -> None:
             doubt, upheld=True, decision="It does.", correction=TrainingCorrection(True, ["nuts"], [])
         )
     duplicate.refresh_from_db()
-    assert any("Correct that first" in conflict for conflict in conflicts_of(duplicate, into))
+    assert any("Correct that first" in conflict for conflict in merge_conflicts(duplicate, into))
     System.objects.filter(pk=into.pk).update(training_declared=True, training_datasets=["nuts"])
     into.refresh_from_db()
-    assert not conflicts_of(duplicate, into)
+    assert not merge_conflicts(duplicate, into)
 
 
 def test_a_curator_may_curate_but_not_read_hidden_judgements() -> None:

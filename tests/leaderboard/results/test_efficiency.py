@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from leaderboard.models import Dataset, HardwareClass, Measurement, Price, User
-from leaderboard.results.board_rows.measurements import measured_of
+from leaderboard.results.board_rows.measurements import system_measurements
 from leaderboard.results.efficiency import (
     apply_due_prices,
     cost_per_million,
@@ -33,7 +33,7 @@ def test_a_measurement_is_kept_once_for_each_machine_and_the_newest_stays() -> N
         "AMD EPYC, 2 cores",
         "NVIDIA H200, AMD EPYC, 2 cores",
     ]
-    assert [each.latency["mean"] for each in measured_of(entry.system_id)] == [20.0, 3.0]
+    assert [each.latency["mean"] for each in system_measurements(entry.system_id)] == [20.0, 3.0]
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,8 @@ def test_a_measurement_is_kept_once_for_each_machine_and_the_newest_stays() -> N
         (machine(), {}, {}, "latency_ms"),
         (machine(), figures(1.0, searches=-1), {}, "searches"),
         (machine(), figures(1.0), {"latency_ms": 3}, "latency_ms"),
-        (machine(), figures(1.0), figures(1.0, protocol="v0"), "figures are kept of v4"),
-        (machine(), figures(1.0, protocol="v0"), figures(1.0), "figures are kept of v4"),
+        (machine(), figures(1.0), figures(1.0, protocol="v0"), "only v4 is stored"),
+        (machine(), figures(1.0, protocol="v0"), figures(1.0), "only v4 is stored"),
     ],
 )
 def test_what_is_no_measurement_is_refused_and_leaves_nothing(
@@ -61,10 +61,10 @@ def test_the_price_of_a_day_is_the_last_one_said_before() -> None:
     cost(entry, 10.0)
     hardware = HardwareClass.objects.get()
     Price.objects.create(hardware=hardware, valid_from="2999-01-01", per_hour=Decimal(9))
-    assert [each.per_hour for each in measured_of(entry.system_id)] == [None]
+    assert [each.per_hour for each in system_measurements(entry.system_id)] == [None]
     for day, per_hour in (("2026-06-01", "2"), ("2026-01-01", "1")):
         Price.objects.create(hardware=hardware, valid_from=day, per_hour=Decimal(per_hour))
-    assert [each.per_hour for each in measured_of(entry.system_id)] == [2]
+    assert [each.per_hour for each in system_measurements(entry.system_id)] == [2]
 
 
 def test_a_million_queries_of_36_ms_take_ten_hours() -> None:

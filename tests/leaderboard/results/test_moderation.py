@@ -140,12 +140,12 @@ def test_what_cannot_be_moderated_says_what_would_be_right() -> None:
     name_baseline(baseline)
     with pytest.raises(CannotModerate, match="Name another baseline first"):
         quarantine(baseline, WHY)
-    with pytest.raises(CannotModerate, match="Say why"):
+    with pytest.raises(CannotModerate, match="Enter a reason"):
         quarantine(entry, "  ")
-    with pytest.raises(CannotModerate, match="nothing to restore"):
+    with pytest.raises(CannotModerate, match="Only quarantined and unpublished"):
         restore(entry)
     unpublish(entry, WHY)
-    with pytest.raises(CannotModerate, match="it would have to be public"):
+    with pytest.raises(CannotModerate, match="This is possible only if it is public"):
         quarantine(entry, WHY)
 
 

@@ -17,7 +17,12 @@ from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.judgements.rescoring.switch import switch_board
 from leaderboard.models import Dataset, Entry, Rescore, Run
-from leaderboard.results.profiles.public import lengths_of, neighbours, public_overlaps, retrieved_lengths
+from leaderboard.results.profiles.public import (
+    collection_lengths,
+    neighbours,
+    public_overlaps,
+    retrieved_lengths,
+)
 from leaderboard.results.profiles.store import (
     find_overlaps,
     profile_collection,
@@ -242,7 +247,7 @@ def test_lengths_are_shown_of_corpus_relevant_documents_and_runs(client: Client,
     assert column(lines, "Words") == ["0", "1", "2–3", "4–7"]
     assert trace(lines, "Relevant documents")["y"] == [0, 0, 0, 1]
     assert trace(lines, "All documents")["y"] == [pytest.approx(0.2), 0, 0, pytest.approx(0.8)]
-    assert lengths_of(dataset.slug) is not None
+    assert collection_lengths(dataset.slug) is not None
 
 
 def test_hidden_judgements_leave_the_corpus_alone(client: Client, tmp_path: Path) -> None:
@@ -269,7 +274,7 @@ def test_a_private_result_has_no_lengths(tmp_path: Path) -> None:
 
 def test_documents_that_are_kept_back_have_no_lengths(tmp_path: Path) -> None:
     dataset = collection(tmp_path, documents_visibility="participants")
-    assert lengths_of(dataset.slug) is None
+    assert collection_lengths(dataset.slug) is None
     assert retrieved_lengths(list(Entry.objects.values_list("pk", flat=True))) == {}
     plot = drawn("document-lengths", "dataset=tiny")
     assert plot.data == []

@@ -29,7 +29,7 @@ from leaderboard.models import (
     User,
     WorkRequest,
 )
-from leaderboard.results.protection import evaluate_parts, policy_of
+from leaderboard.results.protection import evaluate_parts, get_policy
 from leaderboard.results.publishing.protection import (
     CannotProtect,
     CannotReveal,
@@ -132,8 +132,8 @@ def values(client: Client, system: str) -> dict[str, Any]:
 
 def test_open_datasets_have_no_policy_and_hidden_ones_say_theirs(hidden: Dataset, client: Client) -> None:
     opened = scored_dataset(slug="open", name="Open")
-    assert policy_of(opened).sentences == []
-    assert (policy_of(opened).decimals, policy_of(hidden).decimals) == (None, 3)
+    assert get_policy(opened).sentences == []
+    assert (get_policy(opened).decimals, get_policy(hidden).decimals) == (None, 3)
     page = client.get("/datasets/secret/").content.decode()
     assert 'id="protection"' in page
     assert "rounded to 3 decimals" in page
@@ -206,7 +206,7 @@ def test_a_competition_is_left_only_where_its_private_part_is_known_and_that_is_
 ) -> None:
     baseline(contest, 0.3, 0.3)
     publish(contest, "Fitted", 0.6, 0.3)
-    with pytest.raises(CannotProtect, match="would tell the private part of 2 results on Secret"):
+    with pytest.raises(CannotProtect, match="would reveal the private part of 2 results on Secret"):
         request_change(contest, competition=False)
     assert not WorkRequest.objects.filter(kind="protect", payload__protection="standard").exists()
     change(contest, "standard", although_reveals=True)
@@ -242,7 +242,7 @@ def test_the_command_and_the_action_ask_before_a_private_part_is_told(contest: D
     publish(contest, "Fitted", 0.6, 0.3)
     root = User.objects.create_superuser("root@example.org", "a long password")
     said = ("protect_dataset", "secret", "--standard", "--by", root.email, "--why", "over")
-    with pytest.raises(CommandError, match="Reveal first what the board shows"):
+    with pytest.raises(CommandError, match="Reveal the private part first"):
         call_command(*said)
     client = Client()
     client.force_login(root)
@@ -251,7 +251,9 @@ def test_the_command_and_the_action_ask_before_a_private_part_is_told(contest: D
         "protection": "standard", "share": "", "why": "over",
     }  # fmt: skip
     asked = WorkRequest.objects.filter(kind="protect", payload__protection="standard")
-    assert "would tell the private part" in client.post("/admin/leaderboard/dataset/", sent).content.decode()
+    assert (
+        "would reveal the private part" in client.post("/admin/leaderboard/dataset/", sent).content.decode()
+    )
     assert not asked.exists()
     assert client.post("/admin/leaderboard/dataset/", {**sent, "although_reveals": "on"}).status_code == 302
     assert asked.count() == 1
@@ -262,7 +264,7 @@ def test_the_command_and_the_action_ask_before_a_private_part_is_told(contest: D
 
 def test_no_competition_starts_once_results_were_told_in_full_unless_that_is_known(hidden: Dataset) -> None:
     publish(hidden, "Early", 0.3, 0.5)
-    with pytest.raises(CannotProtect, match="1 result on Secret told their teams the mean over all"):
+    with pytest.raises(CannotProtect, match="1 result on Secret disclosed the mean over all"):
         request_change(hidden, competition=True)
     request_change(hidden, competition=True, although_told=True)
 
@@ -280,7 +282,7 @@ def test_parts_are_drawn_once_and_with_one_share(contest: Dataset) -> None:
 
 
 def test_open_judgements_and_the_same_policy_are_refused(contest: Dataset) -> None:
-    with pytest.raises(CannotProtect, match="under the competition policy already"):
+    with pytest.raises(CannotProtect, match="already under the competition policy"):
         request_change(contest, competition=True)
     with pytest.raises(CannotProtect, match="are open"):
         request_change(scored_dataset(slug="open"), competition=True)
@@ -336,7 +338,7 @@ def test_curators_change_the_policy_by_an_action_that_asks_why_and_not_by_editin
     hidden.refresh_from_db()
     assert (hidden.protection, hidden.public_share) == ("standard", 0.4)
     revealed = {"action": "reveal", "_selected_action": hidden.pk, "confirmed": "yes", "why": "the end"}
-    assert "is in no competition" in client.post("/admin/leaderboard/dataset/", revealed).content.decode()
+    assert "is not in a competition" in client.post("/admin/leaderboard/dataset/", revealed).content.decode()
 
 
 def test_a_curator_without_the_right_reveals_nothing(contest: Dataset) -> None:

@@ -23,7 +23,7 @@ from leaderboard.results.significance.computing import (
     store_certainty,
 )
 from leaderboard.results.significance.statements import read_certainty
-from leaderboard.results.significance.types import verdict_of
+from leaderboard.results.significance.types import get_verdict
 from tests.leaderboard.certainty import compute_certainty
 from tests.leaderboard.entries import renew_judgements, score_seeds, scored_dataset
 from tests.leaderboard.entries_by_query import (
@@ -94,7 +94,7 @@ def test_a_measure_of_which_less_is_better_is_read_the_other_way() -> None:
     assert measure.best == fewer.pk
     assert (measure.entries[fewer.pk].wins, measure.entries[fewer.pk].losses) == (QUERIES, 0)
     assert (measure.entries[more.pk].wins, measure.entries[more.pk].rank_low) == (0, 3)
-    verdict = verdict_of(found_of(dataset), "Hole@10")
+    verdict = get_verdict(found_of(dataset), "Hole@10")
     assert verdict is not None
     assert (verdict.better, verdict.worse) == ({fewer.pk}, {more.pk})
 
@@ -115,7 +115,7 @@ def test_systems_behind_a_closed_interface_are_tested_and_ranked_with_nobody(boa
     assert found.wins == QUERIES
     assert found.p_best is not None
     assert found.p_best < 0.001
-    verdict = verdict_of(found_of(board), "nDCG@10")
+    verdict = get_verdict(found_of(board), "nDCG@10")
     assert verdict is not None
     assert verdict.compared == 3
     assert closed.pk not in verdict.ties | verdict.better
@@ -210,7 +210,7 @@ def test_after_a_change_a_rows_own_facts_remain_until_the_rest_is_found_anew(
     own = {"interval"} if change == "baseline" else {"interval", "delta-interval", "p-baseline", "wins"}
     assert not found_of(board).current
     assert cells(shown(board), "First") == {key: before[key] for key in own}
-    assert verdict_of(found_of(board), "nDCG@10") is None
+    assert get_verdict(found_of(board), "nDCG@10") is None
     assert "being recomputed" in page_text(client, board)
     compute_certainty(board)
     assert found_of(board).current

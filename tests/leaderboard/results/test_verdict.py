@@ -16,7 +16,7 @@ from leaderboard.results.significance.types import (
     BoardCertainty,
     TestSettings,
     Verdict,
-    verdict_of,
+    get_verdict,
 )
 
 Values = NDArray[np.float64]
@@ -61,7 +61,7 @@ def board_of(values: Values) -> BoardCertainty:
 
 
 def verdict_on(values: Values) -> Verdict:
-    found = verdict_of(board_of(values), MEASURE)
+    found = get_verdict(board_of(values), MEASURE)
     assert found is not None
     return found
 
@@ -71,7 +71,7 @@ def claims(boards: int, queries: int, systems: int, noise: Noise) -> Counter[str
     random, found = np.random.default_rng(17), Counter[str]()
     for _ in range(boards):
         board = board_of(copies_of_bm25(random, queries, systems, noise))
-        verdict, measure = verdict_of(board, MEASURE), board.of(MEASURE)
+        verdict, measure = get_verdict(board, MEASURE), board.of(MEASURE)
         assert verdict is not None
         assert measure is not None
         beaten, alone = bool(verdict.better), not verdict.ties

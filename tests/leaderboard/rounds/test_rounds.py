@@ -120,7 +120,7 @@ def test_rounds_that_cannot_be_are_refused_with_what_would_be_right() -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"closes_at": OPENS}, "Give a time after 1 September 2026, 12:00 UTC"),
         ({"reveals_at": OPENS}, "Give 1 October 2026, 12:00 UTC or later"),
-        ({"dataset": None}, "Name either a dataset or a benchmark"),
+        ({"dataset": None}, "Choose either a dataset or a benchmark"),
         ({"runs_per_team": 0}, "1"),
         ({}, "Autumn 2026 is open from 1 September 2026, 12:00 UTC"),
         ({"dataset": None, "benchmark": benchmark}, "Open after that, or close before it"),
@@ -139,7 +139,10 @@ def test_a_curator_makes_a_round_in_the_admin_and_learns_what_is_wrong() -> None
         "closes_at_1": "12:00", "reveals_at_0": "2027-05-01", "reveals_at_1": "12:00", "why": "yearly",
     }  # fmt: skip
     refused = client.post("/admin/leaderboard/round/add/", form)
-    assert "It closes before it opens. Give a time after 1 March 2027, 12:00 UTC." in refused.content.decode()
+    assert (
+        "The round closes before it opens. Enter a time after 1 March 2027, 12:00 UTC."
+        in refused.content.decode()
+    )
     made = client.post("/admin/leaderboard/round/add/", {**form, "closes_at_0": "2027-04-01"})
     assert made.status_code == 302, made.content.decode()
     assert Round.objects.get().runs_per_team == 3
@@ -151,7 +154,7 @@ def test_a_round_is_made_and_revealed_from_a_terminal() -> None:
     dataset, person = make_dataset(), make_user("Carol")
     who = {"by": person.email, "why": "yearly"}
     times = {"opens": "2026-01-01T12:00", "closes": "2026-02-01T12:00", "reveals": "2026-02-02T12:00"}
-    with pytest.raises(CommandError, match="It closes before it opens"):
+    with pytest.raises(CommandError, match="The round closes before it opens"):
         call_command("round", "create", "r", dataset=dataset.slug, **who, **{**times, "closes": "2025-01-01"})
     call_command("round", "create", "r", dataset=dataset.slug, **who, **times)
     call_command("round", "change", "r", runs_per_team=9, **who)
@@ -373,7 +376,8 @@ def test_a_round_that_quotas_do_not_let_be_used_up_is_warned_of(capsys: pytest.C
     call_command("round", "create", "short", **said)
     warned = capsys.readouterr().err
     assert (
-        "takes 5 runs of a team, but by its quota Nuts lets a team send 4 while the round is open" in warned
+        "accepts 5 runs per team, but quotas are lower: Nuts allows 4 per team while the round is open"
+        in warned
     )
     call_command("round", "change", "short", runs_per_team=4, by=boss.email, why="as many as there may be")
     assert "quota" not in capsys.readouterr().err

@@ -19,7 +19,7 @@ from leaderboard.core import anonymity as shown_names
 from leaderboard.models import AuditRecord, BoardChange, Dataset, System, Team, User
 from leaderboard.systems import anonymity
 from leaderboard.systems.anonymity import EmbargoRefused, end_due_anonymity, latest_end, make_anonymous
-from leaderboard.systems.records import conflicts_of
+from leaderboard.systems.records import merge_conflicts
 from submissions.accounts.teams import rename_team
 from tests.factories import team_of
 from tests.leaderboard.entries import make_system, score, scored_dataset
@@ -288,7 +288,7 @@ def test_what_everyone_has_seen_cannot_be_made_anonymous(db: None) -> None:
     make_anonymous(system, in_days(9).date())
     anonymity.end_anonymity(system)
     score(dataset, system, ndcg=0.6)
-    with pytest.raises(EmbargoRefused, match="Everyone has seen"):
+    with pytest.raises(EmbargoRefused, match="already been public"):
         make_anonymous(system, in_days(9).date())
 
 
@@ -330,7 +330,7 @@ def test_a_copy_without_names_is_never_the_row_itself(planted: System) -> None:
 def test_an_anonymous_system_is_not_merged_with_one_that_has_a_name(db: None) -> None:
     anonymous = make_system("Blind")
     named = make_system("Named", team=anonymous.team)
-    assert not conflicts_of(anonymous, named)
+    assert not merge_conflicts(anonymous, named)
     make_anonymous(anonymous, in_days(9).date())
     for one, other in ((anonymous, named), (named, anonymous)):
-        assert any("anonymous" in conflict for conflict in conflicts_of(one, other))
+        assert any("anonymous" in conflict for conflict in merge_conflicts(one, other))

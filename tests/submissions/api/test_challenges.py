@@ -207,13 +207,13 @@ def test_a_curator_takes_words_out_and_the_record_has_none_of_them(
     page = page_of()
     assert "NFCorpus" not in page
     assert "Its model card names Demo." in page
-    assert "A curator took words out" in page
+    assert "A curator removed parts of this text" in page
     assert "NFCorpus" not in str(nobody.get("systems/my-system/challenges/").body)
     record = AuditRecord.objects.get(action="challenge redacted")
     assert (record.actor, record.reason) == (curator, "names the team")
     assert "NFCorpus" not in f"{record.before}{record.after}{record.subject}"
     call_command("redact_challenge", challenge.pk, by=curator.email, why="all of it")
-    assert "A curator took the text out." in page_of()
+    assert "A curator removed this text." in page_of()
     assert "model card" not in page_of()
     with pytest.raises(CommandError, match="no challenge"):
         call_command("redact_challenge", 0, by=curator.email, why="all of it")
@@ -222,7 +222,7 @@ def test_a_curator_takes_words_out_and_the_record_has_none_of_them(
 def test_a_settled_challenge_stays_settled(challenge: Challenge, curator: User, bob: User) -> None:
     with acting(curator):
         settle_challenge(challenge, upheld=False, decision="No.")
-        with pytest.raises(ChallengeRefused, match="settled already"):
+        with pytest.raises(ChallengeRefused, match="already settled"):
             settle_challenge(challenge, upheld=True, decision="Yes.")
     with pytest.raises(ChallengeRefused):
         retract_challenge(challenge, bob)
@@ -245,8 +245,8 @@ def test_who_raised_it_takes_it_back_and_nobody_else(challenge: Challenge, bob: 
 @pytest.mark.parametrize(
     ("claim", "text", "message"),
     [
-        ("training", WHY, "challenged this already"),
-        ("weather", WHY, "Say what you doubt"),
+        ("training", WHY, "already challenged this"),
+        ("weather", WHY, "Choose the claim that you doubt"),
         ("result", "too short", "20 to 4,000"),
         ("result", "x" * 4001, "20 to 4,000"),
     ],
@@ -316,7 +316,7 @@ def test_a_command_settles_and_corrects(challenge: Challenge, curator: User) -> 
     call_command("settle_challenge", challenge.pk, uphold=True, trained_on="Demo", **options)
     assert Challenge.objects.get().state == "upheld"
     assert System.objects.get(slug="my-system").training_datasets == ["demo"]
-    with pytest.raises(CommandError, match="settled already"):
+    with pytest.raises(CommandError, match="already settled"):
         call_command("settle_challenge", challenge.pk, reject=True, **options)
 
 

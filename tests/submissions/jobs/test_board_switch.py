@@ -15,7 +15,7 @@ from django.utils import timezone
 from leaderboard.core.audit import acting
 from leaderboard.core.storage.runs import run_path
 from leaderboard.judgements.rescoring.campaigns import CannotRescore, discard_rescore, resume_rescore
-from leaderboard.judgements.rescoring.switch import CannotSwitch, comparison_of, digest, switch_board
+from leaderboard.judgements.rescoring.switch import CannotSwitch, digest, get_comparison, switch_board
 from leaderboard.models import (
     AuditRecord,
     Dataset,
@@ -166,15 +166,18 @@ def test_what_changed_meanwhile_is_looked_at_again(
     api.submit()
     work()
     rescore = rescored(demo, more_judgements(demo, tmp_path), curator)
-    seen = digest(comparison_of(rescore))
+    seen = digest(get_comparison(rescore))
     api.submit(run_text(skip=1), system="Late")
     work()
     with pytest.raises(CannotSwitch, match="it is: evaluating"):
         switched(rescore, curator)
     create_requested_jobs()
     work()
-    with acting(curator, "a pool"), pytest.raises(CannotSwitch, match="Numbers changed since you looked"):
-        switch_board(rescore, seen=seen)
+    with (
+        acting(curator, "a pool"),
+        pytest.raises(CannotSwitch, match="The scores have changed since you opened"),
+    ):
+        switch_board(rescore, reviewed_digest=seen)
     Dataset.objects.filter(pk=demo.pk).update(measures=["nDCG@10"])
     with pytest.raises(CannotSwitch, match=r"Settings of Demo changed .*\(measures\)"):
         switched(rescore, curator)

@@ -100,7 +100,7 @@ def test_a_round_is_revealed_while_it_is_changed(round_: Round) -> None:
     other.visible_per_team = 3
 
     def change() -> None:
-        with suppress(ValidationError):  # it was revealed, and stays as it is
+        with suppress(ValidationError):  # it was revealed and can no longer change
             save_round(other)
 
     at_once(end_of(round_), change)

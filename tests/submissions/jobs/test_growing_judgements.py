@@ -21,7 +21,7 @@ from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.judgements.imports import Conflicts, import_judgements, request_merge
 from leaderboard.judgements.pools import request_pool
-from leaderboard.judgements.rescoring.switch import comparison_of, switch_board
+from leaderboard.judgements.rescoring.switch import get_comparison, switch_board
 from leaderboard.models import Dataset, Entry, JudgementImport, Pool, Rescore, User, WorkRequest
 from leaderboard.results.records import per_query_values
 from submissions.jobs.runner import drain_queue
@@ -148,7 +148,7 @@ def check(dataset: Dataset, whole: Dataset, rescore: Rescore) -> None:
     assert whole.current_version is not None
     assert dataset.current_version.topics_sha256 == whole.current_version.topics_sha256
     rescore.refresh_from_db()
-    rows = comparison_of(rescore)["rows"]
+    rows = get_comparison(rescore)["rows"]
     assert {row["slug"] for row in rows} == set(SYSTEMS)
     assert all(entry.pooled for entry in Entry.objects.filter(dataset=dataset))
 
@@ -232,4 +232,4 @@ def test_nfcorpus_with_a_fifth_of_its_judgements_taken_away_and_given_back(
 
 def rescore_rows(rescore: Rescore) -> dict[str, Any]:
     """The rows of the comparison by system."""
-    return {row["slug"]: row for row in comparison_of(rescore)["rows"]}
+    return {row["slug"]: row for row in get_comparison(rescore)["rows"]}

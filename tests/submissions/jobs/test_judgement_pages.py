@@ -137,7 +137,7 @@ def test_judgements_are_compared_and_merged_on_one_page(demo: Dataset, judge: Cl
         in judge.get(address).content.decode()
     )
     late = judge.post(address, {"discard": "Throw away", "why": "no"}, follow=True).content.decode()
-    assert "This import is settled" in late
+    assert "This import is already settled" in late
 
 
 def test_old_grades_are_shown_to_readers_and_that_is_recorded(demo: Dataset, judge: Client) -> None:
@@ -199,7 +199,7 @@ def test_commands_draw_and_import_at_once(demo: Dataset, api: Api, judge: Client
     api.submit(run_text(depth=5), system="Mine")
     work()
     by = {"by": with_rights("judge_dataset").email, "why": "October"}
-    with pytest.raises(CommandError, match="1 to 1,000 documents deep, not 0"):
+    with pytest.raises(CommandError, match="from 1 to 1,000 documents, not 0"):
         run("draw_pool", "demo", depth=0, to=tmp_path, **by)
     said = run("draw_pool", "demo", depth=4, to=tmp_path, **by)
     by["judge"] = "NIST assessors"
@@ -212,14 +212,14 @@ def test_commands_draw_and_import_at_once(demo: Dataset, api: Api, judge: Client
     assert tried.startswith("28 new, 0 the same, 0 conflicts")
     assert not JudgementImport.objects.exists()
     said = run("import_judgements", "demo", str(judged), pool=pool.pk, **by)
-    assert "Qrels v2: the stored runs are rescored." in said
+    assert "Qrels v2: the stored runs are being rescored." in said
     merged = JudgementImport.objects.get()
     page = judge.get(f"{IMPORTS}{merged.pk}/change/").content.decode()
     assert "compare the boards, then switch" in page
     judged.write_text("q1 0 d1 2\n")
     with pytest.raises(CommandError, match="say --conflicts"):
         run("import_judgements", "demo", str(judged), **by)
-    with pytest.raises(CommandError, match="is being rescored"):
+    with pytest.raises(CommandError, match="is already being rescored"):
         run("import_judgements", "demo", str(judged), conflicts="replace", **by)
     judged.write_text("q1 0 nowhere 2\n")
     with pytest.raises(CommandError, match="a document that the dataset does not have"):

@@ -162,7 +162,7 @@ def test_runs_are_chosen_by_team_and_priority_and_none_that_was_taken_off(
     assert set(pool.runs.values_list("system__name", flat=True)) == {"Mine 2", "Mine 1", "Theirs"}
     with acting(curator), pytest.raises(JudgingRefused, match=r"taken off the board.*Gone"):
         pools.request_pool(demo, runs=Run.objects.all())
-    with acting(curator), pytest.raises(JudgingRefused, match="1 to 1,000 documents deep"):
+    with acting(curator), pytest.raises(JudgingRefused, match="from 1 to 1,000 documents"):
         pools.request_pool(demo, depth=0)
 
 
@@ -247,7 +247,10 @@ def test_results_that_stand_on_judgements_are_rescored(
     assert (rescore.to_qrels, rescore.created_by) == (brought.qrels, curator)
     assert demo.current_qrels != brought.qrels
     later = bring(demo, curator, tmp_path, "q1 0 d4 1\n")
-    with acting(curator), pytest.raises(JudgingRefused, match="switch its board or throw that away first"):
+    with (
+        acting(curator),
+        pytest.raises(JudgingRefused, match="switch its board or discard that rescore first"),
+    ):
         request_merge(later, Policy.KEEP)
 
 
@@ -290,7 +293,7 @@ def test_what_is_known_already_changes_nothing(demo: Dataset, curator: User, tmp
     assert (brought.state, brought.counts["same"]) == (State.DISCARDED, 2)
     only_conflicts = bring(demo, curator, tmp_path, "q1 0 d1 0\n")
     for policy in (Policy.KEEP, Policy.HIGHEST):
-        with acting(curator), pytest.raises(JudgingRefused, match="Nothing would change"):
+        with acting(curator), pytest.raises(JudgingRefused, match="would not change the judgements"):
             request_merge(only_conflicts, policy)
     assert Qrels.objects.count() == 1
 

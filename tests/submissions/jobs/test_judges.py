@@ -176,7 +176,7 @@ def test_a_pool_whose_runs_are_gone_is_one_clear_line(
         scorer()
         again = pools.request_pool(demo, depth=5)
         scorer()
-    gone = "because 1 of the 2 runs that fed the pool is not stored any more."
+    gone = "because 1 of the 2 runs that fed the pool is no longer stored."
     assert f"Own team left out: not known, {gone}" in board(client)["notes"]
     again.refresh_from_db()
     assert again.state == Pool.State.FAILED
@@ -186,8 +186,8 @@ def test_a_pool_whose_runs_are_gone_is_one_clear_line(
 @pytest.mark.parametrize(
     ("judge", "line"),
     [
-        (Judge("people", " "), r"Say who judged \(--judge\): the name of the people"),
-        (Judge("model", "Umbrela", "", "3f" * 32), "Say which version of Umbrela judged, and the SHA-256"),
+        (Judge("people", " "), r"Enter the judge \(--judge\): the name of a group"),
+        (Judge("model", "Umbrela", "", "3f" * 32), "Enter the version of Umbrela and the SHA-256"),
         (Judge("model", "Umbrela", "1", "my prompt"), "64 hexadecimal digits"),
         (Judge("people", "NIST assessors", "1"), "Only a model has a version and a prompt"),
         (Judge("people", "srossessa TSIN\u202e"), r"The judge’s name: U\+202E cannot be part of it"),

@@ -61,7 +61,7 @@ def test_a_switch_asks_why_and_goes_by_what_was_seen(desk: Client, demo: Dataset
     assert desk.post(address, {"seen": ""}).status_code == 400
     other = desk.post(address, {"seen": "something else", "why": "looks right"})
     assert other.status_code == 409
-    assert "Numbers changed since you looked at them" in other.content.decode()
+    assert "The scores have changed since you opened this page" in other.content.decode()
     demo.refresh_from_db()
     assert demo.current_qrels_id == rescore.from_qrels_id
     done = desk.post(address, {"seen": "", "why": "looks right"}, follow=True)

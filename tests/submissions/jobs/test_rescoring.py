@@ -221,7 +221,7 @@ def test_a_run_over_which_workers_are_lost_keeps_no_other_from_its_numbers(
     work()
     campaign.refresh_from_db()
     assert (campaign.state, campaign.done) == (Rescore.State.READY, 5)
-    assert list(campaign.lost.values()) == ["it was begun twice, and the worker was lost over it each time"]
+    assert list(campaign.lost.values()) == ["it was started twice, and the worker crashed each time"]
 
 
 def test_a_campaign_that_failed_goes_on_where_it_was(campaign: Rescore, curator: User) -> None:
@@ -269,7 +269,7 @@ def test_the_commands_do_what_the_pages_do(demo: Dataset, api: Api, curator: Use
     out = StringIO()
     call_command("rescore", "demo", here=True, stdout=out, **who)
     assert "1 of 1 runs, 0 cannot be evaluated: waiting for the curator." in out.getvalue()
-    with pytest.raises(CommandError, match="being rescored on qrels v2 already"):
+    with pytest.raises(CommandError, match="already being rescored on qrels v2"):
         call_command("rescore", "demo", **who)
     call_command("discard_rescore", "demo", stdout=out, **who)
     call_command("rescore", "demo", here=True, stdout=out, **who)

@@ -12,7 +12,7 @@ from django.test import Client
 
 from leaderboard.models import Dataset, Entry, Evaluation, EvaluationPart, User
 from leaderboard.results.publishing.visibility import name_baseline
-from leaderboard.systems.baselines import BM25, system_of
+from leaderboard.systems.baselines import BM25, configuration_system
 from submissions.jobs.changes import withdraw
 from submissions.models import Submission
 from tests.factories import make_user
@@ -138,4 +138,4 @@ def test_no_page_counts_judged_queries_or_says_anything_by_query(dataset: Datase
 
 
 def test_the_sites_own_bm25_is_told_whatever_the_ladder_says(dataset: Dataset) -> None:
-    assert system_of(BM25).team_id is None
+    assert configuration_system(BM25).team_id is None

@@ -12,7 +12,7 @@ from leaderboard.core.audit import acting
 from leaderboard.models import Dataset, Entry, System, User
 from leaderboard.results.publishing.visibility import quarantine, restore
 from leaderboard.systems.anonymity import end_anonymity, make_anonymous
-from leaderboard.systems.corrections import corrections_of
+from leaderboard.systems.corrections import list_corrections
 from leaderboard.systems.records import SystemFields, update_system
 from tests.factories import make_user
 from tests.submissions.clients import Api, describe_anew
@@ -49,7 +49,7 @@ def test_everyone_reads_what_a_team_corrected(
     assert describe_anew(signed_in, **fields).status_code == 302
     page = " ".join(Client().get("/systems/my-system/").content.decode().split())
     assert "Trained on: <del>none</del> → <ins>demo</ins>" in page
-    assert "Licence: <del>not said</del> → <ins>MIT</ins>" in page
+    assert "Licence: <del>not stated</del> → <ins>MIT</ins>" in page
     assert alice.email not in page
     told = nobody.get("systems/my-system/").body["corrections"]
     assert told[0]["changes"][0] == {"field": "Trained on", "before": "none", "after": "demo"}
@@ -75,15 +75,15 @@ def test_what_was_changed_before_anyone_saw_it_is_the_teams_own(demo: Dataset, a
     system = edit(licence="MIT", training_declared=False)
     identifier = system.entries.get().submission_reference
     assert api.post(f"submissions/{identifier}/visibility/", public="true").status == 200
-    assert corrections_of(system.pk) == []
+    assert list_corrections(system.pk) == []
     edit(licence="BSD", training_declared=False)
-    changes = corrections_of(system.pk)[0].changes
+    changes = list_corrections(system.pk)[0].changes
     assert [(each.before, each.after) for each in changes] == [("MIT", "BSD")]
 
 
 def test_long_texts_are_only_said_to_have_changed(public: str) -> None:
     system = edit(description="An essay. " * 40)
-    changes = corrections_of(system.pk)[0].changes
+    changes = list_corrections(system.pk)[0].changes
     assert [(each.field, each.before) for each in changes] == [("Description", None)]
 
 

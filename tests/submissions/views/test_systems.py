@@ -66,7 +66,7 @@ def test_editing_shows_what_is_wrong(demo: Dataset, api: Api, signed_in: Client)
     api.submit(system="Another")
     response = describe_anew(signed_in, "another", name="My system")
     assert response.status_code == 400
-    assert "has a system named “My system” already" in response.content.decode()
+    assert "already has a system named “My system”" in response.content.decode()
     response = signed_in.post("/systems/another/edit/", {"name": "", "architecture": "dense"})
     assert "This field is required" in response.content.decode()
 
