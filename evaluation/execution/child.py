@@ -22,7 +22,7 @@ from evaluation.core.problems import ModelFailure, is_out_of_memory
 from evaluation.core.writing import DISK_FULL, appearing, make_folder
 from evaluation.efficiency.measurements import TooSlow, measuring_seconds, plan_efforts
 from evaluation.efficiency.meters import peak_memory
-from evaluation.efficiency.protocol import System, flops_of_documents, measure
+from evaluation.efficiency.protocol import System, flops_per_document, measure
 from evaluation.engines import (
     Engine,
     InvalidParameter,
@@ -166,7 +166,7 @@ def _retrieve(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
         # Whatever ends the child from here on, the run counts, and so do the figures once they are there.
         _write(job.out / RESULT_NAME, {"retrieval": done.as_data(), **figures})
         assert job.corpus is not None
-        flops = flops_of_documents(engine, job.corpus, work)
+        flops = flops_per_document(engine, job.corpus, work)
         if channel.ask_to_measure():
             figures.update(_measure(job, channel, engine, asked, done, flops))
             _write(job.out / RESULT_NAME, {"retrieval": done.as_data(), **figures})

@@ -25,7 +25,7 @@ from evaluation.efficiency.measurements import (
     plan_efforts,
 )
 from evaluation.efficiency.meters import THREADS
-from evaluation.efficiency.protocol import DEPTH, PROTOCOL, encoding_rate, job_seconds, parameters_of
+from evaluation.efficiency.protocol import DEPTH, PROTOCOL, count_parameters, encoding_rate, job_seconds
 from evaluation.engines import Retrieval, describe
 from evaluation.engines.facts import FACTS, FactValue
 from evaluation.engines.run_writing import variant_paths
@@ -295,7 +295,7 @@ def _checked_figures(
         documents_per_second=encoding_rate(retrieval),
         index_bytes=retrieval.index_bytes,
         job_seconds=job_seconds(retrieval),
-        parameters=parameters_of(known.job.checkpoint),
+        parameters=count_parameters(known.job.checkpoint),
         peak_memory_bytes=max(figures.peak_memory_bytes or 0, known.job.index_memory) or None,
         stored_runs=0,  # the parent adds those that it began with
     )

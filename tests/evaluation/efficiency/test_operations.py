@@ -16,9 +16,9 @@ from evaluation.checkpoints.description import CheckpointKind
 from evaluation.checkpoints.rebuilding import open_checkpoint
 from evaluation.collections.beir import Query, write_blocks
 from evaluation.efficiency import protocol
-from evaluation.efficiency.measurements import OF_VARIANT
+from evaluation.efficiency.measurements import VARIANT_EFFORT
 from evaluation.efficiency.meters import Moment
-from evaluation.efficiency.protocol import System, flops_of_documents, measure
+from evaluation.efficiency.protocol import System, flops_per_document, measure
 from evaluation.engines import ENGINES, Engine, Resources, Retrieval
 from evaluation.engines.index import vector_index
 from evaluation.engines.index.exact_search import SPARE, ExactSearch, greatest_norm
@@ -73,7 +73,7 @@ def test_minilm_takes_what_the_closed_formula_of_its_layers_says(tmp_path: Path)
     search = len(QUERIES) * 2 * 2 * len(DOCUMENTS) * DIMENSION  # each document, and again in float64
     model = counted(engine, QUERIES) - search
     assert model == pytest.approx(expected(query.text for query in QUERIES), rel=0.05)
-    found = flops_of_documents(engine, written(tmp_path / "corpus.jsonl"), tmp_path)
+    found = flops_per_document(engine, written(tmp_path / "corpus.jsonl"), tmp_path)
     some = [DOCUMENTS[number * 10 // 4] for number in range(4)]
     assert found == pytest.approx(expected(f"{d.title} {d.text}".strip() for d in some) / 4, rel=0.05)
 
@@ -158,8 +158,8 @@ def test_operations_are_the_same_on_machines_whose_latencies_differ(
         moments = (Moment(tick * slower / 1000, tick * slower / 1000, 0, 0) for tick in itertools.count())
         monkeypatch.setattr(protocol, "read_moment", moments.__next__)
         monkeypatch.setattr(protocol, "evict_caches", lambda: None)
-        figures = measure(System(engine, retrieval, checkpoint=checkpoint), QUERIES, OF_VARIANT)
-        found.append((asdict(figures), flops_of_documents(engine, corpus, folder)))
+        figures = measure(System(engine, retrieval, checkpoint=checkpoint), QUERIES, VARIANT_EFFORT)
+        found.append((asdict(figures), flops_per_document(engine, corpus, folder)))
     (one, of_documents), (two, same) = found
     assert one["latency_ms"]["mean"] < two["latency_ms"]["mean"]
     assert one["flops_per_query"] == two["flops_per_query"] > 0
