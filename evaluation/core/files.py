@@ -21,6 +21,5 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file's content as hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -170,7 +170,6 @@ class ProblemCode(str):
         return str, (str(self),)  # pickles and copies are plain strings
 
     def named(self, name: str) -> str:
-        """Return a member of this family of codes."""
         return self.removesuffix("…") + name
 
     def problem(

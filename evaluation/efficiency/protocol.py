@@ -27,8 +27,8 @@ throughput is measured over fewer whole batches or not at all. If not even two q
 figures. `searches`, `queries`, `rounds`, and `batched` report the actual numbers.
 
 Floating point operations of a search are counted during warm-up, over 20 evenly spaced searches; for BM25, in another
-search of all timed queries. Operations for a document are counted over a sample that is encoded again. Nothing is
-counted during timed searches.
+search of all timed queries. Operations for a document are counted over a sample that is encoded again. Timed searches
+are never counted.
 
 Variants of a system, such as smaller depths of a re-ranker, are measured with less effort, because the machine is
 reserved meanwhile: 5 warm-up searches, at least 50 timed searches, and throughput over 128 queries.
@@ -143,26 +143,26 @@ def measure(
     if not queries:
         raise ValueError("cannot measure without queries: there is no search to time")
     engine, retrieval = system.engine, system.retrieval
-    timed, meter = sample_evenly(queries, effort.queries), open_meter(system.device)
+    timed_queries, meter = sample_evenly(queries, effort.queries), open_meter(system.device)
     with one_thread():
         progress(0.0)
-        flops, warm = _warm_up(engine, timed, effort.warm_up, budget * SHARE_OF_WARM_UP)
-        left = budget - sum(warm)
-        effort, in_batches = _affordable_effort(effort, left, warm, retrieval, len(queries))
-        timed = sample_evenly(queries, effort.queries)
+        flops, warm_up_seconds = _warm_up(engine, timed_queries, effort.warm_up, budget * SHARE_OF_WARM_UP)
+        remaining = budget - sum(warm_up_seconds)
+        effort, in_batches = _affordable_effort(effort, remaining, warm_up_seconds, retrieval, len(queries))
+        timed_queries = sample_evenly(queries, effort.queries)
         engine.clock.seconds.clear()
-        rounds = _TimedRounds(engine, timed, effort, system.device)
+        rounds = _TimedRounds(engine, timed_queries, effort, system.device)
         energy = rounds.run(progress, meter)
-    left = max(left - rounds.elapsed, 0.0)
-    wanted = min(effort.batched, len(queries))
-    if (batched := affordable(wanted, left, in_batches)) < wanted:
+    remaining = max(remaining - rounds.elapsed, 0.0)
+    target = min(effort.batched, len(queries))
+    if (batched := affordable(target, remaining, in_batches)) < target:
         batched -= batched % BATCH
     figures = rounds.figures()  # before other searches add to the engine's clock
     throughput = _throughput(engine, queries, batched)
     if isinstance(engine, TermEngine) and system.checkpoint is None:
-        with operations.counting() as counted:  # fast, and with larger differences between queries
-            _search(engine, timed)
-        flops = counted.flops / len(timed)
+        with operations.counting() as operation_count:  # fast, and with larger differences between queries
+            _search(engine, timed_queries)
+        flops = operation_count.flops / len(timed_queries)
     progress(1.0)
     return EfficiencyFigures(
         **figures,
@@ -183,14 +183,14 @@ def measure(
 
 
 def _affordable_effort(
-    effort: Effort, left: float, warm: Sequence[float], retrieval: Retrieval, queries: int
+    effort: Effort, remaining: float, warm_up_seconds: Sequence[float], retrieval: Retrieval, queries: int
 ) -> tuple[Effort, float]:
     """Reduce the effort to a budget, and return it with the expected seconds of a search in batches.
 
     Args:
         effort: Effort to reduce.
-        left: Remaining budget in seconds.
-        warm: Seconds of each warm-up search.
+        remaining: Remaining budget in seconds.
+        warm_up_seconds: Seconds of each warm-up search.
         retrieval: Statistics of the job that searched all queries.
         queries: Number of queries of the dataset.
 
@@ -199,22 +199,21 @@ def _affordable_effort(
     """
     # A single fast query must not determine the estimate. Searches of a variant are shorter than those of the job.
     in_job = retrieval.search_seconds / max(retrieval.queries, 1)
-    alone = max(sum(warm) / len(warm), min(in_job, max(warm)))
+    alone = max(sum(warm_up_seconds) / len(warm_up_seconds), min(in_job, max(warm_up_seconds)))
     in_batches = min(alone, in_job)
-    fits = in_batches * min(BATCH, queries) <= left / 2
-    return effort.within(left / 2 if fits else left, alone, queries), in_batches
+    fits = in_batches * min(BATCH, queries) <= remaining / 2
+    return effort.within(remaining / 2 if fits else remaining, alone, queries), in_batches
 
 
-def sample_evenly(queries: Sequence[Query], most: int) -> list[Query]:
-    """Return at most `most` evenly spaced queries, in their order."""
-    if len(queries) <= most:
+def sample_evenly(queries: Sequence[Query], limit: int) -> list[Query]:
+    """Return at most `limit` evenly spaced queries, in their order."""
+    if len(queries) <= limit:
         return list(queries)
-    places = np.arange(most, dtype=np.int64) * len(queries) // most
-    return [queries[place] for place in places.tolist()]
+    positions = np.arange(limit, dtype=np.int64) * len(queries) // limit
+    return [queries[position] for position in positions.tolist()]
 
 
 def count_parameters(checkpoint: Path | None) -> int | None:
-    """Return the number of weights of a rebuilt checkpoint, or None without a model."""
     return None if checkpoint is None else CheckpointDescription.read(checkpoint).parameters
 
 
@@ -241,22 +240,22 @@ def _search(engine: Engine, queries: Sequence[Query]) -> None:
 
 
 def _warm_up(
-    engine: Engine, timed: Sequence[Query], searches: int, most_seconds: float
+    engine: Engine, timed_queries: Sequence[Query], searches: int, most_seconds: float
 ) -> tuple[float, list[float]]:
     """Search evenly spaced queries up to `searches` times or for `most_seconds`.
 
     Returns:
         The mean floating point operations of a search, and the seconds of each search.
     """
-    queries, taken = sample_evenly(timed, searches), list[float]()
-    with operations.counting() as counted:
+    queries, durations = sample_evenly(timed_queries, searches), list[float]()
+    with operations.counting() as operation_count:
         for query in (queries * -(-searches // len(queries)))[:searches]:
-            started = read_moment().elapsed
+            start = read_moment().elapsed
             _search(engine, [query])
-            taken.append(read_moment().elapsed - started)
-            if sum(taken) >= most_seconds:
+            durations.append(read_moment().elapsed - start)
+            if sum(durations) >= most_seconds:
                 break
-    return counted.flops / len(taken), taken
+    return operation_count.flops / len(durations), durations
 
 
 def flops_per_document(engine: Engine, corpus: Path, folder: Path) -> float | None:
@@ -269,20 +268,20 @@ def flops_per_document(engine: Engine, corpus: Path, folder: Path) -> float | No
         return None
     flops, documents = 0, _sample_documents(corpus)
     for document in documents:
-        with TemporaryDirectory(dir=folder) as place, operations.counting() as found:
-            engine.encode_shard([document], Path(place))
-        flops += found.flops
+        with TemporaryDirectory(dir=folder) as shard_folder, operations.counting() as operation_count:
+            engine.encode_shard([document], Path(shard_folder))
+        flops += operation_count.flops
     return flops / len(documents) if flops else None
 
 
 def _sample_documents(corpus: Path) -> list[Document]:
     total = count_documents(corpus)
-    wanted = min(max(total // 200, _LEAST_DOCUMENTS), _MOST_DOCUMENTS, total)
-    places = [number * total // wanted for number in range(wanted)]
+    sample_size = min(max(total // 200, _LEAST_DOCUMENTS), _MOST_DOCUMENTS, total)
+    positions = [number * total // sample_size for number in range(sample_size)]
     if read_table(corpus) is not None:
-        return [next(read_corpus(corpus, first=place)) for place in places]
-    chosen = set(places)
-    return [document for number, document in enumerate(read_corpus(corpus)) if number in chosen]
+        return [next(read_corpus(corpus, first=position)) for position in positions]
+    selected_positions = set(positions)
+    return [document for number, document in enumerate(read_corpus(corpus)) if number in selected_positions]
 
 
 class _TimedRounds:
@@ -320,7 +319,7 @@ class _TimedRounds:
             "interruptions": self.interruptions,
             "other_work": self.other_work,
             "peak_memory_bytes": self._peak_memory,
-            "parts_ms": {part: spent * share for part, spent in self._engine.clock.seconds.items()},
+            "parts_ms": {part: seconds * share for part, seconds in self._engine.clock.seconds.items()},
         }
 
     def unsettled(self) -> int:
@@ -330,10 +329,10 @@ class _TimedRounds:
 
     def run(self, report: MeasureProgress, meter: EnergyMeter) -> float | None:
         """Search in rounds and return the joules per search, or None without energy counters."""
-        others = OtherWork()
+        other_work = OtherWork()
         while not self._is_enough():
             self._round(report, meter)
-        self.other_work = others.share()
+        self.other_work = other_work.share()
         return max(self._joules, 0.0) / self.times().size if meter.counters else None
 
     def _is_enough(self) -> bool:
@@ -350,12 +349,12 @@ class _TimedRounds:
         return settled and mean_spread(self.times()) <= NARROW * mean
 
     def _round(self, report: MeasureProgress, meter: EnergyMeter) -> None:
-        done, wanted = len(self._seconds), max(self._effort.rounds, len(self._seconds) + 1)
+        rounds_done, expected_rounds = len(self._seconds), max(self._effort.rounds, len(self._seconds) + 1)
         seconds = []
         for number, query in enumerate(self._timed):
-            before = perf_counter()
+            eviction_start = perf_counter()
             evict_caches()
-            self._evicting += perf_counter() - before
+            self._evicting += perf_counter() - eviction_start
             joules = meter.joules() or 0.0
             start = read_moment()
             _search(self._engine, [query])
@@ -366,7 +365,7 @@ class _TimedRounds:
             self.elapsed += timing.elapsed
             self.interruptions += end.interruptions - start.interruptions
             self._confirmed[number] |= timing.undisturbed
-            report((done + number / len(self._timed)) / wanted)
+            report((rounds_done + number / len(self._timed)) / expected_rounds)
         self._seconds.append(seconds)
 
 
@@ -381,16 +380,16 @@ def mean_spread(times: Times) -> float:
     return float(1000 * (max(means) - times.min(axis=0).mean()))
 
 
-def _throughput(engine: Engine, queries: Sequence[Query], most: int) -> float | None:
-    """Return queries per second in batches, over at most `most` queries.
+def _throughput(engine: Engine, queries: Sequence[Query], limit: int) -> float | None:
+    """Return queries per second in batches, over at most `limit` queries.
 
     Returns None if there is no whole batch or the clock is too coarse.
     """
-    if most < min(BATCH, len(queries)):
+    if limit < min(BATCH, len(queries)):
         return None
-    queries = sample_evenly(queries, most)
-    started = read_moment().elapsed
+    queries = sample_evenly(queries, limit)
+    start_time = read_moment().elapsed
     for start in range(0, len(queries), BATCH):
         _search(engine, queries[start : start + BATCH])
-    seconds = read_moment().elapsed - started
+    seconds = read_moment().elapsed - start_time
     return len(queries) / seconds if seconds > 0 else None
