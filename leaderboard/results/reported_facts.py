@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evaluation.engines.facts import FACTS
-from evaluation.engines.prompts import SIDES, shown
+from evaluation.engines.prompts import SIDES, format_prompt
 
 #: Figures that say what a system costs, and which way is good.
 COSTS = {"latency": "lower", "index size": "lower", "cost": "lower", "dimension": ""}
@@ -19,7 +19,13 @@ def fact_texts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         if value is None:
             continue
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        text = f"{value:,.{fact.decimals}f}" if number else shown(value) if name in _PROMPTS else str(value)
+        text = (
+            f"{value:,.{fact.decimals}f}"
+            if number
+            else format_prompt(value)
+            if name in _PROMPTS
+            else str(value)
+        )
         found.append((fact.label, f"{text} {fact.unit}".strip()))
     return found
 

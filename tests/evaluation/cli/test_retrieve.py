@@ -70,10 +70,10 @@ def test_help_tells_parameters_of_one_name_apart(capsys: pytest.CaptureFixture[s
     ("options", "message"),
     [
         (["--engine", "nope"], "no engine 'nope'"),
-        (["--b", "7"], "b = '7' is not possible"),
+        (["--b", "7"], "b = '7' is not valid"),
         (
             ["--language", "xx"],
-            "language = 'xx' is not possible. “xx” is neither the code nor the English name",
+            "language = 'xx' is not valid. “xx” is neither the code nor the English name",
         ),
         (["--tag", "two words"], "tag"),
         (["--depth", "0"], "at least 1"),

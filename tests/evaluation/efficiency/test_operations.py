@@ -21,7 +21,7 @@ from evaluation.efficiency.meters import Moment
 from evaluation.efficiency.protocol import System, flops_per_document, measure
 from evaluation.engines import ENGINES, Engine, Resources, Retrieval
 from evaluation.engines.index import vector_index
-from evaluation.engines.index.exact_search import SPARE, ExactSearch, greatest_norm
+from evaluation.engines.index.exact_search import SPARE, ExactSearch, max_norm
 from evaluation.engines.operations import counting
 from evaluation.text import analyser_for
 from tests.evaluation.neural import DOCUMENTS, QUERIES, rebuilt
@@ -91,7 +91,7 @@ def test_bm25_takes_one_multiply_add_for_each_posting_of_the_querys_words(tmp_pa
 @pytest.mark.parametrize("queries", [3, 300])  # torch multiplies few, faiss many
 def test_exact_search_multiplies_every_document_and_the_kept_ones_again(queries: int) -> None:
     vectors = np.random.default_rng(1).normal(size=(2_000, 16)).astype(np.float32)
-    index = ExactSearch([vectors], greatest_norm(vectors), np.arange(2_000, dtype=np.uint32))
+    index = ExactSearch([vectors], max_norm(vectors), np.arange(2_000, dtype=np.uint32))
     with counting() as found:
         list(index.search(vectors[:queries], 10))
     every = 2 * queries * vectors.size
