@@ -528,7 +528,7 @@ class EngineDescription:
         if not minimum <= len(resources.runs) <= maximum:
             required = f"{minimum}" if minimum == maximum else f"{minimum} to {maximum}"
             raise InvalidParameter(
-                f"{self.name} requires {required} runs, but {len(resources.runs)} were given."
+                f"{self.name} accepts {required} runs, but {len(resources.runs)} were given."
             )
 
     def complete(self, values: Mapping[str, object]) -> dict[str, ParameterValue]:

@@ -179,5 +179,5 @@ def test_one_job_ranks_to_at_most_five_depths() -> None:
 
 
 def test_no_model_no_engine() -> None:
-    with pytest.raises(InvalidParameter, match="give a checkpoint"):
+    with pytest.raises(InvalidParameter, match="specify a checkpoint"):
         ENGINES["cross-encoder"].check(Resources())

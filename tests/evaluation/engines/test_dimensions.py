@@ -87,9 +87,11 @@ def test_numbers_that_are_none_are_refused(encoder: Path) -> None:
     for text in ("0", "a", "70000", "1,2,3,4,5,6,7"):
         with pytest.raises(InvalidParameter, match="dimensions"):
             description.complete({"dimensions": text})
-    with pytest.raises(InvalidParameter, match=f"dimensions = 32 .* has {tiny_models.HIDDEN} dimensions"):
+    with pytest.raises(
+        InvalidParameter, match=f"dimensions = 32 .* has only {tiny_models.HIDDEN} dimensions"
+    ):
         description.check_parameters(description.complete({"dimensions": "8,32"}), known)
-    with pytest.raises(InvalidParameter, match="has 8 dimensions"):
+    with pytest.raises(InvalidParameter, match="has only 8 dimensions"):
         description.check_parameters(description.complete({"dimensions": "8", "truncate_dimension": 8}), None)
     # Not known before it is loaded:
     replace(known, dimension=None).write(encoder)

@@ -223,7 +223,7 @@ def test_the_command_line_encodes_searches_and_merges(
         assert main(["retrieve", *given, "--queries", queries, "--out", out, "--part", part]) == 2
         assert said in capsys.readouterr().err
     assert main(["merge", queries, "--queries", queries, "--out", out]) == 1
-    assert "no part of a run" in capsys.readouterr().err
+    assert "not a part of a run" in capsys.readouterr().err
     assert main(["encode", *given[2:]]) == 2
 
 

@@ -199,7 +199,7 @@ def test_a_folder_that_others_may_write_to_is_refused(
 ) -> None:
     tmp_path.chmod(0o777)
     monkeypatch.setenv("RUNBOARD_KERNEL_CACHE", str(tmp_path))
-    with pytest.raises(KernelUnavailable, match="nobody else may write"):
+    with pytest.raises(KernelUnavailable, match="no other user may write"):
         building.get_library_path()
 
 
