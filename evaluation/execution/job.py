@@ -3,9 +3,9 @@
 The child writes only to its output folder: `run.txt` (and one file per variant), `result.json`, the folder `shard`
 for a shard or `index` for an index, or only `failure.json`. To standard output it writes lines of JSON:
 
-- progress (`Progress`); - `ASK_TO_MEASURE`, after which it waits for a line on standard input before timing. Its run
-and a result without figures
-  have been written by then;
+- progress (`Progress`);
+- `ASK_TO_MEASURE`, after which it waits for a line on standard input before timing. Its run and a result without
+  figures have been written by then;
 - `MEASURED`, after its figures have been written;
 - `SHARD_DONE`, after which it waits for the number of the next shard.
 

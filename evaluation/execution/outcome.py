@@ -130,12 +130,11 @@ def read_result(folder: Path, job: ExecutionJob, seconds: float) -> dict[str, An
 
     The content depends on the task:
 
-    - "retrieve" and "measure": `retrieval` (as `engines.Retrieval`, where `variants` maps labels to file names in
-    `folder`),
-      `figures` and `variants` (figures by label) or null, and `hardware`;
+    - "retrieve" and "measure": `retrieval` (as `engines.Retrieval`, where `variants` maps labels to names of files in
+      `folder`), `figures` and `variants` (figures by label) or null, and `hardware`;
     - "encode_shards": `shard` with `number`, `documents`, and `seconds`, and `hardware` of this process, which runs
-    on the
-      same machine;
+    on
+      the same machine;
     - "check": `problems`, a list of Problem;
     - "index": `index` with `seconds` and `memory` in bytes.
     """

@@ -120,9 +120,8 @@ class PairScorer:
                 + suffix
                 for query, document in zip(queries, documents, strict=True)
             ]
-            suffix_ids = words(suffix, add_special_tokens=self._writes)[
-                "input_ids"
-            ]  # as a chat template is: all is in it
+            # Chat templates contain all special tokens.
+            suffix_ids = words(suffix, add_special_tokens=self._writes)["input_ids"]
             return tokenise(words, texts, length, add_special_tokens=self._writes, suffix=suffix_ids)
 
     def _classify(self, features: dict[str, Any]) -> torch.Tensor:
