@@ -1,4 +1,4 @@
-"""Reading files: those that strangers may have put there, and checksums."""
+"""Helpers for opening untrusted files and computing checksums."""
 
 import errno
 import hashlib
@@ -9,15 +9,17 @@ from typing import BinaryIO
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """The file, opened for reading. Raises OSError for a link, and for anything but a file, which might never end."""
+    """Open a file for reading, refusing symbolic links and special files.
+
+    Raises OSError for anything but a regular file. Opening a FIFO or a device could block forever.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return os.fdopen(descriptor, "rb")
     os.close(descriptor)
-    raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    raise OSError(errno.EINVAL, "it is not a regular file", str(path))
 
 
 def sha256_of(path: Path) -> str:
-    """The sha256 of a file's bytes, as hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

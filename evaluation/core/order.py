@@ -1,4 +1,4 @@
-"""The order of a ranking: one function for measures, the depth cut, warnings, exports and pages."""
+"""Order of a ranking, shared by measures, depth cuts, warnings, exports, and pages."""
 
 from collections.abc import Sequence
 
@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 def trec_order(
     document_ids: Sequence[str | bytes], scores: NDArray[np.number] | Sequence[float]
 ) -> NDArray[np.intp]:
-    """The order in which documents are ranked, as indices, best first.
+    """Return the indices that sort documents into their ranking, best first.
 
-    That of trec_eval 9.0.8: scores rounded to float32, descending, then document ids descending by their bytes.
-    The compiled reader ranks by the same rule, and tests hold it to this function.
+    The order is that of trec_eval 9.0.8: scores rounded to float32, descending; ties by document id, descending by
+    bytes. The compiled reader implements the same rule, and tests compare it with this function.
     """
     values = np.asarray(scores, np.float64).astype(np.float32)
     ids = [name.encode() if isinstance(name, str) else name for name in document_ids]

@@ -1,4 +1,4 @@
-"""Problems of a file, worded once for the page, the API, and the command line, and the errors that carry them."""
+"""Problem reports shared by the website, the API, and the command line, and the exceptions that carry them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Self, cast
 
 Severity = Literal["error", "warning"]
-#: What a code is about: the content of a run file, a request, or a model that was run.
+#: Subject of a problem code: a run file, a request, or a model.
 About = Literal["file", "request", "model"]
 
-#: How many line numbers a problem names. The first five are enough to find a pattern.
+#: Maximum number of line numbers in a problem. Five are enough to recognize a pattern.
 LINES_NAMED = 5
 
 
@@ -19,8 +19,13 @@ LINES_NAMED = 5
 class Problem:
     """One class of problem in a file.
 
-    `count` is how often it occurs, `lines` are the first (at most five) 1-based line numbers, empty where the
-    problem has no line. `message` says what is wrong, `hint` what would be right.
+    Attributes:
+        severity: Whether the problem makes the file unusable.
+        code: Stable identifier, one of `PROBLEM_CODES`.
+        count: Number of occurrences.
+        message: Description of the problem.
+        hint: Advice on how to fix it.
+        lines: First five 1-based line numbers; empty if the problem does not belong to a line.
     """
 
     severity: Severity
@@ -31,23 +36,22 @@ class Problem:
     lines: tuple[int, ...] = ()
 
     def sentences(self) -> str:
-        """What is wrong and what would be right, as sentences. Names of files and measures stay as they are."""
+        """Return message and hint as sentences, without capitalizing names of files and measures."""
         first = self.message.split(" ", 1)[0]
-        begins = self.message[:1].upper() if first.isalpha() and first.islower() else self.message[:1]
-        ends = "" if self.message.endswith((".", "?", "!")) else "."
-        return f"{begins}{self.message[1:]}{ends} {self.hint}".strip()
+        capital = self.message[:1].upper() if first.isalpha() and first.islower() else self.message[:1]
+        period = "" if self.message.endswith((".", "?", "!")) else "."
+        return f"{capital}{self.message[1:]}{period} {self.hint}".strip()
 
     def as_dict(self) -> dict[str, Any]:
-        """The problem as it appears in JSON reports."""
         return {**asdict(self), "lines": list(self.lines)}
 
 
 @dataclass(frozen=True, slots=True)
 class RunStatistics:
-    """What was read: counts of lines, queries and distinct tags, sizes in bytes, header metadata.
+    """Counts and metadata that were collected while reading a run.
 
-    `known_queries` counts the queries that belong to the dataset, and `depth` is the number of documents in the longest
-    of their rankings.
+    `known_queries` counts the queries that belong to the dataset, and `depth` is the largest number of documents that
+    the run ranks for one of them. `expanded_bytes` is the size after decompression.
     """
 
     lines: int = 0
@@ -61,28 +65,25 @@ class RunStatistics:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The verdict on a file: every class of problem found, errors first, and what was read."""
+    """The verdict on a file: its problems, errors first, and the statistics of its content."""
 
     problems: tuple[Problem, ...] = ()
     statistics: RunStatistics = RunStatistics()
 
     @property
     def errors(self) -> tuple[Problem, ...]:
-        """The problems that make the file unusable."""
         return tuple(problem for problem in self.problems if problem.severity == "error")
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
-        """The problems that the sender should know of, though the file is used."""
         return tuple(problem for problem in self.problems if problem.severity == "warning")
 
     @property
     def valid(self) -> bool:
-        """Whether the file may be scored."""
         return not self.errors
 
     def as_dict(self) -> dict[str, Any]:
-        """The report as `check/` answers it."""
+        """Return the report in the format of the API's `check/` responses."""
         return {
             "valid": self.valid,
             "problems": [problem.as_dict() for problem in self.problems],
@@ -91,7 +92,7 @@ class Report:
 
 
 class LineProblems:
-    """The problems of a file's lines: how often each code occurs, and its first lines."""
+    """Collects the problems of a file's lines: a count and the first line numbers for each code."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -101,13 +102,17 @@ class LineProblems:
         return bool(self.counts)
 
     def note(self, code: str, line: int) -> None:
-        """Count one occurrence of the problem `code` on the 1-based `line`."""
+        """Record one occurrence of a problem on a 1-based line."""
         self.counts[code] += 1
         if len(self.lines[code]) < LINES_NAMED:
             self.lines[code].append(line)
 
     def report(self, texts: Mapping[str, tuple[str, str]], **values: object) -> tuple[Problem, ...]:
-        """An error for each code; `texts` has the message and the hint of each, with places for `lines` and values."""
+        """Return one error for each code.
+
+        `texts` maps codes to pairs of message and hint. Messages are format strings with `lines` and `values` as
+        fields.
+        """
         return tuple(
             Problem(
                 "error",
@@ -121,18 +126,19 @@ class LineProblems:
         )
 
 
-#: Every code that was registered, by itself.
+#: Registry of problem codes.
 PROBLEM_CODES: dict[str, ProblemCode] = {}
 
 
 class ProblemCode(str):
-    """A code of reports and refusals, registered with its explanation by the module that raises it.
+    """A problem code of reports and refusals, registered with its documentation by the module that raises it.
 
-    The page of formats has a row for each: `severity`, `meaning`, `remedy` and `example`, in the table of its `about`.
-    A code that ends in … stands for several (`named`).
+    The reference of problem codes lists each one with its `severity`, `meaning`, `remedy`, and `example`, in the table
+    for its `about`. A code that ends in "…" is a family, whose members `named` returns.
 
-    `message` and `hint` are the texts of a report, if they are the same for every file; the hint defaults to the
-    remedy. With `quote` a message ends with the first line concerned, and this description of it (`runs.header`).
+    `message` and `hint` are the texts of a report if they are the same for every file; the hint defaults to the remedy.
+    If `quote` is set, messages end with the first affected line, introduced by this description (see `runs.header`).
+    `is_free` codes do not count as a verdict on a file.
     """
 
     severity: str
@@ -150,61 +156,62 @@ class ProblemCode(str):
         message: str = "", hint: str = "", quote: str | None = None,
         about: About = "request", severity: str = "error", is_free: bool = False,
     ) -> Self:  # fmt: skip
-        """Register a code. Raises ValueError for one that is registered already."""
+        """Register a code. Raises ValueError if it is registered already."""
         if code in PROBLEM_CODES:
             raise ValueError(f"the problem code {code} is registered already")
-        made = super().__new__(cls, code)
-        made.meaning, made.remedy, made.example = meaning, remedy, example
-        made.message, made.hint, made.quote = message, hint or (remedy if message else ""), quote
-        made.about, made.severity, made.is_free = about, severity, is_free
-        PROBLEM_CODES[code] = made
-        return made
+        instance = super().__new__(cls, code)
+        instance.meaning, instance.remedy, instance.example = meaning, remedy, example
+        instance.message, instance.hint, instance.quote = message, hint or (remedy if message else ""), quote
+        instance.about, instance.severity, instance.is_free = about, severity, is_free
+        PROBLEM_CODES[code] = instance
+        return instance
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        return str, (str(self),)  # a copy is the text alone
+        return str, (str(self),)  # pickles and copies are plain strings
 
     def named(self, name: str) -> str:
-        """One of the codes that this one stands for."""
         return self.removesuffix("…") + name
 
     def problem(
         self, message: str = "", hint: str = "", count: int = 1, lines: tuple[int, ...] = (),
         severity: Severity | None = None,
     ) -> Problem:  # fmt: skip
-        """Return a problem of this code, by default with its own texts; `severity` is for a code that may be either."""
+        """Return a problem with this code, with the code's own texts and severity by default."""
         message, hint = message or self.message, hint or self.hint
         return Problem(severity or cast(Severity, self.severity), self, count, message, hint, lines)
 
     def refusal(self, message: str, hint: str, lines: tuple[int, ...] = ()) -> InvalidContent:
-        """Return the error for a problem of this code."""
         return InvalidContent.of(self.problem(message, hint, lines=lines))
 
 
 def is_free(code: str) -> bool:
-    """Whether a refusal with the code counts as no verdict on a file: nothing in one was found to be wrong."""
+    """Return whether a refusal with this code is no verdict on the content of a file."""
     return code in PROBLEM_CODES and PROBLEM_CODES[code].is_free
 
 
 def codes_about(about: About) -> list[ProblemCode]:
-    """The codes of one table, in the order of the alphabet."""
+    """Return the codes about a subject, sorted alphabetically."""
     return sorted(code for code in PROBLEM_CODES.values() if code.about == about)
 
 
 def at_lines(lines: Sequence[int], count: int = 0) -> str:
-    """` (line 5)`, ` (lines 1, 2, 3 …)` where `count` says that there are more, nothing where there are none."""
+    """Format line numbers as ` (line 5)` or ` (lines 1, 2, 3 …)`, or as "" if there are none.
+
+    An ellipsis is added if `count` is greater than the number of lines.
+    """
     if not lines:
         return ""
-    more = " …" if count > len(lines) else ""
-    return f" (line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))}{more})"
+    ellipsis = " …" if count > len(lines) else ""
+    return f" (line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))}{ellipsis})"
 
 
-def number_of(count: int, one: str, many: str | None = None) -> str:
-    """`1 line`, `2,000 lines`."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
+def number_of(count: int, singular: str, plural: str | None = None) -> str:
+    """Format a count with its noun, as in "1 line" and "2,000 lines"."""
+    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
 
 
 class InvalidContent(Exception):
-    """A file's content is not usable; `report` says where and why. Never raised for a fault of ours."""
+    """The content of a file is unusable, as described by `report`. Never raised for internal errors."""
 
     def __init__(self, report: Report) -> None:
         self.report = report
@@ -212,26 +219,25 @@ class InvalidContent(Exception):
 
     @classmethod
     def of(cls, *problems: Problem) -> Self:
-        """The error for these problems."""
         return cls(Report(problems))
 
     @classmethod
     def of_text(cls, texts: Mapping[str, tuple[str, str]], code: str, **values: object) -> Self:
-        """Return the error for one problem of a file as a whole; `texts` as in `LineProblems.report`."""
+        """Return the error for one problem of a whole file. `texts` is described in `LineProblems.report`."""
         message, hint = texts[code]
         return cls.of(Problem("error", code, 1, message.format(**values), hint))
 
 
 class EndlessPattern(InvalidContent):
-    """A pattern among the answers of queries takes too long to be searched: no run's fault, and its curator's to mend.
+    """A regular expression among a dataset's answers takes too long to match, which its curator has to fix.
 
-    The report names its line, and nothing of what it says.
+    The report names the line but does not reveal the pattern.
     """
 
-    HINT = "Repeat nothing that repeats itself, as (a+)+ does; or write plain strings as `answers`."
+    HINT = "Avoid nested repetitions such as (a+)+, or write plain strings as `answers`."
 
-    def __init__(self, line: int, why: str) -> None:
-        message = f"answers.jsonl, line {line}: a pattern {why}"
+    def __init__(self, line: int, reason: str) -> None:
+        message = f"answers.jsonl, line {line}: a pattern {reason}"
         super().__init__(Report((Problem("error", "endless_pattern", 1, message, self.HINT),)))
 
 
@@ -240,14 +246,14 @@ class InvalidRun(InvalidContent):
 
 
 class KernelUnavailable(RuntimeError):
-    """The compiled part of scoring cannot be made or kept on this machine; the message says what is missing."""
+    """The compiled scoring kernel cannot be built or stored on this machine; the message says what is missing."""
 
 
 class ModelFailure(Exception):
-    """A model cannot be used as it is: what it did is its owner's affair, not a fault of ours.
+    """A submitted model cannot be loaded or run, for a reason that its owner has to fix.
 
-    `code` is stable and one of `evaluation.execution.failures.MODEL_FAILURES`; the message says what was found,
-    in words of ours alone. Raised where a model is loaded or run.
+    `code` is stable and one of `evaluation.execution.failures.MODEL_FAILURES`. The message never contains text from
+    the model's files.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -256,7 +262,10 @@ class ModelFailure(Exception):
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out: Python's, numpy's, CUDA's, or torch's on the CPU, which has no type of its own."""
+    """Return whether an error means that memory ran out, in Python, NumPy, CUDA, or PyTorch.
+
+    PyTorch raises a plain RuntimeError if memory runs out on the CPU.
+    """
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)

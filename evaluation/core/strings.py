@@ -1,7 +1,7 @@
-"""Many strings in one file, mapped into memory: what grows with the corpus stays on disk.
+"""String arrays on disk, mapped into memory, so that memory use does not grow with the corpus.
 
-`NAME.bin` holds the strings as UTF-8, one behind the other; `NAME_offsets.npy` where each starts, and where the last
-one ends.
+`NAME.bin` holds the concatenated strings in UTF-8, and `NAME_offsets.npy` the start of each string, followed by the
+end of the last one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 
 class StringsWriter:
-    """Writes strings one by one; a context manager, which writes the offsets at its end."""
+    """Context manager that writes strings one by one, and their offsets on exit."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder
@@ -33,11 +33,9 @@ class StringsWriter:
         return len(self._offsets) - 1
 
     def write(self, text: str) -> None:
-        """Write the next string."""
         self.write_encoded(text.encode())
 
     def write_encoded(self, text: bytes) -> None:
-        """The same for one in UTF-8."""
         self._end += self.write_bytes(text)
         self._offsets.append(self._end)
 
@@ -47,7 +45,7 @@ class StringsWriter:
 
 
 class Strings:
-    """What a StringsWriter wrote, each string read where it lies."""
+    """Read-only sequence of the strings of a StringsWriter, as bytes."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._offsets = map_array(folder / f"{name}_offsets.npy").data
@@ -57,12 +55,12 @@ class Strings:
     def __len__(self) -> int:
         return len(self._offsets) - 1
 
-    def __getitem__(self, place: int) -> bytes:
-        return bytes(self._text[self._offsets[place] : self._offsets[place + 1]])
+    def __getitem__(self, index: int) -> bytes:
+        return bytes(self._text[self._offsets[index] : self._offsets[index + 1]])
 
     @property
     def longest(self) -> int:
-        """Bytes of the longest string, 0 where there are none."""
+        """Length of the longest string in bytes, 0 without strings."""
         return int(np.diff(self._offsets).max(initial=0))
 
     def __iter__(self) -> Iterator[bytes]:
@@ -70,5 +68,5 @@ class Strings:
 
 
 def map_array(path: Path) -> NDArray[Any]:
-    """An array in numpy's format, mapped copy-on-write, so that nothing can change the file."""
+    """Memory-map a .npy file copy-on-write, so that the file cannot be changed."""
     return np.asarray(np.load(path, mmap_mode="c"))

@@ -1,6 +1,6 @@
-"""Files and folders that take their names only once they are whole; arrays whose room is there before they are filled.
+"""Atomic creation of files and folders, and memory-mapped arrays with disk space reserved in advance.
 
-What is not whole yet has a name that no other process gives: process ids are the same ones in each container.
+Temporary names are random, because process ids are not unique across containers.
 """
 
 import errno
@@ -20,19 +20,19 @@ import numpy as np
 from numpy.lib.format import open_memmap
 
 _GZIP_LEVEL = 6
-#: What `make_folder` leaves in a folder: bytes by name of each file.
+#: File in which `make_folder` stores the size of each file of the folder.
 _SIZES = "sizes.json"
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def beside(target: Path) -> Path:
-    """A new name in the target's folder, for what is not whole yet."""
+    """Return an unused temporary path in the target's folder."""
     return target.with_name(f"{target.name}.part-{secrets.token_hex(8)}")
 
 
 @contextmanager
 def appearing(path: Path) -> Iterator[Path]:
-    """Where to write a file that takes its name only when the block has ended well."""
+    """Yield a temporary path that replaces `path` if the block succeeds."""
     unfinished = beside(path)
     try:
         yield unfinished
@@ -43,12 +43,14 @@ def appearing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def complete_or_absent(path: Path, heading: Callable[[], str] = str) -> Iterator[TextIO]:
-    """A text file that takes its name only once all of it is written; compressed if the name ends in .gz.
+    """Open a text file that appears only when it is complete; gzip-compressed if its name ends in .gz.
 
-    Its first line is what `heading` says when all others are written; before, it has to give a line of that length.
+    `heading` returns the first line. It is called again after the content has been written, and must return a line of
+    the same length each time.
     """
     packed = path.suffix == ".gz"
-    # A member of its own that is not compressed has one length for lines of one length, so it can be written over.
+    # The first line is a gzip member of its own, stored without compression: its length depends on that of the line
+    # alone, so it can be overwritten.
     stored_as = partial(gzip.compress, compresslevel=0, mtime=0) if packed else bytes
     with appearing(path) as unfinished:
         with unfinished.open("wb") as stored:
@@ -63,10 +65,10 @@ def complete_or_absent(path: Path, heading: Callable[[], str] = str) -> Iterator
 
 
 def make_folder(target: Path, make: Callable[[Path], object]) -> None:
-    """Have `make` fill an empty folder, which takes its name only once it is whole.
+    """Create a folder atomically with the content that `make` writes.
 
-    Of several processes that make it the first is right. What the others began, or left when they were killed, is
-    removed then; one that is still at it goes on with what the first one made.
+    If several processes create the same folder, the first one to finish wins. Temporary folders of the others, and of
+    processes that were killed, are then removed; a process that is still busy continues with the finished folder.
     """
     unfinished = beside(target)
     unfinished.mkdir()
@@ -76,35 +78,35 @@ def make_folder(target: Path, make: Callable[[Path], object]) -> None:
         sizes = {path.relative_to(unfinished).as_posix(): path.stat().st_size for path in files}
         (unfinished / _SIZES).write_text(json.dumps(sizes), encoding="utf-8")
         unfinished.rename(target)
-    except (OSError, RuntimeError):  # of faiss, if its folder is gone
+    except (OSError, RuntimeError):  # faiss raises RuntimeError if its folder is gone
         if not target.is_dir():
             raise
     finally:
-        left = target.parent.glob(f"{target.name}.part-*") if target.is_dir() else [unfinished]
-        for folder in left:
+        leftovers = target.parent.glob(f"{target.name}.part-*") if target.is_dir() else [unfinished]
+        for folder in leftovers:
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def damage_of(folder: Path) -> str:
-    """Which file of a folder from `make_folder` has not the bytes that it had; "" where there is none."""
+    """Describe the first file that no longer has the size stored by `make_folder`; "" if all are intact."""
     try:
         sizes: dict[str, int] = json.loads((folder / _SIZES).read_bytes())
     except FileNotFoundError:
-        return ""  # of an earlier version, or not from here
+        return ""  # made by an earlier version or by another program
     except ValueError:
         return f"{_SIZES} cannot be read"
     for name, size in sizes.items():
         path = folder / name
-        found = path.stat().st_size if path.is_file() else 0
-        if found != size:
-            return f"{name} has {found:,} of {size:,} bytes"
+        actual = path.stat().st_size if path.is_file() else 0
+        if actual != size:
+            return f"{name} has {actual:,} of {size:,} bytes"
     return ""
 
 
 def new_map(path: Path, dtype: Any, shape: tuple[int, ...]) -> np.memmap[Any, Any]:
-    """An array in numpy's format, mapped, to be filled. Raises OSError where the disk has no room for it.
+    """Create a memory-mapped .npy array with disk space reserved. Raises OSError if the disk is full.
 
-    Without room a process that fills the map ends by SIGBUS, and can say nothing.
+    Without the reservation, a process that fills the map on a full disk is killed by SIGBUS.
     """
     array = open_memmap(path, "w+", dtype, shape)
     if hasattr(os, "posix_fallocate"):  # not on macOS

@@ -1,4 +1,4 @@
-"""What a system costs, measured: latency, throughput, memory and size under a published protocol."""
+"""Efficiency of retrieval systems: latency, throughput, memory, and size under a published protocol."""
 
 from evaluation.efficiency.hardware import Hardware, describe
 from evaluation.efficiency.measurements import is_brief, noise_reasons

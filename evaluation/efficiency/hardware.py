@@ -1,4 +1,4 @@
-"""Which machine it was: timings are comparable only on the same processor, cores, GPU and libraries."""
+"""Hardware classes: timings are comparable only with the same processor, cores, GPU, and libraries."""
 
 import functools
 import hashlib
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 CPU_INFO = Path("/proc/cpuinfo")
 _GPUS = Path("/proc/driver/nvidia/gpus")
 _DEVICES = Path("/dev")
-#: What decides how fast a search is, if it is installed.
+#: Libraries whose versions affect search times.
 LIBRARIES = (
     "numpy",
     "torch",
@@ -26,7 +26,7 @@ LIBRARIES = (
     "faiss-cpu",
     "faiss-gpu",
 )
-#: What processors' names say beside who they are.
+#: Decoration in processor names.
 _NOISE = re.compile(
     r"\((?:R|TM|C)\)|\b(?:CPU|Processor|with Radeon Graphics)\b|@.*|\b\d+-Core\b", re.IGNORECASE
 )
@@ -37,19 +37,18 @@ _DIGEST_LENGTH = 8
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """A hardware class. Equal `details` make one class, and give the same slug on every machine."""
+    """A hardware class. Equal `details` yield the same class and slug on every machine."""
 
     slug: str
     name: str
     details: Mapping[str, Any]
 
     def as_data(self) -> dict[str, Any]:
-        """The class as plain values, which JSON keeps."""
         return asdict(self)
 
     @classmethod
     def of(cls, details: Mapping[str, Any]) -> Self:
-        """The class that has these details: `cpu`, `cores`, `gpu` (or None), `python` and `libraries`."""
+        """Return the class with these details: `cpu`, `cores`, `gpu` (or None), `python`, and `libraries`."""
         cores = f"{details['cores']} core{'s' if details['cores'] != 1 else ''}"
         name = f"{details['cpu']}, {cores}"
         if details["gpu"]:
@@ -60,30 +59,30 @@ class Hardware:
 
     @classmethod
     def from_data(cls, data: object) -> Self:
-        """The class that `as_data` gave; slug and name are made again. Raises ValueError for anything else."""
+        """Parse the output of `as_data`, deriving slug and name again. Raises ValueError for invalid data."""
         details = data.get("details") if isinstance(data, Mapping) else None
         if not isinstance(details, Mapping):
-            raise ValueError("a hardware class has details")
+            raise ValueError("a hardware class must have details")
         cores, libraries = details.get("cores"), details.get("libraries")
         if not isinstance(cores, int) or isinstance(cores, bool) or cores < 1:
-            raise ValueError("a hardware class says how many cores are used")
+            raise ValueError("the cores of a hardware class must be a positive integer")
         if not isinstance(libraries, Mapping):
-            raise ValueError("a hardware class says which libraries are used")
+            raise ValueError("the libraries of a hardware class must map names to versions")
         return cls.of(
             {
-                "cpu": _short(details.get("cpu")) or "unknown processor",
+                "cpu": _clean_text(details.get("cpu")) or "unknown processor",
                 "cores": cores,
-                "gpu": _short(details.get("gpu")) or None,
-                "python": _short(details.get("python")),
-                "libraries": {name: _short(libraries[name]) for name in LIBRARIES if name in libraries},
+                "gpu": _clean_text(details.get("gpu")) or None,
+                "python": _clean_text(details.get("python")),
+                "libraries": {name: _clean_text(libraries[name]) for name in LIBRARIES if name in libraries},
             }
         )
 
 
 class Gpu(NamedTuple):
-    """An NVIDIA GPU: its number as CUDA and NVML count, and its address on the bus, which all processes see.
+    """An NVIDIA GPU: its index as used by CUDA and NVML, its bus address, UUID, and name.
 
-    The driver knows the UUID of a GPU only once it has started it.
+    The driver reports the UUID "unknown" until the GPU has been initialized.
     """
 
     number: str
@@ -93,7 +92,12 @@ class Gpu(NamedTuple):
 
 
 def describe(threads: int, device: str = "cpu") -> Hardware:
-    """The class of this machine, with `threads` of its cores and its GPU where the work is on that ("cuda")."""
+    """Return the hardware class of this machine.
+
+    Args:
+        threads: Number of cores that the work uses.
+        device: "cuda" if the work runs on the GPU, otherwise "cpu".
+    """
     return Hardware.of(
         {
             "cpu": cpu_model(),
@@ -106,74 +110,87 @@ def describe(threads: int, device: str = "cpu") -> Hardware:
 
 
 def cpu_model() -> str:
-    """Return the processor's name without decoration, or its architecture if the system has no name."""
+    """Return the processor's name without decoration, or its architecture if the system reports no name."""
     try:
         text = CPU_INFO.read_text(encoding="utf-8", errors="replace")
     except OSError:
         text = ""
-    found = re.search(r"^(?:model name|cpu model|Model)\s*:\s*(.+)$", text, re.MULTILINE)
-    name = _short(_NOISE.sub(" ", found[1])) if found else ""
+    match = re.search(r"^(?:model name|cpu model|Model)\s*:\s*(.+)$", text, re.MULTILINE)
+    name = _clean_text(_NOISE.sub(" ", match[1])) if match else ""
     return name or platform.processor() or platform.machine()
 
 
 def gpu_model() -> str:
-    """The name of this process's GPU, from PyTorch if it is loaded, else from the driver."""
+    """Return the name of this process's GPU, from PyTorch if it is loaded, otherwise from the driver."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
-        return _short(torch.cuda.get_device_name(0))
+        return _clean_text(torch.cuda.get_device_name(0))
     return own_gpu().name
 
 
 def own_gpu() -> Gpu:
-    """The GPU of this process, among those that it may open; what the driver does not tell of has its name alone."""
-    named = next(iter(visible_gpus()), "0")
-    given = (gpu for gpu in gpus_given() if gpu.number == named or gpu.uuid.startswith(named))
-    return next(given, Gpu(named, named, named, "unknown GPU"))
+    """Return the first visible GPU.
+
+    If the driver does not list it, as with MIG instances, all identifiers are those of CUDA_VISIBLE_DEVICES.
+    """
+    identifier = next(iter(visible_gpus()), "0")
+    matching_gpus = (
+        gpu for gpu in accessible_gpus() if gpu.number == identifier or gpu.uuid.startswith(identifier)
+    )
+    return next(matching_gpus, Gpu(identifier, identifier, identifier, "unknown GPU"))
 
 
 def visible_gpus() -> list[str]:
-    """The GPUs that this process may use: as CUDA_VISIBLE_DEVICES names them, or the numbers of all that it may open.
+    """Return the identifiers of the GPUs that this process may use.
 
-    The variable has numbers, in the order that CUDA_DEVICE_ORDER=PCI_BUS_ID gives, or beginnings of UUIDs.
+    These are the entries of CUDA_VISIBLE_DEVICES, which are indices in the order of CUDA_DEVICE_ORDER=PCI_BUS_ID or
+    prefixes of UUIDs. If the variable is empty, the indices of all accessible GPUs are returned.
     """
-    named = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
-    return [name for name in named if name] or [gpu.number for gpu in gpus_given()]
+    identifiers = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
+    return [name for name in identifiers if name] or [gpu.number for gpu in accessible_gpus()]
 
 
-def gpus_of_machine() -> list[Path]:
-    """What the driver tells of each NVIDIA GPU, in the order of the bus: a file in a folder named by its address."""
+def list_gpu_files() -> list[Path]:
+    """Return the driver's information file of each NVIDIA GPU, in bus order.
+
+    The name of the parent folder is the bus address.
+    """
     return sorted(_GPUS.glob("*/information"))
 
 
-def gpus_given() -> list[Gpu]:
-    """The GPUs that this process may open. Slurm's cgroups and containers keep others from it; the driver tells of all.
+def accessible_gpus() -> list[Gpu]:
+    """Return the GPUs whose devices this process can open.
 
-    Before a GPU is first used no device may exist yet; then the process is taken to be given all of them.
+    The driver lists all GPUs of the machine, even those that Slurm's cgroups or the container deny. Before the first
+    use of a GPU no device may exist yet; then the process is assumed to have access to all of them.
     """
-    given: list[Gpu] = []
+    gpus: list[Gpu] = []
     any_exists = any(_DEVICES.glob("nvidia[0-9]*"))
-    for file in gpus_of_machine():
-        told = dict(re.findall(r"^([^:\n]+):\s*(.+)$", file.read_text(encoding="utf-8"), re.MULTILINE))
-        minor, uuid = told.get("Device Minor"), told.get("GPU UUID", "unknown")
+    for file in list_gpu_files():
+        properties = dict(re.findall(r"^([^:\n]+):\s*(.+)$", file.read_text(encoding="utf-8"), re.MULTILINE))
+        minor, uuid = properties.get("Device Minor"), properties.get("GPU UUID", "unknown")
         device = _DEVICES / f"nvidia{minor}"
         if minor is None or not any_exists or (device.exists() and _may_open(device)):
-            name = _short(told.get("Model")) or "unknown GPU"
-            given.append(Gpu(str(len(given)), file.parent.name, uuid, name))
-    return given
+            name = _clean_text(properties.get("Model")) or "unknown GPU"
+            gpus.append(Gpu(str(len(gpus)), file.parent.name, uuid, name))
+    return gpus
 
 
 @functools.cache
 def _may_open(device: Path) -> bool:
-    """Whether it can be opened: of what a cgroup says no permission tells. Asked once, since a GPU may have to wake."""
+    """Return whether a device can be opened, which permissions do not show under cgroups.
+
+    Cached, because opening a device may wake the GPU.
+    """
     try:
         os.close(os.open(device, os.O_RDWR | os.O_CLOEXEC))
-    except OSError as error:  # any other: it is there, and does not work
+    except OSError as error:  # other errors mean that the device is accessible but broken
         return not isinstance(error, PermissionError)
     return True
 
 
 def library_versions() -> dict[str, str]:
-    """The versions of the installed ones of LIBRARIES, without importing any."""
+    """Return the versions of the installed LIBRARIES without importing them."""
     versions = {}
     for name in LIBRARIES:
         try:
@@ -183,8 +200,8 @@ def library_versions() -> dict[str, str]:
     return versions
 
 
-def _short(text: object) -> str:
-    """Printable text of one line and sensible length; nothing for what is no text."""
+def _clean_text(text: object) -> str:
+    """Return printable text on one line, at most 100 characters long; "" if the value is not a string."""
     if not isinstance(text, str):
         return ""
     return " ".join("".join(filter(str.isprintable, text)).split())[:100]

@@ -1,4 +1,4 @@
-"""How much is measured, the numbers of `protocol`; and the figures as data, which may come from an untrusted source."""
+"""Measurement effort and efficiency figures. Figures may come from untrusted sources."""
 
 # `EfficiencyFigures.from_data` reads the annotations of its fields as texts.
 from __future__ import annotations
@@ -13,24 +13,25 @@ import numpy.typing as npt
 from evaluation.engines import Retrieval
 from evaluation.engines.base import SearchPart
 
-#: How many queries the engine is handed at once for throughput.
+#: Number of queries in a batch when throughput is measured.
 BATCH = 64
-#: The share of the seconds of building and searching that measuring may take, and the seconds that it always may.
+#: Measuring may take this share of the time for building and searching, or `LEAST_SECONDS` if that is more.
 SHARE_OF_JOB, LEAST_SECONDS = 0.1, 60.0
-#: The share of its time that it may warm up for, and how many queries it times at least, where there are so many.
+#: Share of the measuring time for warming up, and minimum number of timed queries (or all, if there are fewer).
 SHARE_OF_WARM_UP, LEAST_QUERIES = 0.1, 2
 
 
 class TooSlow(Exception):
-    """Not even the least number of queries can be timed in the time that there is."""
+    """Searches are too slow to time the minimum number of queries within the budget."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How many searches warm up, and how many are timed at least, of how many queries at most.
+    """Numbers of searches for a measurement.
 
-    Throughput is measured over at most `batched` queries. There are `rounds` of timed searches unless these take
-    `seconds`; if the interval of their mean is not narrow then, rounds continue up to `most_rounds` or `most_seconds`.
+    After `warm_up` searches, at least `searches` searches of at most `queries` queries are timed, in `rounds` rounds or
+    until these have taken `seconds`. If the interval of the mean is still wide, rounds continue up to `most_rounds` or
+    `most_seconds`. Throughput is measured over at most `batched` queries.
     """
 
     warm_up: int
@@ -43,23 +44,32 @@ class Effort:
     most_seconds: float
 
     def within(self, seconds: float, search: float, queries: int) -> Effort:
-        """As much of it as fits into `seconds` where one search takes `search`, for so many queries. Raises TooSlow."""
-        wanted = max(self.searches, 2 * min(self.queries, queries))
-        searches = affordable(wanted, seconds, search)
+        """Return the effort reduced to a budget.
+
+        Args:
+            seconds: Budget of all timed searches.
+            search: Expected seconds of one search.
+            queries: Number of queries of the dataset.
+
+        Raises:
+            TooSlow: Fewer than two searches of `LEAST_QUERIES` queries fit.
+        """
+        target = max(self.searches, 2 * min(self.queries, queries))
+        searches = affordable(target, seconds, search)
         timed = min(self.queries, queries, searches // 2)
         if timed < min(LEAST_QUERIES, queries):
             raise TooSlow
-        least = self.searches if searches == wanted else searches // timed * timed
+        searches_kept = self.searches if searches == target else searches // timed * timed
         return replace(
             self,
             queries=timed,
-            searches=least,
+            searches=searches_kept,
             seconds=min(self.seconds, seconds),
             most_seconds=min(self.most_seconds, seconds),
         )
 
 
-WHOLE = Effort(
+FULL_EFFORT = Effort(
     warm_up=20,
     searches=200,
     queries=100,
@@ -69,8 +79,8 @@ WHOLE = Effort(
     most_rounds=40,
     most_seconds=30.0,
 )
-#: For what a system gives beside its main result: model and index are warm from the retrieval.
-OF_VARIANT = Effort(
+#: Effort for the variants of a system; its model and index are warm from the retrieval.
+VARIANT_EFFORT = Effort(
     warm_up=5,
     searches=50,
     queries=25,
@@ -83,30 +93,29 @@ OF_VARIANT = Effort(
 
 
 def plan_efforts(results: int) -> tuple[Effort, ...]:
-    """The effort for each of so many results of one system, the main one last; at least one."""
-    return (*[OF_VARIANT] * (results - 1), WHOLE)
+    """Return the effort for each of a system's results, of which the last is the main one."""
+    return (*[VARIANT_EFFORT] * (results - 1), FULL_EFFORT)
 
 
 def measuring_seconds(retrieval: Retrieval) -> float:
-    """How many seconds measuring all results of a retrieval may take."""
+    """Return the budget in seconds for measuring all results of a retrieval."""
     return max(LEAST_SECONDS, SHARE_OF_JOB * (retrieval.build_seconds + retrieval.search_seconds))
 
 
-def affordable(wanted: int, seconds: float, each: float) -> int:
-    """How many of what is wanted fit into so many seconds."""
-    return wanted if wanted * each <= seconds else int(seconds / each)
+def affordable(target: int, seconds: float, unit_seconds: float) -> int:
+    return target if target * unit_seconds <= seconds else int(seconds / unit_seconds)
 
 
 _LONGEST_TEXT = 40
-#: A measurement is noisy if the share of unsettled queries, the spread as a share of the mean, or the share of the
-#: machine's processors that other work used is greater.
+#: Limits above which a measurement is noisy: share of unsettled queries, spread relative to the mean, and share of the
+#: machine's processors used by other processes.
 MOST_UNSETTLED, MOST_SPREAD, MOST_OTHER_WORK = 0.1, 0.1, 0.25
 _TOO_LARGE = 2**63
 
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Milliseconds of a query's quickest search: the mean, and what 50, 95 and 99 of 100 stay within (nearest rank)."""
+    """Mean and percentiles (nearest rank) of the queries' fastest searches, in milliseconds."""
 
     mean: float
     p50: float
@@ -115,7 +124,7 @@ class Latency:
 
     @classmethod
     def of(cls, seconds: Sequence[float] | npt.NDArray[np.float64]) -> Self:
-        """The latency of queries whose quickest searches took so many seconds each; at least one."""
+        """Return the latency for the fastest search of each query, in seconds. At least one query is required."""
         milliseconds = np.asarray(seconds, dtype=np.float64) * 1000
         p50, p95, p99 = np.percentile(milliseconds, [50, 95, 99], method="inverted_cdf").tolist()
         return cls(float(milliseconds.mean()), p50, p95, p99)
@@ -123,23 +132,22 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class EfficiencyFigures:
-    """What a system cost under a protocol. None is what was not measured, or what there is not, never 0.
+    """Costs of a system under a protocol. None means that a figure was not measured or does not apply.
 
-    `queries` counts the different ones that were timed, in `searches` searches of one query each; `batched` those that
-    throughput is over, 0 where that is not told. `latency_ms` and
-    `parts_ms` are of one search; parts need not add up to the whole. `peak_memory_bytes` is the resident memory of the
-    whole process since its start, `energy_source` what `energy_joules_per_query` is the energy of. `stored_runs` counts
-    the runs that the system began with: these were searched before, and that is in no figure.
+    `queries` counts the distinct timed queries, and `searches` their searches. `batched` counts the queries of the
+    throughput measurement, 0 if unknown. `latency_ms` and `parts_ms` refer to one search; the parts need not add up to
+    the whole. `peak_memory_bytes` is the peak resident memory of the process since its start, and `energy_source` names
+    the components included in `energy_joules_per_query`. `stored_runs` counts the stored runs that the system starts
+    from, whose own costs are not included.
 
-    The searches were made in `rounds` with `threads` threads; `spread_ms` is the uncertainty of the mean latency,
-    from the differences of groups of rounds, and None under protocol v1, which had one round. `unsettled` counts the
-    queries whose fastest search no other one confirms, or that were always disturbed; `interruptions` counts the times
-    that the kernel preempted the process, and `other_work` is the share of the machine's processors that other
-    processes used meanwhile.
+    The searches were made in `rounds` with `threads` threads. `spread_ms` is the uncertainty of the mean latency,
+    estimated from groups of rounds, and None under protocol v1, which had one round. `unsettled` counts the queries
+    whose fastest search was not confirmed by another one, or was always disturbed. `interruptions` counts the kernel's
+    preemptions of the process, and `other_work` is the share of the machine's processors that other processes used.
 
-    `job_seconds` are those of indexing the corpus and searching all queries, where this job did both.
-    `flops_per_query` and `flops_per_document` are floating point operations of a search and of encoding a document, as
-    `evaluation.engines.operations` counts them, means over a sample.
+    `job_seconds` is the time for indexing the corpus and searching all queries, if one job did both. `flops_per_query`
+    and `flops_per_document` are mean floating point operations of a search and of encoding a document, over a sample,
+    as counted by `evaluation.engines.operations`.
     """
 
     protocol: str
@@ -172,62 +180,66 @@ class EfficiencyFigures:
     flops_per_document: float | None = None
 
     def as_data(self) -> dict[str, Any]:
-        """Return the figures as plain values, for JSON."""
         return asdict(self)
 
     @classmethod
     def from_data(cls, data: object) -> Self:
-        """Return the figures from the values that `as_data` returned, also under an earlier protocol.
+        """Parse the output of `as_data`, also from earlier protocols.
 
-        Raises ValueError, naming the field, for anything else.
+        Raises:
+            ValueError: A field is missing or invalid; the message names it.
         """
         if not isinstance(data, Mapping):
-            raise ValueError("figures are an object of named values")
+            raise ValueError("efficiency figures must be a JSON object")
         latency = data.get("latency_ms")
         parts = data.get("parts_ms", {})
         if not isinstance(latency, Mapping) or not isinstance(parts, Mapping):
-            raise ValueError("latency_ms and parts_ms are objects of numbers")
-        percentiles = {each.name: _number(each.name, latency.get(each.name)) for each in fields(Latency)}
+            raise ValueError("latency_ms and parts_ms must be JSON objects of numbers")
+        percentiles = {
+            field_.name: _number(field_.name, latency.get(field_.name)) for field_ in fields(Latency)
+        }
         values: dict[str, Any] = {
             "latency_ms": Latency(**percentiles),
             "parts_ms": {name: _number(name, parts[name]) for name in get_args(SearchPart) if name in parts},
         }
-        for each in fields(cls):
-            value, kind = data.get(each.name, each.default), str(each.type)
+        for field_ in fields(cls):
+            value, kind = data.get(field_.name, field_.default), str(field_.type)
             if kind == "str":
-                values[each.name] = text = data.get(each.name, "")
+                values[field_.name] = text = data.get(field_.name, "")
                 if not isinstance(text, str) or len(text) > _LONGEST_TEXT or not text.isprintable():
-                    raise ValueError(f"{each.name} is a short text")
+                    raise ValueError(
+                        f"{field_.name} must be printable text of at most {_LONGEST_TEXT} characters"
+                    )
             elif kind.endswith("None") and (value is None or value is MISSING):
-                values[each.name] = None
+                values[field_.name] = None
             elif kind.startswith(("int", "float")):
-                number = _number(each.name, value)
-                values[each.name] = int(number) if kind.startswith("int") else number
+                number = _number(field_.name, value)
+                values[field_.name] = int(number) if kind.startswith("int") else number
         return cls(**values)
 
 
 def noise_reasons(figures: Mapping[str, Any]) -> list[str]:
-    """Return the reasons why times in `EfficiencyFigures.as_data` are not those of a quiet machine, if any."""
+    """Return the reasons why the times in `EfficiencyFigures.as_data` are unreliable, if any."""
     reasons = []
     unsettled, queries = figures.get("unsettled", 0), figures["queries"]
     spread, mean = figures.get("spread_ms") or 0.0, figures["latency_ms"]["mean"]
-    others = figures.get("other_work") or 0.0
+    other_work = figures.get("other_work") or 0.0
     if unsettled > MOST_UNSETTLED * queries:
         reasons.append(f"{unsettled} of {queries} queries had no stable time")
     if spread > MOST_SPREAD * mean:
         reasons.append(f"the mean is uncertain by {100 * spread / mean:.0f}%")
-    if others > MOST_OTHER_WORK:
-        reasons.append(f"other work used {100 * others:.0f}% of the processors")
+    if other_work > MOST_OTHER_WORK:
+        reasons.append(f"other work used {100 * other_work:.0f}% of the processors")
     return reasons
 
 
 def is_brief(figures: Mapping[str, Any]) -> bool:
-    """Whether fewer searches, by `EfficiencyFigures.as_data`, were timed than of anything that there is time for."""
-    return bool(figures["searches"] < OF_VARIANT.searches)
+    """Return whether fewer searches were timed than a variant's effort requires."""
+    return bool(figures["searches"] < VARIANT_EFFORT.searches)
 
 
 def _number(name: str, value: object) -> float:
-    # Comparing takes whole numbers of any length; `math.isfinite` does not.
+    # Comparisons accept integers of any size; `math.isfinite` does not.
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _TOO_LARGE:
-        raise ValueError(f"{name} is a number that is not negative, and below 2^63")
+        raise ValueError(f"{name} must be a non-negative number below 2^63")
     return value

@@ -1,9 +1,8 @@
-"""Meters of this process and its machine: the time of searches, other work, energy, and the peak of memory.
+"""Meters for search time, other work, energy, and peak memory of this process and its machine.
 
-Energy is read where the machine counts it: the processor's package through RAPL, an NVIDIA GPU through NVML. Else none.
-
-Both are counters of the whole package or board, which other work on the machine adds to: measuring runs alone. On a
-machine with several GPUs others work beside it, so that the board alone is counted.
+Energy is read from RAPL for the processor's packages and from NVML for NVIDIA GPUs, where available. Both count the
+whole package or board, including other work on the machine, so measurements run alone. On a machine with several
+GPUs other jobs share the processor; there, only the GPU is counted.
 """
 
 import os
@@ -22,26 +21,26 @@ import numpy as np
 import numpy.typing as npt
 
 from evaluation.archives.compression import MIB
-from evaluation.efficiency.hardware import gpus_of_machine, own_gpu
+from evaluation.efficiency.hardware import list_gpu_files, own_gpu
 
 #: Threads of a timed search. With one thread, other work can be excluded from its time, and BM25 is comparable.
 THREADS = 1
-#: Size of an array that fills shared caches twice, if the system does not report their size or they are smaller.
+#: Minimum size of the array that evicts the caches.
 EVICTED_BYTES = 64 * MIB
 _MOST_EVICTED_BYTES = 512 * MIB
-#: The caches of the first processor, with files of their sizes, such as 32768K.
+#: Folder of the first processor's caches, whose `size` files contain values such as 32768K.
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
-#: The system's counters of the time of its processors.
+#: System-wide counters of processor time.
 STATISTICS = Path("/proc/stat")
 #: Fields of a processor's line in /proc/stat: idle, and waiting for a disk.
 _IDLE = (3, 4)
-#: Fields whose time other fields include already: guests.
+#: First of the guest fields, whose time is already included in other fields.
 _COUNTED_TWICE = 8
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Limit BLAS, OpenMP (torch's and faiss's), torch, and tokenizers to THREADS within the block."""
+    """Limit BLAS, OpenMP (of torch and faiss), torch, and tokenizers to THREADS within the block."""
     from threadpoolctl import threadpool_limits
 
     torch = sys.modules.get("torch")
@@ -63,10 +62,10 @@ def one_thread() -> Iterator[None]:
 
 
 class Moment(NamedTuple):
-    """Readings of this thread's clocks: seconds elapsed, seconds of a processor, and switches to other threads.
+    """Readings of the thread's clocks: elapsed seconds, processor seconds, and context switches.
 
-    `pauses` counts the times that the thread waited by itself, for a disk, a GPU, or another thread; `interruptions`
-    the times that the kernel took the processor from a thread of this process that could have gone on.
+    `pauses` counts voluntary switches, when the thread waited for a disk, a GPU, or another thread. `interruptions`
+    counts the involuntary ones of all threads of the process.
     """
 
     elapsed: float
@@ -76,7 +75,6 @@ class Moment(NamedTuple):
 
 
 def read_moment() -> Moment:
-    """Read the clocks of this thread."""
     thread = resource.getrusage(getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF))
     process = resource.getrusage(resource.RUSAGE_SELF)
     return Moment(time.perf_counter(), time.thread_time(), thread.ru_nvcsw, process.ru_nivcsw)
@@ -85,8 +83,8 @@ def read_moment() -> Moment:
 def evict_caches() -> None:
     """Read more memory than the caches hold, so that the next search reads its index and model from memory.
 
-    Otherwise its time depends on how much of a shared cache other work leaves to it, also in other virtual machines on
-    the same host, which no counter of this system shows.
+    Otherwise search time depends on how much of a shared cache other work leaves over. That includes work in other
+    virtual machines on the same host, which no counter of this system shows.
     """
     _filler().sum()
 
@@ -100,7 +98,7 @@ def _filler() -> npt.NDArray[np.float64]:
 
 
 class SearchTime(NamedTuple):
-    """The time of a search: seconds elapsed, seconds that count, and whether no other work is included."""
+    """Duration of a search: elapsed seconds, counted seconds, and whether other work is excluded."""
 
     elapsed: float
     seconds: float
@@ -108,10 +106,10 @@ class SearchTime(NamedTuple):
 
 
 def time_between(start: Moment, end: Moment, *, device: str) -> SearchTime:
-    """Return the time of a search without the time for which other work used its processor.
+    """Return the duration of a search, excluding the time in which other work used its processor.
 
-    A thread that never paused could always run, so the processor did other work in the time that it did not give to
-    the thread. If a thread paused or uses a GPU, all elapsed time counts, since it may belong to the search.
+    A thread that never waited could always run, so any time without processor belongs to other work. If the thread
+    waited or uses a GPU, all elapsed time counts, since it may belong to the search.
     """
     elapsed = end.elapsed - start.elapsed
     if device == "cpu" and end.pauses == start.pauses:
@@ -130,11 +128,11 @@ class OtherWork:
         end = self._read()
         if self._start is None or end is None:
             return None
-        total, busy, own = (after - before for before, after in zip(self._start, end, strict=True))
-        return min(max((busy - own) / total, 0.0), 1.0) if total > 0 else None
+        total, busy_time, process_time = (last - start for start, last in zip(self._start, end, strict=True))
+        return min(max((busy_time - process_time) / total, 0.0), 1.0) if total > 0 else None
 
     def _read(self) -> tuple[float, float, float] | None:
-        """Return the seconds of all processors, the busy ones among them, and those of this process."""
+        """Return the seconds of all processors, of the busy ones, and of this process; None if unavailable."""
         try:
             line = STATISTICS.read_text(encoding="ascii").partition("\n")[0]
             ticks = [int(field) for field in line.split()[1 : 1 + _COUNTED_TWICE]]
@@ -148,71 +146,71 @@ class OtherWork:
 
 POWERCAP = Path("/sys/class/powercap")
 
-#: Joules since some moment.
+#: Function that returns joules since an arbitrary moment.
 Counter = Callable[[], float]
 
 
 class EnergyMeter(NamedTuple):
-    """Counters that are added up, and in a few words what they are of."""
+    """The sum of several energy counters, and a short description of what they cover."""
 
     source: str
     counters: Sequence[Counter]
 
     def joules(self) -> float | None:
-        """Joules since some moment; None where nothing counts them."""
+        """Return joules since an arbitrary moment, or None without counters."""
         return sum(counter() for counter in self.counters) if self.counters else None
 
 
 def open_meter(device: str) -> EnergyMeter:
-    """Return a meter of the processor's packages, and of this process's GPU if the work is on it."""
-    alone = device != "cuda" or len(gpus_of_machine()) < 2
-    found = {
+    """Return a meter for the processor's packages, and for this process's GPU if `device` is "cuda"."""
+    alone = device != "cuda" or len(list_gpu_files()) < 2
+    counters_by_name = {
         "CPU": _package_counters() if alone else [],
         "GPU": _gpu_counters() if device == "cuda" else [],
     }
     return EnergyMeter(
-        " and ".join(name for name, counters in found.items() if counters),
-        [counter for counters in found.values() for counter in counters],
+        " and ".join(name for name, counters in counters_by_name.items() if counters),
+        [counter for counters in counters_by_name.values() for counter in counters],
     )
 
 
 def _package_counters() -> list[Counter]:
-    """Return a counter for each package; the parts of a package (intel-rapl:0:0) are in it already."""
+    """Return a counter for each processor package. Domains of a package (intel-rapl:0:0) are included in it."""
     packages = sorted(folder for folder in POWERCAP.glob("intel-rapl:*") if folder.name.count(":") == 1)
     try:
         return [_package_counter(folder) for folder in packages]
     except (OSError, ValueError):
-        return []  # there, but for root alone
+        return []  # readable only by root
 
 
 def _package_counter(folder: Path) -> Counter:
-    """Joules of a package. Its counter of microjoules starts again at 0 when it is full."""
+    """Return a function that reads a package's joules, correcting for overflows of the hardware counter."""
     energy = folder / "energy_uj"
-    full = int((folder / "max_energy_range_uj").read_text(encoding="ascii"))
-    previous, turns = int(energy.read_text(encoding="ascii")), 0
+    capacity = int((folder / "max_energy_range_uj").read_text(encoding="ascii"))
+    previous, overflows = int(energy.read_text(encoding="ascii")), 0
 
     def count() -> float:
-        nonlocal previous, turns
+        nonlocal previous, overflows
         present = int(energy.read_text(encoding="ascii"))
-        turns += present < previous
+        overflows += present < previous
         previous = present
-        return (present + turns * full) / 1e6
+        return (present + overflows * capacity) / 1e6
 
     return count
 
 
 def _gpu_counters() -> list[Counter]:
     try:
-        pynvml = import_module("pynvml")  # of nvidia-ml-py, which an operator may install
+        pynvml = import_module("pynvml")  # from nvidia-ml-py, which is optional
     except ImportError:
         return []
     try:
         pynvml.nvmlInit()
-        # NVML counts in the order of the bus, too.
+        # NVML numbers GPUs in bus order, too.
         board = pynvml.nvmlDeviceGetHandleByIndex(int(own_gpu().number))
         pynvml.nvmlDeviceGetTotalEnergyConsumption(board)
     except (pynvml.NVMLError, ValueError):
-        return []  # no driver, a board too old to count, or a part of one
+        return []  # no driver, an old board without a counter, or a MIG instance
     return [lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(board) / 1000]
 
 
@@ -221,20 +219,20 @@ _HIGH_WATER_MARK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 
 
 def peak_memory() -> int:
-    """Return bytes of resident memory at the process's peak, imports, build and mapped files included."""
+    """Return the peak resident memory of the process in bytes, including imports and mapped files."""
     try:
-        found = _HIGH_WATER_MARK.search(STATUS.read_text(encoding="ascii", errors="replace"))
+        match = _HIGH_WATER_MARK.search(STATUS.read_text(encoding="ascii", errors="replace"))
     except OSError:
-        found = None
-    if found:
-        return int(found[1]) * 1024
-    # Linux gives kibibytes, macOS bytes.
+        match = None
+    if match:
+        return int(match[1]) * 1024
+    # Linux reports kibibytes, macOS bytes.
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def peak_gpu_memory() -> int | None:
-    """Bytes that PyTorch held at most on the GPU; None where it is not loaded or has none."""
+    """Return the peak of GPU memory allocated by PyTorch in bytes; None without PyTorch or a GPU."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         return None

@@ -1,38 +1,40 @@
-"""Protocol v4 for the time of a search and the resources of a system, measured where its index is.
+"""Protocol v4 for measuring the search time and resources of a system.
 
-One search at a time, in one process and one thread, from a query's text to its top 100 with ids. After 20 searches
-that are not counted, up to 100 queries, spaced evenly over all, are searched in rounds, each in the same
-order. A query's time is that of its fastest search. The time for which the kernel gave the processor to other work is
-excluded: a thread that never waited by itself needed only its own processor time. Searches that wait, and
-those on a GPU, count with all their elapsed time. Results are not cached. A system's first stage and the encoding of
-the query are part of its time, and reported separately.
+Searches run one at a time, in one process and one thread, from the text of a query to its top 100 document ids. After
+20 warm-up searches, up to 100 queries, evenly spaced over all, are searched in rounds of the same order. The time of a
+query is that of its fastest search. Time in which the kernel gave the processor to other work is excluded: a thread
+that never waited counts only its own processor time. Searches that wait, or that use a GPU, count all elapsed time.
+Results are not cached. The first stage of a system and the encoding of the query are included, and also reported
+separately.
 
 Before each timed search the processor's caches are filled with other data, so that the index and the model are read
-from memory, as when queries arrive one by one. Otherwise a search is up to four times faster if other work on the host,
-also in other virtual machines, happens to leave a shared cache to it.
+from memory, as when queries arrive one by one. Otherwise a search is up to four times faster if other work on the
+host, including other virtual machines, happens to leave a shared cache to it.
 
-There are at least 200 searches and two rounds, and ten rounds if these take less than ten seconds. Rounds continue
-until the interval of the mean is narrow, or until forty rounds or thirty seconds, with the time to fill caches. For the
-interval, rounds are divided into up to five consecutive groups: the spread is the largest increase of the mean when one
-group is left out, so a time that occurred in only one group widens it. `unsettled` counts the queries whose two fastest
-searches differ by more than a tenth, or that were interrupted whenever they waited. `other_work` is the share of the
-machine's processors that other processes used meanwhile.
+At least 200 searches are timed, in two or more rounds, and in ten rounds if these take less than ten seconds. Rounds
+continue until the interval of the mean is narrow, but at most for forty rounds or thirty seconds, including the time
+to fill caches. For the interval, rounds are divided into up to five consecutive groups. The spread is the largest
+increase of the mean when one group is left out, so a time that occurred in only one group widens it. `unsettled` counts
+the queries whose two fastest searches differ by more than a tenth, or that were interrupted in every round.
+`other_work` is the share of the machine's processors that other processes used.
 
-Throughput is over all queries, or 1,000 that are spaced evenly over more, in batches of 64, once, with all threads of
-the job.
+Throughput is measured once, with all threads of the job, in batches of 64, over all queries or an evenly spaced sample
+of 1,000.
 
-All searches together take at most a tenth of the seconds that building and searching took, or a minute if that is more.
-If a search takes too long for this, warming up ends after a tenth of the time, fewer queries are timed, twice each,
-and throughput is over fewer whole batches or is missing. If there is no time for two queries, there are no figures.
-`searches`, `queries`, `rounds` and `batched` say what was done.
+All searches together take at most a tenth of the time for building and searching, or a minute if that is more. If
+searches are too slow for this, warm-up ends after a tenth of the time, fewer queries are timed, twice each, and
+throughput is measured over fewer whole batches or not at all. If not even two queries can be timed, there are no
+figures. `searches`, `queries`, `rounds`, and `batched` report the actual numbers.
 
-Floating point operations of a search are counted while it warms up, over those 20 searches, which are spaced evenly
-over the queries; for BM25, over all that are timed, searched once more. Those of a document are counted over a sample
-that is encoded again. Nothing is counted while it is timed.
-Variants of a system, such as a re-ranker's lesser depths, are measured with less effort, because the machine is held
-for it: 5 searches warm up, at least 50 are timed, and throughput is over 128 queries.
-Build time, the rate of encoding, the size of the index and the peak of memory are those of the job that built it.
-A figure of one protocol is never compared with one of another.
+Floating point operations of a search are counted during warm-up, over 20 evenly spaced searches; for BM25, in another
+search of all timed queries. Operations for a document are counted over a sample that is encoded again. Timed searches
+are never counted.
+
+Variants of a system, such as smaller depths of a re-ranker, are measured with less effort, because the machine is
+reserved meanwhile: 5 warm-up searches, at least 50 timed searches, and throughput over 128 queries.
+
+Build time, encoding rate, index size, and peak memory are those of the job that built the index. Figures of different
+protocols are never compared.
 """
 
 import math
@@ -51,9 +53,9 @@ from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.collections.beir import Document, Query, count_documents, read_corpus, read_table
 from evaluation.efficiency.measurements import (
     BATCH,
+    FULL_EFFORT,
     MOST_UNSETTLED,
     SHARE_OF_WARM_UP,
-    WHOLE,
     EfficiencyFigures,
     Effort,
     Latency,
@@ -74,42 +76,42 @@ from evaluation.efficiency.meters import (
 from evaluation.engines import Engine, Retrieval, ShardedEngine, operations
 from evaluation.engines.index.term_search import TermEngine
 
-__all__ = ["PROTOCOL", "EfficiencyFigures", "Latency", "measure", "parameters_of"]
+__all__ = ["PROTOCOL", "EfficiencyFigures", "Latency", "count_parameters", "measure"]
 
 PROTOCOL = "v4"
-#: How deep a timed search goes.
+#: Number of documents that a timed search retrieves.
 DEPTH = 100
-#: Groups of rounds that the spread is over.
+#: Maximum number of groups of rounds for the spread.
 GROUPS = 5
-#: A query is settled where its two quickest searches differ by no more than this share.
+#: Maximum relative difference between a settled query's two fastest searches.
 SETTLED = 0.1
-#: Rounds end where the spread is within this share of the mean.
+#: Spread relative to the mean at which rounds may end.
 NARROW = 0.03
-#: How many documents are encoded again to count operations: one of 200, within these bounds.
+#: Bounds of the number of documents that are encoded again to count operations, one in 200.
 _LEAST_DOCUMENTS, _MOST_DOCUMENTS = 4, 64
 
 #: Seconds of searches, shape (rounds, queries).
 Times = npt.NDArray[np.float64]
 
-#: Told the share of the measuring that is done, 0 to 1. It may raise to stop.
+#: Progress callback: fraction done, 0 to 1. May raise to abort.
 MeasureProgress = Callable[[float], None]
 
 
 @cache
 def peak_before_eviction() -> int:
-    """Return the peak of memory in bytes when it was asked for first, before caches were filled with other data."""
+    """Return the peak memory in bytes at the first call, before the caches are filled with other data."""
     return peak_memory()
 
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """An engine whose index is open.
+    """An engine with an open index.
 
     Attributes:
         engine: The engine, ready to search.
-        retrieval: How the index was built.
-        device: Where the engine computes, "cpu" or "cuda".
-        checkpoint: The folder of the model that it runs, if any.
+        retrieval: Statistics of building the index and searching.
+        device: "cpu" or "cuda".
+        checkpoint: Folder of the engine's model, if it has one.
     """
 
     engine: Engine
@@ -121,42 +123,46 @@ class System:
 def measure(
     system: System,
     queries: Sequence[Query],
-    effort: Effort = WHOLE,
+    effort: Effort = FULL_EFFORT,
     budget: float = math.inf,
     progress: MeasureProgress = lambda share: None,
 ) -> EfficiencyFigures:
     """Measure the costs of a system.
 
     Args:
-        system: The system.
-        queries: All queries of the dataset. Raises ValueError if there are none.
-        effort: How many searches to time.
-        budget: Seconds that searching may take, by the searches that warm up. Raises TooSlow for less than two queries.
-        progress: Called with the share done; may raise to stop.
+        system: System with an open index.
+        queries: All queries of the dataset.
+        effort: Number of searches to time.
+        budget: Seconds for all searches, including warm-up.
+        progress: Callback for the fraction done. May raise to abort.
+
+    Raises:
+        ValueError: There are no queries.
+        TooSlow: Not even two queries can be timed within the budget.
     """
     if not queries:
-        raise ValueError("there are no queries, so there is no search to time")
+        raise ValueError("cannot measure without queries: there is no search to time")
     engine, retrieval = system.engine, system.retrieval
-    timed, meter = sample_evenly(queries, effort.queries), open_meter(system.device)
+    timed_queries, meter = sample_evenly(queries, effort.queries), open_meter(system.device)
     with one_thread():
         progress(0.0)
-        flops, warm = _warm_up(engine, timed, effort.warm_up, budget * SHARE_OF_WARM_UP)
-        left = budget - sum(warm)
-        effort, in_batches = _affordable_effort(effort, left, warm, retrieval, len(queries))
-        timed = sample_evenly(queries, effort.queries)
+        flops, warm_up_seconds = _warm_up(engine, timed_queries, effort.warm_up, budget * SHARE_OF_WARM_UP)
+        remaining = budget - sum(warm_up_seconds)
+        effort, in_batches = _affordable_effort(effort, remaining, warm_up_seconds, retrieval, len(queries))
+        timed_queries = sample_evenly(queries, effort.queries)
         engine.clock.seconds.clear()
-        rounds = _TimedRounds(engine, timed, effort, system.device)
+        rounds = _TimedRounds(engine, timed_queries, effort, system.device)
         energy = rounds.run(progress, meter)
-    left = max(left - rounds.elapsed, 0.0)
-    wanted = min(effort.batched, len(queries))
-    if (batched := affordable(wanted, left, in_batches)) < wanted:
+    remaining = max(remaining - rounds.elapsed, 0.0)
+    target = min(effort.batched, len(queries))
+    if (batched := affordable(target, remaining, in_batches)) < target:
         batched -= batched % BATCH
     figures = rounds.figures()  # before other searches add to the engine's clock
     throughput = _throughput(engine, queries, batched)
     if isinstance(engine, TermEngine) and system.checkpoint is None:
-        with operations.counting() as counted:  # quick, and differing more from query to query
-            _search(engine, timed)
-        flops = counted.flops / len(timed)
+        with operations.counting() as operation_count:  # fast, and with larger differences between queries
+            _search(engine, timed_queries)
+        flops = operation_count.flops / len(timed_queries)
     progress(1.0)
     return EfficiencyFigures(
         **figures,
@@ -169,7 +175,7 @@ def measure(
         queries_per_second=throughput,
         batched=batched if throughput is not None else 0,
         peak_gpu_memory_bytes=peak_gpu_memory() if system.device == "cuda" else None,
-        parameters=parameters_of(system.checkpoint),
+        parameters=count_parameters(system.checkpoint),
         energy_joules_per_query=energy,
         energy_source=meter.source if energy is not None else "",
         flops_per_query=flops or None,
@@ -177,35 +183,45 @@ def measure(
 
 
 def _affordable_effort(
-    effort: Effort, left: float, warm: Sequence[float], retrieval: Retrieval, queries: int
+    effort: Effort, remaining: float, warm_up_seconds: Sequence[float], retrieval: Retrieval, queries: int
 ) -> tuple[Effort, float]:
-    """Return as much of the effort as the seconds left suffice for, and the seconds of a search in batches.
+    """Reduce the effort to a budget, and return it with the expected seconds of a search in batches.
 
-    `warm` are the seconds of the searches that warmed up. Raises TooSlow.
+    Args:
+        effort: Effort to reduce.
+        remaining: Remaining budget in seconds.
+        warm_up_seconds: Seconds of each warm-up search.
+        retrieval: Statistics of the job that searched all queries.
+        queries: Number of queries of the dataset.
+
+    Raises:
+        TooSlow: Not even two queries can be timed.
     """
-    # One quick query among them must not decide. A variant's searches are shorter than those of the job.
+    # A single fast query must not determine the estimate. Searches of a variant are shorter than those of the job.
     in_job = retrieval.search_seconds / max(retrieval.queries, 1)
-    alone = max(sum(warm) / len(warm), min(in_job, max(warm)))
+    alone = max(sum(warm_up_seconds) / len(warm_up_seconds), min(in_job, max(warm_up_seconds)))
     in_batches = min(alone, in_job)
-    fits = in_batches * min(BATCH, queries) <= left / 2
-    return effort.within(left / 2 if fits else left, alone, queries), in_batches
+    fits = in_batches * min(BATCH, queries) <= remaining / 2
+    return effort.within(remaining / 2 if fits else remaining, alone, queries), in_batches
 
 
-def sample_evenly(queries: Sequence[Query], most: int) -> list[Query]:
-    """Return at most `most` queries, evenly over all of them and in their order."""
-    if len(queries) <= most:
+def sample_evenly(queries: Sequence[Query], limit: int) -> list[Query]:
+    """Return at most `limit` evenly spaced queries, in their order."""
+    if len(queries) <= limit:
         return list(queries)
-    places = np.arange(most, dtype=np.int64) * len(queries) // most
-    return [queries[place] for place in places.tolist()]
+    positions = np.arange(limit, dtype=np.int64) * len(queries) // limit
+    return [queries[position] for position in positions.tolist()]
 
 
-def parameters_of(checkpoint: Path | None) -> int | None:
-    """Return the number of weights of a rebuilt checkpoint, None without a model."""
+def count_parameters(checkpoint: Path | None) -> int | None:
     return None if checkpoint is None else CheckpointDescription.read(checkpoint).parameters
 
 
 def encoding_rate(retrieval: Retrieval) -> float | None:
-    """Return documents a second that this job encoded, or indexed if nothing is encoded; None for nothing."""
+    """Return the documents per second that this job encoded, or indexed if its engine does not encode.
+
+    Returns None if nothing was encoded.
+    """
     if retrieval.encoded_documents is None:
         return retrieval.documents / retrieval.build_seconds if retrieval.build_seconds > 0 else None
     if not retrieval.encoded_documents or retrieval.encoding_seconds <= 0:
@@ -214,7 +230,7 @@ def encoding_rate(retrieval: Retrieval) -> float | None:
 
 
 def job_seconds(retrieval: Retrieval) -> float | None:
-    """Return seconds from the corpus to the run of all queries, None if this job did not build the whole index."""
+    """Return the seconds from corpus to run, or None if this job did not build the whole index."""
     return retrieval.build_seconds + retrieval.search_seconds if retrieval.built_whole else None
 
 
@@ -224,51 +240,52 @@ def _search(engine: Engine, queries: Sequence[Query]) -> None:
 
 
 def _warm_up(
-    engine: Engine, timed: Sequence[Query], searches: int, most_seconds: float
+    engine: Engine, timed_queries: Sequence[Query], searches: int, most_seconds: float
 ) -> tuple[float, list[float]]:
-    """Search so often, or until the time is over, for queries that lie evenly over those that are timed.
+    """Search evenly spaced queries up to `searches` times or for `most_seconds`.
 
-    Returns the mean operations of a search, and the seconds of each.
+    Returns:
+        The mean floating point operations of a search, and the seconds of each search.
     """
-    queries, taken = sample_evenly(timed, searches), list[float]()
-    with operations.counting() as counted:
+    queries, durations = sample_evenly(timed_queries, searches), list[float]()
+    with operations.counting() as operation_count:
         for query in (queries * -(-searches // len(queries)))[:searches]:
-            started = read_moment().elapsed
+            start = read_moment().elapsed
             _search(engine, [query])
-            taken.append(read_moment().elapsed - started)
-            if sum(taken) >= most_seconds:
+            durations.append(read_moment().elapsed - start)
+            if sum(durations) >= most_seconds:
                 break
-    return counted.flops / len(taken), taken
+    return operation_count.flops / len(durations), durations
 
 
-def flops_of_documents(engine: Engine, corpus: Path, folder: Path) -> float | None:
-    """Return the mean operations of encoding a document, by itself and so without padding, over one of 200.
+def flops_per_document(engine: Engine, corpus: Path, folder: Path) -> float | None:
+    """Return the mean operations of encoding a document without padding, over a sample of one in 200.
 
-    At least 4 documents are encoded again inside `folder`, and 64 at most, which lie evenly over all. None where
-    documents are not encoded.
+    The sample has 4 to 64 evenly spaced documents, which are encoded again inside `folder`. Returns None if the engine
+    does not encode documents.
     """
     if not isinstance(engine, ShardedEngine):
         return None
     flops, documents = 0, _sample_documents(corpus)
     for document in documents:
-        with TemporaryDirectory(dir=folder) as place, operations.counting() as found:
-            engine.encode_shard([document], Path(place))
-        flops += found.flops
+        with TemporaryDirectory(dir=folder) as shard_folder, operations.counting() as operation_count:
+            engine.encode_shard([document], Path(shard_folder))
+        flops += operation_count.flops
     return flops / len(documents) if flops else None
 
 
 def _sample_documents(corpus: Path) -> list[Document]:
     total = count_documents(corpus)
-    wanted = min(max(total // 200, _LEAST_DOCUMENTS), _MOST_DOCUMENTS, total)
-    places = [number * total // wanted for number in range(wanted)]
+    sample_size = min(max(total // 200, _LEAST_DOCUMENTS), _MOST_DOCUMENTS, total)
+    positions = [number * total // sample_size for number in range(sample_size)]
     if read_table(corpus) is not None:
-        return [next(read_corpus(corpus, first=place)) for place in places]
-    chosen = set(places)
-    return [document for number, document in enumerate(read_corpus(corpus)) if number in chosen]
+        return [next(read_corpus(corpus, first=position)) for position in positions]
+    selected_positions = set(positions)
+    return [document for number, document in enumerate(read_corpus(corpus)) if number in selected_positions]
 
 
 class _TimedRounds:
-    """The timed searches, round by round, until the interval of their mean is narrow or the effort is spent."""
+    """Timed searches in rounds, until the interval of their mean is narrow or the effort is exhausted."""
 
     def __init__(self, engine: Engine, timed: Sequence[Query], effort: Effort, device: str) -> None:
         self._engine, self._timed, self._effort, self._device = engine, timed, effort, device
@@ -286,7 +303,7 @@ class _TimedRounds:
         return np.array(self._seconds, dtype=np.float64)
 
     def figures(self) -> dict[str, Any]:
-        """Return the figures of the searches; `parts_ms` scales the time of each part over all searches to the mean."""
+        """Return the figures of the searches. `parts_ms` scales the total time of each part to the mean latency."""
         times = self.times()
         share = 1000 * float(times.min(axis=0).mean()) / self.elapsed if self.elapsed else 0.0
         return {
@@ -302,20 +319,20 @@ class _TimedRounds:
             "interruptions": self.interruptions,
             "other_work": self.other_work,
             "peak_memory_bytes": self._peak_memory,
-            "parts_ms": {part: spent * share for part, spent in self._engine.clock.seconds.items()},
+            "parts_ms": {part: seconds * share for part, seconds in self._engine.clock.seconds.items()},
         }
 
     def unsettled(self) -> int:
-        """Count the queries whose fastest search no other one confirms, or that were disturbed in every round."""
+        """Count the queries whose fastest search is not confirmed, or that were disturbed in every round."""
         quickest, second = np.sort(self.times(), axis=0)[:2]
         return int((~((second <= (1 + SETTLED) * quickest) & self._confirmed)).sum())
 
     def run(self, report: MeasureProgress, meter: EnergyMeter) -> float | None:
-        """Search in rounds and return the joules of a search. Progress is reported between timed searches."""
-        others = OtherWork()
+        """Search in rounds and return the joules per search, or None without energy counters."""
+        other_work = OtherWork()
         while not self._is_enough():
             self._round(report, meter)
-        self.other_work = others.share()
+        self.other_work = other_work.share()
         return max(self._joules, 0.0) / self.times().size if meter.counters else None
 
     def _is_enough(self) -> bool:
@@ -332,12 +349,12 @@ class _TimedRounds:
         return settled and mean_spread(self.times()) <= NARROW * mean
 
     def _round(self, report: MeasureProgress, meter: EnergyMeter) -> None:
-        done, wanted = len(self._seconds), max(self._effort.rounds, len(self._seconds) + 1)
+        rounds_done, expected_rounds = len(self._seconds), max(self._effort.rounds, len(self._seconds) + 1)
         seconds = []
         for number, query in enumerate(self._timed):
-            before = perf_counter()
+            eviction_start = perf_counter()
             evict_caches()
-            self._evicting += perf_counter() - before
+            self._evicting += perf_counter() - eviction_start
             joules = meter.joules() or 0.0
             start = read_moment()
             _search(self._engine, [query])
@@ -348,27 +365,31 @@ class _TimedRounds:
             self.elapsed += timing.elapsed
             self.interruptions += end.interruptions - start.interruptions
             self._confirmed[number] |= timing.undisturbed
-            report((done + number / len(self._timed)) / wanted)
+            report((rounds_done + number / len(self._timed)) / expected_rounds)
         self._seconds.append(seconds)
 
 
 def mean_spread(times: Times) -> float:
     """Return the largest increase of the mean, in ms, when one of up to five groups of rounds is left out.
 
-    Groups are consecutive. `times` are seconds of each search, shape (rounds, queries), with at least two rounds.
+    Args:
+        times: Seconds of each search, shape (rounds, queries), with at least two rounds. Groups are consecutive rounds.
     """
     groups = np.array_split(np.arange(len(times)), min(GROUPS, len(times)))
     means = [np.delete(times, group, axis=0).min(axis=0).mean() for group in groups]
     return float(1000 * (max(means) - times.min(axis=0).mean()))
 
 
-def _throughput(engine: Engine, queries: Sequence[Query], most: int) -> float | None:
-    """Return queries per second in batches, over at most `most`, or None without a whole batch or a fine clock."""
-    if most < min(BATCH, len(queries)):
+def _throughput(engine: Engine, queries: Sequence[Query], limit: int) -> float | None:
+    """Return queries per second in batches, over at most `limit` queries.
+
+    Returns None if there is no whole batch or the clock is too coarse.
+    """
+    if limit < min(BATCH, len(queries)):
         return None
-    queries = sample_evenly(queries, most)
-    started = read_moment().elapsed
+    queries = sample_evenly(queries, limit)
+    start_time = read_moment().elapsed
     for start in range(0, len(queries), BATCH):
         _search(engine, queries[start : start + BATCH])
-    seconds = read_moment().elapsed - started
+    seconds = read_moment().elapsed - start_time
     return len(queries) / seconds if seconds > 0 else None

@@ -1,4 +1,4 @@
-"""Engines by their names, and what makes runs with them."""
+"""Retrieval engines and the functions that build runs with them."""
 
 from evaluation.engines.base import (
     Engine,

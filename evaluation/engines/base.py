@@ -1,7 +1,7 @@
-"""What every engine is: built from a corpus, searched with queries, and able to say its size.
+"""Base classes of retrieval engines, and their descriptions.
 
-Engines are described as data (EngineDescription), so that the command line, forms and documentation list them
-and their parameters without knowing any of them.
+Engines are described as data (`EngineDescription`), so that the command line, forms, and documentation can list them
+and their parameters without knowing each engine.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from evaluation.core.order import trec_order
 from evaluation.engines.facts import FactValue as FactValue
 
 Stage = Literal["loading", "encoding", "indexing", "searching"]
-#: Told the stage and its share done, 0 to 1. It may raise, which stops the work and cleans up.
+#: Progress callback: stage and fraction done, 0 to 1. May raise to abort, after which temporary files are removed.
 StageProgress = Callable[[Stage, float], None]
-#: Told the share done, 0 to 1. It may raise, as above.
+#: Progress callback: fraction done, 0 to 1. May raise to abort.
 Progress = Callable[[float], None]
-#: What a single search consists of, where it has parts worth telling apart.
+#: Parts of a search that are timed separately.
 SearchPart = Literal["query_encoding", "first_stage", "search"]
 ParameterValue = str | int | float | bool
-#: Arrays of float32, such as scores and vectors; of int64, such as numbers of documents; of places in an order of ids.
+#: Arrays of scores or vectors, of document numbers, and of positions in the order of document ids.
 Floats = NDArray[np.float32]
 Numbers = NDArray[np.int64]
 Ranks = NDArray[np.uint32]
 
-#: How many documents are encoded as one piece of work. Part of what a run is made from: other sizes, other batches.
+#: Documents per shard. Affects results slightly, because other shards mean other batches.
 SHARD_SIZE = 50_000
 _TOO_LARGE = 2**63
 
-#: Stands for what the checkpoint says.
+#: Parameter value for the setting of the checkpoint.
 AUTO = "auto"
 
 
 def ignore(share: float) -> None:
-    """Take no notice of progress."""
+    """Progress callback that does nothing."""
 
 
 def size_of(*paths: Path) -> int:
-    """Return the bytes of files, and of the files in folders."""
+    """Return the total size in bytes of files and of the files in folders."""
     return sum(
         file.stat().st_size
         for path in paths
@@ -61,14 +61,15 @@ def size_of(*paths: Path) -> int:
 
 
 class InvalidParameter(ValueError):
-    """A parameter that the engine does not have, or a value that it does not take; the text says which."""
+    """An unknown engine parameter or an invalid value; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One setting of an engine. `choices` lists all values it takes; else numbers lie from `least` to `most`.
+    """One setting of an engine.
 
-    For a whole number whose default is AUTO, the checkpoint may decide.
+    `choices` lists all accepted values. Without it, numbers range from `least` to `most`. The checkpoint may decide
+    an integer whose default is AUTO.
     """
 
     name: str
@@ -77,23 +78,23 @@ class Parameter:
     choices: tuple[str, ...] = ()
     least: float | None = None
     most: float | None = None
-    #: Raises InvalidParameter for a text that does not say what it should.
+    #: Validates a text value. Raises InvalidParameter.
     check: Callable[[str], object] | None = None
-    #: Returns the canonical spelling of a text. Raises ValueError with a message for users.
+    #: Returns the canonical spelling of a text value. Raises ValueError with a message for users.
     canonical: Callable[[str], str] | None = None
 
     @property
     def is_text(self) -> bool:
-        """Whether it takes any text, the empty one too."""
+        """Whether the parameter accepts any text, including ""."""
         return isinstance(self.default, str) and not self.choices and self.least is None
 
     @property
     def keeps_blanks(self) -> bool:
-        """Whether blanks at its ends count: it is put before a text, as “query: ” is."""
+        """Whether leading and trailing spaces are significant, as in the prompt “query: ”."""
         return self.is_text and self.name.endswith("prompt")
 
     def parse(self, value: object) -> ParameterValue:
-        """Return the value in the parameter's type, from a value or its text. Raises InvalidParameter."""
+        """Convert a value or its text to the parameter's type. Raises InvalidParameter."""
         parsed: ParameterValue | None
         if isinstance(self.default, bool):
             parsed = {"true": True, "false": False}.get(str(value).lower())
@@ -102,14 +103,14 @@ class Parameter:
         else:
             parsed = self._parse_number(value)
         if parsed is None or (self.choices and parsed not in self.choices):
-            raise InvalidParameter(f"{self.name} = {value!r} is not possible; it takes {self.values}.")
+            raise InvalidParameter(f"{self.name} = {value!r} is not valid; expected {self.values}.")
         if self.check is not None:
             self.check(str(parsed))
         if self.canonical is not None:
             try:
                 return self.canonical(str(parsed))
             except ValueError as error:
-                raise InvalidParameter(f"{self.name} = {value!r} is not possible. {error}") from error
+                raise InvalidParameter(f"{self.name} = {value!r} is not valid. {error}") from error
         return parsed
 
     def _parse_number(self, value: object) -> int | float | None:
@@ -117,7 +118,7 @@ class Parameter:
             number = float(str(value)) if isinstance(self.default, float) else int(str(value))
         except ValueError:
             return None
-        if not abs(number) < _TOO_LARGE:  # so is NaN
+        if not abs(number) < _TOO_LARGE:  # also true for NaN
             return None
         too_small = self.least is not None and number < self.least
         too_great = self.most is not None and number > self.most
@@ -125,7 +126,7 @@ class Parameter:
 
     @property
     def values(self) -> str:
-        """What the parameter takes, in words."""
+        """Description of the accepted values."""
         if isinstance(self.default, bool):
             return "true or false"
         if self.choices:
@@ -140,8 +141,11 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class NamedNumbers:
-    """How a text such as "10,50,100" names numbers, for `Parameter.check`: at most `count` of them, beside `main`."""
+class NumberList:
+    """Parser of number lists such as "10,50,100", for `Parameter.check`.
+
+    Accepts at most `count` numbers up to `most`, in addition to the value of the parameter `main`.
+    """
 
     parameter: str
     most: int
@@ -149,35 +153,35 @@ class NamedNumbers:
     main: str
 
     def __call__(self, text: str) -> list[int]:
-        """Return the numbers, each once and in order. Raises InvalidParameter."""
+        """Return the distinct numbers in ascending order. Raises InvalidParameter."""
         try:
             numbers = sorted({int(part) for part in text.split(",") if part.strip()})
         except ValueError:
             numbers = [0]
         if any(not 1 <= number <= self.most for number in numbers):
             raise InvalidParameter(
-                f"{self.parameter} = {text!r} is not possible; it takes numbers from 1 to {self.most}, "
+                f"{self.parameter} = {text!r} is not valid; expected numbers from 1 to {self.most}, "
                 "such as 10,50,100."
             )
         if len(numbers) > self.count:
-            what = self.parameter.rpartition("_")[2]
+            noun = self.parameter.rpartition("_")[2]
             raise InvalidParameter(
-                f"{self.parameter} names {len(numbers)} {what}; it takes at most {self.count} beside {self.main}."
+                f"{self.parameter} lists {len(numbers)} {noun}; it accepts at most {self.count} besides {self.main}."
             )
         return numbers
 
 
 def _format_number(number: float) -> str:
-    """Return the number as people write it: 2,147,483,647, not 2.14748e+09."""
+    """Format a number with thousands separators instead of exponents: 2,147,483,647, not 2.14748e+09."""
     return f"{int(number):,}" if number == int(number) else f"{number:g}"
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The documents found for a query, best first, with their scores (float32, descending).
+    """The documents retrieved for a query, best first, with their scores (float32, descending).
 
-    Equal scores are in descending byte order of the document ids, the order in which trec_eval reads them. BM25 has no
-    equal scores (see `kernels.write_order_into_scores`).
+    Documents with equal scores are sorted by id in descending byte order, as in trec_eval. BM25 has no equal scores
+    (see `kernels.write_order_into_scores`).
     """
 
     query_id: str
@@ -185,50 +189,55 @@ class SearchResult:
     scores: Floats
 
     @classmethod
-    def ranked(cls, query_id: str, ids: Sequence[str], scores: NDArray[np.floating[Any]], depth: int) -> Self:
-        """Return the best `depth` of these documents, in trec_eval's order."""
+    def from_scores(
+        cls, query_id: str, ids: Sequence[str], scores: NDArray[np.floating[Any]], depth: int
+    ) -> Self:
+        """Return the best `depth` of the documents in trec_eval's order."""
         best = trec_order(ids, scores)[:depth]
-        return cls(query_id, [ids[place] for place in best.tolist()], scores[best].astype(np.float32))
+        return cls(query_id, [ids[index] for index in best.tolist()], scores[best].astype(np.float32))
 
 
-#: The most tokens of a text that a submission may have read.
+#: Largest `maximum_length` that a submission may set, in tokens.
 LONGEST_TEXT = 32_768
-#: Tokens of a text that are read of what a checkpoint says itself: attention takes the square of them.
+#: Upper limit for a checkpoint's own maximum length, in tokens. The cost of attention grows with its square.
 OWN_LENGTH_LIMIT = 8_192
 MAXIMUM_LENGTH = Parameter(
     "maximum_length",
     0,
-    "tokens read of a text; 0 is what the checkpoint says, at most 8,192; never more than it has positions for",
+    "maximum number of tokens per text; 0 uses the checkpoint's limit, at most 8,192; capped at the model's positions",
     least=0,
     most=LONGEST_TEXT,
 )
 COMPUTE_DTYPE = Parameter(
     "compute_dtype",
     AUTO,
-    "what the model computes in; auto is bfloat16 on a GPU and float32 elsewhere; outputs are float32 in any case",
+    "data type of the model's computations; auto is bfloat16 on a GPU, otherwise float32; outputs are always float32",
     choices=(AUTO, "float32", "bfloat16", "float16"),
 )
 BATCH_TOKENS = Parameter(
     "batch_tokens",
     0,
-    "tokens that go through the model at a time, padding included; 0 chooses by the machine",
+    "tokens per batch, including padding; 0 chooses a size for the machine",
     least=0,
     most=16_777_216,
 )
 
 
-#: Parameters of every engine that encodes texts as vectors, which decide its shards.
+#: Parameters that affect the shards of every engine that encodes texts as vectors.
 ENCODING = ("fields", "document_prompt", "maximum_length", "compute_dtype", "batch_tokens")
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What an engine is given beside its parameters.
+    """Inputs of an engine besides its parameters.
 
-    `checkpoint` is a folder that `evaluation.checkpoints` rebuilt; `runs` are those to re-rank (one) or to fuse
-    (several); `device` is "cpu" or "cuda"; `threads` is how many cores it may use; `language` is the corpus's, as
-    `language_code` takes it, for engines whose own parameter does not name another; `index` is a folder with the index
-    of words that `EngineDescription.word_index` asks for, built before, which is opened and never written to.
+    Attributes:
+        checkpoint: Folder of a checkpoint rebuilt by `evaluation.checkpoints`.
+        runs: One run to re-rank, or several to fuse.
+        device: "cpu" or "cuda".
+        threads: Number of cores that the engine may use.
+        language: Language code of the corpus, for engines whose own parameter does not specify a language.
+        index: Folder with the prebuilt word index that `EngineDescription.word_index` describes. It is only read.
     """
 
     checkpoint: Path | None = None
@@ -240,37 +249,36 @@ class Resources:
 
     @property
     def model(self) -> Path:
-        """The checkpoint's folder. Raises ValueError where none was given."""
+        """The checkpoint's folder. Raises ValueError without a checkpoint."""
         if self.checkpoint is None:
-            raise ValueError("the engine runs a model, and was given none")
+            raise ValueError("the engine needs a checkpoint, but none was given")
         return self.checkpoint
 
     @property
     def first_part(self) -> Path:
-        """The folder of the checkpoint's first part, for models that have one alone."""
         return self.model / CheckpointDescription.read(self.model).parts[0]
 
 
 class PartTimer:
-    """Adds up the wall seconds of the named parts of a search, such as encoding the query or the first stage."""
+    """Sums the wall-clock seconds of the named parts of a search."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
 
     @contextmanager
     def part(self, name: SearchPart) -> Iterator[None]:
-        """Count what the block takes under `name`."""
-        started = perf_counter()
+        """Add the duration of the block to a part."""
+        start = perf_counter()
         try:
             yield
         finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + perf_counter() - started
+            self.seconds[name] = self.seconds.get(name, 0.0) + perf_counter() - start
 
 
 class Engine(ABC):
-    """One engine with its parameters set."""
+    """A retrieval engine with its parameters."""
 
-    #: How many queries `search` is best given at a time.
+    #: Preferred number of queries for a call of `search`.
     queries_at_once = 64
 
     def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
@@ -279,11 +287,14 @@ class Engine(ABC):
 
     @abstractmethod
     def build(self, corpus: Iterable[Document], folder: Path) -> None:
-        """Index the corpus, read once as a stream, into the empty `folder`, and open the index."""
+        """Index the corpus into the empty `folder` and open the index.
+
+        The corpus is a stream that can be read only once.
+        """
 
     @abstractmethod
     def open(self, folder: Path) -> None:
-        """Open an index that `build` left in `folder`."""
+        """Open an index that `build` wrote to `folder`."""
 
     @abstractmethod
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
@@ -291,37 +302,39 @@ class Engine(ABC):
 
     @abstractmethod
     def size(self) -> int:
-        """Return the bytes of the index on disk."""
+        """Return the size of the index on disk in bytes."""
 
     @property
     @abstractmethod
     def documents(self) -> int:
-        """How many documents are indexed."""
+        """Number of indexed documents."""
 
     @property
     @abstractmethod
     def analyser_name(self) -> str:
-        """How text becomes terms or vectors, as printed beside results."""
+        """Description of how texts become terms or vectors, shown with results."""
 
     def facts(self) -> Mapping[str, FactValue]:
-        """Return what papers report of such a system, by names of FACTS; complete once all queries were searched."""
+        """Return the properties of the system that papers report, keyed as FACTS.
+
+        They are complete after all queries have been searched.
+        """
         return {}
 
     def variant_facts(self, label: str) -> Mapping[str, FactValue]:
-        """Return what papers report of the variant with this label, as `facts` of the main one."""
         return self.facts()
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """Labels of the rankings that one search gives, the main one last; empty where it gives one."""
+        """Labels of the rankings that one search produces, the main one last; empty if there is only one."""
         return ()
 
     def search_variants(self, queries: Sequence[Query], depth: int) -> Iterator[Mapping[str, SearchResult]]:
-        """Yield, as `search`, each query's rankings by the labels of `variants`."""
+        """Yield each query's rankings, keyed by the labels of `variants`."""
         raise NotImplementedError(f"{type(self).__name__} has no variants")
 
     def variant(self, label: str) -> Engine:
-        """Return an engine over the same index that does only the work of this variant, to be timed."""
+        """Return an engine over the same index that only does the work of one variant, for timing."""
         raise NotImplementedError(f"{type(self).__name__} has no variants")
 
 
@@ -329,75 +342,71 @@ Setting = TypeVar("Setting")
 
 
 class VariantEngine(Engine, Generic[Setting]):
-    """An engine that gives several rankings from the same work, such as documents re-ranked to several depths.
+    """An engine that produces several rankings from the same work, such as re-ranking to several depths.
 
-    `settings` has what tells the rankings apart by the labels of their variants, the main one last. An engine without
-    variants has that alone.
+    `settings` maps the labels of the variants to the setting in which they differ, the main one last. An engine
+    without variants has only that one.
     """
 
     settings: Mapping[str, Setting]
 
     @property
     def main(self) -> Setting:
-        """The setting of the main ranking."""
         return list(self.settings.values())[-1]
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """One label for each setting, if there are several."""
         return labels(self.settings)
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
-        """Yield the best `depth` documents of each query, by the main setting."""
+        """Yield the best `depth` documents of each query under the main setting."""
         label = list(self.settings)[-1]
         for rankings in self._search(queries, depth, {label: self.main}):
             yield rankings[label]
 
     def search_variants(self, queries: Sequence[Query], depth: int) -> Iterator[Mapping[str, SearchResult]]:
-        """Yield the rankings of each query for all settings, from the same work."""
         return self._search(queries, depth, self.settings)
 
     @abstractmethod
     def _search(
         self, queries: Sequence[Query], depth: int, settings: Mapping[str, Setting]
     ) -> Iterator[Mapping[str, SearchResult]]:
-        """Yield each query's rankings for these settings, under their labels."""
+        """Yield each query's rankings under the given settings, keyed by label."""
 
     def variant(self, label: str) -> Engine:
-        """Return an engine over the same index that works for one setting alone."""
+        """Return an engine over the same index with a single setting."""
         engine = copy(self)
         engine.clock, engine.settings = PartTimer(), {label: self.settings[label]}
         return engine
 
     def variant_facts(self, label: str) -> Mapping[str, FactValue]:
-        """Return `facts` for the setting of this label."""
         return self.variant(label).facts()
 
 
 def labels(settings: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the labels of variants with these settings; none where there is one setting alone."""
+    """Return the labels of several settings, or none for a single setting."""
     return tuple(settings) if len(settings) > 1 else ()
 
 
 class ShardedEngine(Engine):
-    """An engine whose documents can be encoded in parts, anywhere, before one process joins them.
+    """An engine whose documents can be encoded in shards by separate processes before one process indexes them.
 
-    `build` walks the same shards as separate workers do, so that both give the same bytes.
+    `build` uses the same shards as separate workers, so that both produce identical bytes.
     """
 
     @abstractmethod
     def encode_shard(self, documents: Sequence[Document], folder: Path, progress: Progress = ignore) -> None:
-        """Encode a shard of the corpus into the empty `folder`. Nothing but the documents decides what is written."""
+        """Encode a shard of the corpus into the empty `folder`. The output must depend on the documents alone."""
 
     @abstractmethod
     def build_from_shards(self, shards: Sequence[Path], folder: Path, progress: Progress = ignore) -> None:
         """Index encoded shards, in corpus order, into the empty `folder`, and open the index.
 
-        The shards stay where they are and may be read for as long as the engine is used.
+        The shards are not copied and may be read as long as the engine is used.
         """
 
     def build(self, corpus: Iterable[Document], folder: Path) -> None:
-        """Encode the corpus shard by shard inside `folder`, and index it there."""
+        """Encode the corpus shard by shard inside `folder` and index it there."""
         shards = []
         for number, documents in enumerate(split_corpus(corpus, SHARD_SIZE)):
             shard = folder / shard_name(number)
@@ -410,26 +419,26 @@ class ShardedEngine(Engine):
 
 
 class DividedEngine(ShardedEngine):
-    """An engine whose shards can be indexed and searched in parts."""
+    """An engine whose shards can be indexed and searched in separate parts."""
 
     @property
     def learns(self) -> bool:
-        """Whether there is something that is learned from all shards, and `learn` leaves."""
+        """Whether `learn` writes anything, such as centroids."""
         return False
 
     @property
     def divides_shards(self) -> bool:
-        """Whether parts are of shards; else they are of queries, as those of other engines."""
+        """Whether parts consist of shards. Otherwise they consist of queries, as for other engines."""
         return True
 
     def learn(self, shards: Sequence[Path], folder: Path) -> None:
-        """Write into the empty `folder` what the indexes of all parts share, learned from all shards."""
+        """Learn data that the indexes of all parts share from all shards, and write it to the empty `folder`."""
 
     @abstractmethod
     def build_part(
         self, shards: Sequence[Path], learned: Path, folder: Path, progress: Progress = ignore
     ) -> None:
-        """As `build_from_shards`, with what `learn` left for a collection that has these shards."""
+        """Index some of the shards, as `build_from_shards` does, with data that `learn` wrote."""
 
     def build_from_shards(self, shards: Sequence[Path], folder: Path, progress: Progress = ignore) -> None:
         """Index all encoded shards, in corpus order, into the empty `folder`, and open the index."""
@@ -440,7 +449,7 @@ class DividedEngine(ShardedEngine):
 
 
 def split_corpus(corpus: Iterable[Document], size: int) -> Iterator[list[Document]]:
-    """Yield the corpus in lists of `size` documents, the last one shorter; at least one list, which may be empty."""
+    """Yield the corpus in lists of `size` documents. An empty corpus yields one empty list."""
     documents = iter(corpus)
     shard = list(islice(documents, size))
     yield shard
@@ -449,13 +458,12 @@ def split_corpus(corpus: Iterable[Document], size: int) -> Iterator[list[Documen
 
 
 def shard_name(number: int) -> str:
-    """Return the folder of the shard with this number, counted from 0."""
     return f"{number:05d}"
 
 
 @dataclass(frozen=True, slots=True)
 class EngineDescription:
-    """An engine as data. `create` makes one from a full set of parameter values."""
+    """Description of an engine. `create` builds it from a full set of parameter values."""
 
     name: str
     label: str
@@ -463,73 +471,75 @@ class EngineDescription:
     description: str
     parameters: tuple[Parameter, ...]
     create: Callable[[Mapping[str, Any], Resources], Engine]
-    #: The kinds of checkpoint (`evaluation.checkpoints.CheckpointKind`) that it takes; empty where it needs none.
+    #: Supported kinds of checkpoints (`evaluation.checkpoints.CheckpointKind`); empty if the engine needs none.
     checkpoints: tuple[str, ...] = ()
-    #: How many runs it takes: none, one to re-rank if wanted (0, 1), or several to fuse (2, 16).
+    #: Minimum and maximum number of runs: none, an optional one to re-rank (0, 1), or several to fuse (2, 16).
     runs: tuple[int, int] = (0, 0)
-    #: Names of the parameters that decide what `encode_shard` writes; None where it does not encode in shards.
+    #: Names of the parameters that affect the output of `encode_shard`; None if the engine has no shards.
     encoding_parameters: tuple[str, ...] | None = None
-    #: Whether its model writes texts; what fewer bits lose is not found then, since all would be written again.
+    #: Whether the model generates texts. The loss of lower precision is then not measured, since everything would have
+    #: to be generated again.
     writes_texts: bool = False
-    #: Whether it needs the corpus at all.
+    #: Whether the engine needs the corpus.
     reads_corpus: bool = True
-    #: The parameters, and their values, with which it gives the same main ranking and no variants beside it.
+    #: Parameter values that yield the same main ranking without variants.
     main_alone: Mapping[str, ParameterValue] = field(default_factory=dict)
-    #: `Engine.variants` from a full set of parameters, without making the engine: what may be expected of a run.
+    #: Returns the value of `Engine.variants` for a full set of parameters, without creating the engine.
     variants: Callable[[Mapping[str, Any]], tuple[str, ...]] = lambda parameters: ()
-    #: From a full set of parameters those of "bm25" that decide the index of words which it searches, first or alone,
-    #: where they are not that engine's defaults; None where it searches none. That index may be given as a resource.
+    #: Returns the non-default "bm25" parameters of the word index that the engine searches, given a full set of its own
+    #: parameters; None if it searches no word index. A prebuilt index can be passed in `Resources.index`.
     word_index: Callable[[Mapping[str, Any]], Mapping[str, ParameterValue] | None] = lambda parameters: None
-    #: Raises InvalidParameter where a full set of parameters does not go together, or not with the checkpoint (None:
-    #: not known yet).
+    #: Raises InvalidParameter if the parameters are incompatible with each other or with the checkpoint, which is None
+    #: if it is not known yet.
     check_parameters: Callable[[Mapping[str, Any], CheckpointDescription | None], None] = (
         lambda parameters, checkpoint: None
     )
 
     @property
     def needs_checkpoint(self) -> bool:
-        """Whether it runs a model that the submitter provides."""
         return bool(self.checkpoints)
 
     @property
     def computes_bm25(self) -> bool:
-        """Whether its scores are BM25's, of terms or weights that may come from a model."""
+        """Whether scores are computed by BM25, from terms or from weights that a model may have assigned."""
         return any(parameter.name == "k1" for parameter in self.parameters)
 
     def faults(self) -> Iterator[str]:
-        """Yield what the description lacks, or names and does not have."""
+        """Yield the inconsistencies of the description."""
         for field_name in ("name", "architecture"):
             if not re.fullmatch("[a-z0-9][a-z0-9-]*", value := getattr(self, field_name)):
-                yield f"its {field_name} {value!r} is not made of lower-case words with hyphens between"
+                yield f"its {field_name} {value!r} must consist of lower-case words joined by hyphens"
         names = {parameter.name for parameter in self.parameters}
         for field_name in ("encoding_parameters", "main_alone"):
             for name in sorted({*(getattr(self, field_name) or ())} - names):
-                yield f"its {field_name} names {name!r}, which is not among its parameters"
+                yield f"its {field_name} contains {name!r}, which is not one of its parameters"
         for kind in sorted({*self.checkpoints} - {*CheckpointKind}):
-            yield f"its checkpoints name {kind!r}, which is not in evaluation.checkpoints.CheckpointKind"
+            yield f"its checkpoints contain {kind!r}, which is not in evaluation.checkpoints.CheckpointKind"
 
     def check(self, resources: Resources) -> None:
-        """Raise InvalidParameter where what it is given is not what it needs."""
+        """Raise InvalidParameter if the checkpoint or the number of runs does not fit the engine."""
         if self.needs_checkpoint and resources.checkpoint is None:
             raise InvalidParameter(
-                f"{self.name} runs a model; give a checkpoint ({' or '.join(self.checkpoints)})."
+                f"{self.name} runs a model; specify a checkpoint ({' or '.join(self.checkpoints)})."
             )
         if not self.needs_checkpoint and resources.checkpoint is not None:
-            raise InvalidParameter(f"{self.name} runs no model; give no checkpoint.")
-        least, most = self.runs
-        if not least <= len(resources.runs) <= most:
-            wanted = f"{least}" if least == most else f"{least} to {most}"
-            raise InvalidParameter(f"{self.name} takes {wanted} runs, and was given {len(resources.runs)}.")
+            raise InvalidParameter(f"{self.name} runs no model; omit the checkpoint.")
+        minimum, maximum = self.runs
+        if not minimum <= len(resources.runs) <= maximum:
+            required = f"{minimum}" if minimum == maximum else f"{minimum} to {maximum}"
+            raise InvalidParameter(
+                f"{self.name} accepts {required} runs, but {len(resources.runs)} were given."
+            )
 
     def complete(self, values: Mapping[str, object]) -> dict[str, ParameterValue]:
-        """Return all parameters with the given values or their defaults. Raises InvalidParameter."""
-        known = {parameter.name: parameter for parameter in self.parameters}
-        unknown = [name for name in values if name not in known]
-        if unknown:
+        """Return all parameters, with defaults for missing values. Raises InvalidParameter."""
+        parameters = {parameter.name: parameter for parameter in self.parameters}
+        unknown_names = [name for name in values if name not in parameters]
+        if unknown_names:
             raise InvalidParameter(
-                f"{self.name} has no parameter {', '.join(sorted(unknown))}; it has {', '.join(known)}."
+                f"{self.name} has no parameter {', '.join(sorted(unknown_names))}. Available: {', '.join(parameters)}."
             )
         return {
             name: parameter.parse(values[name]) if name in values else parameter.default
-            for name, parameter in known.items()
+            for name, parameter in parameters.items()
         }

@@ -1,29 +1,29 @@
-"""BM25 as Lucene computes it, over an inverted index of our own: over words, with RM3, and over word pieces.
+"""BM25 as computed by Lucene, over words or word pieces, optionally with RM3 feedback.
 
 S. Robertson and H. Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009, in the variant of
 Lucene's BM25Similarity: idf = ln(1 + (N − df + 0.5) / (df + 0.5)), where N counts documents that have the field;
-a term adds idf × tf / (tf + k1 × (1 − b + b × length / mean length)), with lengths rounded to one byte. A term that
-the query repeats counts as often as it is there.
+a term adds idf × tf / (tf + k1 × (1 − b + b × length / mean length)), with lengths rounded to one byte. Repeated query
+terms count once for each occurrence.
 
-Beside bm25s a search takes 0.96 of the CPU time, indexing 0.41 of it and half of the memory (docs/benchmarks.md).
+Compared with bm25s, searching takes 0.96 of the CPU time, and indexing takes 0.41 of it and half of the memory
+(docs/benchmarks.md).
 
-RM3 expands the query with terms of the documents that it finds first, and asks again:
-N. Abdul-Jaleel and others, "UMass at TREC 2004: Novelty and HARD", as Anserini's Rm3Reranker computes it. Of each of
-the best documents (`feedback_documents`) the most frequent terms (`feedback_terms`) make a language model, P(t | d) =
-tf / Σ tf. Their mean, each weighted by its document's BM25 score, is cut to `feedback_terms` terms and normalised: the
-relevance model R. The query that is asked then has the weights λ × P(t | q) + (1 − λ) × R(t), with P(t | q) the share
-of t in the query, and λ `original_query_weight`. Terms that stand in over a tenth of the documents, or are shorter
-than two or longer than twenty characters, or in English are not plain letters and digits, expand no query. Of equal
-weights the first in the vocabulary's order is kept (Anserini leaves that to a hash table).
+RM3 expands the query with terms of the top documents and searches again: N. Abdul-Jaleel et al., "UMass at TREC 2004:
+Novelty and HARD", as computed by Anserini's Rm3Reranker. The most frequent terms (`feedback_terms`) of each of the top
+documents (`feedback_documents`) form a language model, P(t | d) = tf / Σ tf. The mean of these models, weighted by the
+BM25 scores of the documents, is truncated to `feedback_terms` terms and normalized, which yields the relevance model R.
+The weights of the expanded query are λ × P(t | q) + (1 − λ) × R(t), where P(t | q) is the share of t in the query, and
+λ is `original_query_weight`. Terms are not used for expansion if they occur in over a tenth of the documents, are
+shorter than 2 or longer than 20 characters, or, in English, contain anything but letters and digits. Ties are broken by
+the order of the vocabulary (in Anserini, by a hash table).
 
-RM3 cuts every feedback document to its most frequent eligible terms before it does anything else, and which these are
-depends on the document and the corpus alone. So they are found once, from the postings: 6 bytes a term kept, in
-`feedback_terms.npy` (documents × terms, uint32: numbers of terms) and `feedback_frequencies.npy` (uint16, descending;
-0 where a document has no more).
+RM3 truncates each feedback document to its most frequent eligible terms, which depend only on the document and the
+corpus. They are therefore computed once, from the postings, and take 6 bytes per term: `feedback_terms.npy`
+(documents × terms, uint32 term numbers) and `feedback_frequencies.npy` (uint16, descending, padded with 0).
 
-Word pieces of a model in place of words are what learned weights of pieces are compared with. A document's terms are
-all pieces of its title and text, however long, without stop words or stems; special tokens, also the one for unknown
-pieces, are no terms. N counts the documents that have a piece.
+BM25 over a model's word pieces is the baseline for learned weights of pieces. The terms of a document are all pieces of
+its title and text, without stop words, stemming, or a length limit. Special tokens, including the one for unknown
+pieces, are not terms. N counts the documents that have a piece.
 """
 
 import re
@@ -54,9 +54,9 @@ from evaluation.engines.base import (
 from evaluation.engines.index import kernels
 from evaluation.engines.index.inverted_index import IndexBuilder, InvertedIndex
 from evaluation.engines.index.term_search import K1, LANGUAGE, STEMMING, B, TermEngine, WordEngine
-from evaluation.engines.index.word_pieces import WordPieces, grouped
+from evaluation.engines.index.word_pieces import WordPieces, group_by_size
 
-#: What is indexed: name → the document's texts, one for each field that is scored apart.
+#: Functions for the values of `fields`, which return a document's texts, one for each separately scored field.
 FIELDS: dict[str, Callable[[Document], tuple[str, ...]]] = {
     "title+text": lambda document: (f"{document.title} {document.text}",),
     "title": lambda document: (document.title,),
@@ -66,7 +66,7 @@ FIELDS: dict[str, Callable[[Document], tuple[str, ...]]] = {
 
 
 class BM25(WordEngine):
-    """A BM25 engine; see `engines.base.Engine` for its methods."""
+    """BM25 over words."""
 
     label = "BM25"
 
@@ -75,7 +75,7 @@ class BM25(WordEngine):
         self._texts = FIELDS[parameters["fields"]]
 
     def build(self, corpus: Iterable[Document], folder: Path) -> None:
-        """Index the corpus into the empty `folder` and open it; with an index as a resource, nothing is read."""
+        """Index the corpus into `folder` and open the index, or open the prebuilt index without reading the corpus."""
         if self.resources.index is None:
             builder = IndexBuilder(folder, self.analyser, fields=len(self._texts(Document("", "", ""))))
             for document in corpus:
@@ -84,19 +84,19 @@ class BM25(WordEngine):
         self.open(folder)
 
     def open(self, folder: Path) -> None:
-        """Open the index among the resources, or the one that `build` left."""
+        """Open the prebuilt index of the resources, or the one in `folder`."""
         super().open(self.resources.index or folder)
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
-        """Yield the best `depth` documents of each query; only documents that have a term of it."""
+        """Yield the best `depth` documents of each query. Retrieved documents contain a query term."""
         for query in queries:
             yield self.searcher.ranking(query.id, Counter(self.analyser(query.text)), depth)
 
 
 TERMS_FILE, FREQUENCIES_FILE = "feedback_terms.npy", "feedback_frequencies.npy"
-#: Documents are looked at so many at a time, so that what is written lies together.
+#: Documents per batch when feedback terms are computed, for locality of writes.
 _DOCUMENTS_AT_ONCE = 65_536
-#: Which terms may expand a query: Anserini's rules, which stand in for a list of stop words.
+#: Terms that may expand a query, by Anserini's rules, which replace a list of stop words.
 _ELIGIBLE_ENGLISH = re.compile(r"[a-z0-9]{2,20}")
 _ELIGIBLE = re.compile(".{2,20}", re.DOTALL)
 _GREATEST_SHARE = np.float32(0.1)
@@ -104,38 +104,39 @@ Weights = tuple[Numbers, NDArray[np.float64]]
 
 
 class RM3(BM25):
-    """BM25 with pseudo-relevance feedback, over BM25's index with the documents' frequent terms beside it."""
+    """BM25 with pseudo-relevance feedback. Its index adds the most frequent terms of each document."""
 
     def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
         super().__init__(parameters, resources)
         self._queries = self._added_terms = 0
 
     def build(self, corpus: Iterable[Document], folder: Path) -> None:
-        """Index the corpus as BM25 does, and find each document's terms for feedback."""
+        """Build the BM25 index and store each document's feedback terms."""
         super().build(corpus, folder)
         self._write_feedback_terms(folder)
         self.open(folder)
 
     def _write_feedback_terms(self, folder: Path) -> None:
-        """Write the most frequent eligible terms of each document of the index (of one field) into `folder`."""
+        """Write the most frequent eligible terms of each document in the single-field index."""
         index = self.searcher.index
         shape = index.document_count, self.parameters["feedback_terms"]
         terms = new_map(folder / TERMS_FILE, np.uint32, shape)
         frequencies = new_map(folder / FREQUENCIES_FILE, np.uint16, shape)
-        eligible = self._eligible_terms(index)
+        eligible = self._get_eligible_terms(index)
         cursors, ends = index.offsets[eligible].copy(), index.offsets[eligible + 1].copy()
         postings = index.documents, index.frequencies, eligible.astype(np.uint32)
         for first in range(0, index.document_count, _DOCUMENTS_AT_ONCE):
-            behind = min(first + _DOCUMENTS_AT_ONCE, index.document_count)
-            kept = np.asarray(terms[first:behind]), np.asarray(frequencies[first:behind])
-            kernels.keep_most_frequent(*postings, cursors, ends, first, behind, *kept)
+            stop = min(first + _DOCUMENTS_AT_ONCE, index.document_count)
+            outputs = np.asarray(terms[first:stop]), np.asarray(frequencies[first:stop])
+            kernels.collect_most_frequent(*postings, cursors, ends, first, stop, *outputs)
         terms.flush()
         frequencies.flush()
 
-    def _eligible_terms(self, index: InvertedIndex) -> Numbers:
-        """Return the terms that may expand a query: of 2 to 20 characters, in at most a tenth of the documents.
+    def _get_eligible_terms(self, index: InvertedIndex) -> Numbers:
+        """Return the terms that may expand a query: 2 to 20 characters, in at most a tenth of the documents.
 
-        English ones must be plain letters and digits; in other languages that would leave nothing.
+        English terms must consist of ASCII letters and digits. That rule would exclude nearly all terms of some other
+        languages.
         """
         share = np.diff(index.offsets).astype(np.float32) / np.float32(max(index.document_count, 1))
         form = _ELIGIBLE_ENGLISH if self.language == "en" else _ELIGIBLE
@@ -144,70 +145,71 @@ class RM3(BM25):
         return np.flatnonzero(well_formed & (share <= _GREATEST_SHARE))
 
     def open(self, folder: Path) -> None:
-        """Open an index that `build` left."""
+        """Open an index that `build` wrote, and the feedback terms if they exist already."""
         super().open(folder)
         ranks = self.searcher.index.ranks
         self._order = np.empty(len(ranks), np.uint32)
         self._order[ranks] = np.arange(len(ranks), dtype=np.uint32)
-        if (folder / TERMS_FILE).exists():  # not yet while it is being built
+        if (folder / TERMS_FILE).exists():  # absent while the index is being built
             self._terms = np.load(folder / TERMS_FILE, mmap_mode="r")
             self._frequencies = np.load(folder / FREQUENCIES_FILE, mmap_mode="r")
         self._folder = folder
 
     def size(self) -> int:
-        """Return the bytes of BM25's index and of the documents' terms, wherever they are."""
         return size_of(*{self.searcher.index.folder, self._folder})
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
-        """Yield the best `depth` documents of each expanded query; none where the query itself finds none."""
+        """Yield the best `depth` documents of each expanded query; none if the original query retrieves none."""
         searcher = self.searcher
         for query in queries:
             with self.clock.part("first_stage"):
                 counts = Counter(self.analyser(query.text))
-                known = {
-                    place: count
+                term_counts = {
+                    index: count
                     for term, count in counts.items()
-                    if (place := searcher.index.place(term)) >= 0
+                    if (index := searcher.index.get_term_number(term)) >= 0
                 }
-                asked = np.array(list(known), np.int64), np.array(list(known.values()), np.float64)
+                query_terms = (
+                    np.array(list(term_counts), np.int64),
+                    np.array(list(term_counts.values()), np.float64),
+                )
                 feedback = searcher.search(
-                    asked[0], asked[1].astype(np.float32), self.parameters["feedback_documents"]
+                    query_terms[0], query_terms[1].astype(np.float32), self.parameters["feedback_documents"]
                 )
             with self.clock.part("search"):
-                shares = asked[0], asked[1] / max(counts.total(), 1)
-                places, weights = self._expanded(shares, *feedback)
+                shares = query_terms[0], query_terms[1] / max(counts.total(), 1)
+                terms, weights = self._expand_query(shares, *feedback)
                 self._queries += 1
-                self._added_terms += len(np.setdiff1d(places, asked[0]))
-                ranking = searcher.result(query.id, places, weights.astype(np.float32), depth)
+                self._added_terms += len(np.setdiff1d(terms, query_terms[0]))
+                ranking = searcher.result(query.id, terms, weights.astype(np.float32), depth)
             yield ranking
 
-    def _expanded(self, asked: Weights, ranks: Ranks, scores: Floats) -> Weights:
-        """Return the query's terms and those of the documents found, with their weights in the query to ask."""
-        found = self._relevance_model(self._order[ranks], scores)
-        own = self.parameters["original_query_weight"]
-        places, numbers = np.unique(np.concatenate([asked[0], found[0]]), return_inverse=True)
-        both = np.concatenate([own * asked[1], (1 - own) * found[1]])
-        weights = np.bincount(numbers, both, len(places)).astype(np.float64)
-        return places[weights > 0], weights[weights > 0]
+    def _expand_query(self, query_terms: Weights, ranks: Ranks, scores: Floats) -> Weights:
+        """Return the terms of the query and of the feedback documents, with their weights in the expanded query."""
+        feedback = self._build_relevance_model(self._order[ranks], scores)
+        query_weight = self.parameters["original_query_weight"]
+        terms, numbers = np.unique(np.concatenate([query_terms[0], feedback[0]]), return_inverse=True)
+        combined = np.concatenate([query_weight * query_terms[1], (1 - query_weight) * feedback[1]])
+        weights = np.bincount(numbers, combined, len(terms)).astype(np.float64)
+        return terms[weights > 0], weights[weights > 0]
 
-    def _relevance_model(self, documents: Ranks, scores: Floats) -> Weights:
-        """Return the terms that the documents, weighted by their scores, speak of most; weights add up to 1."""
+    def _build_relevance_model(self, documents: Ranks, scores: Floats) -> Weights:
+        """Return the top terms of the feedback documents, weighted by document scores. Weights add up to 1."""
         frequencies = self._frequencies[documents].astype(np.float64)
         norms = np.maximum(frequencies.sum(axis=1, keepdims=True), 1.0)
         weights = (frequencies / norms * scores[:, np.newaxis]).ravel()
         terms = self._terms[documents].ravel()[weights > 0]
-        places, numbers = np.unique(terms.astype(np.int64), return_inverse=True)
-        sums = np.bincount(numbers, weights[weights > 0], len(places))
-        best = np.lexsort((places, -sums))[: self.parameters["feedback_terms"]]
-        return places[best], sums[best] / (sums[best].sum() or 1.0)
+        term_numbers, numbers = np.unique(terms.astype(np.int64), return_inverse=True)
+        sums = np.bincount(numbers, weights[weights > 0], len(term_numbers))
+        best = np.lexsort((term_numbers, -sums))[: self.parameters["feedback_terms"]]
+        return term_numbers[best], sums[best] / (sums[best].sum() or 1.0)
 
     def facts(self) -> Mapping[str, FactValue]:
-        """Return how many terms a query gains, in the mean."""
         return {"expansion_terms": self._added_terms / max(self._queries, 1)}
 
 
 class WordPieceEngine(TermEngine):
-    """An index of word pieces, whose terms are the pieces' numbers in decimal."""
+    """An engine over word pieces, whose terms are the pieces' ids in decimal."""
 
     def __init__(
         self, parameters: Mapping[str, Any], resources: Resources, pieces: WordPieces | None = None
@@ -217,25 +219,23 @@ class WordPieceEngine(TermEngine):
 
     @property
     def analyser_name(self) -> str:
-        """Word pieces, and how many the model knows."""
         return f"word pieces ({self.pieces.size:,})"
 
     def build(self, corpus: Iterable[Document], folder: Path) -> None:
-        """Index the corpus into the empty `folder` and open it."""
         builder = IndexBuilder(folder)
-        for some in grouped(corpus, lambda document: document.text):
-            texts = [f"{document.title} {document.text}" for document in some]
-            for document, numbers in zip(some, self.pieces.pieces(texts), strict=True):
+        for batch in group_by_size(corpus, lambda document: document.text):
+            texts = [f"{document.title} {document.text}" for document in batch]
+            for document, numbers in zip(batch, self.pieces.pieces(texts), strict=True):
                 builder.add_counts(document.id, Counter(map(str, numbers)))
         builder.finish()
         self.open(folder)
 
 
 class WordPieceBM25(WordPieceEngine):
-    """BM25 over word pieces; a query's pieces count as often as they are there."""
+    """BM25 over word pieces."""
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
-        """Yield the best `depth` documents of each query; only documents that have a piece of it."""
+        """Yield the best `depth` documents of each query. Retrieved documents contain a piece of the query."""
         for query in queries:
             (numbers,) = self.pieces.pieces([query.text])
             yield self.searcher.ranking(query.id, Counter(map(str, numbers)), depth)
@@ -247,7 +247,7 @@ PARAMETERS = (
     Parameter(
         "fields",
         "title+text",
-        "what is indexed: title and text as one field, one of them, or both as fields whose scores are added",
+        "indexed text: title and text as one field, only one of them, or both as separate fields with added scores",
         choices=tuple(FIELDS),
     ),
     STEMMING,
@@ -258,20 +258,16 @@ _MULTIFIELD = tuple(replace(p, default="multifield") if p.name == "fields" else 
 
 
 def word_index(parameters: Mapping[str, Any]) -> dict[str, ParameterValue]:
-    """Return the parameters that decide what the index holds."""
+    """Return the parameters that determine the content of the index."""
     return {name: parameters[name] for name in ("fields", "stemming", "language")}
 
 
 _RM3_FIELDS = ("title+text", "title", "text")
 _RM3_PARAMETERS = (
     *(replace(p, choices=_RM3_FIELDS) if p.name == "fields" else p for p in PARAMETERS),
-    Parameter(
-        "feedback_documents", 10, "how many of the first documents are learned from", least=1, most=1000
-    ),
-    Parameter("feedback_terms", 10, "how many terms their relevance model keeps", least=1, most=1000),
-    Parameter(
-        "original_query_weight", 0.5, "the share of the query itself in what is asked", least=0.0, most=1.0
-    ),
+    Parameter("feedback_documents", 10, "number of top documents used for feedback", least=1, most=1000),
+    Parameter("feedback_terms", 10, "number of terms in the relevance model", least=1, most=1000),
+    Parameter("original_query_weight", 0.5, "weight of the original query, 0 to 1", least=0.0, most=1.0),
 )
 
 DESCRIPTIONS = (
@@ -279,7 +275,7 @@ DESCRIPTIONS = (
         name="bm25",
         label="BM25",
         architecture="lexical",
-        description="BM25 as Lucene computes it, title and text in one field (bm25-flat): the baseline of every board.",
+        description="BM25 as in Lucene, title and text in one field (bm25-flat). The baseline of every board.",
         parameters=PARAMETERS,
         create=BM25,
         word_index=word_index,
@@ -288,7 +284,7 @@ DESCRIPTIONS = (
         name="bm25-multifield",
         label="BM25 (multifield)",
         architecture="lexical",
-        description="BM25 over title and text as two fields of equal weight, whose scores are added.",
+        description="BM25 over title and text as two fields of equal weight, with added scores.",
         parameters=_MULTIFIELD,
         create=BM25,
         word_index=word_index,
@@ -297,7 +293,7 @@ DESCRIPTIONS = (
         name="bm25-rm3",
         label="BM25 + RM3",
         architecture="lexical",
-        description="BM25 whose query is expanded with terms of the documents found first (RM3, as in Anserini).",
+        description="BM25 with the query expanded by terms of the top documents (RM3, as in Anserini).",
         parameters=_RM3_PARAMETERS,
         create=RM3,
         word_index=word_index,
@@ -306,7 +302,7 @@ DESCRIPTIONS = (
         name="bm25-wordpiece",
         label="BM25 (word pieces)",
         architecture="lexical",
-        description="BM25 over the word pieces of a model's tokenizer in place of stemmed words.",
+        description="BM25 over the word pieces of a model's tokenizer instead of stemmed words.",
         parameters=(K1, B),
         create=WordPieceBM25,
         checkpoints=tuple(CheckpointKind),

@@ -1,8 +1,8 @@
-"""A corpus encoded in shards: those that a folder has already, and the others made there.
+"""Encoding of a corpus in shards, which are stored in a folder and reused.
 
-A part of a search is some of the shards, where the score of a document depends on that document alone
-(`base.DividedEngine`), or some of the queries for any other engine. Parts of shards share what is learned from all of
-them, such as centroids.
+A part of a search consists of shards if the score of a document depends on that document alone
+(`base.DividedEngine`), or of queries for any other engine. Parts of shards share data learned from all shards, such
+as centroids.
 """
 
 import json
@@ -31,41 +31,44 @@ from evaluation.engines.base import (
 from evaluation.engines.registry import describe
 from evaluation.engines.run_writing import unusable
 
-#: What the shards of a folder are made from, see `claim_shards`.
-_MADE_FROM = "made-from.json"
-#: To be raised by whoever changes what any engine writes into a shard: no older ones are then searched.
+#: File with the inputs of a folder's shards, see `claim_shards`.
+_INPUTS_FILE = "made-from.json"
+#: Version of the shard format. Increase it when any engine changes its shards, so that old ones are no longer used.
 SHARD_FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Part `number` (from 1) of `count` parts of about the same size."""
+    """Part `number` (from 1) of `count` parts of about equal size."""
 
     number: int
     count: int
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the part that a text such as "2/8" names. Raises InvalidParameter."""
-        found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
-        number, count = map(int, found.groups()) if found else (0, 0)
+        """Parse a part such as "2/8". Raises InvalidParameter."""
+        match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
+        number, count = map(int, match.groups()) if match else (0, 0)
         if not 1 <= number <= count:
-            raise InvalidParameter(f"There is no part {text!r}; the second of eight is 2/8.")
+            raise InvalidParameter(f"The part {text!r} is not valid. Write the second of eight parts as 2/8.")
         return cls(number, count)
 
-    def of(self, total: int, what: str) -> range:
-        """Which of `total` things are in this part. Raises InvalidParameter where there is none for each part."""
+    def select_range(self, total: int, noun: str) -> range:
+        """Return the range of indices that this part covers among `total` items.
+
+        Raises InvalidParameter if there are fewer items than parts.
+        """
         if total < self.count:
-            raise InvalidParameter(f"There are {total:,} {what}, too few for {self.count:,} parts.")
+            raise InvalidParameter(f"{total:,} {noun} are too few for {self.count:,} parts.")
         return range((self.number - 1) * total // self.count, self.number * total // self.count)
 
 
 @dataclass(frozen=True, slots=True)
 class EncodingTask:
-    """An engine with its parameters and resources, and the corpus that it encodes, or a `part` of its shards.
+    """An engine with its parameters and resources, and the corpus, or `part` of its shards, to encode.
 
-    Encoded shards are found in the folder `shards`, and those that are missing are left there; without it they are
-    temporary. The folder notes what its shards are made from, and is refused for anything else.
+    Existing shards in the folder `shards` are reused and missing ones are stored there. Without the folder, shards
+    are temporary. The folder records the inputs of its shards and is rejected for different inputs.
     """
 
     engine: str
@@ -79,9 +82,10 @@ class EncodingTask:
 
 
 class EncodedCorpus(NamedTuple):
-    """All encoded shards in corpus order; how many documents were encoded just now, and in how many wall seconds.
+    """The encoded shards in corpus order, with the number of newly encoded documents and the seconds that this took.
 
-    Of a part they are those of its shards; `shards` is how many the corpus has.
+    If only a part was encoded, `folders` are those of its shards. `shards` is the number of shards of the whole
+    corpus.
     """
 
     folders: list[Path]
@@ -91,18 +95,18 @@ class EncodedCorpus(NamedTuple):
 
 
 def claim_shards(task: EncodingTask, folder: Path) -> None:
-    """Note in the folder what its shards are made from. Raises InvalidParameter where they are made from another.
+    """Record the inputs of the shards in their folder. Raises InvalidParameter if they differ from recorded ones.
 
-    Shards without a note are taken as they are: whoever put them there answers for them.
+    Shards without a record, such as copied ones, are used without a check.
     """
     description, resources = describe(task.engine), task.resources
     if description.encoding_parameters is None:
-        raise InvalidParameter(f"{description.name} encodes no shards; leave them out.")
-    note = folder / _MADE_FROM
+        raise InvalidParameter(f"{description.name} does not encode shards; omit the folder of shards.")
+    note = folder / _INPUTS_FILE
     if not note.exists() and any(folder.glob("[0-9]*")):
         return
     parameters = description.complete(task.parameters)
-    made_from = {
+    inputs = {
         "format": SHARD_FORMAT,
         "engine": description.name,
         "checkpoint": CheckpointDescription.read(resources.model).sha256 if resources.checkpoint else "",
@@ -112,34 +116,36 @@ def claim_shards(task: EncodingTask, folder: Path) -> None:
         **{name: parameters[name] for name in description.encoding_parameters},
     }
     if note.exists():
-        before = json.loads(note.read_text("utf-8"))
-        other = ", ".join(sorted(name for name in made_from if before.get(name) != made_from[name]))
-        if other:
-            raise InvalidParameter(f"The shards in {folder} are of another {other}; name a new folder.")
+        recorded = json.loads(note.read_text("utf-8"))
+        differences = ", ".join(sorted(name for name in inputs if recorded.get(name) != inputs[name]))
+        if differences:
+            raise InvalidParameter(
+                f"The shards in {folder} were made with another {differences}; choose a new folder."
+            )
     else:
         folder.mkdir(parents=True, exist_ok=True)
         with complete_or_absent(note) as file:
-            json.dump(made_from, file, indent=1)
+            json.dump(inputs, file, indent=1)
 
 
 def encode_corpus(
     engine: ShardedEngine, task: EncodingTask, folder: Path, report: StageProgress
 ) -> EncodedCorpus:
-    """Return the encoded shards of the task: those that `folder` has already, and the others made there.
+    """Return the encoded shards of the task, encoding those that are missing in `folder`.
 
-    A shard takes its name only once it is whole. Raises InvalidContent where one has lost bytes since.
+    Shards are created atomically. Raises InvalidContent if files of an existing shard are truncated.
     """
     folder.mkdir(exist_ok=True)
     report("encoding", 0.0)
     size, total = task.shard_size, max(count_documents(task.corpus), 1)
     shards = -(-total // size)
-    wanted = task.part.of(shards, "shards") if task.part else range(shards)
-    folders = [folder / shard_name(number) for number in wanted]
-    check_whole(folders)
+    numbers = task.part.select_range(shards, "shards") if task.part else range(shards)
+    folders = [folder / shard_name(number) for number in numbers]
+    check_intact(folders)
     encoded, seconds = 0, 0.0
     reading: Iterator[Document] = iter(())
-    position = -1  # the number of the document that is read next
-    for first, shard in zip(range(wanted.start * size, wanted.stop * size, size), folders, strict=True):
+    position = -1  # number of the next document in the stream
+    for first, shard in zip(range(numbers.start * size, numbers.stop * size, size), folders, strict=True):
         if not shard.exists():
             if position != first:
                 reading = read_corpus(task.corpus, first=first)
@@ -153,55 +159,62 @@ def encode_corpus(
                     lambda share: report("encoding", (first + share * len(documents)) / total),
                 )
 
-            started = perf_counter()
+            start = perf_counter()
             make_folder(shard, make)
-            seconds += perf_counter() - started
+            seconds += perf_counter() - start
             encoded += len(documents)
         report("encoding", min((first + size) / total, 1.0))
     return EncodedCorpus(folders, encoded, seconds, shards)
 
 
-def learned_for(
-    engine: DividedEngine, shards: Path, count: int, parameters: dict[str, Any], own: Path
+def get_learned_folder(
+    engine: DividedEngine, shards: Path, count: int, parameters: dict[str, Any], empty_folder: Path
 ) -> Path:
-    """Return the folder of what all parts share, kept beside the `count` shards: whichever part comes first makes it.
+    """Return the folder of the learned data that all parts share, creating it if this part comes first.
 
-    An engine that learns nothing gets the new folder `own`. Raises InvalidParameter where shards of other parts are
-    not there yet.
+    Args:
+        engine: Engine that learns. One that learns nothing gets the new folder `empty_folder`.
+        shards: Folder of the shards, in which the learned data is stored.
+        count: Number of shards of the whole corpus.
+        parameters: Full set of the engine's parameters.
+        empty_folder: Path of a folder that does not exist yet.
+
+    Raises:
+        InvalidParameter: Shards of other parts are missing.
     """
     if not engine.learns:
-        own.mkdir()
-        return own
-    note = shards / _MADE_FROM
-    made_from = note.read_text("utf-8") if note.exists() else ""
-    name = sha256(json.dumps([parameters, count, made_from], sort_keys=True).encode()).hexdigest()[:16]
-    kept = shards / f"learned-{name}"
-    if not kept.is_dir():
+        empty_folder.mkdir()
+        return empty_folder
+    note = shards / _INPUTS_FILE
+    shard_inputs = note.read_text("utf-8") if note.exists() else ""
+    name = sha256(json.dumps([parameters, count, shard_inputs], sort_keys=True).encode()).hexdigest()[:16]
+    learned = shards / f"learned-{name}"
+    if not learned.is_dir():
         folders = [shards / shard_name(number) for number in range(count)]
-        missing = [folder.name for folder in folders if not folder.exists()]
-        if missing:
+        missing_shards = [folder.name for folder in folders if not folder.exists()]
+        if missing_shards:
             raise InvalidParameter(
-                f"Of {count:,} shards {len(missing):,} are not in {shards} yet, the first is {missing[0]}: this index "
-                "is learned from all of them. Run `encode` for each part before."
+                f"{len(missing_shards):,} of {count:,} shards are not in {shards} yet, the first is "
+                f"{missing_shards[0]}. This index is learned from all of them. Run `encode` for each part first."
             )
-        check_whole(folders)
-        make_folder(kept, partial(engine.learn, folders))
-    check_whole([kept])
-    return kept
+        check_intact(folders)
+        make_folder(learned, partial(engine.learn, folders))
+    check_intact([learned])
+    return learned
 
 
-def check_whole(folders: Iterable[Path]) -> None:
-    """Raise InvalidContent where files of these folders, as far as they are there, have lost bytes."""
+def check_intact(folders: Iterable[Path]) -> None:
+    """Raise InvalidContent if files of existing folders are truncated."""
     damaged = [f"{folder} ({damage})" for folder in folders if (damage := damage_of(folder))]
     if damaged:
-        hint = "Remove these folders, and give the same command again: it makes what is not there."
-        raise unusable("damaged_folder", f"not whole: {', '.join(damaged)}", hint)
+        hint = "Remove these folders and run the same command again. It creates the missing ones."
+        raise unusable("damaged_folder", f"incomplete: {', '.join(damaged)}", hint)
 
 
 def encode(task: EncodingTask, progress: StageProgress | None = None) -> EncodedCorpus:
-    """Encode the corpus into the task's folder of shards, where `retrieve` finds it; shards that are there stay.
+    """Encode the corpus into the task's folder of shards, where `retrieve` finds it. Existing shards are reused.
 
-    Raises what `retrieve` does.
+    Raises the same exceptions as `retrieve`.
     """
     assert task.shards is not None
     description = describe(task.engine)

@@ -1,8 +1,8 @@
-"""Dense retrieval: a text is one vector, made by one encoder or by one each for queries and documents.
+"""Dense retrieval: each text is one vector, from a shared encoder or from separate ones for queries and documents.
 
 V. Karpukhin et al., "Dense Passage Retrieval for Open-Domain Question Answering", 2020 (two encoders); N. Reimers and
-I. Gurevych, "Sentence-BERT", 2019 (one, with mean pooling). Texts are cut as in the BEIR paper (§4): at 512 tokens, or
-at what the checkpoint was trained with.
+I. Gurevych, "Sentence-BERT", 2019 (one encoder with mean pooling). Texts are truncated to 512 tokens, as in
+the BEIR paper (§4), or to the maximum length of the checkpoint's training.
 """
 
 import json
@@ -28,7 +28,7 @@ from evaluation.engines.base import (
     FactValue,
     Floats,
     InvalidParameter,
-    NamedNumbers,
+    NumberList,
     Parameter,
     Progress,
     Resources,
@@ -41,16 +41,16 @@ from evaluation.engines.base import (
 from evaluation.engines.index.vector_index import (
     INDEX_PARAMETERS,
     STORED,
-    Cut,
+    Truncation,
     VectorIndex,
     build_index,
     bytes_of_vector,
     copy_vectors,
     is_learned,
-    leading,
     learn,
     load_vectors,
     new_vectors,
+    truncate_vectors,
 )
 from evaluation.engines.passages import (
     FIELDS_PARAMETER,
@@ -61,25 +61,25 @@ from evaluation.engines.passages import (
     count_documents,
     passage_ids,
 )
-from evaluation.engines.prompts import PROMPT_PARAMETERS, check_prompts, prompts_of
+from evaluation.engines.prompts import PROMPT_PARAMETERS, check_prompts, get_prompts
 
 VECTORS = "embeddings.npy"
 IDS = "ids"
 
-#: How many documents there are, which may be fewer than the index has texts.
-_COUNTED = "documents.json"
-#: Queries whose results are compared with the exact ones.
+#: File with the number of documents, which is smaller than the number of vectors if documents are split into passages.
+_DOCUMENT_COUNT_FILE = "documents.json"
+#: Number of queries whose results are compared with those of exact search.
 _SAMPLE = 100
 _MOST_DIMENSIONS = 65_536
-#: Numbers of dimensions that are searched beside the main one.
+#: Maximum number of smaller dimensions that are searched in addition to the main one.
 MOST_SMALLER = 6
-_NAMED_DIMENSIONS = NamedNumbers("dimensions", _MOST_DIMENSIONS, MOST_SMALLER, "all dimensions")
+_NAMED_DIMENSIONS = NumberList("dimensions", _MOST_DIMENSIONS, MOST_SMALLER, "all dimensions")
 
 
 class DenseRetrieval(VariantEngine[int], DividedEngine):
-    """A dense engine, whose variants are numbers of dimensions; see `engines.base` for its methods."""
+    """A dense engine, whose variants are numbers of dimensions."""
 
-    #: All of them in one pass over the documents, as far as that can be.
+    #: Large batches need fewer passes over the document vectors.
     queries_at_once = 1_024
 
     def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
@@ -94,7 +94,7 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
             if parameters["similarity"] != AUTO
             else self.checkpoint.similarity or "cosine"
         )
-        self.texts_of = PassageReader(parameters)
+        self.read_passages = PassageReader(parameters)
         self._unit_length = self.similarity == "cosine" or parameters["normalise"]
         encoders = load_roles(
             resources,
@@ -102,92 +102,98 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
         )
         self._documents, self._queries = encoders["document"], encoders["query"]
         self.settings = _dimensions(parameters, self._documents.dimension)
-        self._prompts = prompts_of(self.checkpoint.prompts, parameters)
+        self._prompts = get_prompts(self.checkpoint.prompts, parameters)
         self._indexes: dict[int, VectorIndex] = {}
         self._sample: list[Floats] = []
 
     @property
     def analyser_name(self) -> str:
-        """What makes the vectors, as printed beside results."""
         pooling = f", {self._documents.pooling} pooling" if self._documents.pooling else ""
         return f"{self.checkpoint.model_type}{pooling}, {self.similarity}"
 
     @property
     def _index(self) -> VectorIndex:
-        """The main variant's index."""
         return self._indexes[self.main]
 
     @property
     def documents(self) -> int:
-        """How many documents are indexed."""
-        return self._counted if self.texts_of.words else self._index.documents
+        return self._document_count if self.read_passages.words else self._index.documents
 
     def encode_shard(self, documents: Sequence[Document], folder: Path, progress: Progress = ignore) -> None:
-        """Write the vectors of the documents, or their passages (texts × dimension, float32), and their ids."""
-        texts = [self.texts_of(document) for document in documents]
+        """Write the vectors of documents or their passages (texts × dimension, float32), and their ids."""
+        texts = [self.read_passages(document) for document in documents]
         vectors = new_vectors(folder / VECTORS, sum(map(len, texts)), self._documents.dimension)
         self._documents.encode(list(chain.from_iterable(texts)), self._prompts["document"], vectors, progress)
         with StringsWriter(folder, IDS) as ids:
-            for document, own in zip(documents, texts, strict=True):
-                for name in passage_ids(document.id, len(own)) if self.texts_of.words else [document.id]:
+            for document, passages in zip(documents, texts, strict=True):
+                for name in (
+                    passage_ids(document.id, len(passages)) if self.read_passages.words else [document.id]
+                ):
                     ids.write(name)
 
     @property
     def learns(self) -> bool:
-        """Whether an index has centroids, codes or ranges."""
+        """Whether the index has centroids, codes, or ranges."""
         return is_learned(self.parameters)
 
     def learn(self, shards: Sequence[Path], folder: Path) -> None:
-        """Learn these from the vectors of all shards, once for each number of dimensions."""
+        """Learn centroids, codes, or ranges from the vectors of all shards, once for each number of dimensions."""
         if not self.learns:
             return
         vectors = [load_vectors(shard / VECTORS) for shard in shards]
         for dimension in self.settings.values():
-            own = self._folder(folder, dimension)
-            own.mkdir(exist_ok=True)
-            learn(vectors, own, self.parameters, self.resources.threads, self._cut(dimension))
+            index_folder = self._index_folder(folder, dimension)
+            index_folder.mkdir(exist_ok=True)
+            learn(
+                vectors,
+                index_folder,
+                self.parameters,
+                self.resources.threads,
+                self._get_truncation(dimension),
+            )
 
     def build_part(
         self, shards: Sequence[Path], learned: Path, folder: Path, progress: Progress = ignore
     ) -> None:
-        """Open the shards for exact search, or index them approximately; once for each number of dimensions."""
+        """Open the shards for exact search or build an approximate index, once for each number of dimensions."""
         for dimension in self.settings.values():
             vectors = [shard / VECTORS for shard in shards]
-            own = self._folder(folder, dimension)
-            if own != folder:
-                vectors = [own / VECTORS / f"{shard_name(number)}.npy" for number in range(len(shards))]
-                (own / VECTORS).mkdir(parents=True)
+            index_folder = self._index_folder(folder, dimension)
+            if index_folder != folder:
+                vectors = [
+                    index_folder / VECTORS / f"{shard_name(number)}.npy" for number in range(len(shards))
+                ]
+                (index_folder / VECTORS).mkdir(parents=True)
                 for shard, copy in zip(shards, vectors, strict=True):
-                    copy_vectors(shard / VECTORS, copy, self._cut(dimension))
+                    copy_vectors(shard / VECTORS, copy, self._get_truncation(dimension))
             build_index(
                 vectors,
-                (str(name, "utf-8") for name in _ids(shards)),
-                own,
+                (str(name, "utf-8") for name in _read_ids(shards)),
+                index_folder,
                 self.parameters,
                 self.resources.threads,
-                self._folder(learned, dimension),
+                self._index_folder(learned, dimension),
             )
-        (folder / _COUNTED).write_text(json.dumps(count_documents(_ids(shards))), encoding="utf-8")
+        (folder / _DOCUMENT_COUNT_FILE).write_text(
+            json.dumps(count_documents(_read_ids(shards))), encoding="utf-8"
+        )
         self.open(folder)
         progress(1.0)
 
     def open(self, folder: Path) -> None:
-        """Open an index that was built."""
-        self._counted = int(json.loads((folder / _COUNTED).read_text(encoding="utf-8")))
+        self._document_count = int(json.loads((folder / _DOCUMENT_COUNT_FILE).read_text(encoding="utf-8")))
         self._indexes = {
-            dimension: VectorIndex(self._folder(folder, dimension), self.parameters, self.resources)
+            dimension: VectorIndex(self._index_folder(folder, dimension), self.parameters, self.resources)
             for dimension in self.settings.values()
         }
 
-    def _cut(self, dimension: int) -> Cut:
-        return partial(leading, dimension=dimension, unit_length=self._unit_length)
+    def _get_truncation(self, dimension: int) -> Truncation:
+        return partial(truncate_vectors, dimension=dimension, unit_length=self._unit_length)
 
-    def _folder(self, folder: Path, dimension: int) -> Path:
-        """Where the index of vectors of so many dimensions lies."""
+    def _index_folder(self, folder: Path, dimension: int) -> Path:
         return folder if dimension == self._documents.dimension else folder / f"dimensions-{dimension}"
 
     def size(self) -> int:
-        """Return the bytes of vectors (or their index) and ids."""
         return self._index.size()
 
     def _search(
@@ -198,20 +204,23 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
             self._queries.encode([query.text for query in queries], self._prompts["query"], vectors)
         self._sample += list(vectors[: _SAMPLE - len(self._sample)])
         with self.clock.part("search"):
-            found = {label: self._best(size, vectors, depth) for label, size in settings.items()}
-        for place, query in enumerate(queries):
-            yield {label: SearchResult(query.id, *best[place]) for label, best in found.items()}
+            results = {label: self._find_best(size, vectors, depth) for label, size in settings.items()}
+        for index, query in enumerate(queries):
+            yield {label: SearchResult(query.id, *best[index]) for label, best in results.items()}
 
-    def _best(self, dimension: int, vectors: Floats, depth: int) -> list[tuple[list[str], Floats]]:
-        """Ids and scores of the best documents for each of the queries' vectors, cut to so many dimensions."""
+    def _find_best(self, dimension: int, vectors: Floats, depth: int) -> list[tuple[list[str], Floats]]:
+        """Return ids and scores of the best documents for each query vector, truncated to `dimension`."""
         index = self._indexes[dimension]
-        vectors = self._cut(dimension)(vectors)
-        if self.texts_of.words:
-            return best_documents(index, vectors, depth, self._counted)
+        vectors = self._get_truncation(dimension)(vectors)
+        if self.read_passages.words:
+            return best_documents(index, vectors, depth, self._document_count)
         return [(index.identifiers(numbers), scores) for numbers, scores in index.search(vectors, depth)]
 
     def facts(self) -> Mapping[str, FactValue]:
-        """Dimension, similarity, lengths; what an approximate search or float16 loses, over up to 100 queries."""
+        """Return dimension, similarity, and lengths, and the loss of approximate search or lower precision.
+
+        The loss is measured over up to 100 queries.
+        """
         dimension, stored, index = self.main, self.parameters["stored_dtype"], self._index
         texts = index.documents / max(self.documents, 1)
         facts: dict[str, FactValue] = {
@@ -222,12 +231,12 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
         }
         if self.parameters["search"] == "exact":
             facts["bytes_per_document"] = texts * bytes_of_vector(dimension, stored)
-        if self.texts_of.words:
+        if self.read_passages.words:
             facts["passages_per_document"] = texts
         if self._documents.maximum_length is not None:
             facts["maximum_length"] = self._documents.maximum_length
         if self._sample and self.documents:
-            sample = self._cut(dimension)(np.stack(self._sample))
+            sample = self._get_truncation(dimension)(np.stack(self._sample))
             if self.parameters["search"] != "exact":
                 facts["recall_against_exact"] = index.overlap_with_exact(sample)
             elif stored != "float32":
@@ -235,41 +244,43 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
         return facts
 
 
-def _ids(shards: Sequence[Path]) -> Iterator[bytes]:
-    """Yield the ids of all texts of these shards, in UTF-8."""
+def _read_ids(shards: Sequence[Path]) -> Iterator[bytes]:
     return chain.from_iterable(Strings(shard, IDS) for shard in shards)
 
 
-def _dimensions(parameters: Mapping[str, Any], own: int) -> dict[str, int]:
-    """By label how many dimensions of vectors are searched, all that are encoded last. Raises InvalidParameter."""
-    smaller, wanted = _NAMED_DIMENSIONS(parameters["dimensions"]), _truncation(parameters)
-    if smaller and smaller[-1] >= own:
+def _dimensions(parameters: Mapping[str, Any], dimension: int) -> dict[str, int]:
+    """Return the numbers of dimensions to search, keyed by label, with the full vectors last.
+
+    Raises InvalidParameter.
+    """
+    smaller, truncation = _NAMED_DIMENSIONS(parameters["dimensions"]), _truncation(parameters)
+    if smaller and smaller[-1] >= dimension:
         raise InvalidParameter(
-            f"dimensions = {smaller[-1]} is not possible: the main result has {own} dimensions."
+            f"dimensions = {smaller[-1]} is not valid: the main result has only {dimension} dimensions."
         )
-    main = f"{wanted} dimensions" if wanted else "all dimensions"
-    return {**{f"{number} dimensions": number for number in smaller}, main: own}
+    main = f"{truncation} dimensions" if truncation else "all dimensions"
+    return {**{f"{number} dimensions": number for number in smaller}, main: dimension}
 
 
 def _truncation(parameters: Mapping[str, Any]) -> int:
-    """Return the number of leading dimensions that a submission asks for; 0 where it asks for none."""
-    wanted = parameters["truncate_dimension"]
-    return 0 if wanted == AUTO else int(wanted)
+    """Return the number of leading dimensions that a submission requests, 0 if it requests none."""
+    value = parameters["truncate_dimension"]
+    return 0 if value == AUTO else int(value)
 
 
 def check_parameters(values: Mapping[str, Any], checkpoint: CheckpointDescription | None) -> None:
-    """Raise InvalidParameter where parameters do not go together, or not with the checkpoint."""
+    """Raise InvalidParameter if parameters are incompatible with each other or with the checkpoint."""
     if values["search"] != "exact" and values["stored_dtype"] != "float32":
         raise InvalidParameter(
-            f"search = {values['search']} builds an index of its own from float32; leave stored_dtype at that."
+            f"search = {values['search']} builds its index from float32 vectors; set stored_dtype to float32."
         )
     check_passages(values)
     check_prompts(values, checkpoint)
-    own = checkpoint.dimension if checkpoint and values["truncate_dimension"] == AUTO else None
-    _dimensions(values, _truncation(values) or own or _MOST_DIMENSIONS + 1)
+    dimension = checkpoint.dimension if checkpoint and values["truncate_dimension"] == AUTO else None
+    _dimensions(values, _truncation(values) or dimension or _MOST_DIMENSIONS + 1)
     static = checkpoint is not None and checkpoint.kind == CheckpointKind.STATIC_EMBEDDINGS
     if static and values["pooling"] not in (AUTO, "mean"):
-        raise InvalidParameter("pooling is the mean of static embeddings; leave it at auto.")
+        raise InvalidParameter("Static embeddings are always pooled by their mean; set pooling to auto.")
 
 
 PARAMETERS = (
@@ -277,41 +288,43 @@ PARAMETERS = (
     Parameter(
         "similarity",
         AUTO,
-        "inner product (dot) or cosine; auto is what the checkpoint says, where it says nothing cosine",
+        "inner product (dot) or cosine; auto uses the checkpoint's setting, or cosine if it has none",
         choices=(AUTO, "cosine", "dot"),
     ),
-    Parameter("normalise", False, "whether vectors get length one also where similarity is dot"),
+    Parameter("normalise", False, "whether to normalize vectors to unit length even if similarity is dot"),
     *PROMPT_PARAMETERS,
     Parameter(
         "pooling",
         AUTO,
-        "how token vectors become one: their mean or greatest values, that of [CLS], that of the last token; auto is "
-        "what the checkpoint says",
+        "how token vectors are combined: by mean or maximum, or the vector of [CLS] or of the last token; auto uses "
+        "the checkpoint's setting",
         choices=(AUTO, "mean", "cls", "max", "lasttoken"),
     ),
     MAXIMUM_LENGTH,
     Parameter(
         "truncate_dimension",
         AUTO,
-        "leading dimensions kept of a vector; auto is what the checkpoint says (its truncate_dim); 0 is all",
+        "number of leading dimensions to keep; auto uses the checkpoint's truncate_dim; 0 keeps all",
         least=0,
         most=_MOST_DIMENSIONS,
     ),
     Parameter(
         "dimensions",
         "",
-        "smaller numbers of leading dimensions that are searched too, from one encoding (Matryoshka), at most "
-        f"{MOST_SMALLER}, such as 64,128,256; empty for none",
+        "smaller numbers of leading dimensions to search with the same encoding (Matryoshka), such as 64,128,256; at "
+        f"most {MOST_SMALLER}; empty for none",
         check=_NAMED_DIMENSIONS,
     ),
     *PASSAGE_PARAMETERS,
     COMPUTE_DTYPE,
     BATCH_TOKENS,
-    Parameter("stored_dtype", "float32", "what vectors are stored and searched in", choices=STORED),
+    Parameter(
+        "stored_dtype", "float32", "data type in which vectors are stored and searched", choices=STORED
+    ),
     Parameter(
         "search",
         "exact",
-        "exact, or an approximate index of faiss, whose recall is measured",
+        "exact search or an approximate faiss index, whose recall is measured",
         choices=("exact", "hnsw", "ivf", "pq"),
     ),
     *INDEX_PARAMETERS,
@@ -322,7 +335,7 @@ DESCRIPTIONS = (
         name="dense",
         label="Dense",
         architecture="dense",
-        description="Dense bi-encoder: one vector for each text, by one encoder or two, searched by inner product.",
+        description="Dense bi-encoder: one vector per text, from one encoder or two, searched by inner product.",
         parameters=PARAMETERS,
         create=DenseRetrieval,
         checkpoints=(CheckpointKind.SENTENCE_ENCODER, CheckpointKind.STATIC_EMBEDDINGS),

@@ -1,19 +1,19 @@
-"""What papers report of a system beside its effectiveness: how it is called, and what it may be."""
+"""Properties of systems that papers report alongside effectiveness."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 FactValue = str | int | float
 _MANY = 1_000_000
-#: How vectors of tokens are stored in so many bits a dimension.
+#: Names of the compression of token vectors, keyed by bits per dimension.
 RESIDUALS = {bits: f"{bits}-bit residuals" for bits in (1, 2, 4, 8)}
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Something that papers report of a system beside its effectiveness: how it is called, and to how many decimals.
+    """A property of a system: its label, decimals, and possible values.
 
-    It is one of `words`, or a number from 0 to `most`; where it has neither, no engine says it.
+    The value is one of `words` or a number from 0 to `most`. Facts with neither are not reported by engines.
     """
 
     label: str
@@ -22,14 +22,14 @@ class Fact:
     words: tuple[str, ...] = ()
     most: int | None = None
 
-    def checked(self, value: object) -> FactValue:
-        """Return the value as it is kept: a word, or a number to the decimals that are shown. Raises ValueError."""
+    def validate(self, value: object) -> FactValue:
+        """Validate a value and round it to the displayed decimals. Raises ValueError."""
         if isinstance(value, str) and value in self.words:
             return value
         if self.most is None or isinstance(value, bool) or not isinstance(value, int | float):
-            raise ValueError(f"{self.label} is none of its words")
+            raise ValueError(f"{self.label} has an invalid value")
         if not 0 <= value <= self.most:
-            raise ValueError(f"{self.label} is a number from 0 to {self.most}")
+            raise ValueError(f"{self.label} must be a number from 0 to {self.most}")
         return round(value, self.decimals)
 
 
@@ -39,7 +39,7 @@ FACTS: Mapping[str, Fact] = {
     "maximum_length": Fact("Maximum length", unit="tokens", most=_MANY),
     "stored_dtype": Fact("Stored as", words=("float32", "float16", "int8", "binary", *RESIDUALS.values())),
     "compute_dtype": Fact("Computed in", words=("float32", "bfloat16", "float16")),
-    "precision_loss": Fact("Share of float32's top 10 that is lost", 4, most=1),
+    "precision_loss": Fact("Share of the float32 top 10 lost", 4, most=1),
     "bytes_per_document": Fact("Vectors of a document", unit="bytes", most=2**40),
     "passages_per_document": Fact("Passages per document", 1, most=_MANY),
     "index_kind": Fact(

@@ -1,7 +1,7 @@
-"""What finds the documents that a re-ranker looks at: BM25 as on every board, or a run that was made before.
+"""First stages of re-rankers, BM25 or a stored run, and the document texts that re-rankers read.
 
-Re-rankers read the texts of documents again when they search. `Texts` are files: `titles.bin`, `texts.bin` with their
-offsets (see `strings`), in the corpus's order, and ids as in `ordered_ids`.
+`Texts` consist of `titles.bin` and `texts.bin` with their offsets (see `core.strings`) in the order of the corpus,
+and of ids as described in `ordered_ids`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ from evaluation.runs.stored import IndexedRun
 
 
 class StoredRun:
-    """The rankings of a run that was made before, with the methods of an engine."""
+    """The rankings of an existing run, with the methods of an engine."""
 
     label = "a run"
 
@@ -28,27 +28,25 @@ class StoredRun:
         self._path = path
 
     def build(self, corpus: Iterable[Document], folder: Path) -> None:
-        """Put the run's lines together by query; the corpus is not read."""
+        """Group the run's lines by query. The corpus is not read."""
         IndexedRun.write(self._path, folder / "run")
         self.open(folder)
 
     def open(self, folder: Path) -> None:
-        """Open what `build` left."""
         self._run = IndexedRun(folder / "run")
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
-        """Yield the first `depth` documents of each query; none for a query that the run does not name."""
+        """Yield the first `depth` documents of each query; none for a query that is not in the run."""
         for query in queries:
             ids, scores = self._run.documents(query.id)
             yield SearchResult(query.id, ids[:depth], scores[:depth].astype(np.float32))
 
     def size(self) -> int:
-        """Return 0: a run is no index."""
         return 0
 
 
 def first_stage(resources: Resources) -> BM25 | StoredRun:
-    """Return BM25 with its defaults over the same corpus, or the run among the resources."""
+    """Return the run of the resources as first stage, or BM25 with its defaults over the same corpus."""
     if resources.runs:
         return StoredRun(resources.runs[0])
     return BM25(
@@ -57,20 +55,20 @@ def first_stage(resources: Resources) -> BM25 | StoredRun:
 
 
 def document_numbers(ranking: SearchResult, ids: OrderedIds) -> Numbers:
-    """Return the documents of a first stage by their numbers. Raises InvalidContent where the corpus lacks one."""
+    """Return the corpus positions of a ranking's documents. Raises InvalidContent if one is not in the corpus."""
     numbers = [ids.find(identifier) for identifier in ranking.document_ids]
     if -1 in numbers:
         name = ranking.document_ids[numbers.index(-1)]
-        message = f"the run to re-rank names the document {name!r} for query {ranking.query_id!r}"
-        hint = "The corpus has no such document; give a run over this version of the dataset."
+        message = f"the run to re-rank contains the unknown document {name!r} for query {ranking.query_id!r}"
+        hint = "The corpus has no such document. Use a run over this version of the dataset."
         raise InvalidContent.of(Problem("error", "unknown_document", numbers.count(-1), message, hint))
     return np.array(numbers, np.int64)
 
 
 def store_texts(documents: Iterable[Document], folder: Path) -> Iterator[Document]:
-    """Pass the documents on, and write them to `folder`, which is complete once the last was taken.
+    """Yield the documents while writing them to `folder`, which is complete after the last one.
 
-    Raises InvalidContent where two have the same id.
+    Raises InvalidContent if two documents have the same id.
     """
     folder.mkdir()
     ids = OrderedIdsWriter(folder)
@@ -84,7 +82,7 @@ def store_texts(documents: Iterable[Document], folder: Path) -> Iterator[Documen
 
 
 class Texts:
-    """What `store_texts` wrote, each document read where it lies; iterating gives them in the corpus's order."""
+    """The documents that `store_texts` wrote, as a sequence in corpus order that is read from disk on access."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -96,8 +94,7 @@ class Texts:
         return len(self.ids)
 
     def __getitem__(self, number: int) -> Document:
-        """Return the document with this number in the corpus's order."""
-        (identifier,) = self.ids.of(np.array([number]))
+        (identifier,) = self.ids.get_ids(np.array([number]))
         return Document(identifier, str(self._titles[number], "utf-8"), str(self._texts[number], "utf-8"))
 
     def __iter__(self) -> Iterator[Document]:

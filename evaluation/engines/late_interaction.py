@@ -1,16 +1,17 @@
-"""Late interaction: a text has a vector for each token, and a document's score is MaxSim over them.
+"""Late interaction: texts have one vector per token, and documents are scored by MaxSim.
 
-MaxSim sums, over the query's vectors, the greatest inner product with any of the document's: O. Khattab and M. Zaharia,
-"ColBERT: Efficient and Effective Passage Search via Contextualized Late Interaction over BERT", 2020. Documents are cut
-at 300 tokens as in the BEIR paper (N. Thakur et al., 2021, §4), queries as the checkpoint says. Scores are exact over
-the stored vectors, but for compressed ones; what differs is which documents get one:
+For each vector of the query, MaxSim takes the maximum inner product with the document's vectors, and adds these up:
+O. Khattab and M. Zaharia, "ColBERT: Efficient and Effective Passage Search via Contextualized Late Interaction over
+BERT", 2020. Documents are truncated to 300 tokens as in the BEIR paper (N. Thakur et al., 2021, §4), and queries to the
+checkpoint's length. Scores are exact over the stored vectors, except in mode "compressed". The modes differ in the
+documents that are scored:
 
-- candidates: the first documents of BM25, or of a run that is given;
-- end-to-end: those that own one of the vectors nearest to any of the query's, found by faiss (inverted lists of vectors
-  in eight bits a dimension), without any first stage;
-- compressed: those of the centroids nearest to any of the query's vectors, their scores from centroids and residuals of
-  a few bits (see `token_store`); the index is a tenth of the vectors;
-- exhaustive: all of them, in one pass over the vectors for several queries at a time.
+- candidates: the top documents of BM25 or of a given run;
+- end-to-end: the documents of the vectors nearest to each query vector, found by faiss (inverted lists with eight bits
+  per dimension), without a first stage;
+- compressed: the documents of the centroids nearest to each query vector, with scores from centroids and residuals of a
+  few bits (see `token_store`); the index is a tenth as large as the vectors;
+- exhaustive: all documents, in one pass over the vectors for several queries at a time.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from evaluation.engines.base import (
 from evaluation.engines.bm25 import BM25
 from evaluation.engines.facts import RESIDUALS
 from evaluation.engines.first_stage import StoredRun, Texts, document_numbers, first_stage, store_texts
-from evaluation.engines.index.exact_search import Found, greatest_norm
+from evaluation.engines.index.exact_search import Found, max_norm
 from evaluation.engines.index.ordered_ids import OrderedIds, write_ordered_ids
 from evaluation.engines.index.token_store import CompressedTokens, NearestTokens, TokenStore, TokenWriter
 from evaluation.engines.passages import FIELDS, FIELDS_PARAMETER
@@ -55,19 +56,19 @@ from evaluation.engines.prompts import PROMPT_PARAMETERS, check_prompts
 if TYPE_CHECKING:
     import torch
 
-#: Inner products that are held at once: 128 MiB of them.
+#: Maximum number of inner products in memory (128 MiB).
 _PRODUCTS = 2**25
-#: Scores of all documents that are held at once: 256 MiB.
+#: Maximum number of document scores in memory (256 MiB).
 _SCORES = 2**26
 _STATE, _FINDER = "shards.json", "finder"
-#: Queries whose end-to-end results are compared with the exhaustive ones, and the depth at which they are.
+#: Number of queries whose results are compared with exhaustive search, and depth of the comparison.
 _SAMPLE, _COMPARED_DEPTH = 20, 100
 
 Vectors = Sequence["torch.Tensor"]
 
 
 class LateInteraction(DividedEngine):
-    """A late-interaction engine; see `engines.base` for its methods."""
+    """A late-interaction engine."""
 
     def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
         from evaluation.engines.neural.sided_encoders import TokenEncoder
@@ -76,10 +77,10 @@ class LateInteraction(DividedEngine):
         self.mode: str = parameters["mode"]
         if resources.runs and self.mode != "candidates":
             raise InvalidParameter(
-                "A run is re-ranked with mode = candidates only; leave it out, or the mode."
+                "Runs are re-ranked only with mode = candidates. Omit the run or the mode."
             )
         self.encoder = TokenEncoder(resources, parameters)
-        self.text_of = FIELDS[parameters["fields"]]
+        self.read_text = FIELDS[parameters["fields"]]
         self.finder: BM25 | StoredRun | NearestTokens | CompressedTokens | None = None
         if self.mode == "candidates":
             self.finder = first_stage(resources)
@@ -94,45 +95,42 @@ class LateInteraction(DividedEngine):
 
     @property
     def analyser_name(self) -> str:
-        """What gets a score, and how much of documents is read, as printed beside results."""
-        found = self.mode
+        scope = self.mode
         if isinstance(self.finder, BM25 | StoredRun):
-            found = f"top {self.parameters['candidates']} of {self.finder.label}"
-        return f"MaxSim, {found}, {self.encoder.maximum_length} tokens at most"
+            scope = f"top {self.parameters['candidates']} of {self.finder.label}"
+        return f"MaxSim, {scope}, {self.encoder.maximum_length} tokens at most"
 
     @property
     def documents(self) -> int:
-        """How many documents are indexed."""
         return len(self.ids)
 
     def encode_shard(self, documents: Sequence[Document], folder: Path, progress: Progress = ignore) -> None:
-        """Write the vectors of the documents' tokens, and their texts, which BM25 indexes."""
+        """Write the vectors of the documents' tokens, and the texts for BM25."""
         for _ in store_texts(documents, folder / "texts"):
             pass
         with TokenWriter(folder, self.encoder.dimension, self.parameters["stored_dtype"]) as writer:
-            self.encoder.encode(list(map(self.text_of, documents)), "document", writer.write, progress)
+            self.encoder.encode(list(map(self.read_text, documents)), "document", writer.write, progress)
 
     @property
     def learns(self) -> bool:
-        """Whether there are centroids, and codes of residuals."""
+        """Whether the index has centroids and codes of residuals."""
         return isinstance(self.finder, CompressedTokens)
 
     @property
     def divides_shards(self) -> bool:
-        """Whether parts are of shards: not where a first stage looks at the whole collection."""
+        """Whether parts consist of shards, which is impossible if the first stage needs the whole collection."""
         return self.mode != "candidates"
 
     def learn(self, shards: Sequence[Path], folder: Path) -> None:
-        """Learn what compresses vectors."""
         if isinstance(self.finder, CompressedTokens):
             self.finder.learn(TokenStore(shards), folder)
 
     def build_part(
         self, shards: Sequence[Path], learned: Path, folder: Path, progress: Progress = ignore
     ) -> None:
-        """Index the texts for the first stage, or the vectors for finding the nearest ones."""
+        """Index the texts for the first stage, or the vectors for nearest-neighbor search."""
         texts = [Texts(shard / "texts") for shard in shards]
-        write_ordered_ids(folder, (name for part in texts for name in part.ids.of(np.arange(len(part)))))
+        write_ordered_ids(folder, (name for part in texts for name in part.ids.get_ids(np.arange(len(part)))))
         (folder / _STATE).write_text(json.dumps([str(shard.resolve()) for shard in shards]), "utf-8")
         (folder / _FINDER).mkdir()
         if isinstance(self.finder, BM25 | StoredRun):
@@ -145,39 +143,38 @@ class LateInteraction(DividedEngine):
         progress(1.0)
 
     def open(self, folder: Path) -> None:
-        """Open an index that `build_from_shards` left, and the shards that it names."""
+        """Open an index, including the shards that it refers to."""
         self.ids = OrderedIds(folder)
         self.store = TokenStore([Path(name) for name in json.loads((folder / _STATE).read_text("utf-8"))])
         if self.finder is not None:
             self.finder.open(folder / _FINDER)
 
     def size(self) -> int:
-        """Return the bytes of the vectors, or of their codes, and of what finds documents."""
         vectors = 0 if isinstance(self.finder, CompressedTokens) else self.store.size()
         return vectors + (self.finder.size() if self.finder else 0)
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
-        """Yield the best `depth` documents of each query, of those that get a score."""
+        """Yield the best `depth` scored documents of each query."""
         with self.clock.part("query_encoding"):
             vectors = self.encoder.encode_queries([query.text for query in queries])
         self._sample += vectors[: _SAMPLE - len(self._sample)]
         if self.mode == "exhaustive":
             with self.clock.part("search"):
-                found = self._rank_all(vectors, depth)
+                rankings = self._rank_all(vectors, depth)
         elif isinstance(self.finder, CompressedTokens):
             with self.clock.part("search"):
-                found = [self._rank_compressed(self.finder, query, depth) for query in vectors]
+                rankings = [self._rank_compressed(self.finder, query, depth) for query in vectors]
         else:
             with self.clock.part("first_stage"):
-                candidates = self._candidates(queries, vectors)
+                candidates = self._get_candidates(queries, vectors)
             with self.clock.part("search"):
                 pairs = zip(vectors, candidates, strict=True)
-                found = [self._rank_candidates(query, documents, depth) for query, documents in pairs]
-        for query, (documents, scores) in zip(queries, found, strict=True):
-            yield SearchResult(query.id, self.ids.of(documents), scores)
+                rankings = [self._rank_candidates(query, documents, depth) for query, documents in pairs]
+        for query, (documents, scores) in zip(queries, rankings, strict=True):
+            yield SearchResult(query.id, self.ids.get_ids(documents), scores)
 
     def facts(self) -> Mapping[str, FactValue]:
-        """Sizes of the vectors; what is found of the exhaustive ranking otherwise, over up to 20 queries."""
+        """Return vector sizes, and the recall of approximate modes against exhaustive search over up to 20 queries."""
         facts: dict[str, FactValue] = {
             "dimension": self.encoder.dimension,
             "similarity": "mean MaxSim" if self.encoder.mean else "MaxSim",
@@ -192,11 +189,11 @@ class LateInteraction(DividedEngine):
             facts["stored_dtype"] = RESIDUALS[int(self.parameters["residual_bits"])]
             facts["bytes_per_document"] = self.size() / max(self.documents, 1)
         if self.mode in ("end-to-end", "compressed") and self._sample and self.documents:
-            facts["recall_against_exact"] = self._recall()
+            facts["recall_against_exact"] = self._measure_recall()
         return facts
 
-    def _candidates(self, queries: Sequence[Query], vectors: Vectors) -> list[Numbers]:
-        """Return the documents that get a score, for each query."""
+    def _get_candidates(self, queries: Sequence[Query], vectors: Vectors) -> list[Numbers]:
+        """Return the documents to score for each query."""
         if isinstance(self.finder, BM25 | StoredRun):
             rankings = self.finder.search(queries, self.parameters["candidates"])
             return [document_numbers(ranking, self.ids) for ranking in rankings]
@@ -204,101 +201,105 @@ class LateInteraction(DividedEngine):
         return [self.finder.documents(query.cpu().numpy()) for query in vectors]
 
     def _rank_candidates(self, query: torch.Tensor, documents: Numbers, depth: int) -> Found:
-        """Return the best of these documents for a query."""
+        """Return the best of the given documents for a query."""
         from evaluation.engines.neural.sided_encoders import late_interaction_of_each
 
         scores = [
             late_interaction_of_each(query, block, self.encoder.mean)
             for block in self.store.read(documents, _PRODUCTS // max(len(query), self.encoder.dimension))
         ]
-        return self._best(documents, np.concatenate([np.empty(0, np.float32), *scores]), depth)
+        return self._select_best(documents, np.concatenate([np.empty(0, np.float32), *scores]), depth)
 
     def _rank_compressed(self, codes: CompressedTokens, query: torch.Tensor, depth: int) -> Found:
-        """Return the best documents for a query by their codes."""
+        """Return the best documents for a query by their compressed vectors."""
         documents, scores = codes.search(query.cpu().numpy(), depth)
-        return self._best(documents, scores / np.float32(len(query) if self.encoder.mean else 1), depth)
+        return self._select_best(
+            documents, scores / np.float32(len(query) if self.encoder.mean else 1), depth
+        )
 
     def _rank_all(self, queries: Vectors, depth: int) -> list[Found]:
-        """Return the best of all documents for each query, for as many queries at a time as there is room for scores.
+        """Return the best of all documents for each query, in batches whose scores fit into memory.
 
-        All documents are scored together, and those that may belong to the best again, each alone.
+        Batched scores are approximate. Documents that may be among the best are scored again one by one.
         """
         from evaluation.engines.neural.sided_encoders import late_interaction
 
-        found = []
-        at_once = max(_SCORES // max(self.documents, 1), 1)
-        for start in range(0, len(queries), at_once):
-            some = queries[start : start + at_once]
-            scores = np.full((len(some), self.documents), -np.inf, np.float32)
+        results = []
+        batch_size = max(_SCORES // max(self.documents, 1), 1)
+        for start in range(0, len(queries), batch_size):
+            batch = queries[start : start + batch_size]
+            scores = np.full((len(batch), self.documents), -np.inf, np.float32)
             greatest = 0.0
-            width = max(sum(map(len, some)), self.encoder.dimension)
+            width = max(sum(map(len, batch)), self.encoder.dimension)
             for block in self.store.blocks(max(_PRODUCTS // width, 1)):
-                scores[:, block.documents] = late_interaction(some, block, self.encoder.mean)
-                greatest = max(greatest, greatest_norm(block.vectors))
-            for query, row in zip(some, scores, strict=True):
-                candidates = _may_be_best(row, depth, _margin(query, greatest))
-                found.append(self._rank_candidates(query, candidates, depth))
-        return found
+                scores[:, block.documents] = late_interaction(batch, block, self.encoder.mean)
+                greatest = max(greatest, max_norm(block.vectors))
+            for query, row in zip(batch, scores, strict=True):
+                candidates = _find_contenders(row, depth, _get_margin(query, greatest))
+                results.append(self._rank_candidates(query, candidates, depth))
+        return results
 
-    def _best(self, documents: Numbers, scores: Floats, depth: int) -> Found:
-        """Return the `depth` documents of greatest score in trec_eval's order; those without vectors have none."""
-        kept = _may_be_best(scores, depth, 0.0)
-        documents, scores = documents[kept], scores[kept]
+    def _select_best(self, documents: Numbers, scores: Floats, depth: int) -> Found:
+        """Return the `depth` best documents in trec_eval's order, without those that have no vectors."""
+        candidates = _find_contenders(scores, depth, 0.0)
+        documents, scores = documents[candidates], scores[candidates]
         order = np.lexsort((self.ids.ranks[documents], -scores))[:depth]
         return documents[order], scores[order]
 
-    def _recall(self) -> float:
-        """Mean share of the exhaustive top 100 that is found, for the first queries."""
+    def _measure_recall(self) -> float:
+        """Return the mean share of the exhaustive top 100 that is retrieved, over the sampled queries."""
         depth = min(_COMPARED_DEPTH, self.documents)
         shares = []
         for query, (exact, _) in zip(self._sample, self._rank_all(self._sample, depth), strict=True):
             if isinstance(self.finder, CompressedTokens):
-                found, _ = self._rank_compressed(self.finder, query, depth)
+                retrieved, _ = self._rank_compressed(self.finder, query, depth)
             else:
-                (found,) = self._candidates((), [query])
-            shares.append(np.isin(exact, found).mean())
+                (retrieved,) = self._get_candidates((), [query])
+            shares.append(np.isin(exact, retrieved).mean())
         return float(np.mean(shares))
 
 
-def _margin(query: torch.Tensor, greatest: float) -> float:
-    """Return how far a document's score may lie below the k-th best of another product, and belong to the best k.
+def _get_margin(query: torch.Tensor, greatest: float) -> float:
+    """Return how far below the k-th best batched score a document may be and still belong to the best k.
 
-    Both products of `dimension` terms err by `exact_search`'s bound for each of the query's vectors; float64 adds them
-    up, and rounding the sum errs by as little again. The factor is for two scores, twice, and for that.
+    The error of an inner product of `dimension` terms is bounded as in `exact_search`, for each of the query's
+    vectors. Sums are computed in float64, so rounding them adds at most the same error again. The factor covers the
+    errors of both scores in both computations.
     """
     norms = query.double().norm(dim=1).sum().item() * greatest
     return float(5 * query.shape[1] * 2.0**-24 * norms)
 
 
-def _may_be_best(scores: Floats, depth: int, margin: float) -> Numbers:
-    """The documents that score at most `margin` below the `depth`-th best; those without vectors have no score."""
-    least = np.partition(scores, -depth)[-depth] - margin if depth < len(scores) else -np.inf
-    return np.flatnonzero((scores >= least) & np.isfinite(scores))
+def _find_contenders(scores: Floats, depth: int, margin: float) -> Numbers:
+    """Return the documents that score at most `margin` below the `depth`-th best.
+
+    Documents without vectors have no score and are excluded.
+    """
+    threshold = np.partition(scores, -depth)[-depth] - margin if depth < len(scores) else -np.inf
+    return np.flatnonzero((scores >= threshold) & np.isfinite(scores))
 
 
 PARAMETERS = (
     Parameter(
         "mode",
         "candidates",
-        "what gets a score: candidates of a first stage, documents owning the nearest vectors (by the vectors, or by "
-        "codes of a few bits), or every document",
+        "documents to score: candidates of a first stage, documents of the nearest vectors (end-to-end, or compressed "
+        "to a few bits), or all documents",
         choices=("candidates", "end-to-end", "compressed", "exhaustive"),
     ),
-    Parameter("candidates", 1000, "candidates: how many of the first stage", least=1, most=10_000),
-    Parameter(
-        "nearest_vectors", 500, "end-to-end: vectors sought for each of the query's", least=1, most=16_384
-    ),
+    Parameter("candidates", 1000, "candidates: number of first-stage documents", least=1, most=10_000),
+    Parameter("nearest_vectors", 500, "end-to-end: nearest vectors per query vector", least=1, most=16_384),
     Parameter(
         "probes",
         32,
-        "end-to-end, compressed: lists that are read for each of the query's vectors",
+        "end-to-end, compressed: number of lists to read per query vector",
         least=1,
         most=65_536,
     ),
     Parameter(
         "residual_bits",
         "2",
-        "compressed: bits that a dimension takes beside the centroid",
+        "compressed: bits per dimension of a residual",
         choices=tuple(map(str, RESIDUALS)),
     ),
     FIELDS_PARAMETER,
@@ -306,10 +307,10 @@ PARAMETERS = (
     replace(
         MAXIMUM_LENGTH,
         default=300,
-        description="tokens read of a document; 0 is what the checkpoint says, at most 8,192; queries have the "
-        "checkpoint's length",
+        description="maximum number of tokens per document; 0 uses the checkpoint's limit, at most 8,192; queries "
+        "always use the checkpoint's limit",
     ),
-    Parameter("stored_dtype", "float32", "what vectors are stored in", choices=("float32", "float16")),
+    Parameter("stored_dtype", "float32", "data type of stored vectors", choices=("float32", "float16")),
     COMPUTE_DTYPE,
     BATCH_TOKENS,
 )
@@ -319,7 +320,7 @@ DESCRIPTIONS = (
         name="late-interaction",
         label="Late interaction",
         architecture="late-interaction",
-        description="A vector for each token (ColBERT), compared by MaxSim: over candidates or the whole collection.",
+        description="One vector per token (ColBERT), compared by MaxSim, over candidates or the whole collection.",
         parameters=PARAMETERS,
         create=LateInteraction,
         checkpoints=(CheckpointKind.MULTI_VECTOR,),

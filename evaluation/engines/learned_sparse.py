@@ -1,8 +1,9 @@
-"""Learned sparse retrieval: a model weighs the terms of its vocabulary, and an inverted index of weights is searched.
+"""Learned sparse retrieval: a model weights terms of its vocabulary, which are searched with an inverted index.
 
-SPLADE: T. Formal et al., "SPLADE v2", 2021. SPARTA: T. Zhao et al., "SPARTA", 2021, of whose weights the BEIR paper
-(N. Thakur et al., 2021, §4) keeps 2,000 a document. Inference-free models look queries' weights up in a table. The
-search is exact: a score is the dot product of the stored float32 weights. Only documents with a positive one are found.
+SPLADE: T. Formal et al., "SPLADE v2", 2021. SPARTA: T. Zhao et al., "SPARTA", 2021; the BEIR paper (N. Thakur et al.,
+2021, §4) stores 2,000 of its weights per document. Inference-free models look up the weights of query terms in a
+table. The search is exact: scores are dot products of the stored float32 weights. Only documents with positive scores
+are retrieved.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,49 +34,44 @@ from evaluation.engines.prompts import PROMPT_PARAMETERS, check_prompts
 
 
 class LearnedSparse(DividedEngine):
-    """A learned sparse engine; see `engines.base` for its methods."""
+    """A learned sparse engine."""
 
     def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
         from evaluation.engines.neural.sided_encoders import SparseTextEncoder
 
         super().__init__(parameters, resources)
         self.encoder = SparseTextEncoder(resources, parameters)
-        self.text_of = FIELDS[parameters["fields"]]
+        self.read_text = FIELDS[parameters["fields"]]
         self._queries = self._query_nonzeros = 0
 
     @property
     def analyser_name(self) -> str:
-        """The vocabulary's size and the maximum length, as printed beside results."""
         return f"{self.encoder.dimension:,} terms, {self.encoder.maximum_length} tokens at most"
 
     @property
     def documents(self) -> int:
-        """How many documents are indexed."""
         return len(self.index)
 
     def encode_shard(self, documents: Sequence[Document], folder: Path, progress: Progress = ignore) -> None:
-        """Write one sparse row a document, and the ids."""
-        texts = list(map(self.text_of, documents))
+        """Write the documents' ids and one sparse row of weights per document."""
+        texts = list(map(self.read_text, documents))
         rows = self.encoder.encode(texts, "document", progress)
         write_sparse_shard(folder, [document.id for document in documents], rows)
 
     def build_part(
         self, shards: Sequence[Path], learned: Path, folder: Path, progress: Progress = ignore
     ) -> None:
-        """Turn the shards' rows into one inverted index."""
         write_weighted_index(shards, folder, self.encoder.dimension, progress)
         self.open(folder)
 
     def open(self, folder: Path) -> None:
-        """Open an index that `build_part` left."""
         self.index = WeightedIndex(folder)
 
     def size(self) -> int:
-        """Return the bytes of the inverted index."""
         return size_of(self.index.folder)
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
-        """Yield the best `depth` documents of each query; only documents whose score is positive."""
+        """Yield the best `depth` documents of each query that have a positive score."""
         index = self.index
         with self.clock.part("query_encoding"):
             rows = self.encoder.encode([query.text for query in queries], "query")
@@ -87,7 +83,7 @@ class LearnedSparse(DividedEngine):
             yield ranking
 
     def facts(self) -> Mapping[str, FactValue]:
-        """Sizes of the vectors."""
+        """Return the dimension, the maximum length, and the mean numbers of weights of documents and queries."""
         return {
             "dimension": self.encoder.dimension,
             "similarity": self.encoder.similarity,
@@ -101,8 +97,8 @@ PARAMETERS = (
     Parameter(
         "most_terms",
         AUTO,
-        "how many terms a document keeps, those of greatest weight; auto is what the checkpoint says (its "
-        "max_active_dims, of queries too), where it says nothing 2,000; 0 keeps all",
+        "maximum number of terms per document, those of largest weight; auto uses the checkpoint's max_active_dims, "
+        "also for queries, or 2,000 if it has none; 0 keeps all",
         least=0,
         most=1_000_000,
     ),
@@ -118,7 +114,7 @@ DESCRIPTIONS = (
         name="learned-sparse",
         label="Learned sparse",
         architecture="learned-sparse",
-        description="A model weighs terms of its vocabulary (SPLADE, SPARTA, inference-free); searched exactly.",
+        description="A model weights terms of its vocabulary (SPLADE, SPARTA, inference-free). The search is exact.",
         parameters=PARAMETERS,
         create=LearnedSparse,
         checkpoints=(CheckpointKind.SPARSE_ENCODER,),

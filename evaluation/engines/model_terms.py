@@ -1,34 +1,34 @@
-"""Models that weigh or write words for BM25: of documents before they are indexed, or of queries.
+"""Engines whose models weight or generate terms for BM25, for documents before indexing or for queries.
 
 Term weighting (DeepCT): Z. Dai, J. Callan, "Context-Aware Sentence/Passage Term Importance Estimation For First Stage
-Retrieval", 2019: tf(t, d) = round(scale × weight(t, d)), scale 100, at least 0; words that count 0 times are left out.
-A word has the weight of its first piece, and the greatest of the weights of its occurrences. Words are then analysed as
-BM25's are, and those that come to the same stem add up, as in the pseudo-documents that DeepCT writes for an indexer.
-Words beyond the pieces that the model reads are not indexed.
+Retrieval", 2019: tf(t, d) = round(scale × weight(t, d)), with scale 100 and a minimum of 0; words with frequency 0 are
+omitted. A word has the weight of its first piece, and the maximum weight of its occurrences. Words are then analyzed as
+for BM25, and frequencies of words with the same stem are added, as in the pseudo-documents that DeepCT writes for an
+indexer. Words beyond the model's maximum length are not indexed.
 
 Document expansion: R. Nogueira, J. Lin, "From doc2query to docTTTTTquery", 2019: a T5 reads the document (512 word
-pieces, as in the BEIR paper, which uses 40 queries) and queries are drawn token by token from the 10 likeliest. The
-draws here follow from the seed and the document's text alone, so that shards and batches make no difference. The index
-has title, text and all queries, as one field; a document without a word has no queries.
+pieces, as in the BEIR paper, which uses 40 queries), and each token of a query is sampled from the 10 most likely ones.
+Samples depend only on the seed and the document's text, so that shards and batches make no difference. The index
+contains title, text, and all queries as one field. Documents without words have no queries.
 
-Query rewriting (GAR): Y. Mao and others, "Generation-Augmented Retrieval for Open-Domain Question Answering", ACL 2021:
-a sequence-to-sequence model reads the query and writes a context (an answer, a sentence, a title), greedily or by beam
-search; the query and the context, one behind the other, are searched with BM25. The documents are not touched.
+Query rewriting (GAR): Y. Mao et al., "Generation-Augmented Retrieval for Open-Domain Question Answering", ACL 2021: a
+sequence-to-sequence model reads the query and generates a context (an answer, a sentence, a title), greedily or by beam
+search. BM25 searches for the concatenation of query and context. Documents are not changed.
 
 Learned query augmentation: X. Chen, S. Wiseman, "BM25 Query Augmentation Learned End-to-End", 2023
-(arXiv:2305.14087). With enc(q) the vectors of an encoder, W ∈ R^{|V|×E} and u ∈ R^E learned beside it:
+(arXiv:2305.14087). With the vectors enc(q) of an encoder and the learned W ∈ R^{|V|×E} and u ∈ R^E:
 
-    a(q) = ReLU(W · enc(q)[CLS])        what is added, one value for each word piece of the vocabulary V
-    w(q)_i = ReLU(uᵀ enc(q)_i)          how much the query's own token i counts
+    a(q) = ReLU(W · enc(q)[CLS])        added weights, one for each word piece of the vocabulary V
+    w(q)_i = ReLU(uᵀ enc(q)_i)          weight of the query's token i
     score(q, d) = (w ⊙ idf ⊙ (bow + a))ᵀ f(d)
 
-bow is binary; a piece that the query repeats takes the greatest of its weights; pieces that are only added have
-weight 1; special tokens are in none of them. idf and f(d) are those of `bm25-wordpiece`, over the same index: idf =
-ln((N − df + 0.5) / (df + 0.5) + 1), f(d)_t = tf / (tf + k1 × (1 − b + b × length / mean length)). The factor k1 + 1 in
-some forms of f(d) multiplies all scores alike, and is left out as in Lucene.
+bow is binary. Repeated pieces of the query have the maximum of their weights, added pieces have weight 1, and special
+tokens are excluded. idf and f(d) are those of `bm25-wordpiece`, over the same index: idf = ln((N − df + 0.5) /
+(df + 0.5) + 1), f(d)_t = tf / (tf + k1 × (1 − b + b × length / mean length)). The factor k1 + 1 in some definitions of
+f(d) scales all scores equally, and is omitted as in Lucene.
 
-One search gives BM25 over the same word pieces, too, so that what the model adds can be seen; "ablations" gives also
-what is left without w, and without a.
+One search also produces the BM25 ranking over the same word pieces, to show what the model adds. "ablations" adds the
+rankings without w and without a.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ from evaluation.engines.index.term_search import K1, LANGUAGE, STEMMING, B, Word
 if TYPE_CHECKING:
     from evaluation.engines.neural.text_models import QueryWeights
 
-#: No word counts more often, whatever a model says: an index of one document must not fill a disk.
+#: Maximum frequency of a word. A model must not be able to fill the disk with a single document.
 _MOST_OFTEN = 10_000
 _BASELINE = "bm25-wordpiece"
-#: What a ranking is called, by whether terms are added and whether the query's own are weighed.
+#: Labels of rankings, keyed by whether terms are added and whether query terms are weighted.
 _LABELS = {
     (True, True): "augmented and weighted",
     (True, False): "augmented",
@@ -82,21 +82,21 @@ _LABELS = {
 Switches = tuple[bool, bool]
 
 
-class ReadWordsEngine(WordEngine, ShardedEngine):
-    """A WordEngine over documents that a model reads first; shards have a line of JSON for each document."""
+class DocumentModelEngine(WordEngine, ShardedEngine):
+    """A WordEngine whose documents are first read by a model. Shards contain one line of JSON per document."""
 
-    #: The file of a shard.
+    #: Name of the file in each shard.
     shard_file: str
 
     @abstractmethod
     def rows(
         self, ids: Sequence[str], texts: Sequence[str], progress: Progress
     ) -> Iterable[Mapping[str, Any]]:
-        """Return what the model makes of each document. Raises ModelFailure."""
+        """Yield the model's output for each document as JSON-compatible values. Raises ModelFailure."""
 
     @abstractmethod
     def add_row(self, builder: IndexBuilder, row: Mapping[str, Any]) -> None:
-        """Index a document of `rows`."""
+        """Index a document from a row of its shard."""
 
     def encode_shard(self, documents: Sequence[Document], folder: Path, progress: Progress = ignore) -> None:
         """Write the rows of the documents into the empty `folder`."""
@@ -117,15 +117,15 @@ class ReadWordsEngine(WordEngine, ShardedEngine):
         self.open(folder)
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
-        """Yield the best `depth` documents of each query; only documents with one of its terms."""
+        """Yield the best `depth` documents of each query. Retrieved documents contain a query term."""
         for query in queries:
             with self.clock.part("search"):
                 ranking = self.searcher.ranking(query.id, Counter(self.analyser(query.text)), depth)
             yield ranking
 
 
-class TermWeighting(ReadWordsEngine):
-    """BM25 over term frequencies that a model gives."""
+class TermWeighting(DocumentModelEngine):
+    """BM25 over term frequencies that a model predicts."""
 
     shard_file = "weights.jsonl"
 
@@ -134,12 +134,12 @@ class TermWeighting(ReadWordsEngine):
 
         super().__init__(parameters, resources)
         self.weigher = TermWeigher(parameters, resources)
-        self._words = 0
+        self._word_count = 0
 
     def rows(
         self, ids: Sequence[str], texts: Sequence[str], progress: Progress
     ) -> Iterable[Mapping[str, Any]]:
-        """Return the weights of the documents' words."""
+        """Return the weighted words of each document."""
         return (
             {"_id": identifier, "words": list(weights), "weights": list(weights.values())}
             for identifier, weights in zip(ids, self.weigher.weigh(texts, progress), strict=True)
@@ -152,21 +152,21 @@ class TermWeighting(ReadWordsEngine):
         frequencies: Counter[str] = Counter()
         for word, count in zip(row["words"], counts, strict=True):
             if count:
-                self._words += 1
+                self._word_count += 1
                 for term in self.analyser(word):
                     frequencies[term] += count
         builder.add_counts(row["_id"], frequencies)
 
     def facts(self) -> Mapping[str, FactValue]:
-        """Return how many words of a document count, in the mean."""
+        """Return the mean number of indexed words per document, and the maximum length."""
         return {
-            "nonzeros_per_document": self._words / max(self.documents, 1),
+            "nonzeros_per_document": self._word_count / max(self.documents, 1),
             "maximum_length": self.weigher.maximum_length,
         }
 
 
-class DocumentExpansion(ReadWordsEngine):
-    """BM25 over documents and the queries written for them."""
+class DocumentExpansion(DocumentModelEngine):
+    """BM25 over documents and the queries that a model generates for them."""
 
     shard_file = "documents.jsonl"
 
@@ -175,47 +175,47 @@ class DocumentExpansion(ReadWordsEngine):
 
         super().__init__(parameters, resources)
         self.writer = TextWriter(parameters, resources)
-        self._written = self._words = 0
+        self._query_count = self._word_count = 0
 
     def rows(
         self, ids: Sequence[str], texts: Sequence[str], progress: Progress
     ) -> Iterable[Mapping[str, Any]]:
-        """Return the documents with the queries that the model writes for them."""
-        written = iter(self.writer.sample([text for text in texts if text], progress))
+        """Return the documents with their generated queries."""
+        generated = iter(self.writer.sample([text for text in texts if text], progress))
         return (
-            {"_id": identifier, "text": text, "queries": next(written) if text else []}
+            {"_id": identifier, "text": text, "queries": next(generated) if text else []}
             for identifier, text in zip(ids, texts, strict=True)
         )
 
     def add_row(self, builder: IndexBuilder, row: Mapping[str, Any]) -> None:
         """Index a document with its queries."""
         expansion = " ".join(row["queries"])
-        self._written += len(row["queries"])
-        self._words += len(expansion.split())
+        self._query_count += len(row["queries"])
+        self._word_count += len(expansion.split())
         builder.add(row["_id"], (f"{row['text']} {expansion}",))
 
     def facts(self) -> Mapping[str, FactValue]:
-        """Return how many queries a document has, and how many words they have together, in the mean."""
+        """Return the mean numbers of generated queries and words per document, and the maximum length."""
         documents = max(self.documents, 1)
         return {
-            "queries_per_document": self._written / documents,
-            "generated_length": self._words / documents,
+            "queries_per_document": self._query_count / documents,
+            "generated_length": self._word_count / documents,
             "maximum_length": self.parameters["maximum_length"],
         }
 
 
 class QueryRewriting(BM25):
-    """BM25 for queries with what a model writes for them."""
+    """BM25 for queries that a model expands with generated text."""
 
     def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
         from evaluation.engines.neural.text_models import TextWriter
 
         super().__init__(parameters, resources)
         self.writer = TextWriter(parameters, resources)
-        self._queries = self._words = 0
+        self._query_total = self._word_count = 0
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
-        """The best `depth` documents of each query; only documents that have a term of it, or of its expansion."""
+        """Yield the best `depth` documents of each query. They contain a term of the query or its expansion."""
         with self.clock.part("query_encoding"):
             expansions = self.expansions([query.text for query in queries])
         for query, expansion in zip(queries, expansions, strict=True):
@@ -225,24 +225,24 @@ class QueryRewriting(BM25):
             yield ranking
 
     def expansions(self, texts: Sequence[str]) -> list[str]:
-        """Return what the model writes for each query; nothing for a query without a word."""
+        """Return the generated text for each query; "" for queries without words."""
         prompt = self.parameters["prompt"]
-        written = self.writer.expand([prompt + text for text in texts if text.strip()])
-        self._queries += len(texts)
-        self._words += sum(len(text.split()) for text in written)
-        expansions = iter(written)
+        generated = self.writer.expand([prompt + text for text in texts if text.strip()])
+        self._query_total += len(texts)
+        self._word_count += sum(len(text.split()) for text in generated)
+        expansions = iter(generated)
         return [next(expansions) if text.strip() else "" for text in texts]
 
     def facts(self) -> Mapping[str, FactValue]:
-        """Return how many words a query gains, in the mean."""
+        """Return the mean number of words added to a query, and the maximum length."""
         return {
-            "generated_length": self._words / max(self._queries, 1),
+            "generated_length": self._word_count / max(self._query_total, 1),
             "maximum_length": self.parameters["maximum_length"],
         }
 
 
 class QueryAugmentation(WordPieceEngine, VariantEngine[Switches | None]):
-    """BM25 over word pieces, for queries as a model sees them; beside it, over the same index, what it improves on."""
+    """BM25 over word pieces with query weights from a model, and the baselines and ablations over the same index."""
 
     def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
         from evaluation.engines.neural.text_models import AugmentationModel
@@ -251,31 +251,31 @@ class QueryAugmentation(WordPieceEngine, VariantEngine[Switches | None]):
         self.settings = _variant_switches(parameters)
         self.model = AugmentationModel(parameters, resources, self.pieces.behind_last)
         self._special = np.array(sorted(self.pieces.special), np.int64)
-        self._queries = self._added = 0
+        self._query_total = self._added_total = 0
 
     def open(self, folder: Path) -> None:
-        """Open an index that `build` left."""
+        """Open an index and map word pieces to its terms."""
         super().open(folder)
-        #: By piece: its place among the index's terms, -1 where no document has it.
-        self._places = np.full(self.pieces.behind_last, -1, np.int64)
-        for place, term in enumerate(self.searcher.index.terms()):
-            self._places[int(term)] = place
+        #: Term number in the index for each word piece, -1 if no document contains it.
+        self._term_numbers = np.full(self.pieces.behind_last, -1, np.int64)
+        for term_number, term_text in enumerate(self.searcher.index.terms()):
+            self._term_numbers[int(term_text)] = term_number
 
     def _search(
         self, queries: Sequence[Query], depth: int, settings: Mapping[str, Switches | None]
     ) -> Iterator[Mapping[str, SearchResult]]:
-        plain = self.baseline() if None in settings.values() else None
-        for query, numbers, weights in self._encoded(queries):
+        baseline = self.baseline() if None in settings.values() else None
+        for query, numbers, weights in self._encode_queries(queries):
             rankings = {}
             for label, switches in settings.items():
                 if switches is not None:
-                    rankings[label] = self._ranking(query, numbers, weights, switches, depth)
-                elif plain is not None:
-                    (rankings[label],) = plain.search([query], depth)
+                    rankings[label] = self._rank(query, numbers, weights, switches, depth)
+                elif baseline is not None:
+                    (rankings[label],) = baseline.search([query], depth)
             yield rankings
 
     def variant(self, label: str) -> Engine:
-        """Return an engine over the same index that does only the work of this variant."""
+        """Return an engine over the same index that only does the work of one variant."""
         return self.baseline() if self.settings[label] is None else super().variant(label)
 
     def baseline(self) -> WordPieceBM25:
@@ -284,56 +284,58 @@ class QueryAugmentation(WordPieceEngine, VariantEngine[Switches | None]):
         engine.open(self.searcher.index.folder)
         return engine
 
-    def _encoded(self, queries: Sequence[Query]) -> Iterator[tuple[Query, Numbers, QueryWeights]]:
-        """Yield the queries with the numbers of their tokens, and what the model says of them."""
+    def _encode_queries(self, queries: Sequence[Query]) -> Iterator[tuple[Query, Numbers, QueryWeights]]:
+        """Yield the queries with their token ids and the weights from the model."""
         for start in range(0, len(queries), self.queries_at_once):
-            some = queries[start : start + self.queries_at_once]
+            batch = queries[start : start + self.queries_at_once]
             with self.clock.part("query_encoding"):
-                inputs = self.pieces.inputs([query.text for query in some], self.model.maximum_length)
+                inputs = self.pieces.inputs([query.text for query in batch], self.model.maximum_length)
                 encoded = self.model.encode(inputs)
-            for query, numbers, weights in zip(some, inputs, encoded, strict=True):
-                self._queries += 1
-                self._added += len(np.setdiff1d(weights.added, [*numbers, *self._special]))
+            for query, numbers, weights in zip(batch, inputs, encoded, strict=True):
+                self._query_total += 1
+                self._added_total += len(np.setdiff1d(weights.added, [*numbers, *self._special]))
                 yield query, np.array(numbers, np.int64), weights
 
-    def _ranking(
+    def _rank(
         self, query: Query, numbers: Numbers, weights: QueryWeights, switches: Switches, depth: int
     ) -> SearchResult:
         with self.clock.part("search"):
             pieces, values = self._query_vector(numbers, weights, switches)
-            places = self._places[pieces]
-            known = places >= 0
-            return self.searcher.result(query.id, places[known], values[known].astype(np.float32), depth)
+            terms = self._term_numbers[pieces]
+            is_indexed = terms >= 0
+            return self.searcher.result(
+                query.id, terms[is_indexed], values[is_indexed].astype(np.float32), depth
+            )
 
     def _query_vector(
         self, numbers: Numbers, weights: QueryWeights, switches: Switches
     ) -> tuple[Numbers, NDArray[np.float64]]:
-        """(pieces, values above 0) of w ⊙ (bow + a), for a query's token numbers and what the model says of it."""
+        """Return w ⊙ (bow + a) for a query's token ids as pieces and their positive values."""
         augmentation, weighting = switches
         vector = np.zeros(self.pieces.behind_last)
         if augmentation:
             vector[weights.added] = weights.values
             vector[self._special] = 0.0
-        own = ~np.isin(numbers, self._special)
-        pieces, token_weights = numbers[own], weights.token_weights[own]
-        vector[pieces] += 1.0  # once, however often a piece is there
+        is_regular = ~np.isin(numbers, self._special)
+        pieces, token_weights = numbers[is_regular], weights.token_weights[is_regular]
+        vector[pieces] += 1.0  # once even for repeated pieces
         if weighting:
-            greatest = np.zeros(len(vector))
-            np.maximum.at(greatest, pieces, token_weights)
-            vector[pieces] *= greatest[pieces]
-        found = np.flatnonzero(vector)
-        return found, vector[found]
+            maximum = np.zeros(len(vector))
+            np.maximum.at(maximum, pieces, token_weights)
+            vector[pieces] *= maximum[pieces]
+        nonzero = np.flatnonzero(vector)
+        return nonzero, vector[nonzero]
 
     def facts(self) -> Mapping[str, FactValue]:
-        """Return how many terms that a query does not have are added to it, in the mean."""
-        added = self._added if self.main and self.main[0] else 0
+        """Return the mean number of terms added to a query, and the maximum length."""
+        added_terms = self._added_total if self.main and self.main[0] else 0
         return {
-            "mean_augmentation_length": added / max(self._queries, 1),
+            "mean_augmentation_length": added_terms / max(self._query_total, 1),
             "maximum_length": self.model.maximum_length,
         }
 
     def variant_facts(self, label: str) -> Mapping[str, FactValue]:
-        """Return `facts` of a variant; BM25 adds nothing, and reads queries in full."""
+        """Return the `facts` of a variant. BM25 adds no terms and does not truncate queries."""
         return (
             {"mean_augmentation_length": 0.0}
             if self.settings[label] is None
@@ -342,33 +344,34 @@ class QueryAugmentation(WordPieceEngine, VariantEngine[Switches | None]):
 
 
 def _variant_switches(parameters: Mapping[str, Any]) -> dict[str, Switches | None]:
-    """Return the switches of each variant, by label, the main one last; None is BM25."""
-    main, beside = (parameters["augmentation"], parameters["weighting"]), parameters["beside"]
-    ablations = [(True, False), (False, True)] if beside == "ablations" else []
+    """Return the switches of each variant, keyed by label, with the main one last. None stands for BM25."""
+    main, others = (parameters["augmentation"], parameters["weighting"]), parameters["beside"]
+    ablations = [(True, False), (False, True)] if others == "ablations" else []
     switches: dict[str, Switches | None] = {
-        _LABELS[each]: each for each in (*(one for one in ablations if one != main), main)
+        _LABELS[switch]: switch
+        for switch in (*(ablation for ablation in ablations if ablation != main), main)
     }
-    return switches if beside == "none" else {_BASELINE: None, **switches}
+    return switches if others == "none" else {_BASELINE: None, **switches}
 
 
 _LENGTH = Parameter(
-    "maximum_length", 512, "how many tokens of a document are read", least=8, most=LONGEST_TEXT
+    "maximum_length", 512, "maximum number of tokens per document", least=8, most=LONGEST_TEXT
 )
 
 _SAMPLING = (
-    Parameter("queries_per_document", 40, "how many queries are written for a document", least=1, most=200),
-    Parameter("top_k", 10, "how many of the likeliest tokens each is drawn from", least=1, most=1000),
-    Parameter("maximum_length", 512, "how many tokens of a text are read", least=8, most=LONGEST_TEXT),
-    Parameter("generated_tokens", 64, "how many tokens a generated text has at most", least=1, most=512),
-    Parameter("seed", 0, "which draws are made", least=0, most=2**31 - 1),
+    Parameter("queries_per_document", 40, "number of queries to generate per document", least=1, most=200),
+    Parameter("top_k", 10, "number of most likely tokens to sample from", least=1, most=1000),
+    Parameter("maximum_length", 512, "maximum number of tokens per text", least=8, most=LONGEST_TEXT),
+    Parameter("generated_tokens", 64, "maximum number of tokens per generated text", least=1, most=512),
+    Parameter("seed", 0, "seed of the random generator", least=0, most=2**31 - 1),
     COMPUTE_DTYPE,
 )
 
 _WRITING = (
-    Parameter("prompt", "", "what stands before a query for the model"),
-    Parameter("beams", 1, "how many beams the search for a text has; 1 is greedy", least=1, most=16),
-    Parameter("maximum_length", 512, "how many tokens of a query are read", least=8, most=LONGEST_TEXT),
-    Parameter("generated_tokens", 64, "how many tokens an expansion has at most", least=1, most=512),
+    Parameter("prompt", "", "prefix of each query in the model's input, such as “expand: ”"),
+    Parameter("beams", 1, "number of beams; 1 is greedy search", least=1, most=16),
+    Parameter("maximum_length", 512, "maximum number of tokens per query", least=8, most=LONGEST_TEXT),
+    Parameter("generated_tokens", 64, "maximum number of tokens per expansion", least=1, most=512),
     COMPUTE_DTYPE,
 )
 
@@ -377,7 +380,7 @@ DESCRIPTIONS = (
         name="doc2query",
         label="Document expansion",
         architecture="document-expansion",
-        description="BM25 over documents and queries that a T5 writes for them (docT5query).",
+        description="BM25 over documents and queries that a T5 generates for them (docT5query).",
         parameters=(*_SAMPLING, K1, B, STEMMING, LANGUAGE),
         create=DocumentExpansion,
         checkpoints=(CheckpointKind.SEQ2SEQ,),
@@ -388,11 +391,11 @@ DESCRIPTIONS = (
         name="deepct",
         label="Term weighting",
         architecture="learned-sparse",
-        description="BM25 over term frequencies that a model gives to the words of each document (DeepCT).",
+        description="BM25 over term frequencies that a model predicts for the words of each document (DeepCT).",
         parameters=(
             _LENGTH,
             COMPUTE_DTYPE,
-            Parameter("scale", 100.0, "what weights are multiplied by", least=0.01, most=1000.0),
+            Parameter("scale", 100.0, "factor that converts weights to frequencies", least=0.01, most=1000.0),
             K1,
             B,
             STEMMING,
@@ -406,20 +409,20 @@ DESCRIPTIONS = (
         name="query-augmentation",
         label="Learned query augmentation",
         architecture="query-augmentation",
-        description="BM25 over word pieces, with terms added to the query and its own ones weighed by a model.",
+        description="BM25 over word pieces, with query terms added and weighted by a model.",
         parameters=(
             K1,
             B,
-            Parameter("augmentation", True, "whether terms are added to the query"),
-            Parameter("weighting", True, "whether the query's own terms are weighed"),
+            Parameter("augmentation", True, "whether to add terms to the query"),
+            Parameter("weighting", True, "whether to weight the query's own terms"),
             Parameter(
                 "beside",
                 _BASELINE,
-                "what is shown beside it, over the same index: BM25, and also each part of the model alone",
+                "further rankings over the same index: BM25, or also each part of the model alone (ablations)",
                 choices=(_BASELINE, "ablations", "none"),
             ),
             Parameter(
-                "maximum_length", 512, "how many tokens of a query are read", least=8, most=LONGEST_TEXT
+                "maximum_length", 512, "maximum number of tokens per query", least=8, most=LONGEST_TEXT
             ),
             COMPUTE_DTYPE,
         ),
@@ -432,7 +435,7 @@ DESCRIPTIONS = (
         name="query-rewriting",
         label="Generative query rewriting",
         architecture="generative",
-        description="BM25 for queries with a context that a sequence-to-sequence model writes for them (GAR).",
+        description="BM25 for queries expanded with a context from a sequence-to-sequence model (GAR).",
         parameters=(*_WRITING, *BM25_PARAMETERS),
         create=QueryRewriting,
         word_index=word_index,

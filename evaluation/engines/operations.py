@@ -1,8 +1,8 @@
-"""Floating point operations that a piece of work takes: unlike seconds, the same on every machine.
+"""Counting of floating point operations, which unlike seconds are the same on every machine.
 
-A multiply-add is two of them. torch counts those of models (`FlopCounterMode`): matrix products, convolutions and
-attention, by the shapes of what is computed; what it does value by value is left out. What searches do outside of torch
-they say themselves, by `add`: a posting is a multiply-add, and so is each dimension of a vector that is compared.
+A multiply-add counts as two operations. For models, torch counts matrix products, convolutions, and attention by the
+shapes of their operands (`FlopCounterMode`), but no elementwise operations. Searches outside of torch report their
+own operations through `add`: one multiply-add per posting, and one per dimension of each compared vector.
 """
 
 import math
@@ -15,7 +15,7 @@ from typing import Any
 
 @dataclass(slots=True)
 class Operations:
-    """What was counted: multiply-adds outside of torch, and, once counting has ended, all `flops`."""
+    """Operation counts: multiply-adds outside of torch and, after counting has ended, the total `flops`."""
 
     multiply_adds: int = 0
     flops: int = 0
@@ -25,35 +25,34 @@ _counting: list[Operations] = []
 
 
 def are_counted() -> bool:
-    """Return whether somebody counts at the moment."""
     return bool(_counting)
 
 
 def add(multiply_adds: Callable[[], int]) -> None:
-    """Count what a search did outside of torch; it is not even asked for where nobody counts."""
-    for each in _counting:
-        each.multiply_adds += multiply_adds()
+    """Report multiply-adds outside of torch. The function is called only while operations are being counted."""
+    for counter in _counting:
+        counter.multiply_adds += multiply_adds()
 
 
 @contextmanager
 def counting() -> Iterator[Operations]:
-    """Count the operations of the block, in this thread. It takes longer than it would: never time it."""
-    found = Operations()
+    """Count the operations of the block in this thread. Counting slows down the block, so never time it."""
+    operations = Operations()
     torch_counts = _torch_counter() if "torch" in sys.modules else None
-    _counting.append(found)
+    _counting.append(operations)
     try:
         if torch_counts is None:
-            yield found
+            yield operations
         else:
             with torch_counts:
-                yield found
+                yield operations
     finally:
-        _counting.remove(found)
-    found.flops = 2 * found.multiply_adds + (torch_counts.get_total_flops() if torch_counts else 0)
+        _counting.remove(operations)
+    operations.flops = 2 * operations.multiply_adds + (torch_counts.get_total_flops() if torch_counts else 0)
 
 
 def _torch_counter() -> Any:
-    """torch's counter, which leaves out attention on the CPU, and takes no query heads that share keys, by itself."""
+    """Return torch's counter, extended by attention on the CPU and by grouped-query attention."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -71,5 +70,5 @@ def _torch_counter() -> Any:
 def _attention_flops(
     query: Sequence[int], key: Sequence[int], value: Sequence[int], *_: Any, **__: Any
 ) -> int:
-    """Both matrix products of attention; shapes are (…, heads, length, dimension)."""
+    """Return the operations of both matrix products of attention. Shapes are (…, heads, length, dimension)."""
     return 2 * math.prod(query[:-1]) * key[-2] * (query[-1] + value[-1])

@@ -1,4 +1,4 @@
-"""What computing in fewer bits than float32 loses, over the best documents of some queries."""
+"""Loss of effectiveness from computing in lower precision than float32."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,19 +12,19 @@ from evaluation.engines.corpus_encoding import EncodingTask
 from evaluation.engines.registry import describe
 from evaluation.engines.run_writing import SAMPLED_DOCUMENTS, SAMPLED_QUERIES, run_lines
 
-#: Documents of a query that count as its best ones.
+#: Number of top documents that are compared.
 _BEST = 10
-#: Characters of all of these documents, some million word pieces: minutes on a processor too.
+#: Maximum characters of all compared documents. About a million word pieces take minutes even on a CPU.
 _MOST_CHARACTERS = 4_000_000
-_WHOLE = "float32"
+_REFERENCE = "float32"
 
 
-def computed_in(parameters: Mapping[str, Any], device: str) -> str:
-    """Return what a model computes in with these parameters; empty for an engine that leaves no choice."""
-    name: str = parameters.get("compute_dtype", "")
-    if name == AUTO:
-        return "bfloat16" if device.startswith("cuda") else _WHOLE
-    return name
+def get_compute_dtype(parameters: Mapping[str, Any], device: str) -> str:
+    """Return the data type in which a model computes, or "" for engines without this parameter."""
+    dtype: str = parameters.get("compute_dtype", "")
+    if dtype == AUTO:
+        return "bfloat16" if device.startswith("cuda") else _REFERENCE
+    return dtype
 
 
 def precision_loss(
@@ -34,68 +34,81 @@ def precision_loss(
     rankings: Sequence[SearchResult],
     folder: Path,
 ) -> float | None:
-    """Return the share of float32's ten best documents that are not among the engine's, in the mean over the rankings.
+    """Return the mean share of float32's ten best documents that are missing from the engine's.
 
-    The rankings are of the first queries, and only their documents are ranked: of a re-ranker each query's own
-    documents, else all of them together, by both engines. None where there is no document, or no room for the model in
-    float32. The engine has another index afterwards, in the empty `folder`.
+    Only the documents of the given rankings are ranked again by both engines: for a re-ranker each query's own
+    documents, otherwise all of them together. The engine has another index afterwards.
+
+    Args:
+        engine: Engine in lower precision.
+        task: Task of the engine.
+        queries: All queries, in the order of the rankings.
+        rankings: Rankings of the first queries.
+        folder: Empty folder for temporary indexes.
+
+    Returns:
+        A value from 0 to 1, or None if no documents were retrieved or the model does not fit into memory in float32.
     """
     description = describe(task.engine)
-    asked = {
+    candidates = {
         ranking.query_id: ranking.document_ids[:SAMPLED_DOCUMENTS] for ranking in rankings[:SAMPLED_QUERIES]
     }
-    named = {identifier for identifiers in asked.values() for identifier in identifiers}
-    documents = [document for document in read_corpus(task.corpus) if document.id in named]
-    asked = _affordable(asked, documents)
-    named = {identifier for identifiers in asked.values() for identifier in identifiers}
-    documents = [document for document in documents if document.id in named]
-    some = [query for query in queries[:SAMPLED_QUERIES] if asked.get(query.id)]
-    if not some:
+    document_ids = {identifier for identifiers in candidates.values() for identifier in identifiers}
+    documents = [document for document in read_corpus(task.corpus) if document.id in document_ids]
+    candidates = _limit_characters(candidates, documents)
+    document_ids = {identifier for identifiers in candidates.values() for identifier in identifiers}
+    documents = [document for document in documents if document.id in document_ids]
+    sample = [query for query in queries[:SAMPLED_QUERIES] if candidates.get(query.id)]
+    if not sample:
         return None
-    values = {**description.complete(task.parameters), **description.main_alone, "compute_dtype": _WHOLE}
+    values = {**description.complete(task.parameters), **description.main_alone, "compute_dtype": _REFERENCE}
     resources = task.resources
     if description.runs[1]:
         run = folder / "run.txt"
-        run.write_text("".join(run_lines(each, "x") for each in rankings if each.query_id in asked), "utf-8")
+        run.write_text(
+            "".join(run_lines(each, "x") for each in rankings if each.query_id in candidates), "utf-8"
+        )
         resources = replace(resources, runs=(run,))
         values |= {"mode": "candidates"} if "mode" in values else {}
     else:
-        asked = _best(engine, documents, some, folder / "own")
+        candidates = _rank(engine, documents, sample, folder / "own")
     try:
-        found = _best(description.create(values, resources), documents, some, folder / "reference")
+        exact = _rank(description.create(values, resources), documents, sample, folder / "reference")
     except ModelFailure:
         return None
     except Exception as error:
         if is_out_of_memory(error):
             return None
         raise
-    lost = []
-    for ours, theirs in ((asked[query.id], found[query.id]) for query in some):
-        if ours:
-            best = min(_BEST, -(-len(ours) // 2))  # of fewer than twenty documents half
-            lost.append(1 - len({*ours[:best]}.intersection(theirs[:best])) / best)
-    return sum(lost) / len(lost) if lost else None
+    losses = []
+    for actual, expected in ((candidates[query.id], exact[query.id]) for query in sample):
+        if actual:
+            best = min(_BEST, -(-len(actual) // 2))  # half of fewer than twenty documents
+            losses.append(1 - len({*actual[:best]}.intersection(expected[:best])) / best)
+    return sum(losses) / len(losses) if losses else None
 
 
-def _best(
+def _rank(
     engine: Engine, documents: Sequence[Document], queries: Sequence[Query], folder: Path
 ) -> dict[str, list[str]]:
-    """Index the documents in the new folder, and return the best ones of each query."""
+    """Index the documents in a new folder, and return the best ones for each query."""
     folder.mkdir()
     engine.build(documents, folder)
-    return {each.query_id: each.document_ids for each in engine.search(queries, SAMPLED_DOCUMENTS)}
+    return {ranking.query_id: ranking.document_ids for ranking in engine.search(queries, SAMPLED_DOCUMENTS)}
 
 
-def _affordable(asked: Mapping[str, list[str]], documents: Sequence[Document]) -> dict[str, list[str]]:
-    """Return the first of these queries, one at least, whose documents have no more than _MOST_CHARACTERS together."""
+def _limit_characters(
+    candidates: Mapping[str, list[str]], documents: Sequence[Document]
+) -> dict[str, list[str]]:
+    """Return the first queries whose documents have at most _MOST_CHARACTERS in total, but at least one query."""
     sizes = {document.id: len(document.text) for document in documents}
-    kept: dict[str, list[str]] = {}
-    counted: set[str] = set()
-    spent = 0
-    for query, identifiers in asked.items():
-        spent += sum(sizes.get(each, 0) for each in {*identifiers} - counted)
-        if kept and spent > _MOST_CHARACTERS:
+    selection: dict[str, list[str]] = {}
+    seen: set[str] = set()
+    characters = 0
+    for query, identifiers in candidates.items():
+        characters += sum(sizes.get(identifier, 0) for identifier in {*identifiers} - seen)
+        if selection and characters > _MOST_CHARACTERS:
             break
-        counted.update(identifiers)
-        kept[query] = identifiers
-    return kept
+        seen.update(identifiers)
+        selection[query] = identifiers
+    return selection

@@ -1,4 +1,4 @@
-"""What stands before queries and documents: as a submission says, or one of the prompts that a checkpoint brings."""
+"""Prompts before queries and documents, chosen by a submission or defined by a checkpoint."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from evaluation.engines.base import AUTO, InvalidParameter, Parameter
 
 Side = Literal["query", "document"]
 SIDES: tuple[Side, ...] = ("query", "document")
-#: Kinds of checkpoint that have texts of two sides.
+#: Kinds of checkpoints that distinguish queries from documents.
 _WITH_PROMPTS = frozenset(
     {
         CheckpointKind.SENTENCE_ENCODER,
@@ -21,57 +21,64 @@ _WITH_PROMPTS = frozenset(
         CheckpointKind.MULTI_VECTOR,
     }
 )
-#: What the name of a prompt for searching probably has in it, the likeliest first.
+#: Words in the names of retrieval prompts, the most likely first.
 _LIKELY = ("web_search", "retriev", "search", "query")
-#: The end of a line, and how it is written.
+#: Line break and its escape sequence.
 _LINE, _WRITTEN_LINE = "\n", r"\n"
-#: Characters of a prompt that a message shows.
+#: Maximum characters of a prompt in a message.
 _SHOWN = 160
-#: Before the name of a checkpoint's prompt.
+#: Prefix of the name of a checkpoint's prompt.
 _NAMED = f"{AUTO}:"
 
 PROMPT_PARAMETERS = tuple(
     Parameter(
         f"{side}_prompt",
         AUTO,
-        f"put before each {side}; auto is what the checkpoint says, auto:NAME its prompt of that name",
+        f"prefix of each {side}; auto uses the checkpoint's prompt, auto:NAME its prompt with that name",
     )
     for side in SIDES
 )
 
 
-def prompt_of(prompts: Mapping[str, str], side: Side, asked: str) -> str:
-    """Return what is put before the texts of a side, by a checkpoint's prompts. Raises InvalidParameter."""
-    if asked == AUTO:
+def prompt_of(prompts: Mapping[str, str], side: Side, value: str) -> str:
+    """Return the prompt for a side.
+
+    Args:
+        prompts: The checkpoint's prompts, keyed by name.
+        side: "query" or "document".
+        value: Value of the parameter: a prompt, "auto", or "auto:NAME".
+
+    Raises:
+        InvalidParameter: The checkpoint has no prompt with this name.
+    """
+    if value == AUTO:
         return prompts.get(side, "")
-    if not asked.startswith(_NAMED):
-        return asked
-    name = asked.removeprefix(_NAMED)
+    if not value.startswith(_NAMED):
+        return value
+    name = value.removeprefix(_NAMED)
     if name not in prompts:
-        has = f"its prompts are {', '.join(sorted(prompts))}" if prompts else "it has none"
+        available = f"its prompts are {', '.join(sorted(prompts))}" if prompts else "it has none"
         raise InvalidParameter(
-            f"{side}_prompt = {asked!r:.120} is not possible: the checkpoint has no prompt of this name; {has}."
+            f"{side}_prompt = {value!r:.120} is not valid: the checkpoint has no prompt of this name; {available}."
         )
     return prompts[name]
 
 
-def prompts_of(prompts: Mapping[str, str], parameters: Mapping[str, Any]) -> dict[Side, str]:
-    """Return what is put before the texts of each side, by a checkpoint's prompts. Raises InvalidParameter."""
+def get_prompts(prompts: Mapping[str, str], parameters: Mapping[str, Any]) -> dict[Side, str]:
     return {side: prompt_of(prompts, side, parameters[f"{side}_prompt"]) for side in SIDES}
 
 
 def check_prompts(parameters: Mapping[str, Any], checkpoint: CheckpointDescription | None) -> None:
-    """Raise InvalidParameter where the parameters name a prompt that the checkpoint does not have."""
     if checkpoint is not None:
-        prompts_of(checkpoint.prompts, parameters)
+        get_prompts(checkpoint.prompts, parameters)
 
 
 @dataclass(frozen=True, slots=True)
 class PromptTemplate:
-    """How a family of models was trained to read texts, as its card says. `{task}` stands for an instruction.
+    """The prompts with which a family of models was trained, according to its model card.
 
-    It is recognised by `names` in the name of the model, where its type is one of `model_types` (empty: any), or by a
-    prompt in its form.
+    `{task}` in a prompt stands for an instruction. A model belongs to the family if its name matches the pattern
+    `names` and its type is one of `model_types` (empty: any), or if one of its prompts has this form.
     """
 
     label: str
@@ -82,17 +89,17 @@ class PromptTemplate:
     model_types: tuple[str, ...] = ()
 
     def reads_like(self, prompt: str) -> bool:
-        """Return whether a prompt for queries is in this form, whatever its instruction."""
+        """Return whether a query prompt has this form, with any instruction."""
         form = ".+".join(re.escape(part.strip()) for part in self.query.split("{task}"))
         return re.fullmatch(form, prompt.strip(), re.DOTALL) is not None
 
-    def named_by(self, name: str, model_type: str) -> bool:
-        """Return whether the name of a model of this type is one of the family's."""
+    def matches_name(self, name: str, model_type: str) -> bool:
+        """Return whether name and type of a model match the family."""
         fits = not self.model_types or not model_type or model_type in self.model_types
         return fits and re.search(self.names, name, re.IGNORECASE) is not None
 
 
-#: In the order in which they are tried.
+#: Templates in order of precedence.
 TEMPLATES = (
     PromptTemplate(
         "Qwen3-Embedding", "Instruct: {task}\nQuery:", "", "https://huggingface.co/Qwen/Qwen3-Embedding-0.6B",
@@ -126,41 +133,49 @@ TEMPLATES = (
 
 
 def template_of(prompts: Mapping[str, str], model_type: str, name: str) -> PromptTemplate | None:
-    """Return the family that a checkpoint's prompts, or else its type and name, are of; None for others.
+    """Return the family of a checkpoint by its prompts, or else by its type and name; None if it is unknown.
 
-    Of several that have the same form the name tells which, whatever the type.
+    If several families share the form of the prompts, the name decides, regardless of the type.
     """
-    by_form = [each for each in TEMPLATES if any(map(each.reads_like, prompts.values()))]
-    both = [each for each in by_form if each.named_by(name, "")]
-    by_name = [each for each in TEMPLATES if each.named_by(name, model_type)]
-    return next(iter([*both, *by_form, *by_name]), None)
+    by_form = [template for template in TEMPLATES if any(map(template.reads_like, prompts.values()))]
+    by_form_and_name = [template for template in by_form if template.matches_name(name, "")]
+    by_name = [template for template in TEMPLATES if template.matches_name(name, model_type)]
+    return next(iter([*by_form_and_name, *by_form, *by_name]), None)
 
 
-def shown(prompt: str) -> str:
-    """Return a prompt as messages write it: in quotation marks, so that blanks at its end are seen, and in one line."""
+def format_prompt(prompt: str) -> str:
+    """Format a prompt for messages, on one line and in quotation marks, which make trailing spaces visible."""
     return f"“{quote(prompt.replace(_LINE, _WRITTEN_LINE), _SHOWN)}”" if prompt else "nothing"
 
 
 def prompt_remarks(kind: str, prompts: Mapping[str, str], model_type: str, name: str) -> list[Problem]:
-    """What the sender of a checkpoint should know of its prompts before it is run with those that it says itself."""
+    """Return warnings about a checkpoint's prompts that its submitter should see before the model runs."""
     if kind not in _WITH_PROMPTS:
         return []
-    own, documents = (prompts.get(side, "") for side in SIDES)
-    others = [quote(each, _SHOWN) for each in prompts if each not in SIDES]
+    query, document_prompt = (prompts.get(side, "") for side in SIDES)
+    others = [quote(other, _SHOWN) for other in prompts if other not in SIDES]
     remarks: list[tuple[str, str, str]] = []
-    if others and not own:
-        likely = next((each for word in _LIKELY for each in others if word in each.lower()), others[0])
-        what = (
-            f"its prompts are named {listed(others)}, and none of them query: nothing is put before queries"
+    if others and not query:
+        likely = next(
+            (other for word in _LIKELY for other in others if word in other.lower()),
+            others[0],
         )
-        remarks.append(("prompt_names", what, f"Choose one by its name, as `query_prompt={AUTO}:{likely}`."))
-    template = template_of(prompts, model_type, name)
-    if template and not any(map(template.reads_like, prompts.values())):
-        what = (
-            f"it looks like {template.label}, whose card puts {shown(template.query)} before queries and "
-            f"{shown(template.document)} before documents; its files put {shown(own)} and {shown(documents)}"
+        message = f"its prompts are named {listed(others)}, and none of them query: queries get no prompt"
+        remarks.append(
+            ("prompt_names", message, f"Choose one by its name, as `query_prompt={AUTO}:{likely}`.")
+        )
+    family = template_of(prompts, model_type, name)
+    if family and not any(map(family.reads_like, prompts.values())):
+        message = (
+            f"it looks like {family.label}, whose card specifies {format_prompt(family.query)} before queries and "
+            f"{format_prompt(family.document)} before documents; its files specify "
+            f"{format_prompt(query)} and {format_prompt(document_prompt)}"
         )
         remarks.append(
-            ("prompt_template", what, f"Set query_prompt and document_prompt as {template.source} says.")
+            (
+                "prompt_template",
+                message,
+                f"Set query_prompt and document_prompt as described at {family.source}.",
+            )
         )
-    return [Problem("warning", code, 1, what, f"{hint} {CODES[code]}") for code, what, hint in remarks]
+    return [Problem("warning", code, 1, message, f"{hint} {CODES[code]}") for code, message, hint in remarks]

@@ -1,4 +1,4 @@
-"""From a collection and an engine to a TREC run."""
+"""Retrieval of a TREC run for a collection with an engine."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from evaluation.engines.corpus_encoding import (
     EncodingTask,
     claim_shards,
     encode_corpus,
-    learned_for,
+    get_learned_folder,
 )
-from evaluation.engines.precision import computed_in, precision_loss
+from evaluation.engines.precision import get_compute_dtype, precision_loss
 from evaluation.engines.registry import describe
-from evaluation.engines.run_writing import MAIN, KeptRankings, PartOfRun, RunWriter, variant_paths
+from evaluation.engines.run_writing import MAIN, PartOfRun, RankingStore, RunWriter, variant_paths
 from evaluation.judgements.qrels import read_excluded
 
 
 @dataclass(frozen=True, slots=True)
 class Retrieval:
-    """What a retrieval did. Times are wall seconds; writing the run is in neither of them.
+    """Statistics of a retrieval. Times are wall-clock seconds and do not include writing the run.
 
-    `queries` counts all queries, `queries_without_results` those for which nothing matched, and which the
-    run therefore does not name; `lines` are those of the run.
+    `queries` counts all queries, and `queries_without_results` those that match no document and are therefore not in
+    the run. `lines` is the number of lines of the run.
     """
 
     engine: str
@@ -58,50 +58,55 @@ class Retrieval:
     build_seconds: float
     search_seconds: float
     facts: dict[str, FactValue] = field(default_factory=dict)
-    #: Run files by variant, where the engine has variants; that of the main one, the last, is the run itself.
+    #: Run files keyed by variant, if the engine has variants. The last one is the main run.
     variants: dict[str, Path] = field(default_factory=dict)
-    #: Facts by variant; `facts` are those of the main one.
+    #: Facts keyed by variant; `facts` are those of the main one.
     variant_facts: dict[str, dict[str, FactValue]] = field(default_factory=dict)
-    #: Bytes of each variant's own index; `index_bytes` are those of the main one.
+    #: Index sizes keyed by variant; `index_bytes` is that of the main one.
     variant_index_bytes: dict[str, int] = field(default_factory=dict)
-    #: How many documents were encoded here, not found as encoded shards; None where the engine encodes none.
+    #: Number of documents encoded by this retrieval, not read from existing shards; None if the engine has no shards.
     encoded_documents: int | None = None
-    #: Wall seconds of encoding those, which are part of `build_seconds`.
+    #: Seconds for encoding these documents, included in `build_seconds`.
     encoding_seconds: float = 0.0
 
     def as_data(self) -> dict[str, Any]:
-        """Return plain values, with the names of the variants' files."""
+        """Return JSON-compatible values, with the names of the variants' files."""
         return {**asdict(self), "variants": {label: path.name for label, path in self.variants.items()}}
 
     def of_variant(self, label: str) -> Retrieval:
-        """Return the same with the index of the variant with this label; the empty label is the main one."""
+        """Return a copy with the index size of the variant with this label; "" is the main one."""
         return replace(self, index_bytes=self.variant_index_bytes.get(label, self.index_bytes))
 
     @property
     def built_whole(self) -> bool:
-        """Whether `build_seconds` is all that it takes from a corpus to an index."""
+        """Whether `build_seconds` covers all work from the corpus to the index."""
         return self.encoded_documents is None or self.encoded_documents == self.documents
 
 
-#: Called with the engine, the queries and what was done, while the index is still there: to measure.
+#: Callback for measurements, which receives the engine, the queries, and the statistics before the index is deleted.
 Afterwards = Callable[[Engine, Sequence[Query], Retrieval], None]
 
-#: Share of indexing that reading the corpus takes; the rest is merging and writing.
+#: Fraction of the indexing progress for reading the corpus; the rest is merging and writing.
 _SHARE_OF_READING = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class RetrievalTask(EncodingTask):
-    """A run to make: at most `k` documents of the corpus for each query, written to `out`.
+    """A run to produce.
 
-    If the name of `out` ends in `.gz` the run is compressed. `drop_self_matches` leaves out a document with the
-    query's own id, and `excluded` names a file of documents that are left out of the rankings of single queries
-    (`evaluation.judgements.qrels`). `tag` is the run's last column, by default the engine's name. The index is in a
-    temporary folder, inside `work_folder` if that is given.
+    With a `part`, only some shards are encoded and searched, or some queries if the engine cannot divide shards.
+    `merge` joins the runs of all parts to a file that is identical to that of a single run.
 
-    With a `part`, only some shards are encoded and searched, or some queries with an engine that cannot divide shards;
-    `merge` joins the runs of all parts to the bytes of one run. The folder `rankings` belongs to this very task: it
-    keeps each group of queries once it is searched, so that an interrupted search goes on.
+    Attributes:
+        queries: File of the queries.
+        out: File of the run, compressed if its name ends in `.gz`.
+        k: Maximum number of documents per query.
+        drop_self_matches: Whether to omit a document with the query's own id.
+        excluded: File of documents to omit from the rankings of single queries (`evaluation.judgements.qrels`).
+        tag: Last column of the run, by default the engine's name.
+        rankings: Folder for this task alone, which stores each searched group of queries, so that an interrupted
+            search can continue.
+        work_folder: Parent of the temporary folder with the index.
     """
 
     queries: Path
@@ -120,28 +125,39 @@ def retrieve(
 ) -> Retrieval:
     """Index the corpus, search all queries, and write the run, which appears only when it is complete.
 
-    `progress` may raise to stop: nothing is left then. The main ranking of an engine with variants is written to the
-    task's `out`, and the others beside it (`Retrieval.variants`). `afterwards` is called while the index is still
-    there. Raises InvalidParameter, InvalidContent for unusable collections, and ModelFailure for unusable models.
+    The main ranking of an engine with variants is written to the task's `out`, and the others to files next to it
+    (`Retrieval.variants`).
+
+    Args:
+        task: The run to produce.
+        progress: Progress callback. May raise to abort; then no files remain.
+        afterwards: Callback that is called before the index is deleted.
+
+    Raises:
+        InvalidParameter: A parameter is invalid.
+        InvalidContent: The collection is unusable.
+        ModelFailure: The model is unusable.
     """
-    work = _Work(task, progress or (lambda stage, share: None))
+    work = _RetrievalJob(task, progress or (lambda stage, share: None))
     with tempfile.TemporaryDirectory(prefix="index-", dir=task.work_folder) as name:
         folder = Path(name)
-        started = perf_counter()
+        start = perf_counter()
         encoded = work.build(folder)
-        built = perf_counter() - started
-        main, searched = work.search()
-        done = replace(work.outcome(main, encoded), build_seconds=built, search_seconds=searched)
-        computed = work.record_compute_dtype(done) if task.part is None else ""
+        build_seconds = perf_counter() - start
+        main, search_seconds = work.search()
+        retrieval = replace(
+            work.outcome(main, encoded), build_seconds=build_seconds, search_seconds=search_seconds
+        )
+        compute_dtype = work.record_compute_dtype(retrieval) if task.part is None else ""
         if afterwards is not None:
-            afterwards(work.engine, work.queries, done)
-        if computed not in ("", "float32") and not work.description.writes_texts:
-            work.record_precision_loss(done, main.first, folder / "precision")
-        return done
+            afterwards(work.engine, work.queries, retrieval)
+        if compute_dtype not in ("", "float32") and not work.description.writes_texts:
+            work.record_precision_loss(retrieval, main.first, folder / "precision")
+        return retrieval
 
 
-class _Work:
-    """A task with its engine loaded and its queries read. Raises InvalidParameter, InvalidContent and ModelFailure."""
+class _RetrievalJob:
+    """A task with its engine and queries. Raises InvalidParameter, InvalidContent, and ModelFailure."""
 
     def __init__(self, task: RetrievalTask, report: StageProgress) -> None:
         self.task, self._report = task, report
@@ -149,9 +165,11 @@ class _Work:
         self._parameters = self.description.complete(task.parameters)
         self._tag = task.tag or self.description.name
         if task.k < 1:
-            raise InvalidParameter(f"A run of depth {task.k} holds nothing; ask for at least 1.")
+            raise InvalidParameter(f"A run of depth {task.k} would be empty; use a depth of at least 1.")
         if not self._tag.isprintable() or len(self._tag.split()) != 1:
-            raise InvalidParameter(f"The tag {self._tag!r} would break the run's lines; use one word.")
+            raise InvalidParameter(
+                f"The tag {self._tag!r} would break the format of the run; use a single word."
+            )
         self.description.check(task.resources)
         if task.shards is not None:
             claim_shards(task, task.shards)
@@ -164,7 +182,7 @@ class _Work:
         self._part_of_queries = None if divides else task.part
 
     def build(self, folder: Path) -> EncodedCorpus | None:
-        """Build the engine's index in `folder`; return the encoded corpus of an engine that encodes in shards."""
+        """Build the engine's index in `folder`. Returns the encoded corpus if the engine has shards."""
         task, engine, indexing = self.task, self.engine, partial(self._report, "indexing")
         encoded = None
         if isinstance(engine, ShardedEngine):
@@ -172,7 +190,9 @@ class _Work:
             encoded = encode_corpus(engine, replace(task, part=self._part_of_shards), shards, self._report)
             index.mkdir()
             if isinstance(engine, DividedEngine) and self._part_of_shards:
-                learned = learned_for(engine, shards, encoded.shards, self._parameters, folder / "learned")
+                learned = get_learned_folder(
+                    engine, shards, encoded.shards, self._parameters, folder / "learned"
+                )
                 engine.build_part(encoded.folders, learned, index, indexing)
             else:
                 engine.build_from_shards(encoded.folders, index, indexing)
@@ -183,17 +203,17 @@ class _Work:
         return encoded
 
     def search(self) -> tuple[RunWriter, float]:
-        """Search all queries, or those of a part, and write the runs; return the main one's writer, and the seconds.
+        """Search the queries and write the runs. Returns the writer of the main run, and the seconds.
 
-        Queries are searched in the same groups whatever the part, since what a model computes together decides the
-        last bits of scores.
+        Queries are searched in the same groups for every part, because the composition of a batch affects the last
+        bits of scores.
         """
-        engine, kept, seconds = self.engine, self._kept_rankings(), 0.0
+        engine, stored_rankings, seconds = self.engine, self._get_stored_rankings(), 0.0
         paths = variant_paths(engine.variants, self.task.out) or {MAIN: self.task.out}
         excluded = read_excluded(self.task.excluded).as_dict() if self.task.excluded else {}
         with ExitStack() as files:
             writers = {
-                label: files.enter_context(self._writer(label, excluded).opened(path))
+                label: files.enter_context(self._create_writer(label, excluded).open_file(path))
                 for label, path in paths.items()
             }
             depth = next(iter(writers.values())).depth_to_search
@@ -201,51 +221,61 @@ class _Work:
             size = engine.queries_at_once
             groups = range(-(-len(self.queries) // size))
             if self._part_of_queries:
-                groups = self._part_of_queries.of(len(groups), f"groups of {size} queries")
+                groups = self._part_of_queries.select_range(len(groups), f"groups of {size} queries")
             for number in groups:
                 queries = self.queries[number * size :][:size]
-                found, spent = kept.get(number, partial(self._rankings, queries, depth))
-                seconds += spent
-                for rankings in found:
+                group_rankings, group_seconds = stored_rankings.get(
+                    number, partial(self._search_group, queries, depth)
+                )
+                seconds += group_seconds
+                for rankings in group_rankings:
                     for label, ranking in rankings.items():
                         writers[label].write(ranking)
                 self._report("searching", (number + 1 - groups.start) / len(groups))
         return list(writers.values())[-1], seconds
 
-    def _rankings(self, queries: Sequence[Query], depth: int) -> list[Mapping[str, SearchResult]]:
+    def _search_group(self, queries: Sequence[Query], depth: int) -> list[Mapping[str, SearchResult]]:
         if self.engine.variants:
             return list(self.engine.search_variants(queries, depth))
         return [{MAIN: ranking} for ranking in self.engine.search(queries, depth)]
 
-    def _writer(self, label: str, excluded: Mapping[str, Collection[str]]) -> RunWriter:
-        """Return the writer of a label's run, which begins with what it is a part of."""
+    def _create_writer(self, label: str, excluded: Mapping[str, Collection[str]]) -> RunWriter:
+        """Return the writer for a variant's run, which starts with a header if it is a part."""
         task, part = self.task, self.task.part
-        whole = f"{label} {self._checksum}".strip() if part else ""
-        own = PartOfRun(part.number, part.count, task.k, self._tag, whole) if part else None
-        return RunWriter(self._tag, task.k, task.drop_self_matches, own, excluded)
+        run_id = f"{label} {self._checksum}".strip() if part else ""
+        header = PartOfRun(part.number, part.count, task.k, self._tag, run_id) if part else None
+        return RunWriter(self._tag, task.k, task.drop_self_matches, header, excluded)
 
-    def _kept_rankings(self) -> KeptRankings:
+    def _get_stored_rankings(self) -> RankingStore:
         if self.task.rankings is None:
-            return KeptRankings(None)
+            return RankingStore(None)
         part = self._part_of_shards
         divided = f"-{part.number}-of-{part.count}" if part else ""
-        return KeptRankings(self.task.rankings / f"{self._checksum[:16]}-{self.task.k}{divided}")
+        return RankingStore(self.task.rankings / f"{self._checksum[:16]}-{self.task.k}{divided}")
 
     @cached_property
     def _checksum(self) -> str:
-        """A checksum of what has to be the same for all parts of a run, and decides its rankings."""
+        """Checksum of the inputs that affect rankings and must be the same for all parts of a run."""
         task, resources = self.task, self.task.resources
         model = CheckpointDescription.read(resources.model).sha256 if resources.checkpoint else ""
-        read = [sha256_of(path) for path in (task.queries, *resources.runs)]
-        read += [fingerprint_of(task.corpus)] if self.description.reads_corpus else []
+        checksums = [sha256_of(path) for path in (task.queries, *resources.runs)]
+        checksums += [fingerprint_of(task.corpus)] if self.description.reads_corpus else []
         options: list[object] = [task.drop_self_matches, task.shard_size]
         options += [sha256_of(task.excluded)] if task.excluded else []
         device = resources.device.partition(":")[0]
-        values = [self.description.name, self._parameters, model, device, resources.language, read, options]
+        values = [
+            self.description.name,
+            self._parameters,
+            model,
+            device,
+            resources.language,
+            checksums,
+            options,
+        ]
         return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
     def outcome(self, main: RunWriter, encoded: EncodedCorpus | None) -> Retrieval:
-        """Return what the retrieval did, without its times."""
+        """Return the statistics of the retrieval without its times."""
         engine = self.engine
         return Retrieval(
             engine=self.description.name,
@@ -266,21 +296,23 @@ class _Work:
             encoding_seconds=encoded.seconds if encoded else 0.0,
         )
 
-    def record_compute_dtype(self, done: Retrieval) -> str:
-        """Return add what the model computed in to the facts, also those of variants with a model; return it."""
-        if computed := computed_in(done.parameters, self.task.resources.device):
-            # A variant that is another engine has no model.
+    def record_compute_dtype(self, retrieval: Retrieval) -> str:
+        """Add the data type of the computations to the facts, also those of variants with a model, and return it."""
+        if compute_dtype := get_compute_dtype(retrieval.parameters, self.task.resources.device):
+            # Variants of another engine class have no model.
             variants, kind = self.engine.variants, type(self.engine)
-            own = [label for label in variants if isinstance(self.engine.variant(label), kind)]
-            for facts in (done.facts, *(done.variant_facts[label] for label in own)):
-                facts["compute_dtype"] = computed
-        return computed
+            model_variants = [label for label in variants if isinstance(self.engine.variant(label), kind)]
+            for facts in (retrieval.facts, *(retrieval.variant_facts[label] for label in model_variants)):
+                facts["compute_dtype"] = compute_dtype
+        return compute_dtype
 
-    def record_precision_loss(self, done: Retrieval, rankings: Sequence[SearchResult], folder: Path) -> None:
-        """Add what less precision lost to the facts, also of the main variant. It takes memory of its own."""
+    def record_precision_loss(
+        self, retrieval: Retrieval, rankings: Sequence[SearchResult], folder: Path
+    ) -> None:
+        """Add the loss from lower precision to the facts, including those of the main variant."""
         folder.mkdir()
-        lost = precision_loss(self.engine, self.task, self.queries, rankings, folder)
-        if lost is not None:
-            with_model = [facts for facts in done.variant_facts.values() if "compute_dtype" in facts]
-            for facts in (done.facts, *with_model[-1:]):
-                facts["precision_loss"] = lost
+        loss = precision_loss(self.engine, self.task, self.queries, rankings, folder)
+        if loss is not None:
+            with_model = [facts for facts in retrieval.variant_facts.values() if "compute_dtype" in facts]
+            for facts in (retrieval.facts, *with_model[-1:]):
+                facts["precision_loss"] = loss

@@ -1,4 +1,4 @@
-"""Load the compiled kernels before the first run comes, so that no submitter waits for a compiler."""
+"""Compilation of kernels before the first run arrives, so that no submitter waits for the compiler."""
 
 import tempfile
 from pathlib import Path
@@ -10,12 +10,12 @@ from evaluation.runs.score import ScoringTarget, score_run
 
 
 def warm_up_engines() -> None:
-    """Compile what engines run, or find it compiled: sandboxes are given copies, and can keep nothing they compile."""
+    """Compile and cache the kernels of the engines. Sandboxes use copies of them and cannot cache their own."""
     kernels.load()
 
 
 def warm_up() -> None:
-    """Score a run of two lines with the default measures; with a filled kernel cache this takes milliseconds."""
+    """Score a two-line run with the default measures, which takes milliseconds if the kernels are cached."""
     with tempfile.TemporaryDirectory() as folder:
         qrels, run = Path(folder) / "qrels.txt", Path(folder) / "run.txt"
         qrels.write_text("1 0 a 1\n1 0 b 0\n")

@@ -1,1 +1,1 @@
-"""Retrieval as a child process does it: a job described as JSON goes in, files and lines of progress come out."""
+"""Retrieval in a child process: a job as JSON is the input, files and progress lines are the output."""

@@ -1,4 +1,4 @@
-"""`python -I -m evaluation.execution JOB.json`: what the sandbox starts."""
+"""Command `python -I -m evaluation.execution JOB.json`, which the sandbox runs."""
 
 import sys
 

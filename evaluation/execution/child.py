@@ -1,6 +1,6 @@
-"""What runs inside the sandbox: one job, read from JSON, done, and its result left in the output folder.
+"""Program inside the sandbox, which executes one job and writes its results to the output folder.
 
-The child sends lines of progress to its parent, and asks one question: whether the machine is free for measuring.
+The child sends progress lines to its parent, and asks it whether the machine is free for measurements.
 """
 
 import errno
@@ -22,7 +22,7 @@ from evaluation.core.problems import ModelFailure, is_out_of_memory
 from evaluation.core.writing import DISK_FULL, appearing, make_folder
 from evaluation.efficiency.measurements import TooSlow, measuring_seconds, plan_efforts
 from evaluation.efficiency.meters import peak_memory
-from evaluation.efficiency.protocol import System, flops_of_documents, measure
+from evaluation.efficiency.protocol import System, flops_per_document, measure
 from evaluation.engines import (
     Engine,
     InvalidParameter,
@@ -51,47 +51,46 @@ from evaluation.execution.job import (
     Progress,
 )
 
-#: Seconds between two lines of progress of one stage.
+#: Minimum seconds between progress lines of a stage.
 _PAUSE = 0.2
 
 
 class Channel:
-    """Lines to the parent on what was standard output; whatever a library prints goes to standard error instead."""
+    """Lines to the parent on the original standard output. Output of libraries is redirected to standard error."""
 
     def __init__(self) -> None:
         sys.stdout.flush()
         self._lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
         os.dup2(2, 1)
         self._stage = ""
-        self._told = -_PAUSE
+        self._last_report_time = -_PAUSE
 
     def report(self, stage: str, share: float) -> None:
-        """Tell the stage and its share: at once when the stage changes or ends, else a few times a second."""
+        """Send the progress of a stage: always when it starts or ends, otherwise a few times per second."""
         now = monotonic()
-        if stage == self._stage and share < 1 and now - self._told < _PAUSE:
+        if stage == self._stage and share < 1 and now - self._last_report_time < _PAUSE:
             return
-        self._stage, self._told = stage, now
-        self._say(Progress(stage, share).to_json())
+        self._stage, self._last_report_time = stage, now
+        self._send(Progress(stage, share).to_json())
 
     def ask_to_measure(self) -> bool:
-        """Wait for the machine to be free; False if it is not to be. Raises EOFError when the parent is gone."""
-        self._say(ASK_TO_MEASURE)
+        """Wait until the machine is free, and return whether to measure. Raises EOFError if the parent is gone."""
+        self._send(ASK_TO_MEASURE)
         answer = sys.stdin.readline()
         if not answer:
-            raise EOFError("nobody answered")
+            raise EOFError("the parent closed its end without an answer")
         return answer.strip() == ANSWER_GO
 
-    def tell_measured(self) -> None:
-        """Say that nothing is timed any more, and that the figures are there."""
-        self._say(MEASURED)
+    def report_measured(self) -> None:
+        self._send(MEASURED)
 
-    def shards_wanted(self) -> Iterator[int]:
-        """The numbers of shards to be encoded, each once the one before is done, until the parent wants no more."""
+    def requested_shards(self) -> Iterator[int]:
+        """Yield the numbers of shards to encode. The next one is requested when the previous one is finished."""
         while line := sys.stdin.readline():
             yield int(line)
-            self._say(SHARD_DONE)
+            self._send(SHARD_DONE)
 
-    def _say(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         self._lines.write(line + "\n")
         self._lines.flush()
 
@@ -101,7 +100,7 @@ _DISK_FULL = (errno.EFBIG, *DISK_FULL)
 
 
 def main(job_file: Path) -> int:
-    """Do the job; the exit status says how it ended. Tracebacks go to standard error, for the operator's log."""
+    """Execute a job and return the exit status. Tracebacks are written to standard error for the operator's log."""
     channel = Channel()
     job = ExecutionJob.from_json(job_file.read_text(encoding="utf-8"))
     try:
@@ -117,14 +116,14 @@ def main(job_file: Path) -> int:
         traceback.print_exc()
         if not is_out_of_memory(error):
             return 1
-        return _fail(job, ModelFailure("out_of_memory", "the memory was used up"))
+        return _fail(job, ModelFailure("out_of_memory", "the model ran out of memory"))
     if result is not None:
         _write(job.out / RESULT_NAME, result)
     return 0
 
 
 def perform(job: ExecutionJob, channel: Channel) -> dict[str, Any] | None:
-    """Do the job and return what goes into `result.json`; None where each shard had its own.
+    """Execute a job and return the content of `result.json`, or None if each shard has its own.
 
     Raises ModelFailure and InvalidParameter.
     """
@@ -147,9 +146,9 @@ def _index(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
     engine = description.create(description.complete(job.parameters), _resources(job))
     folder = job.out / INDEX_FOLDER
     folder.mkdir()
-    started = perf_counter()
+    start = perf_counter()
     engine.build(read_corpus(job.corpus, lambda share: channel.report("indexing", share)), folder)
-    seconds = perf_counter() - started
+    seconds = perf_counter() - start
     return {"index": {"seconds": seconds, "memory": peak_memory()}}
 
 
@@ -160,19 +159,19 @@ def _retrieve(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
     work.mkdir()
     figures: dict[str, Any] = {"figures": None, "variants": {}}
 
-    def afterwards(engine: Engine, asked: Sequence[Query], done: Retrieval) -> None:
-        if not (job.measure and asked):
+    def afterwards(engine: Engine, queries: Sequence[Query], result: Retrieval) -> None:
+        if not (job.measure and queries):
             return
-        # Whatever ends the child from here on, the run counts, and so do the figures once they are there.
-        _write(job.out / RESULT_NAME, {"retrieval": done.as_data(), **figures})
+        # The run is valid even if the child is killed from here on, and so are the figures after they are written.
+        _write(job.out / RESULT_NAME, {"retrieval": result.as_data(), **figures})
         assert job.corpus is not None
-        flops = flops_of_documents(engine, job.corpus, work)
+        flops = flops_per_document(engine, job.corpus, work)
         if channel.ask_to_measure():
-            figures.update(_measure(job, channel, engine, asked, done, flops))
-            _write(job.out / RESULT_NAME, {"retrieval": done.as_data(), **figures})
-            channel.tell_measured()
+            figures.update(_measure(job, channel, engine, queries, result, flops))
+            _write(job.out / RESULT_NAME, {"retrieval": result.as_data(), **figures})
+            channel.report_measured()
 
-    done = retrieve(
+    retrieval = retrieve(
         RetrievalTask(
             job.engine,
             job.corpus,
@@ -193,41 +192,41 @@ def _retrieve(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
         afterwards=afterwards,
     )
     shutil.rmtree(work)
-    return {"retrieval": done.as_data(), **figures}
+    return {"retrieval": retrieval.as_data(), **figures}
 
 
 def _measure(
     job: ExecutionJob,
     channel: Channel,
     engine: Engine,
-    asked: Sequence[Query],
-    done: Retrieval,
+    queries: Sequence[Query],
+    retrieval: Retrieval,
     flops_per_document: float | None,
 ) -> dict[str, Any]:
-    """The figures of the engine, and of each variant; none where a search takes too long to be timed.
+    """Return the figures of the engine and of each variant, or none if searches are too slow.
 
-    The main variant is the last one. The machine is held meanwhile, so nothing is done here but timing.
+    The main variant is the last one. The machine is reserved meanwhile, so this function only measures.
     """
     engines = {label: engine.variant(label) for label in engine.variants} or {"": engine}
-    measured, until = {}, perf_counter() + measuring_seconds(done)
+    figures_by_label, deadline = {}, perf_counter() + measuring_seconds(retrieval)
     for number, (label, effort) in enumerate(zip(engines, plan_efforts(len(engines)), strict=True)):
         try:
             figures = measure(
-                System(engines[label], done.of_variant(label), job.device, job.checkpoint),
-                asked,
+                System(engines[label], retrieval.of_variant(label), job.device, job.checkpoint),
+                queries,
                 effort,
-                budget=(until - perf_counter()) / (len(engines) - number),
+                budget=(deadline - perf_counter()) / (len(engines) - number),
                 progress=partial(_report_measuring, channel, number, len(engines)),
             )
         except TooSlow:
             return {}
-        measured[label] = replace(figures, flops_per_document=flops_per_document).as_data()
-    main = measured[list(engines)[-1]]
-    return {"figures": main, "variants": measured if engine.variants else {}}
+        figures_by_label[label] = replace(figures, flops_per_document=flops_per_document).as_data()
+    main = figures_by_label[list(engines)[-1]]
+    return {"figures": main, "variants": figures_by_label if engine.variants else {}}
 
 
 def _encode_shards(job: ExecutionJob, channel: Channel) -> None:
-    """Load the model once, and encode each shard that is wanted."""
+    """Load the model once and encode all requested shards."""
     description = describe(job.engine)
     resources = _resources(job)
     description.check(resources)
@@ -235,7 +234,7 @@ def _encode_shards(job: ExecutionJob, channel: Channel) -> None:
     engine = description.create(description.complete(job.parameters), resources)
     if not isinstance(engine, ShardedEngine):
         raise TypeError(f"{job.engine} does not encode in shards")
-    for number in channel.shards_wanted():
+    for number in channel.requested_shards():
         _write(job.out / RESULT_NAME, {"shard": _encode_shard(engine, job, number, channel)})
 
 
@@ -244,15 +243,15 @@ def _encode_shard(engine: ShardedEngine, job: ExecutionJob, number: int, channel
     first = number * job.shard_size
     documents = list(islice(read_corpus(job.corpus, first=first), job.shard_size))
     channel.report("encoding", 0.0)
-    told = partial(channel.report, "encoding")
-    started = perf_counter()
-    make_folder(job.out / SHARD_FOLDER, lambda folder: engine.encode_shard(documents, folder, told))
-    seconds = perf_counter() - started
+    report = partial(channel.report, "encoding")
+    start = perf_counter()
+    make_folder(job.out / SHARD_FOLDER, lambda folder: engine.encode_shard(documents, folder, report))
+    seconds = perf_counter() - start
     return {"number": number, "documents": len(documents), "seconds": seconds}
 
 
-def _report_measuring(channel: Channel, done: int, engines: int, share: float) -> None:
-    channel.report("measuring", (done + share) / engines)
+def _report_measuring(channel: Channel, engines_done: int, engines: int, share: float) -> None:
+    channel.report("measuring", (engines_done + share) / engines)
 
 
 def _resources(job: ExecutionJob) -> Resources:
@@ -260,7 +259,7 @@ def _resources(job: ExecutionJob) -> Resources:
 
 
 def _fail(job: ExecutionJob, failure: ModelFailure) -> int:
-    print(f"{failure.code}: {failure.message}", file=sys.stderr)  # only the operator's log has the words
+    print(f"{failure.code}: {failure.message}", file=sys.stderr)  # the message is only for the operator's log
     _write(job.out / FAILURE_NAME, {"code": failure.code, "message": failure.message[:_LONGEST_MESSAGE]})
     return EXIT_OUT_OF_MEMORY if failure.code == "out_of_memory" else EXIT_MODEL_FAILED
 
@@ -271,7 +270,7 @@ def _write(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """`python -I -m evaluation.execution JOB.json`."""
+    """Run the command `python -I -m evaluation.execution JOB.json`."""
     if len(arguments) != 1:
         print("usage: python -I -m evaluation.execution JOB.json", file=sys.stderr)
         return 2

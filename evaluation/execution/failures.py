@@ -1,7 +1,7 @@
-"""What can be wrong with a model, by code: what it means, and what would be right.
+"""Codes of model failures, with their meaning and remedy.
 
-The codes are stable: pages, the API and scripts know them. Engines raise the first group as `ModelFailure`; the others
-are what the sandbox sees from outside.
+The codes are stable, since pages, the API, and scripts use them. Engines raise the first group as `ModelFailure`; the
+sandbox detects the others.
 """
 
 from functools import partial
@@ -12,8 +12,8 @@ _failure = partial(ProblemCode, about="model")
 _CODES = (
     _failure(
         "missing_weights",
-        "The checkpoint lacks weights that the architecture needs; they would have been made up at random.",
-        "Save the whole model after training, with every tensor that its configuration names, "
+        "The checkpoint lacks weights of its architecture, which would have been initialized randomly.",
+        "Save the whole model after training, with every tensor of its configuration, "
         "as `python -m evaluation pack` does.",
     ),
     _failure(
@@ -24,25 +24,24 @@ _CODES = (
     ),
     _failure(
         "missing_projection",
-        "The checkpoint lacks the projection that late interaction compares vectors in; it would have been made up "
-        "at random.",
-        "Save the whole model as PyLate, sentence-transformers (MultiVectorEncoder) or the Stanford ColBERT code does: "
-        "with its Dense module, or with `linear.weight` beside the encoder's weights.",
+        "The checkpoint lacks the projection of late interaction, which would have been initialized randomly.",
+        "Save the whole model like PyLate, sentence-transformers (MultiVectorEncoder), or the Stanford ColBERT code: "
+        "with its Dense module, or with `linear.weight` among the encoder's weights.",
     ),
     _failure(
         "not_finite_output",
-        "The model gave a value that is not a number, or infinite.",
-        "Look for overflow (weights saved in float16 often do) and for NaN in the weights; "
-        "`python -m evaluation pack` scores 20 texts and shows it.",
+        "The model returned an infinite or undefined value.",
+        "Look for overflow (frequent with weights saved in float16) and for NaN in the weights; "
+        "`python -m evaluation pack` scores 20 texts and shows the problem.",
     ),
     _failure(
         "constant_output",
-        "The model gave the same output for different texts, so its ranking would be arbitrary.",
-        "Check that the trained weights were saved, and that the pooling is the one of training.",
+        "The model returned the same output for different texts, so its ranking would be arbitrary.",
+        "Check that the trained weights were saved and that the pooling is the same as in training.",
     ),
     _failure(
         "wrong_output",
-        "The model's output has not the shape that its architecture gives.",
+        "The shape of the model's output does not match its architecture.",
         "Choose the engine that fits the checkpoint, and check its last layers.",
     ),
     _failure(
@@ -54,59 +53,59 @@ _CODES = (
     _failure(
         "invalid_parameter",
         "A parameter does not fit this checkpoint.",
-        "Send it again with other values; `python -m evaluation retrieve` with the same checkpoint and parameters "
-        "says which it takes.",
+        "Submit it again with other values. `python -m evaluation retrieve` with the same checkpoint and parameters "
+        "shows the valid ones.",
     ),
     _failure(
         "out_of_memory",
-        "The model needed more memory than it may use here, even with the smallest batches.",
-        "Use a smaller model, a lesser maximum length, fewer dimensions, or float16 where the engine offers it.",
+        "The model needed more memory than allowed, even with the smallest batches.",
+        "Use a smaller model, a smaller maximum length, fewer dimensions, or float16 if the engine supports it.",
     ),
     _failure(
         "timed_out",
-        "The model ran longer than it may.",
-        "Use a smaller model, a lesser depth or maximum length, or a smaller dataset.",
+        "The model exceeded the time limit.",
+        "Use a smaller model, a smaller depth or maximum length, or a smaller dataset.",
     ),
     _failure(
         "too_much_output",
-        "The model wrote more to disk than it may.",
+        "The model exceeded the limit of disk space.",
         "Use fewer dimensions, fewer terms or vectors per document, or a smaller dataset.",
     ),
     _failure(
         "too_many_processes",
-        "The model started more processes than it may.",
-        "A model has no need to start processes; the library's own encoding uses threads.",
+        "The model exceeded the limit of processes.",
+        "Do not start processes in a model; the library's encoding uses threads.",
     ),
     _failure(
         "no_usable_result",
-        "The model ended without a result that could be read.",
-        "Send the submission again; if it happens again, tell the operators its id.",
+        "The model ended without a readable result.",
+        "Submit it again. If the error recurs, report the submission's id to the operators.",
     ),
     _failure(
         "crashed",
-        "The process that ran the model ended unexpectedly.",
-        "Run the same checkpoint with `python -m evaluation retrieve`, which shows the library's own messages.",
+        "The model's process ended unexpectedly.",
+        "Run the same checkpoint with `python -m evaluation retrieve`, which shows the messages of the library.",
     ),
     _failure(
         "base_missing",
-        "`pack` was given an adapter without the model that it is for.",
-        "Name the folder of the base model with `--base`.",
+        "`pack` requires the base model of an adapter.",
+        "Specify the folder of the base model with `--base`.",
     ),
     _failure(
         "peft_missing",
-        "`pack` merges adapters with peft, which is not installed.",
-        "Install it (`pip install peft`), or send the whole model.",
+        "`pack` needs peft to merge adapters, but it is not installed.",
+        "Install it with `pip install peft`, or submit the whole model.",
     ),
     _failure(
         "not_merged",
         "The adapter does not fit the base model.",
-        "Name the model that the adapter was trained on with `--base`.",
+        "Specify the model on which the adapter was trained with `--base`.",
     ),
     _failure(
         "choice_needed",
-        "The model's files leave a choice open.",
-        "Give the choice that the message names to `pack`, which keeps it in the archive.",
+        "The model's files are ambiguous.",
+        "Pass the option in the message to `pack`, which stores it in the archive.",
     ),
 )
-#: By itself each code; `meaning` and `remedy` are for the model's owner.
+#: Codes of model failures; `meaning` and `remedy` are addressed to the model's owner.
 MODEL_FAILURES = {str(code): code for code in _CODES}

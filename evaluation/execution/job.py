@@ -1,11 +1,15 @@
-"""What a child process is asked to do, and what it leaves: the contract between worker and sandbox, as JSON.
+"""Contract between worker and sandbox: the job of a child process and its results, as JSON.
 
-The child writes into its output folder alone: `run.txt` (and one file a variant beside it), `result.json`, for a shard
-the folder `shard`, for an index `index`, and `failure.json` instead of all of them. On standard output it writes lines
-of JSON: progress (`Progress`), `ASK_TO_MEASURE`, after which it waits for a line on standard input before it times
-anything (its run and a result without figures are there by then), `MEASURED` once its figures are there, too, and
-`SHARD_DONE`, after which it waits for the number of the next shard.
-Whoever reads what it left treats it as a stranger's.
+The child writes only to its output folder: `run.txt` (and one file per variant), `result.json`, the folder `shard`
+for a shard or `index` for an index, or only `failure.json`. To standard output it writes lines of JSON:
+
+- progress (`Progress`);
+- `ASK_TO_MEASURE`, after which it waits for a line on standard input before timing. Its run and a result without
+  figures have been written by then;
+- `MEASURED`, after its figures have been written;
+- `SHARD_DONE`, after which it waits for the number of the next shard.
+
+The parent must not trust any of these files and lines.
 """
 
 import json
@@ -21,19 +25,18 @@ RESULT_NAME = "result.json"
 FAILURE_NAME = "failure.json"
 SHARD_FOLDER = "shard"
 INDEX_FOLDER = "index"
-#: Where the child keeps what only it needs, such as an index; part of its output folder, and gone when it ends well.
+#: Folder for the child's temporary files, such as an index. Part of the output folder, and deleted after success.
 WORK_FOLDER = "work"
-#: The line that asks whether the machine is free for measuring, the answer that starts it, and the one that says that
-#: the job ends without figures. While it waits the child is stopped.
+#: Request to measure, and the answers to start or to skip measuring. The child is stopped while it waits.
 ASK_TO_MEASURE = '{"ask": "measure"}'
 ANSWER_GO = "go"
 ANSWER_SKIP = "skip"
-#: The line that says that nothing is timed any more: the child works on, and others may work beside it.
+#: Message that timing has ended, so that other jobs may run while the child continues.
 MEASURED = '{"done": "measuring"}'
-#: The line that says that a shard and its result are there. Whoever takes them removes them.
+#: Message that a shard and its result have been written. The parent removes them after reading.
 SHARD_DONE = '{"done": "shard"}'
 
-#: How the child ends: beside 0, the ways that it can tell apart. Anything else is a crash.
+#: Exit statuses of the child besides 0. All others are crashes.
 EXIT_MODEL_FAILED = 3
 EXIT_OUT_OF_MEMORY = 4
 EXIT_DISK_FULL = 5
@@ -43,32 +46,41 @@ Task = Literal["retrieve", "encode_shards", "measure", "check", "index"]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a child is: the stage, and its share done (0 to 1). The note is the parent's, never the child's."""
+    """Progress of a child: the stage, and its fraction done (0 to 1).
+
+    `note` is set by the parent, never by the child.
+    """
 
     stage: str
     share: float
     note: str = ""
 
     def to_json(self) -> str:
-        """The progress as one line, without the note."""
+        """Return the progress as one line, without the note."""
         return json.dumps({"stage": self.stage, "share": self.share})
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutionJob:
-    """One piece of work for a child. All paths are as the child sees them.
+    """A job of a child. All paths are as seen by the child.
 
-    "retrieve" makes a run, and measures if asked to; "encode_shards" encodes one shard of the corpus after another,
-    whose numbers come as lines on standard input until that ends (`shard` is the one whose result is read); "measure"
-    builds the engine and measures it, without keeping a run (BM25 beside a model); "check" has the library say whether
-    it takes the checkpoint, and sees nothing else: no corpus, no queries; "index" leaves BM25's index of the corpus.
-    `index` is such an index, which the engine opens instead of building its own, and `index_seconds` and `index_memory`
-    are what that had taken: the parent adds them to what the child tells of building.
-    `shards` is a folder with encoded shards, complete or not, which only "retrieve" adds to. `rankings` is one where
-    "retrieve" keeps what it has found of this very work, to go on behind it; `resumes`: something lies there already,
-    and what that took is no time of this child's. `documents` is how many the corpus has, where that is known: the
-    parent takes no result over fewer or more. `excluded` names documents that are left out of the rankings of single
-    queries.
+    Tasks:
+        retrieve: Write a run, and measure the engine if `measure` is set.
+        encode_shards: Encode shards of the corpus, whose numbers are read from standard input until its end.
+        measure: Build the engine and measure it without a run, for BM25 in a model's job.
+        check: Check that the library accepts the checkpoint, without corpus and queries.
+        index: Write BM25's index of the corpus.
+
+    Attributes:
+        documents: Number of documents of the corpus, if known. The parent rejects results with another number.
+        excluded: File of documents to omit from the rankings of single queries.
+        shards: Folder with encoded shards, to which "retrieve" adds missing ones.
+        rankings: Folder in which "retrieve" stores rankings, so that an interrupted search can continue.
+        resumes: Whether `rankings` has content, so that its search time is not part of this child's time.
+        shard: Number of the shard whose result is read.
+        index: Prebuilt BM25 index, which the engine opens instead of building its own.
+        index_seconds: Seconds for building that index, which the parent adds to the child's build time.
+        index_memory: Peak memory in bytes for building that index.
     """
 
     task: Task
@@ -99,18 +111,16 @@ class ExecutionJob:
 
     @property
     def shard_documents(self) -> int | None:
-        """How many documents the shard has; None where that is not known."""
+        """Number of documents of the shard, or None if it is unknown."""
         if self.documents is None or self.shard is None:
             return None
         return min(max(self.documents - self.shard * self.shard_size, 0), self.shard_size)
 
     def to_json(self) -> str:
-        """The job as the text that `from_json` reads."""
         return json.dumps(asdict(self), default=str)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The job that `to_json` wrote."""
         values = json.loads(text)
         for name in ("out", "corpus", "queries", "excluded", "checkpoint", "shards", "rankings", "index"):
             if values[name] is not None:

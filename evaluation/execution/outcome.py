@@ -1,7 +1,7 @@
-"""Read the files and lines of a child without trust in any size, type, name, or link.
+"""Validation of a child's files and output, without trust in any size, type, name, or link.
 
-A child that times itself can always work less than it reports. It cannot have taken longer than it ran, have searched
-faster than a function is called, or have counted something else than the protocol counts.
+Reported times of a child cannot be verified, but they are bounded: it cannot have worked longer than it ran, searched
+faster than a function call, or counted differently than the protocol.
 """
 
 import re
@@ -25,7 +25,7 @@ from evaluation.efficiency.measurements import (
     plan_efforts,
 )
 from evaluation.efficiency.meters import THREADS
-from evaluation.efficiency.protocol import DEPTH, PROTOCOL, encoding_rate, job_seconds, parameters_of
+from evaluation.efficiency.protocol import DEPTH, PROTOCOL, count_parameters, encoding_rate, job_seconds
 from evaluation.engines import Retrieval, describe
 from evaluation.engines.facts import FACTS, FactValue
 from evaluation.engines.run_writing import variant_paths
@@ -44,249 +44,269 @@ STAGES = ("loading", "encoding", "indexing", "searching", "measuring")
 _LARGEST_FILE = 1 << 20
 _LONGEST_TEXT = 2_000
 MOST_PROBLEMS = 1_000
-_DEEPEST = 7
-#: Decimals of a share, and significant digits of times, rates, and sizes: no page shows more.
+_MAX_NESTING = 7
+#: Decimals of shares, and significant digits of times, rates, and sizes. Pages do not show more.
 _SHARE_DECIMALS, _DIGITS = 2, 4
-#: Numbers of a message about parameters that are kept.
+#: Pattern of numbers in messages about parameters, and their maximum count.
 _NUMBER = re.compile(r"(?<![\w.])[0-9]{1,7}(?![\w.])", re.ASCII)
 _MOST_NUMBERS = 3
 _COUNTS = ("documents", "queries", "queries_without_results", "lines", "index_bytes")
 _SECONDS = ("build_seconds", "search_seconds", "encoding_seconds")
-#: Names that `meters.open_meter` gives its counters.
+#: Values of `EnergyMeter.source`.
 _ENERGY_SOURCES = ("", "CPU", "GPU", "CPU and GPU")
-#: Milliseconds of the shortest search: as long as calling it.
+#: Minimum milliseconds of a search, the time of a function call.
 _FASTEST_MS = 0.0005
-#: A batch takes no less than one of its searches alone; clocks and caches vary.
+#: Maximum speedup of batches. A batch takes at least as long as one search, up to variations of clocks and caches.
 _MOST_GAIN = 10 * BATCH
-#: Watts of the largest machine, and joules by which its counters may be wrong.
+#: Maximum watts of a machine, and maximum error of its counters in joules.
 _MOST_WATTS, _COUNTER_STEP = 20_000.0, 1.0
 _ROUNDING = 1.01
-#: Share of its time that the searches of a system take at least if fewer are timed than asked for.
+#: Minimum share of the budget that searches must take if fewer are timed than required.
 _LEAST_USED = 0.1
-#: Bytes of memory that no machine has.
+#: Maximum plausible memory in bytes.
 _TOO_MUCH_MEMORY = 2**46
 _TOO_LARGE = 2**63
 
 
 class InvalidOutcome(Exception):
-    """A child left something else than a child leaves; the text is for the log."""
+    """A child's files or output violate the contract. The message is for the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """The parent's knowledge of a child's work: the job, the number of its queries, and the seconds that it ran."""
+    """The parent's own information on a child: the job, the number of queries, and the seconds that it ran."""
 
     job: ExecutionJob
     queries: int
     seconds: float
 
 
-def read_progress(line: bytes, before: Progress | None = None) -> Progress | None:
-    """Return the progress in a line, or None if there is none, or if it is behind `before`.
+def read_progress(line: bytes, previous: Progress | None = None) -> Progress | None:
+    """Parse a line of progress. Returns None for other lines and if progress is behind `previous`.
 
-    The submitter watches it, and the child may have read hidden queries. It can only advance, by hundredths through
-    five stages, so all of it carries less than 500 signs, whatever the child writes.
+    Submitters see progress, and the child may have read hidden queries. Since progress can only advance, by
+    hundredths through five stages, a child can reveal at most 500 values.
     """
     try:
-        told = parse(line)
-        stage, share = told["stage"], told["share"]
+        message = parse(line)
+        stage, share = message["stage"], message["share"]
     except (NotJson, KeyError, TypeError, IndexError):
         return None
     if stage not in STAGES or not isinstance(share, int | float):
         return None
     progress = Progress(stage, round(min(max(float(share), 0.0), 1.0), _SHARE_DECIMALS))
-    return progress if before is None or _place(before) <= _place(progress) else None
+    return progress if previous is None or _sort_key(previous) <= _sort_key(progress) else None
 
 
-def _place(progress: Progress) -> tuple[int, float]:
-    """Return an order of progress. Stages that are not a child's, such as waiting, come first."""
+def _sort_key(progress: Progress) -> tuple[int, float]:
+    """Return a sort key of progress. Stages of the parent, such as waiting, come first."""
     return (STAGES.index(progress.stage) if progress.stage in STAGES else -1, progress.share)
 
 
-def read_failure(out: Path, job: ExecutionJob) -> ModelFailure | None:
-    """Return why the model cannot be used, if the child left a code that exists.
+def read_failure(folder: Path, job: ExecutionJob) -> ModelFailure | None:
+    """Return the failure that the child reported, if its code exists.
 
-    The code's own meaning is the message. The child read private queries and may write anything: of its words only
-    names of the engine's parameters are kept, if these do not fit, and a few numbers beside them.
+    The child has read private queries and may write anything, so its message is replaced by the code's meaning. For
+    invalid parameters, the message consists of names of the engine's parameters and a few numbers.
     """
     try:
-        told = _read_object(out / FAILURE_NAME)
+        report = _read_object(folder / FAILURE_NAME)
     except InvalidOutcome:
         return None
-    code, message = told.get("code"), told.get("message")
+    code, message = report.get("code"), report.get("message")
     if not isinstance(code, str) or code not in MODEL_FAILURES or not isinstance(message, str):
         return None
     words = set(re.findall(r"\w+", message)) if code == "invalid_parameter" else set()
-    names = ", ".join(each.name for each in describe(job.engine).parameters if each.name in words)
+    names = ", ".join(
+        parameter.name for parameter in describe(job.engine).parameters if parameter.name in words
+    )
     numbers = ", ".join(_NUMBER.findall(message)[:_MOST_NUMBERS])
-    named = f"{names} ({numbers})" if names and numbers else names
-    return ModelFailure(code, named or MODEL_FAILURES[code].meaning)
+    parameter_message = f"{names} ({numbers})" if names and numbers else names
+    return ModelFailure(code, parameter_message or MODEL_FAILURES[code].meaning)
 
 
-def read_result(out: Path, job: ExecutionJob, seconds: float) -> dict[str, Any]:
-    """Return the child's `result.json`, checked against its job and the `seconds` it ran. Raises InvalidOutcome.
+def read_result(folder: Path, job: ExecutionJob, seconds: float) -> dict[str, Any]:
+    """Return the child's `result.json`, validated against its job and the seconds that it ran. Raises InvalidOutcome.
 
-    "retrieve" and "measure": `retrieval` (as `engines.Retrieval`, where `variants` maps labels to names of files in
-    `out`), `figures` and `variants` (figures by label) or null, `hardware`. "encode_shards": `shard` with `number`,
-    `documents` and `seconds`, and `hardware`, which is that of this process: the child runs beside it. "check":
-    `problems`, a list of Problem. "index": `index` with `seconds` and `memory` in bytes.
+    The content depends on the task:
+
+    - "retrieve" and "measure": `retrieval` (as `engines.Retrieval`, where `variants` maps labels to names of files in
+      `folder`), `figures` and `variants` (figures by label) or null, and `hardware`;
+    - "encode_shards": `shard` with `number`, `documents`, and `seconds`, and `hardware` of this process, which runs
+    on
+      the same machine;
+    - "check": `problems`, a list of Problem;
+    - "index": `index` with `seconds` and `memory` in bytes.
     """
-    result = _read_object(out / RESULT_NAME)
+    result = _read_object(folder / RESULT_NAME)
     if job.task == "check":
-        return {"problems": _checked_problems(result.get("problems"))}
+        return {"problems": _validate_problems(result.get("problems"))}
     hardware = describe_hardware(job.threads, job.device).as_data()
     if job.task == "encode_shards":
-        shard = _object(result, "shard")
-        _require(shard.get("number") == job.shard, "it is another shard")
-        _require(_is_count(shard.get("documents")) and _is_duration(shard.get("seconds")), "shard: numbers")
-        _require(job.shard_documents in (None, shard["documents"]), "it is of other documents")
-        _require(shard["seconds"] <= seconds, "it took longer than the child ran")
-        _require((out / SHARD_FOLDER).is_dir(), "there is no shard")
-        told = {name: shard[name] for name in ("number", "documents", "seconds")}
-        return {"shard": told, "hardware": hardware}
+        shard = _get_object(result, "shard")
+        _require(shard.get("number") == job.shard, "the shard has another number")
+        _require(
+            _is_count(shard.get("documents")) and _is_duration(shard.get("seconds")),
+            "the numbers of the shard are invalid",
+        )
+        _require(
+            job.shard_documents in (None, shard["documents"]), "the shard has another number of documents"
+        )
+        _require(shard["seconds"] <= seconds, "the shard took longer than the child ran")
+        _require((folder / SHARD_FOLDER).is_dir(), "there is no shard")
+        values = {name: shard[name] for name in ("number", "documents", "seconds")}
+        return {"shard": values, "hardware": hardware}
     if job.task == "index":
-        index = _object(result, "index")
-        told = {name: index.get(name) for name in ("seconds", "memory")}
-        _require(all(map(_is_duration, told.values())), "index: numbers")
-        _require((out / INDEX_FOLDER).is_dir(), "there is no index")
-        return {"index": told, "hardware": hardware}
+        index = _get_object(result, "index")
+        values = {name: index.get(name) for name in ("seconds", "memory")}
+        _require(all(map(_is_duration, values.values())), "the numbers of the index are invalid")
+        _require((folder / INDEX_FOLDER).is_dir(), "there is no index")
+        return {"index": values, "hardware": hardware}
     assert job.queries is not None
-    known = JobFacts(job, sum(1 for _ in read_queries(job.queries)), seconds)
-    retrieval = _checked_retrieval(_object(result, "retrieval"), out, known)
+    facts = JobFacts(job, sum(1 for _ in read_queries(job.queries)), seconds)
+    retrieval = _validate_retrieval(_get_object(result, "retrieval"), folder, facts)
     try:
-        figures, variants = _measured(result, known, retrieval)
+        figures, variants = _validate_measurements(result, facts, retrieval)
     except (ValueError, TypeError) as error:
         raise InvalidOutcome(str(error)) from error
-    told = retrieval.as_data()
-    told |= _rounded({name: told[name] for name in (*_SECONDS, "index_bytes")})
+    values = retrieval.as_data()
+    values |= _round_values({name: values[name] for name in (*_SECONDS, "index_bytes")})
     sizes = retrieval.variant_index_bytes.items()
-    told["variant_index_bytes"] = {label: int(_rounded(float(size))) for label, size in sizes}
-    return {"retrieval": told, "figures": figures, "variants": variants, "hardware": hardware}
+    values["variant_index_bytes"] = {label: int(_round_values(float(size))) for label, size in sizes}
+    return {"retrieval": values, "figures": figures, "variants": variants, "hardware": hardware}
 
 
-def _checked_problems(told: object) -> list[Problem]:
-    """Return the library's problems with a checkpoint, in its words, because the child has read nothing hidden."""
-    if not isinstance(told, list):
-        raise InvalidOutcome("problems is no list")
-    _require(len(told) <= MOST_PROBLEMS, "there are too many problems")
+def _validate_problems(entries: object) -> list[Problem]:
+    """Return the problems of a checkpoint with the library's messages, since the child has not read hidden data."""
+    if not isinstance(entries, list):
+        raise InvalidOutcome("problems is not a list")
+    _require(len(entries) <= MOST_PROBLEMS, "there are too many problems")
     problems = []
-    for each in told:
-        known = isinstance(each, dict) and each.get("code") in CODES
-        _require(known, "a problem has a code that does not exist")
-        severity, message = each.get("severity"), each.get("message")
-        _require(severity in ("error", "warning") and isinstance(message, str), "a problem says nothing")
-        problems.append(Problem(severity, each["code"], 1, quote(message, 400), CODES[each["code"]]))
+    for entry in entries:
+        is_known = isinstance(entry, dict) and entry.get("code") in CODES
+        _require(is_known, "a problem has an unknown code")
+        severity, message = entry.get("severity"), entry.get("message")
+        _require(
+            severity in ("error", "warning") and isinstance(message, str),
+            "a problem has no severity or message",
+        )
+        problems.append(Problem(severity, entry["code"], 1, quote(message, 400), CODES[entry["code"]]))
     return problems
 
 
-def _checked_retrieval(told: dict[str, Any], out: Path, known: JobFacts) -> Retrieval:
+def _validate_retrieval(values: dict[str, Any], folder: Path, job_facts: JobFacts) -> Retrieval:
     for name in _COUNTS:
-        _require(_is_count(told.get(name)), f"{name} is no count")
+        _require(_is_count(values.get(name)), f"{name} is not a count")
     for name in _SECONDS:
-        _require(_is_duration(told.get(name)), f"{name} is no time")
-    _require(len(str(told.get("analyser"))) <= _LONGEST_TEXT, "a text is too long")
-    encoded = told.get("encoded_documents")
-    _require(encoded is None or _is_count(encoded), "encoded_documents is no count")
-    _require(encoded is None or encoded <= told["documents"], "more was encoded than there is")
-    _require(told["queries"] == known.queries, "it has other queries")
-    # The parent knows the request better than the child.
-    job, description = known.job, describe(known.job.engine)
-    whole = job.documents in (None, told["documents"]) or not description.reads_corpus
-    _require(whole, "it is of other documents")
+        _require(_is_duration(values.get(name)), f"{name} is not a duration")
+    _require(len(str(values.get("analyser"))) <= _LONGEST_TEXT, "a text is too long")
+    encoded_documents = values.get("encoded_documents")
+    _require(encoded_documents is None or _is_count(encoded_documents), "encoded_documents is not a count")
+    _require(
+        encoded_documents is None or encoded_documents <= values["documents"],
+        "more documents were encoded than the corpus has",
+    )
+    _require(values["queries"] == job_facts.queries, "the number of queries is wrong")
+    # Values of the request are taken from the parent, not from the child.
+    job, description = job_facts.job, describe(job_facts.job.engine)
+    is_complete = job.documents in (None, values["documents"]) or not description.reads_corpus
+    _require(is_complete, "the number of documents is wrong")
     parameters = description.complete(job.parameters)
-    variants = variant_paths(description.variants(parameters), out / RUN_NAME)
+    variants = variant_paths(description.variants(parameters), folder / RUN_NAME)
     names = {label: path.name for label, path in variants.items()}
-    _require(_object(told, "variants") == names, "it has other variants")
-    for path in () if job.task == "measure" else variants.values() or [out / RUN_NAME]:
+    _require(_get_object(values, "variants") == names, "the result has other variants")
+    for path in () if job.task == "measure" else variants.values() or [folder / RUN_NAME]:
         _require(is_plain_file(path), f"there is no {path.name}")
-    facts, sizes = _object(told, "variant_facts"), _object(told, "variant_index_bytes")
-    _require(facts.keys() == variants.keys(), "it has facts of other variants")
-    _require(sizes.keys() == variants.keys(), "it has indexes of other variants")
-    _require(all(map(_is_count, sizes.values())), "the bytes of a variant's index are no count")
-    numbers = {name: told[name] for name in (*_COUNTS, *_SECONDS)}
+    facts, sizes = _get_object(values, "variant_facts"), _get_object(values, "variant_index_bytes")
+    _require(facts.keys() == variants.keys(), "variant_facts has other variants")
+    _require(sizes.keys() == variants.keys(), "variant_index_bytes has other variants")
+    _require(all(map(_is_count, sizes.values())), "the size of a variant's index is not a count")
+    numbers = {name: values[name] for name in (*_COUNTS, *_SECONDS)}
     return Retrieval(
         engine=description.name,
         parameters=parameters,
-        analyser="",  # the child's own words, which nobody needs
-        facts=_checked_facts(_object(told, "facts"), parameters),
+        analyser="",  # the child's text is not needed
+        facts=_validate_facts(_get_object(values, "facts"), parameters),
         variants=variants,
-        variant_facts={label: _checked_facts(_object(facts, label), parameters) for label in variants},
+        variant_facts={label: _validate_facts(_get_object(facts, label), parameters) for label in variants},
         variant_index_bytes=sizes,
-        encoded_documents=encoded,
-        **numbers | {"build_seconds": told["build_seconds"] + job.index_seconds},
+        encoded_documents=encoded_documents,
+        **numbers | {"build_seconds": values["build_seconds"] + job.index_seconds},
     )
 
 
-def _checked_facts(told: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, FactValue]:
-    """Return the facts, each a number within its bounds, to the decimals that are shown, or one of its words."""
-    _require(set(told) <= set(FACTS), "a fact is not known")
+def _validate_facts(values: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, FactValue]:
+    """Return the facts, validated and rounded to the displayed decimals."""
+    _require(set(values) <= set(FACTS), "a fact is unknown")
     try:
-        facts = {name: FACTS[name].checked(value) for name, value in told.items()}
+        facts = {name: FACTS[name].validate(value) for name, value in values.items()}
     except ValueError as error:
         raise InvalidOutcome(str(error)) from error
     for name, value in facts.items():
-        chosen = parameters.get(name)
-        _require(chosen not in FACTS[name].words or value == chosen, f"{name} is not what was asked for")
+        requested = parameters.get(name)
+        _require(
+            requested not in FACTS[name].words or value == requested, f"{name} differs from the parameter"
+        )
     return facts
 
 
-def _measured(
-    result: Mapping[str, Any], known: JobFacts, retrieval: Retrieval
+def _validate_measurements(
+    result: Mapping[str, Any], facts: JobFacts, retrieval: Retrieval
 ) -> tuple[dict[str, Any] | None, dict[str, dict[str, Any]]]:
-    """Return the figures of the whole, and by variant, or none of too few searches. Raises ValueError."""
-    labels, told = tuple(retrieval.variants), _object(result, "variants")
+    """Return the main figures and those by variant, or none if too few searches were timed. Raises ValueError."""
+    labels, variants = tuple(retrieval.variants), _get_object(result, "variants")
     if result.get("figures") is None:
-        _require(not told, "variants were measured, and the whole was not")
-        _check_clock([], known, retrieval)
+        _require(not variants, "variants were measured without the main result")
+        _check_clock([], facts, retrieval)
         return None, {}
-    _require(set(told) == set(labels), "other variants were measured")
-    given = [told[label] for label in labels] or [result["figures"]]
-    efforts = plan_efforts(len(given))
+    _require(set(variants) == set(labels), "other variants were measured")
+    data_by_result = [variants[label] for label in labels] or [result["figures"]]
+    efforts = plan_efforts(len(data_by_result))
     figures = [
-        _checked_figures(EfficiencyFigures.from_data(one), known, retrieval.of_variant(label), effort)
-        for label, one, effort in zip(labels or ("",), given, efforts, strict=True)
+        _validate_figures(EfficiencyFigures.from_data(item), facts, retrieval.of_variant(label), effort)
+        for label, item, effort in zip(labels or ("",), data_by_result, efforts, strict=True)
     ]
-    _check_clock(figures, known, retrieval)
+    _check_clock(figures, facts, retrieval)
     seconds = measuring_seconds(
-        replace(retrieval, build_seconds=retrieval.build_seconds - known.job.index_seconds)
+        replace(retrieval, build_seconds=retrieval.build_seconds - facts.job.index_seconds)
     )
-    for one, effort in zip(figures, efforts, strict=True):
-        # A quick system has no reason to time less, and could choose suitable queries.
-        complete = one.queries == min(known.queries, effort.queries) and one.searches >= effort.searches
-        spent = one.searches * one.latency_ms.mean / 1000
-        if not complete and spent < _LEAST_USED * seconds / len(given):
+    for item, effort in zip(figures, efforts, strict=True):
+        # A fast system has no reason to time fewer searches, and could select favorable queries.
+        complete = item.queries == min(facts.queries, effort.queries) and item.searches >= effort.searches
+        seconds_spent = item.searches * item.latency_ms.mean / 1000
+        if not complete and seconds_spent < _LEAST_USED * seconds / len(data_by_result):
             return None, {}
-    data = [_rounded(one.as_data()) for one in figures]
-    return data[-1], dict(zip(labels, data, strict=False))
+    rounded_data = [_round_values(item.as_data()) for item in figures]
+    return rounded_data[-1], dict(zip(labels, rounded_data, strict=False))
 
 
-def _rounded(value: Any) -> Any:
-    """Return every float, and every number of bytes, with four significant digits, in dictionaries too."""
+def _round_values(value: Any) -> Any:
+    """Return a value with all floats and numbers of bytes rounded to four significant digits, including nested ones."""
     if isinstance(value, dict):
         return {
-            name: int(_rounded(float(item)))
-            if name.endswith("_bytes") and item is not None
-            else _rounded(item)
-            for name, item in value.items()
+            name: int(_round_values(float(element)))
+            if name.endswith("_bytes") and element is not None
+            else _round_values(element)
+            for name, element in value.items()
         }
     return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value
 
 
-def _checked_figures(
-    figures: EfficiencyFigures, known: JobFacts, retrieval: Retrieval, effort: Effort
+def _validate_figures(
+    figures: EfficiencyFigures, facts: JobFacts, retrieval: Retrieval, effort: Effort
 ) -> EfficiencyFigures:
-    """Return the figures with those that follow from the retrieval."""
-    _check_counts(figures, known.queries, effort)
+    """Return the validated figures, completed by those that follow from the retrieval."""
+    _check_counts(figures, facts.queries, effort)
     declared = {
         "protocol": PROTOCOL,
         "depth": DEPTH,
         "threads": THREADS,
-        "device": known.job.device,
+        "device": facts.job.device,
         "documents": retrieval.documents,
     }
     for name, value in declared.items():
-        stated = getattr(figures, name)
-        _require(stated == value, f"{name} is {stated!r:.40}, and not {value!r}")
+        reported = getattr(figures, name)
+        _require(reported == value, f"{name} is {reported!r:.40} instead of {value!r}")
     _check_times(figures)
     _check_resources(figures)
     return replace(
@@ -295,75 +315,80 @@ def _checked_figures(
         documents_per_second=encoding_rate(retrieval),
         index_bytes=retrieval.index_bytes,
         job_seconds=job_seconds(retrieval),
-        parameters=parameters_of(known.job.checkpoint),
-        peak_memory_bytes=max(figures.peak_memory_bytes or 0, known.job.index_memory) or None,
-        stored_runs=0,  # the parent adds those that it began with
+        parameters=count_parameters(facts.job.checkpoint),
+        peak_memory_bytes=max(figures.peak_memory_bytes or 0, facts.job.index_memory) or None,
+        stored_runs=0,  # the parent adds the number of stored runs
     )
 
 
-def _check_clock(figures: Sequence[EfficiencyFigures], known: JobFacts, retrieval: Retrieval) -> None:
-    """Refuse building, searching, and timed searches that took longer than the child ran.
+def _check_clock(figures: Sequence[EfficiencyFigures], facts: JobFacts, retrieval: Retrieval) -> None:
+    """Reject times for building, searching, and timed searches that exceed the child's run time.
 
-    The last figures are those of the main result. Searches of an earlier child are not counted.
+    The last figures are those of the main result. Searches of an earlier child do not count.
     """
-    total = retrieval.build_seconds - known.job.index_seconds
-    total += 0.0 if known.job.resumes else retrieval.search_seconds
-    for one in figures:
-        total += one.searches * one.latency_ms.mean / 1000
-        if one.queries_per_second:
-            total += one.batched / one.queries_per_second
-    _require(total <= known.seconds, f"{total:.3g} s are told, and it ran for {known.seconds:.3g} s")
-    longest = _ROUNDING * retrieval.build_seconds
+    total = retrieval.build_seconds - facts.job.index_seconds
+    total += 0.0 if facts.job.resumes else retrieval.search_seconds
+    for item in figures:
+        total += item.searches * item.latency_ms.mean / 1000
+        if item.queries_per_second:
+            total += item.batched / item.queries_per_second
     _require(
-        retrieval.encoding_seconds <= longest, "encoding took longer than building, which it is a part of"
+        total <= facts.seconds, f"{total:.3g} s were reported, but the child ran for {facts.seconds:.3g} s"
     )
+    limit = _ROUNDING * retrieval.build_seconds
+    _require(retrieval.encoding_seconds <= limit, "encoding took longer than building, which includes it")
 
 
 def _check_counts(figures: EfficiencyFigures, queries: int, effort: Effort) -> None:
-    """Refuse more work than the effort allows, over so many queries; a slow system does less."""
+    """Reject more work than the effort allows for the number of queries. Slow systems do less."""
     timed, rounds, searches = figures.queries, figures.rounds, figures.searches
-    enough = timed > 0 and min(LEAST_QUERIES, queries) <= timed <= min(queries, effort.queries)
-    _require(enough, f"{timed} of {queries} queries were timed")
-    most = max(2, -(-effort.searches // timed), effort.most_rounds)
-    _require(2 <= rounds <= most, f"{rounds} rounds are not 2 to {most}")
+    is_query_count_valid = timed > 0 and min(LEAST_QUERIES, queries) <= timed <= min(queries, effort.queries)
+    _require(is_query_count_valid, f"{timed} of {queries} queries were timed")
+    most_rounds = max(2, -(-effort.searches // timed), effort.most_rounds)
+    _require(2 <= rounds <= most_rounds, f"{rounds} rounds are not between 2 and {most_rounds}")
     _require(
-        searches == timed * rounds, f"{searches} searches are none of {timed} queries in {rounds} rounds"
+        searches == timed * rounds, f"{searches} searches do not match {timed} queries in {rounds} rounds"
     )
-    confident = figures.unsettled <= timed and figures.spread_ms is not None
-    _require(confident, "it is not told how well the latency is known")
-    _require((figures.other_work or 0) <= 1, "other work used more processors than there are")
-    whole = min(queries, effort.batched) if figures.queries_per_second is not None else 0
-    in_batches = figures.batched == whole or figures.batched in range(BATCH, whole, BATCH)
-    _require(in_batches, f"throughput is over {figures.batched} of {queries} queries")
+    has_uncertainty = figures.unsettled <= timed and figures.spread_ms is not None
+    _require(has_uncertainty, "the uncertainty of the latency is missing")
+    _require((figures.other_work or 0) <= 1, "other work used more processors than exist")
+    all_queries = min(queries, effort.batched) if figures.queries_per_second is not None else 0
+    is_batched_valid = figures.batched == all_queries or figures.batched in range(BATCH, all_queries, BATCH)
+    _require(is_batched_valid, f"throughput is over {figures.batched} of {queries} queries")
 
 
 def _check_times(figures: EfficiencyFigures) -> None:
     latency = figures.latency_ms
-    ordered = _FASTEST_MS <= latency.p50 <= latency.p95 <= latency.p99
-    _require(ordered, "latencies are no percentiles of searches")
-    # Half of all searches took p50 or longer, and one of a hundred p99.
+    is_ordered = _FASTEST_MS <= latency.p50 <= latency.p95 <= latency.p99
+    _require(is_ordered, "the latencies are not valid percentiles")
+    # Half of all searches took at least p50, and one in a hundred at least p99.
     largest = _ROUNDING * latency.mean
-    plausible = latency.p50 <= 2 * largest and latency.p99 <= 100 * largest
-    _require(plausible, "the mean latency is below what its percentiles allow")
-    within = all(part <= largest for part in figures.parts_ms.values())
-    _require(within, "a part of a search takes longer than the search")
-    rate, most = figures.queries_per_second, _MOST_GAIN * 1000 / latency.p50
-    _require(rate is None or 0 < rate <= most, f"{rate or 0:.3g} queries a second are more than batches give")
+    is_plausible = latency.p50 <= 2 * largest and latency.p99 <= 100 * largest
+    _require(is_plausible, "the mean latency is below what its percentiles allow")
+    are_parts_valid = all(part <= largest for part in figures.parts_ms.values())
+    _require(are_parts_valid, "a part of a search takes longer than the search")
+    rate, highest_rate = figures.queries_per_second, _MOST_GAIN * 1000 / latency.p50
+    _require(
+        rate is None or 0 < rate <= highest_rate,
+        f"{rate or 0:.3g} queries a second are more than batches give",
+    )
 
 
 def _check_resources(figures: EfficiencyFigures) -> None:
     memory, on_gpu = figures.peak_memory_bytes, figures.peak_gpu_memory_bytes
-    _require(max(memory or 0, on_gpu or 0) <= _TOO_MUCH_MEMORY, "no machine has so much memory")
-    used = memory != 0 and (figures.device != "cpu" or on_gpu is None)
-    _require(used, "memory is told that was not used")
+    _require(max(memory or 0, on_gpu or 0) <= _TOO_MUCH_MEMORY, "the reported memory is implausibly large")
+    is_consistent = memory != 0 and (figures.device != "cpu" or on_gpu is None)
+    _require(is_consistent, "the reported memory does not fit the device")
     joules, source = figures.energy_joules_per_query, figures.energy_source
-    _require(source in _ENERGY_SOURCES and (joules is None) == (source == ""), "energy is of no counter")
-    most = _MOST_WATTS * figures.latency_ms.mean / 1000 + _COUNTER_STEP
-    _require(joules is None or joules <= most, "no machine draws so much")
+    _require(
+        source in _ENERGY_SOURCES and (joules is None) == (source == ""), "the energy has no valid source"
+    )
+    highest_energy = _MOST_WATTS * figures.latency_ms.mean / 1000 + _COUNTER_STEP
+    _require(joules is None or joules <= highest_energy, "the reported power is implausibly large")
 
 
 def is_plain_file(path: Path) -> bool:
-    """Return whether it is a file under this one name: no link of either kind, no folder, no device."""
+    """Return whether a path is a regular file without symbolic or hard links."""
     try:
         status = path.lstat()
     except OSError:
@@ -379,8 +404,8 @@ def _read_object(path: Path) -> dict[str, Any]:
         raise InvalidOutcome(f"{path.name}: {error.strerror}") from error
     except NotJson as error:
         raise InvalidOutcome(f"{path.name}: {quote(error)}") from error
-    _require(_depth(value) <= _DEEPEST, "it is too deep")
-    return _object({path.name: value}, path.name)
+    _require(_depth(value) <= _MAX_NESTING, "the JSON value is nested too deeply")
+    return _get_object({path.name: value}, path.name)
 
 
 def _depth(value: Any) -> int:
@@ -388,10 +413,10 @@ def _depth(value: Any) -> int:
     return 1 + max(map(_depth, inner), default=0)
 
 
-def _object(parent: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _get_object(parent: Mapping[str, Any], name: str) -> dict[str, Any]:
     value = parent.get(name)
     if not isinstance(value, dict):
-        raise InvalidOutcome(f"{name} is no object")
+        raise InvalidOutcome(f"{name} is not an object")
     return value
 
 

@@ -1,7 +1,7 @@
-"""The compiled part of scoring: lines to columns, columns to ranks of judged documents.
+"""Compiled scoring kernel: reads the lines of a run and ranks its judged documents.
 
-`run_reader.c` and the headers beside it work on the bytes of the file in place; `layout.py` has their structures and
-allocates what they work on, `building.py` compiles them on first use, `library.py` calls them.
+`run_reader.c` and its headers process the bytes of a run in place. `layout.py` declares their structures and
+allocates their arrays, `building.py` compiles them on first use, and `library.py` calls them.
 
-Reading and scoring 6,980,000 lines takes 0.83 CPU s in a warm worker, pytrec_eval 8.12 (docs/benchmarks.md).
+Reading and scoring 6,980,000 lines takes 0.83 CPU s in a warm worker; pytrec_eval takes 8.12 (docs/benchmarks.md).
 """

@@ -1,4 +1,4 @@
-"""`python -m evaluation.kernel FOLDER`: compile the kernel for an image that has no compiler."""
+"""Command `python -m evaluation.kernel FOLDER`, which compiles the kernel for an image without a compiler."""
 
 import sys
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""The kernel's C compiled on first use, and kept: in a folder of ours, under the hash of all that it was made from.
+"""Compilation of the kernel on first use, cached in a private folder under the hash of its inputs.
 
-An image without a compiler brings it compiled: `python -m evaluation.kernel FOLDER` while the image is built, and
-`RUNBOARD_KERNEL_PREBUILT=FOLDER` in it; so does a wheel, in the folder `prebuilt` beside this file. Where there is no
-compiler at all, that of the package `ziglang` serves (docs/decisions/0002).
+Images without a compiler contain a compiled kernel: `python -m evaluation.kernel FOLDER` creates it when the image is
+built, and `RUNBOARD_KERNEL_PREBUILT=FOLDER` names it. Wheels contain it in the folder `prebuilt` next to this file.
+If there is no compiler at all, the package `ziglang` provides one (docs/decisions/0002).
 """
 
 import hashlib
@@ -25,86 +25,95 @@ from evaluation.kernel.layout import NOTED
 
 SOURCES = Path(__file__).parent
 MAIN_SOURCE = SOURCES / "run_reader.c"
-#: What `layout.h` is told of `layout.py`.
+#: Definition that passes the list of `layout.py` to `layout.h`.
 DEFINITION = f"-DNOTED={','.join(NOTED).upper()}"
-#: -ffp-contract=off: scores are rounded as the C standard has it, on every machine.
+#: With -ffp-contract=off, scores are rounded as specified by the C standard on every machine.
 FLAGS = (
     DEFINITION, "-std=c11", "-O2", "-fPIC", "-shared", "-pipe", "-fvisibility=hidden", "-ffp-contract=off",
 )  # fmt: skip
 
 _ROOT = 0
 _NO_COMPILER = (
-    "Reading runs needs a C compiler, and none was found ({tried}). Install gcc, or `pip install ziglang`, or name a "
-    "compiler in the environment variable CC."
+    "Reading runs requires a C compiler, but none was found ({tried}). Install gcc, run `pip install ziglang`, or set "
+    "the environment variable CC to a compiler."
 )
 
 
-def built_library() -> Path:
-    """Return the compiled kernel, made now if it was not. Raises KernelUnavailable, which says what to do."""
-    brought = cache_folder() / _name(_digest())
-    if _is_trusted(brought, stat.S_ISREG) or _copy_prebuilt(brought):
-        return brought
-    compiler = _compiler()
-    # The compiler is known by its file, because asking for its version takes a process.
+def get_library_path() -> Path:
+    """Return the compiled kernel, compiling it if necessary. Raises KernelUnavailable."""
+    prebuilt = cache_folder() / _library_name(_hash())
+    if _is_trusted(prebuilt, stat.S_ISREG) or _copy_prebuilt(prebuilt):
+        return prebuilt
+    compiler = _find_compiler()
+    # The compiler is identified by its file, because querying its version requires a process.
     program = Path(compiler[0]).resolve()
     status = program.stat()
-    library = cache_folder() / _name(_digest(*compiler, str(program), status.st_size, status.st_mtime_ns))
+    library = cache_folder() / _library_name(
+        _hash(*compiler, str(program), status.st_size, status.st_mtime_ns)
+    )
     if not _is_trusted(library, stat.S_ISREG):
         _write_atomically(library, partial(_compile, compiler))
     return library
 
 
 def prebuild(folder: Path) -> Path:
-    """Compile the kernel into a folder, for everybody to read. Raises KernelUnavailable."""
+    """Compile the kernel into a folder, readable by everyone. Raises KernelUnavailable."""
     folder.mkdir(parents=True, exist_ok=True)
-    library = folder / _name(_digest())
-    _write_atomically(library, partial(_compile, _compiler()))
+    library = folder / _library_name(_hash())
+    _write_atomically(library, partial(_compile, _find_compiler()))
     library.chmod(0o755)
     return library
 
 
 def _copy_prebuilt(library: Path) -> bool:
-    """Copy what the image brings for these very sources, whoever compiled it; whether there is anything.
+    """Copy the prebuilt kernel for these sources into the cache, and return whether there is one.
 
-    A sandbox gets a copy of our cache, in which this one is ours as any other.
+    The cache, unlike the prebuilt folder, can be copied into a sandbox like any other cache.
     """
-    named, beside = os.environ.get("RUNBOARD_KERNEL_PREBUILT"), SOURCES / "prebuilt" / library.name
-    if named and _is_trusted(Path(named) / library.name, stat.S_ISREG, owners=(_ROOT,)):
-        brought = Path(named) / library.name
-    elif _is_as_safe_as_this_file(beside):
-        brought = beside
+    folder, bundled = os.environ.get("RUNBOARD_KERNEL_PREBUILT"), SOURCES / "prebuilt" / library.name
+    if folder and _is_trusted(Path(folder) / library.name, stat.S_ISREG, owners=(_ROOT,)):
+        source = Path(folder) / library.name
+    elif _is_as_safe_as_this_file(bundled):
+        source = bundled
     else:
         return False
-    _write_atomically(library, partial(shutil.copyfile, brought))
+    _write_atomically(library, partial(shutil.copyfile, source))
     return True
 
 
 def _is_as_safe_as_this_file(path: Path) -> bool:
-    """Whether nobody may write to a file beside, or replace it, who could not change the code that runs already.
+    """Return whether only users who can already change this module can change or replace a prebuilt file.
 
-    A package that was installed under umask 002, or by another user, has both alike.
+    Packages that were installed under umask 002 or by another user have the same owner and permissions for both.
     """
     try:
         pairs = [(path.lstat(), Path(__file__).stat()), (path.parent.lstat(), SOURCES.stat())]
     except FileNotFoundError:
         return False
-    for status, other in pairs:
-        more = status.st_mode & ~other.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        another_group = status.st_mode & stat.S_IWGRP and status.st_gid != other.st_gid
-        if status.st_uid not in (other.st_uid, _ROOT, os.geteuid()) or more or another_group:
+    for status, reference in pairs:
+        extra_write_bits = status.st_mode & ~reference.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        has_other_group = status.st_mode & stat.S_IWGRP and status.st_gid != reference.st_gid
+        if (
+            status.st_uid not in (reference.st_uid, _ROOT, os.geteuid())
+            or extra_write_bits
+            or has_other_group
+        ):
             return False
     return stat.S_ISREG(pairs[0][0].st_mode)
 
 
-def _name(digest: str) -> str:
+def _library_name(digest: str) -> str:
     return f"run_reader-{digest}.so"
 
 
 def cache_folder() -> Path:
-    """Where compiled kernels are kept: `RUNBOARD_KERNEL_CACHE`, else `build/kernel` of the project, else a folder
-    under the user's cache. Only we may write to it, since what lies there is run."""
-    if named := os.environ.get("RUNBOARD_KERNEL_CACHE"):
-        return _private(Path(named))
+    """Return the private folder of compiled kernels.
+
+    It is `RUNBOARD_KERNEL_CACHE`, otherwise `build/kernel` in the project, otherwise a folder in the user's cache.
+    Only this user may write to it, because its files are executed.
+    """
+    if configured := os.environ.get("RUNBOARD_KERNEL_CACHE"):
+        return _make_private(Path(configured))
     user_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     project = SOURCES.parents[1]
     choices = [user_cache / "runboard" / "kernel"]
@@ -112,52 +121,54 @@ def cache_folder() -> Path:
         choices.insert(0, project / "build" / "kernel")
     for folder in choices[:-1]:
         try:
-            return _private(folder)
+            return _make_private(folder)
         except (OSError, KernelUnavailable):
             continue
-    return _private(choices[-1])
+    return _make_private(choices[-1])
 
 
-def _private(folder: Path) -> Path:
+def _make_private(folder: Path) -> Path:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not _is_trusted(folder, stat.S_ISDIR) or not os.access(folder, os.W_OK):
         raise KernelUnavailable(
-            f"Compiled code cannot be kept in {folder}: the folder must belong to the user who runs this, and nobody "
-            "else may write to it (chmod 700). RUNBOARD_KERNEL_CACHE names another."
+            f"Compiled code cannot be stored in {folder}: the folder must belong to the current user, and no other "
+            "user may write to it (chmod 700). Set RUNBOARD_KERNEL_CACHE to use another folder."
         )
     return folder
 
 
 def _is_trusted(path: Path, is_kind: Callable[[int], bool], owners: Collection[int] = ()) -> bool:
-    """Whether a file or folder is there, no link, owned by us (or one of `owners`) and writable for nobody else."""
+    """Return whether a path is of this kind, owned by the user or `owners`, not a link, and not writable by others."""
     try:
         status = path.lstat()
     except FileNotFoundError:
         return False
-    allowed = {os.geteuid(), *owners}
-    return is_kind(status.st_mode) and status.st_uid in allowed and not status.st_mode & 0o022
+    allowed_owners = {os.geteuid(), *owners}
+    return is_kind(status.st_mode) and status.st_uid in allowed_owners and not status.st_mode & 0o022
 
 
-def _candidates() -> Iterator[list[str]]:
-    for named in (os.environ.get("CC"), sysconfig.get_config_var("CC"), "cc", "gcc", "clang"):
-        if isinstance(named, str) and named.split():
-            yield shlex.split(named)
+def _iterate_compilers() -> Iterator[list[str]]:
+    for command in (os.environ.get("CC"), sysconfig.get_config_var("CC"), "cc", "gcc", "clang"):
+        if isinstance(command, str) and command.split():
+            yield shlex.split(command)
     if find_spec("ziglang"):
         yield [sys.executable, "-m", "ziglang", "cc"]
 
 
-def _compiler() -> list[str]:
-    """Return the command of the C compiler: `CC`, else the one that Python was made with, else the system's."""
-    for command in _candidates():
-        if found := shutil.which(command[0]):
-            return [found, *command[1:]]
-    raise KernelUnavailable(_NO_COMPILER.format(tried=", ".join(command[0] for command in _candidates())))
+def _find_compiler() -> list[str]:
+    """Return the command of the C compiler: `CC`, otherwise that of Python's build, otherwise the system's."""
+    for command in _iterate_compilers():
+        if program := shutil.which(command[0]):
+            return [program, *command[1:]]
+    raise KernelUnavailable(
+        _NO_COMPILER.format(tried=", ".join(command[0] for command in _iterate_compilers()))
+    )
 
 
-def _digest(*more: object) -> str:
-    """Of the sources, the flags, the machine, and more."""
+def _hash(*values: object) -> str:
+    """Return a hash of the sources, the flags, the machine, and additional values."""
     digest = hashlib.sha256()
-    for part in (*more, *FLAGS, platform.machine()):
+    for part in (*values, *FLAGS, platform.machine()):
         digest.update(f"{part}\0".encode())
     for path in sorted((*SOURCES.glob("*.c"), *SOURCES.glob("*.h"))):
         digest.update(f"{path.name}\0".encode() + path.read_bytes())
@@ -166,13 +177,13 @@ def _digest(*more: object) -> str:
 
 def _compile(compiler: list[str], library: str) -> None:
     command = [*compiler, *FLAGS, "-o", library, str(MAIN_SOURCE)]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    if done.returncode:
-        raise KernelUnavailable(f"{shlex.join(command)} failed:\n{done.stderr[-2000:]}")
+    process = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if process.returncode:
+        raise KernelUnavailable(f"{shlex.join(command)} failed:\n{process.stderr[-2000:]}")
 
 
 def _write_atomically(library: Path, write: Callable[[str], object]) -> None:
-    """Have it written beside its place and put it there whole: others may be doing the same."""
+    """Write to a temporary file next to the library and rename it, since other processes may do the same."""
     descriptor, unfinished = tempfile.mkstemp(dir=library.parent, prefix="unfinished-", suffix=".so")
     os.close(descriptor)
     try:

@@ -1,4 +1,4 @@
-"""The structures of `layout.h`, field by field, and the arrays that they point to."""
+"""Ctypes structures of `layout.h`, and the types of the arrays to which they point."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Integers = NDArray[np.int64]
 Numbers = NDArray[np.int32]
 Words = NDArray[np.uint64]
 
-#: Readable bytes behind the bytes of any array read by words.
+#: Number of readable bytes after the content of arrays that are read by words.
 PADDING = 16
 
-#: What may be noted of a line: blank, or the code of a problem. `building.py` gives the C compiler the same list.
+#: Conditions recorded for lines: blank, or the code of a problem. `building.py` passes the list to the compiler.
 BLANK = "blank"
 NOTED = (
     BLANK, "line_length", "encoding", "fields", "identifier", "score", "duplicate", "unknown_documents",
@@ -24,20 +24,20 @@ NOTED = (
 )  # fmt: skip
 NAMED_LINES = 5
 
-# --- why `read_lines` returned
+# Return values of `read_lines`.
 DONE, NEEDS_ROOM, NEEDS_SCORE, NOT_GROUPED, TOO_MANY_QUERIES, REFUSED = range(6)
 
-#: Distinct tags that are remembered.
+#: Maximum number of distinct tags that are stored.
 MAX_TAGS = 16
 
-#: One line of the query at hand (`struct line`).
+#: A line of the current query (`struct line`).
 LINE = np.dtype(
     [("first", "u8"), ("second", "u8"), ("hash", "u8"), ("start", "u8"), ("length", "u4"), ("number", "u4")]
 )
 
 
 class Ids(NamedTuple):
-    """A set of ids: two words per slot, and the bytes of those that do not fit a slot (see `document_ids.py`)."""
+    """A set of ids: two words per slot, and the bytes of ids that do not fit into a slot (see `document_ids.py`)."""
 
     slots: Words
     long_ids: Bytes
@@ -55,10 +55,10 @@ class IdsFields(Structure):
 
     @classmethod
     def of(cls, ids: Ids) -> IdsFields:
-        """Return the structure for a set, which must be kept as long. Raises ValueError for a damaged one."""
+        """Return the structure for a set, which must outlive it. Raises ValueError for a damaged set."""
         slots = len(ids.slots) // 2
         if slots < 1 or slots & (slots - 1):
-            raise ValueError(f"a set of ids has {slots} slots, which is no power of two")
+            raise ValueError(f"a set of ids has {slots} slots, which is not a power of two")
         return cls(address(ids.slots), slots, address(ids.long_ids), len(ids.long_ids))
 
 
@@ -135,14 +135,14 @@ class ReadingFields(Structure):
 
 
 def address(array: NDArray[Any]) -> int:
-    """Where an array's elements lie, one after the other."""
+    """Return the address of a contiguous array."""
     if not array.flags.c_contiguous:
         raise ValueError("an array for compiled code must be contiguous")
     return int(array.ctypes.data)
 
 
 def padded(text: bytes) -> Bytes:
-    """Bytes as an array that may be read by words."""
+    """Return bytes as an array with PADDING, which may be read by words."""
     array = np.zeros(len(text) + PADDING, np.uint8)
     array[: len(text)] = np.frombuffer(text, np.uint8)
     return array

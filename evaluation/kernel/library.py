@@ -1,7 +1,7 @@
-"""The compiled functions, loaded once per process. Calls of them release the GIL.
+"""Python interface of the compiled functions, which release the GIL.
 
-`Reading` is one pass over a run: the arrays it works on, and the calls that move it on. `Judged` are the judgements in
-the form in which the kernel looks them up among the lines of a query.
+`Reading` is one pass over a run, with its arrays. `Judged` are relevance judgments in the form that the kernel needs
+for looking them up among the lines of a query.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.kernel import layout
-from evaluation.kernel.building import built_library
+from evaluation.kernel.building import get_library_path
 from evaluation.kernel.layout import Bytes, Ids, Integers, Numbers, Words, address, padded
 
 _READING = POINTER(layout.ReadingFields)
@@ -43,50 +43,55 @@ _SIGNATURES: dict[str, tuple[Any, Sequence[Any]]] = {
 
 @cache
 def library() -> ctypes.CDLL:
-    """Return the kernel, compiled if need be. Raises KernelUnavailable."""
-    loaded = ctypes.CDLL(str(built_library()))
+    """Load the kernel once per process, compiling it if necessary. Raises KernelUnavailable."""
+    kernel = ctypes.CDLL(str(get_library_path()))
     for name, (result, arguments) in _SIGNATURES.items():
-        function = getattr(loaded, name)
+        function = getattr(kernel, name)
         function.restype, function.argtypes = result, arguments
-    if loaded.size_of_reading() != sizeof(layout.ReadingFields):
+    if kernel.size_of_reading() != sizeof(layout.ReadingFields):
         raise RuntimeError("layout.h and layout.py differ")
-    return loaded
+    return kernel
 
 
 def keys_of(text: Bytes, offsets: Integers, seed: int) -> Words:
-    """Keys (ids × first word, second word, hash) of the ids `text[offsets[i]:offsets[i + 1]]`; `text` is padded."""
+    """Return the keys (ids × first word, second word, hash) of ids in a padded text.
+
+    Id i is `text[offsets[i]:offsets[i + 1]]`.
+    """
     keys = np.empty((len(offsets) - 1, 3), np.uint64)
     if not library().make_keys(address(text), len(text), address(offsets), len(keys), seed, address(keys)):
-        raise ValueError("an id ends behind the text, or before its start")
+        raise ValueError("an id ends after the text or before its own start")
     return keys
 
 
 def insert_ids(ids: Ids, keys: Words) -> int:
-    """Put ids into a set; those longer than a key have their bytes in `long_ids` already, and the place in the
-    second word. Returns how many were new."""
+    """Add ids to a set and return how many are new.
+
+    Ids that are longer than a key must already be in `long_ids`, with their position in the second word of the key.
+    """
     table = layout.IdsFields.of(ids)
     if not ids.slots.flags.writeable:
-        raise ValueError("the set cannot be written to")
-    new = int(library().insert_ids(table, address(ids.slots), address(keys), len(keys)))
-    if new < 0:
+        raise ValueError("the set of ids is read-only")
+    new_count = int(library().insert_ids(table, address(ids.slots), address(keys), len(keys)))
+    if new_count < 0:
         raise ValueError("the set of ids is full, or damaged")
-    return new
+    return new_count
 
 
 def are_in_ids(ids: Ids, text: Bytes, offsets: Integers, seed: int) -> NDArray[np.bool_]:
-    """Whether each id `text[offsets[i]:offsets[i + 1]]` is in a set; `text` is padded."""
-    found = np.zeros(len(offsets) - 1, np.uint8)
+    """Return whether each id `text[offsets[i]:offsets[i + 1]]` of a padded text is in a set."""
+    is_present = np.zeros(len(offsets) - 1, np.uint8)
     table = layout.IdsFields.of(ids)
     if not library().find_ids(
-        table, address(text), len(text), address(offsets), len(found), seed, address(found)
+        table, address(text), len(text), address(offsets), len(is_present), seed, address(is_present)
     ):  # fmt: skip
-        raise ValueError("an id ends behind the text, or before its start")
-    return found.astype(np.bool_)
+        raise ValueError("an id ends after the text or before its own start")
+    return is_present.astype(np.bool_)
 
 
 @dataclass(frozen=True)
 class JudgedTable:
-    """The keys of the documents of one Qrels under one hash seed, beside its own arrays."""
+    """Keys of the documents of a Qrels under one hash seed, together with its arrays."""
 
     offsets: Integers
     keys: Words
@@ -98,7 +103,7 @@ class JudgedTable:
     def of(
         cls, documents: Bytes, document_offsets: Integers, offsets: Integers, grades: Numbers, seed: int
     ) -> JudgedTable:
-        """Hash every judged document; the arrays are those of a Qrels."""
+        """Hash all judged documents of a Qrels."""
         text = padded(documents.tobytes())
         keys = keys_of(text, document_offsets, seed)
         return cls(offsets, keys, document_offsets, text, grades)
@@ -106,14 +111,16 @@ class JudgedTable:
 
 @dataclass(frozen=True)
 class Judged:
-    """Judgements by query: `row[q]` is the row in the qrels of query number q, or -1. Without a table nothing is
-    judged."""
+    """Judgments by query: `row[q]` is the row of query number q in the qrels, or -1.
+
+    Without a table there are no judgments.
+    """
 
     row: Numbers
     table: JudgedTable | None = None
 
     def fields(self) -> layout.JudgedFields:
-        """Return the structure, good for as long as this is kept."""
+        """Return the structure, which is valid as long as this object."""
         if self.table is None:
             return layout.JudgedFields()
         table = self.table
@@ -123,27 +130,27 @@ class Judged:
         )  # fmt: skip
 
 
-#: Nothing is judged.
+#: Empty judgments.
 NO_JUDGEMENTS = Judged(np.zeros(0, np.int32))
 
 
-#: So many lines of one query there is room for at first.
-_FIRST_ROOM = 4096
+#: Initial capacity in lines of one query.
+_INITIAL_CAPACITY = 4096
 
 
 class NotGroupedError(Exception):
-    """A query came back after another one; the file is read again, in order of queries."""
+    """Lines of a query are not contiguous. The file has to be read again in the order of queries."""
 
 
 class TooManyQueriesError(Exception):
-    """There are more query ids than there is room for."""
+    """The number of query ids exceeds the capacity."""
 
 
 class Reading:
-    """The structure that the kernel works on (`fields`), and the arrays behind its pointers.
+    """The structure that the kernel works on (`fields`), and the arrays to which it points.
 
-    `query_room` bounds how many query ids can be told apart, `longest_id` their bytes. Memory for them is reserved,
-    and taken up only as ids come.
+    `query_room` limits the number of distinct query ids, and `longest_id` their bytes. Memory is reserved for them
+    but used only as needed.
     """
 
     def __init__(self, seed: int, query_room: int, longest_id: int) -> None:
@@ -152,8 +159,8 @@ class Reading:
         )
         self.fields.first_number = 1
         self.library = library()
-        self._kept: dict[str, object] = {}
-        #: A line for each query, as `layout.h` has it.
+        self._references: dict[str, object] = {}
+        #: One line per query, as described in `layout.h`.
         self.first_documents = bytearray()
         self.seen = np.zeros(query_room, np.uint8)
         self.retrieved = np.zeros(query_room, np.int32)
@@ -167,26 +174,29 @@ class Reading:
             address(self.seen), address(self.retrieved),
         )  # fmt: skip
         self.fields.current, self.fields.current_room = address(current), len(current)
-        self._kept["queries"] = (slots, keys, start, text, current)
+        self._references["queries"] = (slots, keys, start, text, current)
 
     def use_text(self, text: Bytes, first_documents: int = 0) -> None:
-        """Read from this array, whose content is followed by PADDING bytes. Keep so many first documents by query."""
+        """Read from an array whose content is followed by PADDING bytes.
+
+        The first `first_documents` documents of each query are collected.
+        """
         self._first = np.empty(len(text) if first_documents else 0, np.uint8)
-        self._kept["text"] = text
+        self._references["text"] = text
         self.fields.text, self.fields.capacity = address(text), len(text)
         self.fields.first = layout.FirstFields(address(self._first), len(self._first), 0, first_documents)
 
     def use_order(self, order: NDArray[np.uint32], first_number: int) -> None:
-        """Lines come in this order of the file's; `first_number` is the number of the file's line 0."""
-        self._kept["order"] = order
+        """Read the lines of the file in this order. `first_number` is the number of the file's line 0."""
+        self._references["order"] = order
         self.fields.order, self.fields.order_count = address(order), len(order)
         self.fields.first_number = first_number
 
     def use_judgements(
         self, judged: Judged, excluded: Judged, documents: Ids, elsewhere: Ids, room: int
     ) -> None:
-        """Look documents up in these; there is room for `room` judged documents retrieved."""
-        self._kept["judged"] = (judged, excluded, documents, elsewhere)
+        """Look up documents in these judgments and sets, with room for `room` retrieved judged documents."""
+        self._references["judged"] = (judged, excluded, documents, elsewhere)
         self.fields.judged, self.fields.excluded = judged.fields(), excluded.fields()
         self.fields.documents = layout.IdsFields.of(documents)
         self.fields.elsewhere = layout.IdsFields.of(elsewhere)
@@ -194,46 +204,47 @@ class Reading:
         self.fields.output = layout.OutputFields(*map(address, (self.query, self.rank, self.grade)), room, 0)
 
     def make_room_for_lines(self, longest_tag: int) -> None:
-        """Allocate what reading lines takes."""
+        """Allocate the arrays for reading lines."""
         text = np.zeros(layout.MAX_TAGS * longest_tag + layout.PADDING, np.uint8)
         start = np.zeros(layout.MAX_TAGS + 1, np.uint64)
         self._tag_text, self._tag_start = text, start
         self.fields.tags = layout.TagsFields(address(text), len(text), address(start), layout.MAX_TAGS, 0, 0)
         self.lines, self.score = np.empty(0, layout.LINE), np.empty(0, np.float32)
-        self._grow_lines(_FIRST_ROOM)
+        self._grow_lines(_INITIAL_CAPACITY)
 
     def _grow_lines(self, room: int) -> None:
-        """Make room for more lines of one query."""
+        """Increase the capacity for lines of one query."""
         lines = np.empty(room, layout.LINE)
         score = np.empty(room, np.float32)
         lines[: len(self.lines)], score[: len(self.lines)] = self.lines, self.score
         table = np.empty(1 << max(4, (2 * room - 1).bit_length()), np.uint64)
         grade = np.empty(room, np.int32)
-        tracked, scratch, before = (np.empty(room + 1, np.uint32) for _ in range(3))
+        tracked, scratch, counts_before = (np.empty(room + 1, np.uint32) for _ in range(3))
         self.fields.lines = layout.LinesFields(
             address(lines), address(score), room, self.fields.lines.count, address(table), len(table),
-            *map(address, (grade, tracked, scratch, before)),
+            *map(address, (grade, tracked, scratch, counts_before)),
         )  # fmt: skip
         self.lines, self.score = lines, score
-        self._kept["lines"] = (table, grade, tracked, scratch, before)
+        self._references["lines"] = (table, grade, tracked, scratch, counts_before)
 
     def number_queries(self, text: Bytes, offsets: Integers) -> None:
-        """Number the dataset's own queries, in their order; `text` is padded."""
+        """Assign numbers to the dataset's queries in their order, given as a padded text."""
         if not self.library.number_queries(
             byref(self.fields), address(text), len(text), address(offsets), len(offsets) - 1
         ):  # fmt: skip
-            raise ValueError("there is no room for the queries, or their offsets are wrong")
+            raise ValueError("the queries exceed the capacity, or their offsets are wrong")
 
     def move(self, distance: int) -> None:
-        """Move the text's places by so many bytes towards the array's start."""
+        """Shift all positions by `distance` bytes toward the start of the array."""
         self.lines["start"][: self.fields.lines.count] -= np.uint64(distance)
         self.fields.position -= distance
         self.fields.group_start = 0
 
     def read(self, text: bytearray, stop: int) -> None:
-        """Read the lines up to `stop`, behind a newline; `text` is the array of `use_text`.
+        """Read the lines up to `stop`, which follows a newline. `text` is the array of `use_text`.
 
-        Raises NotGroupedError or TooManyQueriesError."""
+        Raises NotGroupedError or TooManyQueriesError.
+        """
         fields = self.fields
         start = fields.position
         fields.check_encoding = not self.library.has_only_plain_text(fields.text + start, stop - start)
@@ -248,27 +259,26 @@ class Reading:
             elif status == layout.TOO_MANY_QUERIES:
                 raise TooManyQueriesError
             else:
-                raise RuntimeError("the kernel refused the region it was to read")
-        self._take_first()
+                raise RuntimeError("the kernel rejected the region to read")
+        self._collect_first_documents()
 
     def finish(self) -> None:
-        """End the reading, at the end of the file."""
         self.library.finish_last_query(byref(self.fields))
-        self._take_first()
+        self._collect_first_documents()
 
-    def _take_first(self) -> None:
-        """Empty the kernel's array of first documents."""
+    def _collect_first_documents(self) -> None:
+        """Move the first documents out of the kernel's array."""
         first = self.fields.first
         self.first_documents += self._first[: first.filled].data
         first.filled = 0
 
     def noted(self, name: str) -> tuple[int, tuple[int, ...]]:
-        """How often a problem was seen, and its first line numbers."""
+        """Return the number of occurrences of a problem, and its first line numbers."""
         count, *lines = self.fields.noted[layout.NOTED.index(name)]
         return count, tuple(lines[:count])
 
     def tags(self) -> tuple[str, ...]:
-        """Return the distinct tags, in the order seen."""
+        """Return the distinct tags in order of appearance."""
         edges = self._tag_start[: self.fields.tags.count + 1].tolist()
         return tuple(
             self._tag_text[first:last].tobytes().decode("utf-8", "replace") for first, last in pairwise(edges)
@@ -278,24 +288,32 @@ class Reading:
 def order_by_query(
     reading: Reading, length: int, lines: int
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
-    """Where each of the `lines` lines in the first `length` bytes starts (and the last one ends), and the lines in
-    order of their queries. Raises TooManyQueriesError."""
+    """Return the start of each line, followed by the end of the last one, and the lines in the order of their queries.
+
+    Args:
+        reading: Pass over the run.
+        length: Number of bytes to index.
+        lines: Number of lines in these bytes.
+
+    Raises:
+        TooManyQueriesError: There are too many query ids.
+    """
     starts, owners = np.empty(lines + 1, np.uint64), np.empty(lines, np.uint32)
-    found = reading.library.index_lines(
+    line_count = reading.library.index_lines(
         byref(reading.fields), length, address(starts), address(owners), lines
     )
-    if found == -1:
+    if line_count == -1:
         raise TooManyQueriesError
-    if found != lines:
-        raise RuntimeError("the kernel refused the text it was to index")
+    if line_count != lines:
+        raise RuntimeError("the kernel rejected the text to index")
     owner_count = max(1, reading.fields.queries.count)
-    places, order = np.zeros(owner_count + 1, np.uint64), np.empty(lines, np.uint32)
-    reading.library.order_lines(address(owners), lines, address(places), owner_count, address(order))
+    offsets, order = np.zeros(owner_count + 1, np.uint64), np.empty(lines, np.uint32)
+    reading.library.order_lines(address(owners), lines, address(offsets), owner_count, address(order))
     return starts, order
 
 
 class GatheredLines:
-    """Lines copied behind each other in an order; `done` of them so far."""
+    """Copies lines in a given order. `done` is the number of lines copied so far."""
 
     def __init__(
         self, text: Bytes, starts: NDArray[np.uint64], order: NDArray[np.uint32], longest: int
@@ -304,11 +322,11 @@ class GatheredLines:
         self.done = 0
 
     def copy_to(self, target: Bytes) -> int:
-        """Fill an array with as many lines as fit, each cut to the longest; how many bytes were filled."""
-        done = c_uint64(self.done)
-        filled = library().gather_lines(
-            address(self.text), address(self.starts), address(self.order), len(self.order), byref(done),
+        """Fill an array with as many lines as fit, each truncated to `longest`, and return the number of bytes."""
+        position = c_uint64(self.done)
+        byte_count = library().gather_lines(
+            address(self.text), address(self.starts), address(self.order), len(self.order), byref(position),
             address(target), len(target), self.longest,
         )  # fmt: skip
-        self.done = done.value
-        return int(filled)
+        self.done = position.value
+        return int(byte_count)

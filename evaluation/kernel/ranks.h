@@ -1,4 +1,4 @@
-/* What is done when a query's last line was read: duplicates, ties, unknown documents, ranks of judged documents. */
+/* Processing of a complete query: duplicates, ties, unknown documents, and ranks of judged documents. */
 #ifndef RUNBOARD_RANKS_H
 #define RUNBOARD_RANKS_H
 
@@ -6,7 +6,7 @@
 
 #include "tables.h"
 
-/* Count a problem, and keep the smallest line numbers in order. */
+/* Record a problem, retaining the smallest line numbers in ascending order. */
 static void note(struct reading *reading, enum problem problem, uint64_t line)
 {
     struct noted *noted = &reading->noted[problem];
@@ -22,7 +22,8 @@ static void note(struct reading *reading, enum problem problem, uint64_t line)
     noted->lines[kept] = line;
 }
 
-/* trec_eval's order, the only one: score descending, then document id descending by its bytes. */
+/* Return whether a line precedes another one in trec_eval's order: by score, then by bytes of the document id, both
+ * descending. */
 static inline bool precedes(const struct reading *reading, uint64_t number, uint64_t other_number)
 {
     const uint8_t *text = reading->text;
@@ -30,11 +31,11 @@ static inline bool precedes(const struct reading *reading, uint64_t number, uint
     const struct line *line = &reading->lines.line[number], *other = &reading->lines.line[other_number];
     if (score[number] > score[other_number] || score[number] < score[other_number])
         return score[number] > score[other_number];
-    return order_of_bytes(text + line->start, line->length, text + other->start, other->length) > 0;
+    return compare_bytes(text + line->start, line->length, text + other->start, other->length) > 0;
 }
 
-/* Empty as much of the working table as the lines need; its mask. A slot holds the upper half of a hash above line
- * number + 1, so that most lines need not be looked at. */
+/* Clear as much of the working table as the lines need, and return its mask. A slot combines the upper half of a hash
+ * with line number + 1, so that most comparisons do not access the line. */
 static uint64_t clear_table(struct lines *lines)
 {
     uint64_t size = 16;
@@ -46,13 +47,13 @@ static uint64_t clear_table(struct lines *lines)
 
 #define UPPER_HALF (UINT64_MAX << 32)
 
-/* Note every line whose score an earlier line has. */
+/* Record every line with the score of an earlier line. */
 static void find_ties(struct reading *reading)
 {
     struct lines *lines = &reading->lines;
     const struct line *line = lines->line;
     const float *score = lines->score;
-    if (reading->descending) { /* equal scores stand together */
+    if (reading->descending) { /* equal scores are adjacent */
         for (uint64_t number = 1; number < lines->count; number++)
             if (score[number] == score[number - 1])
                 note(reading, TIES, line[number].number);
@@ -73,8 +74,8 @@ static void find_ties(struct reading *reading)
     }
 }
 
-/* Where the working table has a document, or the empty slot where it would be. */
-static inline uint64_t slot_of_document(const struct lines *lines, uint64_t mask, const uint8_t *text,
+/* Return the slot of a document in the working table, or the empty slot for it. */
+static inline uint64_t find_document_slot(const struct lines *lines, uint64_t mask, const uint8_t *text,
                                         const struct key *key, const uint8_t *id)
 {
     uint64_t slot = key->hash & mask;
@@ -88,22 +89,21 @@ static inline uint64_t slot_of_document(const struct lines *lines, uint64_t mask
     return slot;
 }
 
-/* Put a line into the working table, or note that an earlier line has its document. */
+/* Add a line to the working table, or record that an earlier line has the same document. */
 static inline void find_duplicate(struct reading *reading, uint64_t number, uint64_t mask)
 {
     struct lines *lines = &reading->lines;
     const struct line *line = &lines->line[number];
-    uint64_t slot = slot_of_document(lines, mask, reading->text, &line->key, reading->text + line->start);
+    uint64_t slot = find_document_slot(lines, mask, reading->text, &line->key, reading->text + line->start);
     if (lines->table[slot] != 0)
         note(reading, DUPLICATE, line->number);
     else
         lines->table[slot] = (line->key.hash & UPPER_HALF) | (number + 1);
 }
 
-/* Look every line's document up among those before and those of the dataset. Returns the working table's mask.
+/* Look up the document of every line among earlier lines and in the dataset. Returns the working table's mask.
  *
- * The slots of the dataset lie anywhere in a large table: each is asked for some lines ahead, so that the processor need
- * not wait for it. */
+ * Slots of the dataset are scattered over a large table, so they are prefetched some lines ahead. */
 static uint64_t look_up_documents(struct reading *reading)
 {
     enum { AHEAD = 24 };
@@ -123,11 +123,11 @@ static uint64_t look_up_documents(struct reading *reading)
     return mask;
 }
 
-/* The score of a line that takes no rank; no run has it, and it stands behind all others. */
+/* Score of a line without a rank. It does not occur in runs, and is lower than all others. */
 #define LEFT_OUT (-INFINITY)
 
-/* Leave the documents out that are excluded for the query at hand. Returns how many there were. */
-static uint64_t leave_out_excluded(struct reading *reading, uint64_t mask)
+/* Omit documents that are excluded for the current query, and return their number. */
+static uint64_t omit_excluded(struct reading *reading, uint64_t mask)
 {
     struct lines *lines = &reading->lines;
     const struct judged *excluded = &reading->excluded;
@@ -137,7 +137,7 @@ static uint64_t leave_out_excluded(struct reading *reading, uint64_t mask)
         return 0;
     for (int64_t number = excluded->offsets[row]; number < excluded->offsets[row + 1]; number++) {
         const uint8_t *id = excluded->text + excluded->start[number];
-        uint64_t entry = lines->table[slot_of_document(lines, mask, reading->text, &excluded->keys[number], id)];
+        uint64_t entry = lines->table[find_document_slot(lines, mask, reading->text, &excluded->keys[number], id)];
         if (entry == 0)
             continue;
         lines->score[(entry & ~UPPER_HALF) - 1] = LEFT_OUT;
@@ -146,7 +146,7 @@ static uint64_t leave_out_excluded(struct reading *reading, uint64_t mask)
     return left_out;
 }
 
-/* List the lines whose rank is wanted, in the file's order, and set `grade` of every line. Returns how many. */
+/* Collect the lines whose ranks are needed, in file order, set `grade` of every line, and return their number. */
 static uint64_t track(struct reading *reading, int64_t row, uint64_t mask)
 {
     struct lines *lines = &reading->lines;
@@ -155,7 +155,7 @@ static uint64_t track(struct reading *reading, int64_t row, uint64_t mask)
         lines->grade[number] = NOT_TRACKED;
     for (int64_t number = judged->offsets[row]; number < judged->offsets[row + 1]; number++) {
         const uint8_t *id = judged->text + judged->start[number];
-        uint64_t entry = lines->table[slot_of_document(lines, mask, reading->text, &judged->keys[number], id)];
+        uint64_t entry = lines->table[find_document_slot(lines, mask, reading->text, &judged->keys[number], id)];
         if (entry != 0)
             lines->grade[(entry & ~UPPER_HALF) - 1] = judged->grades[number];
     }
@@ -171,7 +171,7 @@ static uint64_t track(struct reading *reading, int64_t row, uint64_t mask)
     return tracked;
 }
 
-/* Merge `source[from .. middle]` and `source[middle .. to]`, each in order, into `target`. */
+/* Merge the sorted ranges `source[from .. middle]` and `source[middle .. to]` into `target`. */
 static void merge(const struct reading *reading, const uint32_t *source, uint32_t *target, uint64_t from,
                   uint64_t middle, uint64_t to)
 {
@@ -186,7 +186,7 @@ static void merge(const struct reading *reading, const uint32_t *source, uint32_
     }
 }
 
-/* Merge sort into trec_eval's order, from pairs upwards: what is in order already, as most runs are, is only copied. */
+/* Bottom-up merge sort in trec_eval's order. Ranges that are already sorted, as in most runs, are only copied. */
 static void sort_tracked(struct reading *reading, uint64_t tracked)
 {
     struct lines *lines = &reading->lines;
@@ -202,17 +202,17 @@ static void sort_tracked(struct reading *reading, uint64_t tracked)
     }
 }
 
-/* Set `before[i]` to how many lines come before tracked line i, but not before i - 1. */
+/* Set `before[i]` to the number of lines that precede tracked line i, but not i - 1. */
 static void count_before(struct reading *reading, uint64_t tracked)
 {
     struct lines *lines = &reading->lines;
     const uint32_t *order = lines->tracked;
     const float *score = lines->score;
     memset(lines->before, 0, (tracked + 1) * sizeof *lines->before);
-    uint64_t place = 0; /* of the tracked lines, how many come before the line, or are it */
+    uint64_t place = 0; /* number of tracked lines up to the current line, inclusive */
     for (uint64_t number = 0; number < lines->count; number++) {
         uint64_t low = 0, high = tracked;
-        /* Where scores go down, the place of the line before is this one's too, or the next: look there first. */
+        /* If scores are descending, the position is that of the previous line or the next one: try these first. */
         if (place < tracked && (order[place] == number || score[number] < score[order[place]]))
             place++;
         if (place > 0 && (order[place - 1] == number || score[number] < score[order[place - 1]]))
@@ -231,7 +231,7 @@ static void count_before(struct reading *reading, uint64_t tracked)
     }
 }
 
-/* Put the ranks of the judged documents into `output`. */
+/* Write the ranks of judged documents to `output`. */
 static void rank_judged(struct reading *reading, int64_t row, uint64_t mask)
 {
     struct lines *lines = &reading->lines;
@@ -253,7 +253,7 @@ static void rank_judged(struct reading *reading, int64_t row, uint64_t mask)
     }
 }
 
-/* Append bytes and a separator to the first documents. */
+/* Append bytes and a separator to the list of first documents. */
 static void append_first(struct first *first, const uint8_t *bytes, uint64_t length, uint8_t separator)
 {
     if (length >= first->room - first->filled)
@@ -263,7 +263,7 @@ static void append_first(struct first *first, const uint8_t *bytes, uint64_t len
     first->filled += length + 1;
 }
 
-/* Write the first of the `retrieved` documents of the query at hand. */
+/* Write the first of the `retrieved` documents of the current query. */
 static void write_first(struct reading *reading, uint64_t retrieved)
 {
     struct lines *lines = &reading->lines;
@@ -280,7 +280,7 @@ static void write_first(struct reading *reading, uint64_t retrieved)
     }
 }
 
-/* Check the lines of the query at hand, rank its judged documents, and forget the lines. */
+/* Check the lines of the current query, rank its judged documents, and discard the lines. */
 static void finish_query(struct reading *reading)
 {
     struct lines *lines = &reading->lines;
@@ -288,7 +288,7 @@ static void finish_query(struct reading *reading)
         return;
     find_ties(reading);
     uint64_t mask = look_up_documents(reading);
-    uint64_t retrieved = lines->count - leave_out_excluded(reading, mask);
+    uint64_t retrieved = lines->count - omit_excluded(reading, mask);
     write_first(reading, retrieved);
     if (reading->self_match >= 0 && lines->score[reading->self_match] != LEFT_OUT) {
         lines->score[reading->self_match] = LEFT_OUT;

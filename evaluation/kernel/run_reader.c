@@ -1,18 +1,18 @@
-/* TREC runs read in one pass: lines checked where they lie in the buffer, documents looked up, judged ones ranked.
+/* One-pass reader of TREC runs, which checks lines in place, looks up documents, and ranks the judged ones.
  *
- * The text is an upload, which may be anything. What keeps reading within bounds: `read_lines` refuses a region that
- * does not end in a newline with PADDING readable bytes behind it, and every scan stops at a newline; positions are
- * unsigned 64-bit numbers below the buffer's capacity; a line is written down only if there is room for it. Memory is
- * Python's alone (see layout.h): nothing here allocates, recurses, keeps state of its own or asks for the locale.
+ * The text is an untrusted upload. Reads stay within bounds because `read_lines` rejects regions that do not end with a
+ * newline followed by PADDING readable bytes, every scan stops at a newline, positions are unsigned 64-bit numbers below
+ * the buffer's capacity, and lines are stored only if there is room. All memory belongs to Python (see layout.h):
+ * nothing here allocates, recurses, has global state, or depends on the locale.
  *
- * Only judged documents need ranks: one more than the number of lines that come before, so the lines are not sorted. */
+ * Only judged documents need ranks, which are the number of preceding lines plus one, so lines are not sorted. */
 #include "layout.h"
 #include "ranks.h"
 #include "scores.h"
 #include "tables.h"
 #include "text.h"
 
-/* What Python calls, and nothing else is to be seen from outside. */
+/* Functions for Python. No other symbols are exported. */
 #define EXPORTED __attribute__((visibility("default")))
 
 EXPORTED uint64_t size_of_reading(void);
@@ -32,7 +32,7 @@ EXPORTED int64_t insert_ids(const struct ids *ids, uint64_t *slots, const struct
 EXPORTED int find_ids(const struct ids *ids, const uint8_t *text, uint64_t text_bytes, const int64_t *offsets,
                       uint64_t count, uint64_t seed, uint8_t *found);
 
-/* Where the six fields of a line are; `end` is its newline. */
+/* Positions of the six fields of a line; `end` is its newline. */
 struct fields {
     size_t start, query, query_end, document, document_end, rank, rank_end, score, score_end, tag, tag_end, end;
 };
@@ -47,20 +47,20 @@ int has_only_plain_text(const uint8_t *text, uint64_t length)
     return is_plain(text, length);
 }
 
-/* Where the field behind the one that ends at `position` starts: mostly after one space. */
+/* Return the start of the field after the one that ends at `position`, mostly after a single space. */
 static inline size_t next_field(const uint8_t *text, size_t position)
 {
     return text[position] == ' ' && text[position + 1] > ' ' ? position + 1 : field_start(text, position);
 }
 
-/* Whether the field at `position` is the id `current`, so that its end need not be looked for. */
+/* Return whether the field at `position` is the id `current`, so that its end is known. */
 static inline bool is_field(const uint8_t *text, size_t position, const uint8_t *current, size_t length, size_t stop)
 {
     return length > 0 && length < stop - position && is_space(text[position + length])
         && same_bytes(text + position, current, length);
 }
 
-/* Find the fields of the line at `fields->query`, whose query may be the one at hand. Returns whether there are
+/* Find the fields of the line at `fields->query`, whose query may be the current one. Returns whether there are
  * exactly six. */
 static inline bool split_line(const struct reading *reading, struct fields *fields, bool same_query, size_t stop)
 {
@@ -86,8 +86,8 @@ static inline bool split_line(const struct reading *reading, struct fields *fiel
     return complete;
 }
 
-/* What is wrong with a line's form, if anything. */
-static inline enum problem problem_of(const struct reading *reading, const struct fields *fields, bool complete)
+/* Return the formal problem of a line, if any. */
+static inline enum problem find_problem(const struct reading *reading, const struct fields *fields, bool complete)
 {
     size_t length = fields->end - fields->start;
     if (length > reading->longest_line)
@@ -102,8 +102,8 @@ static inline enum problem problem_of(const struct reading *reading, const struc
     return NO_PROBLEM;
 }
 
-/* The score of a line, or a value that Python was asked for; UNDECIDED if it has yet to be asked. */
-static inline enum outcome score_of(struct reading *reading, const struct fields *fields, float *score)
+/* Parse the score of a line, or take the value from Python; UNDECIDED if Python still has to parse it. */
+static inline enum outcome parse_score(struct reading *reading, const struct fields *fields, float *score)
 {
     enum outcome outcome = read_score(reading->text, fields->score, fields->score_end, score);
     if (outcome != UNDECIDED)
@@ -120,13 +120,13 @@ static inline enum outcome score_of(struct reading *reading, const struct fields
     return READ;
 }
 
-/* The rank column as a whole number, -1 if it is none; it is only compared with the scores. */
-static inline int64_t rank_of(const struct reading *reading, const struct fields *fields)
+/* Parse the rank column as an integer, or return -1. It is only compared with the scores. */
+static inline int64_t parse_rank(const struct reading *reading, const struct fields *fields)
 {
     int64_t rank = 0;
     size_t end = fields->rank_end;
     if (end - fields->rank > 2 && memcmp(reading->text + end - 2, ".0", 2) == 0)
-        end -= 2; /* as pandas writes ranks in a column with missing values */
+        end -= 2; /* pandas writes ranks like this in columns with missing values */
     for (size_t position = fields->rank; position < end; position++) {
         uint8_t digit = (uint8_t)(reading->text[position] - '0');
         if (digit > 9)
@@ -137,13 +137,13 @@ static inline int64_t rank_of(const struct reading *reading, const struct fields
     return rank;
 }
 
-/* Make the query of a line the one at hand; DONE, or why that is not possible. */
+/* Make the query of a line the current one. Returns DONE, or the reason why that is impossible. */
 static enum status open_query(struct reading *reading, const struct fields *fields)
 {
     struct queries *queries = &reading->queries;
     const uint8_t *id = reading->text + fields->query;
     size_t length = fields->query_end - fields->query;
-    int64_t number = number_of_query(queries, id, length, reading->seed);
+    int64_t number = find_or_add_query(queries, id, length, reading->seed);
     if (number < 0 || length + PADDING > reading->current_room)
         return TOO_MANY_QUERIES;
     bool known = reading->any_query || (uint64_t)number < reading->known_queries;
@@ -158,18 +158,18 @@ static enum status open_query(struct reading *reading, const struct fields *fiel
     return DONE;
 }
 
-/* Append a line to those of the query at hand, and compare it with the line before. */
+/* Append a line to those of the current query, and compare it with the previous line. */
 static inline void add_line(struct reading *reading, const struct fields *fields, float score, uint64_t number)
 {
     struct lines *lines = &reading->lines;
     struct line *line = &lines->line[lines->count];
     const uint8_t *id = reading->text + fields->document;
     size_t length = fields->document_end - fields->document;
-    int64_t rank = rank_of(reading, fields), previous_rank = reading->previous_rank;
-    line->key = key_of(id, length, reading->seed);
+    int64_t rank = parse_rank(reading, fields), previous_rank = reading->previous_rank;
+    line->key = make_key(id, length, reading->seed);
     line->start = fields->document;
     line->length = (uint32_t)length;
-    line->number = (uint32_t)number; /* a file of 4 billion lines is over any limit */
+    line->number = (uint32_t)number; /* a file with 4 billion lines exceeds all limits */
     score += 0.0F; /* -0 becomes 0 */
     lines->score[lines->count] = score;
     bool disordered = rank < 0;
@@ -189,8 +189,8 @@ static inline void add_line(struct reading *reading, const struct fields *fields
     lines->count++;
 }
 
-/* Remember a tag other than the line's before; those for which there is no room are not. */
-static void see_tag(struct reading *reading, const struct fields *fields, uint64_t number)
+/* Store a tag that differs from that of the previous line, unless there is no room. */
+static void store_tag(struct reading *reading, const struct fields *fields, uint64_t number)
 {
     struct tags *tags = &reading->tags;
     const uint8_t *tag = reading->text + fields->tag;
@@ -210,8 +210,8 @@ static void see_tag(struct reading *reading, const struct fields *fields, uint64
     note(reading, SEVERAL_TAGS, number);
 }
 
-/* Take in a line whose form and score are right. */
-static inline enum status take_line(struct reading *reading, const struct fields *fields, bool same_query, float score,
+/* Process a line with valid form and score. */
+static inline enum status process_line(struct reading *reading, const struct fields *fields, bool same_query, float score,
                                     uint64_t number)
 {
     const struct tags *tags = &reading->tags;
@@ -230,19 +230,19 @@ static inline enum status take_line(struct reading *reading, const struct fields
     }
     size_t last = tags->start[tags->last], length = tags->start[tags->last + 1] - last;
     if (fields->tag_end - fields->tag != length || !same_bytes(reading->text + fields->tag, tags->text + last, length))
-        see_tag(reading, fields, number);
+        store_tag(reading, fields, number);
     return DONE;
 }
 
-/* Read one line, which is not blank, and go on behind it; or say why that is not possible. */
+/* Read one line that is not blank and advance, or return the reason why that is impossible. */
 static inline enum status read_line(struct reading *reading, struct fields *fields, uint64_t number, size_t stop)
 {
     bool same_query = is_field(reading->text, fields->query, reading->current, reading->current_length, stop);
     bool complete = split_line(reading, fields, same_query, stop);
-    enum problem problem = problem_of(reading, fields, complete);
+    enum problem problem = find_problem(reading, fields, complete);
     float score = 0;
     if (problem == NO_PROBLEM) {
-        enum outcome outcome = score_of(reading, fields, &score);
+        enum outcome outcome = parse_score(reading, fields, &score);
         if (outcome == UNDECIDED)
             return NEEDS_SCORE;
         if (outcome != READ)
@@ -253,7 +253,7 @@ static inline enum status read_line(struct reading *reading, struct fields *fiel
     if (problem != NO_PROBLEM)
         note(reading, problem, number);
     else {
-        enum status status = take_line(reading, fields, same_query, score, number);
+        enum status status = process_line(reading, fields, same_query, score, number);
         if (status != DONE)
             return status;
     }
@@ -262,8 +262,8 @@ static inline enum status read_line(struct reading *reading, struct fields *fiel
     return DONE;
 }
 
-/* Read the lines from `position` to `stop` (behind a newline), and finish every query that ends there. Returns DONE or
- * why it stopped before a line; called again, it goes on. */
+/* Read the lines from `position` to `stop` (after a newline), and finish every query that ends there. Returns DONE, or
+ * the reason for stopping at a line; another call continues there. */
 int read_lines(struct reading *reading, uint64_t stop)
 {
     const uint8_t *text = reading->text;
@@ -291,13 +291,13 @@ int read_lines(struct reading *reading, uint64_t stop)
     return (int)status;
 }
 
-/* Finish the query at hand when the file has ended. */
+/* Finish the current query at the end of the file. */
 void finish_last_query(struct reading *reading)
 {
     finish_query(reading);
 }
 
-/* --- ids of datasets: `offsets[i] .. offsets[i + 1]` is id i, checked here because lengths are taken from them */
+/* --- ids of datasets: id i is `offsets[i] .. offsets[i + 1]`, validated here because it determines lengths */
 
 static bool is_id(const int64_t *offsets, uint64_t number, uint64_t text_bytes)
 {
@@ -305,7 +305,7 @@ static bool is_id(const int64_t *offsets, uint64_t number, uint64_t text_bytes)
     return start >= 0 && end >= start && (uint64_t)end <= text_bytes && text_bytes - (uint64_t)end >= PADDING;
 }
 
-/* Number the dataset's own queries, in their order. 0 where there is no room or an offset is wrong. */
+/* Number the dataset's queries in their order. Returns 0 if there is no room or an offset is wrong. */
 int number_queries(struct reading *reading, const uint8_t *text, uint64_t text_bytes, const int64_t *offsets,
                    uint64_t count)
 {
@@ -313,36 +313,36 @@ int number_queries(struct reading *reading, const uint8_t *text, uint64_t text_b
         if (!is_id(offsets, number, text_bytes))
             return 0;
         size_t length = (size_t)(offsets[number + 1] - offsets[number]);
-        if (number_of_query(&reading->queries, text + offsets[number], length, reading->seed) < 0)
+        if (find_or_add_query(&reading->queries, text + offsets[number], length, reading->seed) < 0)
             return 0;
     }
     return 1;
 }
 
-/* Make the keys of ids. 0 where an offset is wrong. */
+/* Compute the keys of ids. Returns 0 if an offset is wrong. */
 int make_keys(const uint8_t *text, uint64_t text_bytes, const int64_t *offsets, uint64_t count, uint64_t seed,
               struct key *keys)
 {
     for (uint64_t number = 0; number < count; number++) {
         if (!is_id(offsets, number, text_bytes))
             return 0;
-        keys[number] = key_of(text + offsets[number], (size_t)(offsets[number + 1] - offsets[number]), seed);
+        keys[number] = make_key(text + offsets[number], (size_t)(offsets[number + 1] - offsets[number]), seed);
     }
     return 1;
 }
 
-/* Put ids into a set; those longer than a key have their bytes in `long_ids` already, and the place in the second
- * word. Returns how many were new; -1 where the set is full or damaged. `slots` are those of `ids`. */
+/* Add ids to a set. Ids that are longer than a key are already in `long_ids`, with their position in the second word of
+ * the key. Returns the number of new ids, or -1 if the set is full or damaged. `slots` are those of `ids`. */
 int64_t insert_ids(const struct ids *ids, uint64_t *slots, const struct key *keys, uint64_t count)
 {
     int64_t new = 0;
     for (uint64_t number = 0; number < count; number++) {
         const struct key *key = &keys[number];
         size_t length = 0;
-        const uint8_t *id = is_long(key->second) ? long_id_at(ids, key->second & ~LONG_ID, &length) : NULL;
+        const uint8_t *id = is_long(key->second) ? get_long_id(ids, key->second & ~LONG_ID, &length) : NULL;
         if (is_long(key->second) && id == NULL)
             return -1;
-        uint64_t slot = slot_of_id(ids, key, id, length);
+        uint64_t slot = find_slot(ids, key, id, length);
         if (slot == ids->slot_count)
             return -1;
         if (slots[2 * slot] == 0) {
@@ -354,7 +354,7 @@ int64_t insert_ids(const struct ids *ids, uint64_t *slots, const struct key *key
     return new;
 }
 
-/* Set `found[i]` to whether id i is in the set. 0 where an offset is wrong. */
+/* Set `found[i]` to whether id i is in the set. Returns 0 if an offset is wrong. */
 int find_ids(const struct ids *ids, const uint8_t *text, uint64_t text_bytes, const int64_t *offsets, uint64_t count,
              uint64_t seed, uint8_t *found)
 {
@@ -363,7 +363,7 @@ int find_ids(const struct ids *ids, const uint8_t *text, uint64_t text_bytes, co
             return 0;
         const uint8_t *id = text + offsets[number];
         size_t length = (size_t)(offsets[number + 1] - offsets[number]);
-        struct key key = key_of(id, length, seed);
+        struct key key = make_key(id, length, seed);
         found[number] = contains_id(ids, &key, id, length);
     }
     return 1;
@@ -371,8 +371,8 @@ int find_ids(const struct ids *ids, const uint8_t *text, uint64_t text_bytes, co
 
 /* --- files whose lines are not grouped by query */
 
-/* Where each line of `text[.. stop]` starts, and the number of its query (0 if it has none that fits). Returns how
- * many lines; -1 where there are too many queries, -2 where there are more than `room` lines or no newline ends them. */
+/* Find the start of each line of `text[.. stop]` and the number of its query (0 without a valid one). Returns the number
+ * of lines, -1 if there are too many queries, or -2 for more than `room` lines or a missing newline at the end. */
 int64_t index_lines(struct reading *reading, uint64_t stop, uint64_t *starts, uint32_t *owners, uint64_t room)
 {
     const uint8_t *text = reading->text;
@@ -387,7 +387,7 @@ int64_t index_lines(struct reading *reading, uint64_t stop, uint64_t *starts, ui
         size_t query = field_start(text, position), length = field_end(text, query) - query;
         int64_t owner = 0;
         if (length > 0 && length <= reading->longest_id)
-            owner = number_of_query(&reading->queries, text + query, length, reading->seed);
+            owner = find_or_add_query(&reading->queries, text + query, length, reading->seed);
         if (owner < 0)
             return -1;
         starts[count] = position;
@@ -398,8 +398,8 @@ int64_t index_lines(struct reading *reading, uint64_t stop, uint64_t *starts, ui
     return (int64_t)count;
 }
 
-/* Counting sort: the numbers of the lines by owner, those of one owner in the file's order. `places` has a 0 for every
- * owner and one more. */
+/* Sort line numbers by owner with a counting sort, those of an owner in file order. `places` contains a 0 for every
+ * owner and another one. */
 void order_lines(const uint32_t *owners, uint64_t count, uint64_t *places, uint64_t owner_count, uint32_t *order)
 {
     for (uint64_t line = 0; line < count; line++)
@@ -410,12 +410,12 @@ void order_lines(const uint32_t *owners, uint64_t count, uint64_t *places, uint6
         order[places[owners[line]]++] = (uint32_t)line;
 }
 
-/* Copy the lines `order[*done ..]` behind each other into `target`, as many as fit, each cut to `longest` bytes with its
- * newline. Returns how many bytes. */
+/* Copy the lines `order[*done ..]` to `target`, as many as fit, each truncated to `longest` bytes including its newline.
+ * Returns the number of bytes. */
 uint64_t gather_lines(const uint8_t *text, const uint64_t *starts, const uint32_t *order, uint64_t count,
                       uint64_t *done, uint8_t *target, uint64_t room, uint64_t longest)
 {
-    enum { AHEAD = 16 }; /* lines lie anywhere in memory: ask for them early */
+    enum { AHEAD = 16 }; /* lines are scattered in memory, so prefetch them */
     uint64_t filled = 0;
     for (; *done < count; ++*done) {
         if (count - *done > AHEAD)

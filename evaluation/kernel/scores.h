@@ -1,13 +1,13 @@
-/* Scores as trec_eval 9.0.8 reads them: decimal text to the nearest double, then to the nearest float32. */
+/* Parsing of scores as in trec_eval 9.0.8: decimal text to the nearest double, then to the nearest float32. */
 #ifndef RUNBOARD_SCORES_H
 #define RUNBOARD_SCORES_H
 
 #include "text.h"
 
-/* What became of a score. UNDECIDED: too near to a rounding boundary to tell here. */
+/* Result of parsing a score. UNDECIDED: too close to a rounding boundary to be decided here. */
 enum outcome { READ, NOT_A_NUMBER, NOT_FINITE, UNDECIDED };
 
-/* Powers of ten up to 10^22, and whole numbers up to 2^53, are exact as doubles. */
+/* Powers of ten up to 10^22 and integers up to 2^53 are exact as doubles. */
 enum { HIGHEST_EXACT_POWER = 22, HIGHEST_POWER = 69 };
 #define HIGHEST_EXACT_WHOLE (UINT64_C(1) << 53)
 
@@ -18,24 +18,24 @@ static const double powers_of_ten[HIGHEST_POWER + 1] = {
     1e54, 1e55, 1e56, 1e57, 1e58, 1e59, 1e60, 1e61, 1e62, 1e63, 1e64, 1e65, 1e66, 1e67, 1e68, 1e69,
 };
 
-/* Where these bound the digits before the point, a value is 0 or infinite in float32 whatever the digits are. */
+/* Limits of the number of digits before the point, beyond which a value is 0 or infinite in float32. */
 enum { LOWEST_MAGNITUDE = -46, HIGHEST_MAGNITUDE = 40, MOST_DIGITS = 19 };
 
-/* Doubles from here on (halfway between the greatest float32 and the next power of two) round to infinity. */
+/* Smallest double that rounds to infinity, halfway between the largest float32 and the next power of two. */
 #define INFINITE_FROM 0x1.ffffffp+127
 
-/* More than twice the relative error of three roundings and of digits left out behind the nineteenth. */
+/* More than twice the relative error of three roundings and of omitting digits after the nineteenth. */
 #define SLACK 0x1p-49
 
-/* `whole` x 10^`exponent`, more if digits that are not 0 were `left_out`. */
+/* The value `whole` x 10^`exponent`, or slightly more if nonzero digits were `left_out`. */
 struct decimal {
     uint64_t whole;
     int64_t exponent;
-    int digits; /* significant ones, kept in `whole` */
+    int digits; /* significant digits in `whole` */
     bool seen, left_out;
 };
 
-/* Read digits of any number, before or behind the point; where they end. */
+/* Read any number of digits before or after the point, and return their end. */
 static size_t read_digits(const uint8_t *text, size_t position, size_t end, bool fraction, struct decimal *decimal)
 {
     for (; position < end && (uint8_t)(text[position] - '0') <= 9; position++) {
@@ -53,7 +53,7 @@ static size_t read_digits(const uint8_t *text, size_t position, size_t end, bool
     return position;
 }
 
-/* Read `e-12`; where it ends, or `end + 1` if there is no number behind the e. */
+/* Read an exponent such as `e-12`, and return its end, or `end + 1` if there is no number after the e. */
 static size_t read_exponent(const uint8_t *text, size_t position, size_t end, struct decimal *decimal)
 {
     position++;
@@ -64,15 +64,15 @@ static size_t read_exponent(const uint8_t *text, size_t position, size_t end, st
         return end + 1;
     int64_t written = 0;
     for (; position < end && (uint8_t)(text[position] - '0') <= 9; position++)
-        if (written < 100000) /* far beyond any double, and any length of a line */
+        if (written < 100000) /* exceeds any double and any length of a line */
             written = written * 10 + (text[position] - '0');
     decimal->exponent += negative ? -written : written;
     return position;
 }
 
-/* The nearest double to a decimal, as float32. Two exact operands give it by one division or product (Clinger's
- * fast path). Otherwise the value is known within a few units in the last place of a double, which nearly always
- * leaves one float32. */
+/* Round a decimal to the nearest double and then to float32. For exact operands, one division or multiplication is
+ * correct (Clinger's fast path). Otherwise the value is known within a few units in the last place of a double, which
+ * almost always determines the float32. */
 static inline enum outcome round_decimal(const struct decimal *decimal, float *score)
 {
     double value = (double)decimal->whole;
@@ -94,7 +94,7 @@ static inline enum outcome round_decimal(const struct decimal *decimal, float *s
     return (float)highest == *score ? READ : UNDECIDED;
 }
 
-/* Read a decimal with any number of digits, or an exponent. */
+/* Read a decimal with any number of digits, or with an exponent. */
 static enum outcome read_long_score(const uint8_t *text, size_t position, size_t end, float *score)
 {
     struct decimal decimal = {0};
@@ -114,7 +114,7 @@ static enum outcome read_long_score(const uint8_t *text, size_t position, size_t
     return round_decimal(&decimal, score);
 }
 
-/* The score in `text[position .. end]` and what became of it.
+/* Parse the score in `text[position .. end]`, and return the result of parsing.
  *
  * Grammar: sign? (digits [. digits?] | . digits) ((e|E) sign? digits)?, ASCII only. */
 static inline enum outcome read_score(const uint8_t *text, size_t position, size_t end, float *score)
@@ -125,7 +125,7 @@ static inline enum outcome read_score(const uint8_t *text, size_t position, size
         position++;
     size_t start = position, point = end, digits = end - start;
     struct decimal decimal = {0};
-    if (digits <= MOST_DIGITS) { /* nothing can overflow */
+    if (digits <= MOST_DIGITS) { /* no overflow is possible */
         for (; position < end && (uint8_t)(text[position] - '0') <= 9; position++)
             decimal.whole = decimal.whole * 10 + (uint8_t)(text[position] - '0');
         if (position < end && text[position] == '.') {

@@ -1,4 +1,4 @@
-/* Keys and hash tables of ids: open addressing, exact (equal hashes are verified by the bytes), seeded. */
+/* Keys and seeded hash tables of ids, with open addressing and comparison of bytes. */
 #ifndef RUNBOARD_TABLES_H
 #define RUNBOARD_TABLES_H
 
@@ -6,26 +6,26 @@
 
 __extension__ typedef unsigned __int128 wide_integer;
 
-/* Multipliers whose bytes are not valid UTF-8, so that no id can equal one and cancel it. */
+/* Multipliers whose bytes are not valid UTF-8, so that no id can be equal to one and cancel it. */
 #define FIRST_MULTIPLIER UINT64_C(0xA0761D6478BD642F)
 #define SECOND_MULTIPLIER UINT64_C(0xE7037ED1A0B428DB)
 
-/* In the upper byte of a key's second word: the id is longer than 16 bytes. UTF-8 has no such byte. */
+/* Mark of ids longer than 16 bytes in the upper byte of a key's second word, which does not occur in UTF-8. */
 #define LONG_ID (UINT64_C(0xFF) << 56)
 
-/* The halves of the 128-bit product, exclusive-or'd (the mixing step of wyhash). */
+/* Return the exclusive or of the halves of the 128-bit product (the mixing step of wyhash). */
 static inline uint64_t fold(uint64_t left, uint64_t right)
 {
     wide_integer product = (wide_integer)left * right;
     return (uint64_t)(product >> 64) ^ (uint64_t)product;
 }
 
-/* The key of an id of `length` > 0 bytes with PADDING behind them.
+/* Return the key of an id of `length` > 0 bytes, followed by PADDING.
  *
- * For at most 16 bytes the two words are the id itself, padded with zeros, and equal words are equal ids. For longer
- * ones they are its hash and its length under LONG_ID: equal words are verified by the bytes. The first word is never
- * 0, which marks an empty slot. Stored sets of ids depend on every detail of this function. */
-static inline struct key key_of(const uint8_t *id, size_t length, uint64_t seed)
+ * The words of ids up to 16 bytes are the id itself, padded with zeros, so equal words mean equal ids. Those of longer
+ * ids are a hash and the length with LONG_ID, so bytes have to be compared as well. The first word is never 0, which
+ * marks empty slots. Stored sets of ids depend on every detail of this function. */
+static inline struct key make_key(const uint8_t *id, size_t length, uint64_t seed)
 {
     struct key key;
     if (length <= 8) {
@@ -50,7 +50,7 @@ static inline bool is_long(uint64_t second)
     return second >= LONG_ID;
 }
 
-/* Whether two ids with their keys (of `key_of`) are the same. */
+/* Return whether two ids with their keys (of `make_key`) are equal. */
 static inline bool same_id(const struct key *left, const uint8_t *left_id, const struct key *right,
                            const uint8_t *right_id)
 {
@@ -61,8 +61,8 @@ static inline bool same_id(const struct key *left, const uint8_t *left_id, const
 
 /* --- sets of ids */
 
-/* The stored bytes of a long id at `place` and their `length`; NULL where the set is damaged. */
-static const uint8_t *long_id_at(const struct ids *ids, uint64_t place, size_t *length)
+/* Return the stored bytes of a long id at `place`, and their `length`; NULL if the set is damaged. */
+static const uint8_t *get_long_id(const struct ids *ids, uint64_t place, size_t *length)
 {
     if (ids->long_bytes < 2 || place > ids->long_bytes - 2)
         return NULL;
@@ -70,16 +70,16 @@ static const uint8_t *long_id_at(const struct ids *ids, uint64_t place, size_t *
     return *length <= ids->long_bytes - 2 - place ? ids->long_ids + place + 2 : NULL;
 }
 
-/* Whether a slot that has the first word of a long id holds that very id. */
+/* Return whether a slot with the first word of a long id contains this id. */
 static bool holds_long_id(const struct ids *ids, uint64_t second, const uint8_t *id, size_t length)
 {
     size_t stored_length = 0;
-    const uint8_t *stored = is_long(second) ? long_id_at(ids, second & ~LONG_ID, &stored_length) : NULL;
+    const uint8_t *stored = is_long(second) ? get_long_id(ids, second & ~LONG_ID, &stored_length) : NULL;
     return stored != NULL && stored_length == length && memcmp(stored, id, length) == 0;
 }
 
-/* The slot that holds an id, or the empty one where it would be; the number of slots if there is neither. */
-static inline uint64_t slot_of_id(const struct ids *ids, const struct key *key, const uint8_t *id, size_t length)
+/* Return the slot of an id, or the empty slot for it, or the number of slots if there is neither. */
+static inline uint64_t find_slot(const struct ids *ids, const struct key *key, const uint8_t *id, size_t length)
 {
     uint64_t mask = ids->slot_count - 1, slot = key->hash & mask;
     for (uint64_t probes = 0; probes < ids->slot_count; probes++, slot = (slot + 1) & mask) {
@@ -95,16 +95,16 @@ static inline uint64_t slot_of_id(const struct ids *ids, const struct key *key, 
 
 static inline bool contains_id(const struct ids *ids, const struct key *key, const uint8_t *id, size_t length)
 {
-    uint64_t slot = slot_of_id(ids, key, id, length);
+    uint64_t slot = find_slot(ids, key, id, length);
     return slot < ids->slot_count && ids->slots[2 * slot] != 0;
 }
 
 /* --- queries */
 
-/* The number of a query id, a new one if it was not seen before; -1 where there is no room for it. */
-static int64_t number_of_query(struct queries *queries, const uint8_t *id, size_t length, uint64_t seed)
+/* Return the number of a query id, adding it if it is new; -1 if there is no room. */
+static int64_t find_or_add_query(struct queries *queries, const uint8_t *id, size_t length, uint64_t seed)
 {
-    struct key key = key_of(id, length, seed);
+    struct key key = make_key(id, length, seed);
     uint64_t mask = queries->slot_count - 1, slot = key.hash & mask;
     for (; queries->slots[slot] != 0; slot = (slot + 1) & mask) { /* at most half full */
         uint32_t number = queries->slots[slot] - 1;

@@ -1,4 +1,4 @@
-/* Bytes in place: words of eight bytes, fields, equality, order, UTF-8. */
+/* Functions on bytes in place: words of eight bytes, fields, equality, order, UTF-8. */
 #ifndef RUNBOARD_TEXT_H
 #define RUNBOARD_TEXT_H
 
@@ -8,7 +8,7 @@
 
 #define EACH_BYTE(value) (UINT64_C(0x0101010101010101) * (value))
 
-/* The eight bytes at `bytes`, the first one lowest. */
+/* Load eight bytes in little-endian order. */
 static inline uint64_t load_word(const uint8_t *bytes)
 {
     uint64_t word;
@@ -19,19 +19,19 @@ static inline uint64_t load_word(const uint8_t *bytes)
     return word;
 }
 
-/* The first `count` bytes of a word, the others 0. */
+/* Return the first `count` bytes of a word, followed by zeros. */
 static inline uint64_t first_bytes(uint64_t word, size_t count)
 {
     return count >= 8 ? word : word & ((UINT64_C(1) << (8 * count)) - 1);
 }
 
-/* ASCII white space, as C's isspace has it in the C locale. */
+/* Return whether a byte is ASCII white space, as in C's isspace in the C locale. */
 static inline bool is_space(uint8_t character)
 {
     return character == ' ' || (uint8_t)(character - '\t') < 5;
 }
 
-/* The first white space at or after `position`. There is a newline ahead, and PADDING behind it. */
+/* Return the first white space at or after `position`. The text must contain a newline, followed by PADDING. */
 static inline size_t field_end(const uint8_t *text, size_t position)
 {
     for (;;) {
@@ -49,7 +49,7 @@ static inline size_t field_end(const uint8_t *text, size_t position)
     }
 }
 
-/* The first byte at or after `position` that is no white space, or the line's end. */
+/* Return the first byte at or after `position` that is not white space, or the end of the line. */
 static inline size_t field_start(const uint8_t *text, size_t position)
 {
     while (text[position] != '\n' && is_space(text[position]))
@@ -57,8 +57,8 @@ static inline size_t field_start(const uint8_t *text, size_t position)
     return position;
 }
 
-/* Whether `length` bytes are equal; both sides have PADDING behind them. For the few bytes of a query or a tag this
- * is faster than a call of memcmp. */
+/* Return whether `length` bytes are equal; both sides are followed by PADDING. For short queries and tags this is faster
+ * than memcmp. */
 static inline bool same_bytes(const uint8_t *left, const uint8_t *right, size_t length)
 {
     size_t done = 0;
@@ -68,19 +68,19 @@ static inline bool same_bytes(const uint8_t *left, const uint8_t *right, size_t 
     return first_bytes(load_word(left + done) ^ load_word(right + done), length - done) == 0;
 }
 
-/* strcmp's order of two ids. */
-static inline int order_of_bytes(const uint8_t *left, size_t left_length, const uint8_t *right, size_t right_length)
+/* Compare two ids in the order of strcmp. */
+static inline int compare_bytes(const uint8_t *left, size_t left_length, const uint8_t *right, size_t right_length)
 {
     int order = memcmp(left, right, left_length < right_length ? left_length : right_length);
     return order != 0 ? order : (left_length > right_length) - (left_length < right_length);
 }
 
-/* Whether all bytes are ASCII and none is NUL, so that no line needs a closer look. */
+/* Return whether all bytes are ASCII without NUL, so that lines need no further check. */
 static bool is_plain(const uint8_t *text, size_t length)
 {
     uint64_t found = 0;
     size_t done = 0;
-    /* a byte's upper bit is set in itself if it is not ASCII, and in itself less one if it is NUL */
+    /* the upper bit is set in bytes that are not ASCII, and in NUL minus one */
     for (; done + 32 <= length; done += 32)
         for (size_t word = 0; word < 32; word += 8) {
             uint64_t bytes = load_word(text + done + word);
@@ -91,8 +91,8 @@ static bool is_plain(const uint8_t *text, size_t length)
     return (found & EACH_BYTE(0x80)) == 0;
 }
 
-/* How many bytes of well-formed UTF-8 (RFC 3629) begin with this byte, 0 if it begins none; and the bounds of the
- * second byte, which leave out overlong forms, surrogates and what is above U+10FFFF. */
+/* Return the length of well-formed UTF-8 sequences (RFC 3629) that start with this byte, or 0, and the bounds of the
+ * second byte, which exclude overlong forms, surrogates, and code points above U+10FFFF. */
 static size_t sequence_length(uint8_t lead, uint8_t *lowest, uint8_t *highest)
 {
     *lowest = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
@@ -104,7 +104,7 @@ static size_t sequence_length(uint8_t lead, uint8_t *lowest, uint8_t *highest)
     return lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
 }
 
-/* Whether the bytes are UTF-8 without NUL. */
+/* Return whether the bytes are UTF-8 without NUL. */
 static bool is_utf8(const uint8_t *text, size_t length)
 {
     size_t position = 0;

@@ -1,1 +1,1 @@
-"""Measures as data: each family is a formula over judged documents' ranks, named as ir_measures names it."""
+"""Effectiveness measures, with formulas over ranks of judged documents and names of ir_measures."""

@@ -1,19 +1,17 @@
-"""The formulas, each over all queries at once. Sums run in order of rank, as trec_eval's do, so that values agree.
+"""Formulas of measures, computed for all queries at once. Sums are in order of rank, so that values equal trec_eval's.
 
-`k` is the cutoff (None for none), `level` the lowest grade that is relevant. A query that the run misses, or that has
-no relevant document, gets 0 from every one of them.
+`k` is the cutoff (None for no cutoff), and `level` the lowest relevant grade. Queries that are missing in the run or
+have no relevant documents score 0.
 
-`JudgedRankings` has what every measure is computed from: grades and ranks of the judged documents of all queries in
-arrays.
+`JudgedRankings` contains the inputs of all measures: grades and ranks of the judged documents of all queries.
 
-The bounds at the end are the most that a score could be, whatever grades the unjudged documents among the first k would
-get. The idea is that of the residual of rank-biased precision (Moffat & Zobel, TOIS 27(1), 2008): a score over
-incomplete judgements is one end of a range. There every unjudged document counts as relevant at the other end. Where a
-score is divided by what could be found (nDCG, R, R_cap), a further relevant document raises both sides of the fraction,
-and all of them relevant need not be the most: three relevant documents that a run ranks first, and nothing else, are an
-nDCG of 1, which another relevant document at rank 10 can only lower. So the bound here is the maximum over all
-assignments of grades that the judgements use. It holds for every way in which these judgements could be completed,
-since a document that is not among the first k can only lower the score.
+The upper bounds at the end are the highest possible scores over all grades of the unjudged documents among the first
+k. They follow the residual of rank-biased precision (Moffat & Zobel, TOIS 27(1), 2008), where a score over incomplete
+judgments is the lower end of a range, and all unjudged documents are relevant at the upper end. In measures that are
+divided by an ideal value (nDCG, R, R_cap), a further relevant document increases both numerator and denominator, so
+the maximum may be elsewhere: if a run ranks all three relevant documents first, its nDCG is 1, and another relevant
+document at rank 10 can only reduce it. The bound is therefore the maximum over all assignments of grades in use. It
+holds for every completion of the judgments, since documents below rank k can only reduce the score.
 """
 
 from collections.abc import Callable
@@ -31,13 +29,18 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class JudgedRankings:
-    """Judged documents of a run, in trec_eval's order, cut to the run's depth.
+    """Judged documents of a run in trec_eval's order, truncated to the run's depth.
 
-    `query`, `rank` (1-based), `grade`: one entry per judged document retrieved, grouped by query (row of the
-    qrels), ranks rising within it. `elsewhere_query`, `elsewhere_rank`: documents judged for other queries only.
-    `retrieved`: per query how many documents the run has. `relevance_level`: the lowest grade that is relevant for
-    binary measures, where a measure does not say it itself. `answers` says where texts have answers, where that is
-    known.
+    Attributes:
+        qrels: Relevance judgments.
+        query: Row in the qrels for each retrieved judged document, ascending.
+        rank: Rank of each of these documents from 1, ascending within a query.
+        grade: Grade of each of these documents.
+        elsewhere_query: Row in the qrels for each retrieved document that is judged for other queries only.
+        elsewhere_rank: Rank of each of these documents.
+        retrieved: Number of retrieved documents for each query.
+        relevance_level: Lowest relevant grade for binary measures that do not specify one.
+        answers: Positions of answers in the texts, if known.
     """
 
     qrels: Qrels
@@ -52,30 +55,29 @@ class JudgedRankings:
 
     @property
     def queries(self) -> int:
-        """How many judged queries there are."""
         return len(self.qrels.query_ids)
 
-    def per_query(self, weights: Values | Flags, where: NDArray[np.int64] | None = None) -> Values:
-        """Add up by query one weight per judged document retrieved, in order of rank."""
-        sums: Values = np.bincount(self.query if where is None else where, weights, self.queries).astype(
+    def per_query(self, weights: Values | Flags, rows: NDArray[np.int64] | None = None) -> Values:
+        """Return the sum of weights of retrieved judged documents for each query, added in order of rank."""
+        sums: Values = np.bincount(self.query if rows is None else rows, weights, self.queries).astype(
             np.float64
         )
         return sums
 
     def relevant(self, level: int) -> Flags:
-        """Which of the retrieved judged documents are relevant."""
+        """Return which of the retrieved judged documents are relevant."""
         return self.grade >= level
 
     def relevant_judged(self, level: int) -> Values:
-        """Per query, how many documents are relevant."""
+        """Return the number of relevant documents for each query."""
         computed = self.qrels.computed
         if (key := f"relevant from {level}") not in computed:
             relevant = np.bincount(self.qrels.rows, self.qrels.grades >= level, self.queries)
             computed[key] = relevant.astype(np.float64)
         return computed[key]
 
-    def counted_so_far(self, flags: Flags) -> NDArray[np.int64]:
-        """For each judged document retrieved, how many flagged ones its query has up to it, itself included."""
+    def running_counts(self, flags: Flags) -> NDArray[np.int64]:
+        """Return the number of flagged documents up to each retrieved judged document of a query, inclusive."""
         total = np.concatenate([np.zeros(1, np.int64), np.cumsum(flags)])
         first = np.searchsorted(self.query, self.query, side="left")
         counts: NDArray[np.int64] = total[1:] - total[first]
@@ -83,195 +85,202 @@ class JudgedRankings:
 
 
 def divide(numerator: Values, denominator: Values) -> Values:
-    """Quotients, 0 where the denominator is 0."""
+    """Return quotients, or 0 where the denominator is 0."""
     return np.divide(numerator, denominator, out=np.zeros(len(numerator)), where=denominator > 0)
 
 
-def _within(ranking: JudgedRankings, k: int | None) -> Flags:
+def _is_within(ranking: JudgedRankings, k: int | None) -> Flags:
     return np.ones(len(ranking.rank), np.bool_) if k is None else ranking.rank <= k
 
 
-def _relevant_within(ranking: JudgedRankings, k: int | None, level: int) -> Values:
-    return ranking.per_query(ranking.relevant(level) & _within(ranking, k))
+def _count_relevant(ranking: JudgedRankings, k: int | None, level: int) -> Values:
+    return ranking.per_query(ranking.relevant(level) & _is_within(ranking, k))
 
 
-def _discounted(gains: Values, ranks: NDArray[np.int64]) -> Values:
+def _discount(gains: Values, ranks: NDArray[np.int64]) -> Values:
     return gains / np.log2(ranks + 1)
 
 
 def ndcg(ranking: JudgedRankings, k: int | None, level: int, exponential: bool = False) -> Values:
-    """Return the discounted gain (gain over log2(rank + 1)) by that of the best possible ranking.
+    """Return nDCG@k: the sum of gain / log2(rank + 1), divided by that of the ideal ranking.
 
-    The gain is the grade, or if `exponential` 2^grade - 1.
+    The gain is the grade, or 2^grade − 1 if `exponential` is set. Järvelin & Kekäläinen, TOIS 20(4), 2002; ndcg_cut
+    of trec_eval.
     """
 
-    def gain_of(grades: NDArray[np.int64]) -> Values:
+    def compute_gains(grades: NDArray[np.int64]) -> Values:
         gains = np.maximum(grades, 0).astype(np.float64)
         return np.exp2(gains) - 1 if exponential else gains
 
-    gained = ranking.per_query(_discounted(gain_of(ranking.grade), ranking.rank) * _within(ranking, k))
+    gain = ranking.per_query(_discount(compute_gains(ranking.grade), ranking.rank) * _is_within(ranking, k))
     computed = ranking.qrels.computed
     if (key := f"ideal gain at {k}, exponential: {exponential}") not in computed:
         rows, grades = ranking.qrels.rows, ranking.qrels.grades.astype(np.int64)
         order = np.lexsort((-grades, rows))
-        ideal_rank = np.arange(len(order)) - ranking.qrels.offsets[rows] + 1  # rows are sorted already
-        ideal_gain = _discounted(gain_of(grades[order]), ideal_rank)
+        ideal_rank = np.arange(len(order)) - ranking.qrels.offsets[rows] + 1  # rows are already sorted
+        ideal_gain = _discount(compute_gains(grades[order]), ideal_rank)
         if k is not None:
             ideal_gain = ideal_gain * (ideal_rank <= k)
         computed[key] = ranking.per_query(ideal_gain, rows)
-    return divide(gained, computed[key])
+    return divide(gain, computed[key])
 
 
-def _shown(ranking: JudgedRankings, k: int | None) -> Values:
+def _count_displayed(ranking: JudgedRankings, k: int | None) -> Values:
     return (ranking.retrieved if k is None else np.minimum(ranking.retrieved, k)).astype(np.float64)
 
 
 def average_precision(ranking: JudgedRankings, k: int | None, level: int) -> Values:
-    """Precision at the rank of each relevant document retrieved, summed, by the number of relevant documents."""
+    """Return AP@k: the sum of precision at the ranks of relevant documents, divided by their total number."""
     relevant = ranking.relevant(level)
-    precision = ranking.counted_so_far(relevant) / ranking.rank * (relevant & _within(ranking, k))
+    precision = ranking.running_counts(relevant) / ranking.rank * (relevant & _is_within(ranking, k))
     return divide(ranking.per_query(precision), ranking.relevant_judged(level))
 
 
 def reciprocal_rank(ranking: JudgedRankings, k: int | None, level: int) -> Values:
-    """1 / rank of the first relevant document."""
+    """Return 1 / rank of the first relevant document among the first k."""
     relevant = ranking.relevant(level)
-    first = relevant & (ranking.counted_so_far(relevant) == 1) & _within(ranking, k)
+    first = relevant & (ranking.running_counts(relevant) == 1) & _is_within(ranking, k)
     return ranking.per_query(first / ranking.rank)
 
 
 def precision(ranking: JudgedRankings, k: int | None, level: int) -> Values:
-    """Relevant documents among the first k, by k."""
-    return _relevant_within(ranking, k, level) / (k or 1)
+    """Return the number of relevant documents among the first k, divided by k."""
+    return _count_relevant(ranking, k, level) / (k or 1)
 
 
 def recall(ranking: JudgedRankings, k: int | None, level: int) -> Values:
-    """Relevant documents among the first k, by the relevant documents there are."""
-    return divide(_relevant_within(ranking, k, level), ranking.relevant_judged(level))
+    """Return the number of relevant documents among the first k, divided by the number of relevant documents."""
+    return divide(_count_relevant(ranking, k, level), ranking.relevant_judged(level))
 
 
 def capped_recall(ranking: JudgedRankings, k: int | None, level: int) -> Values:
-    """Relevant documents among the first k, by what could be found there."""
+    """Return the number of relevant documents among the first k, divided by min(k, number of relevant documents)."""
     possible = ranking.relevant_judged(level)
-    return divide(_relevant_within(ranking, k, level), possible if k is None else np.minimum(possible, k))
+    return divide(_count_relevant(ranking, k, level), possible if k is None else np.minimum(possible, k))
 
 
 def success(ranking: JudgedRankings, k: int | None, level: int) -> Values:
-    """1 where a relevant document is among the first k."""
-    return (_relevant_within(ranking, k, level) > 0).astype(np.float64)
+    """Return 1 if a relevant document is among the first k, otherwise 0."""
+    return (_count_relevant(ranking, k, level) > 0).astype(np.float64)
 
 
 def f1(ranking: JudgedRankings, k: int | None, level: int) -> Values:
-    """Return the harmonic mean of P@k and R@k: twice the relevant documents among the first k, by k + R."""
+    """Return the harmonic mean of P@k and R@k: twice the number of relevant documents among the first k, by k + R."""
     assert k is not None
-    return divide(2 * _relevant_within(ranking, k, level), k + ranking.relevant_judged(level))
+    return divide(2 * _count_relevant(ranking, k, level), k + ranking.relevant_judged(level))
 
 
 def answer(ranking: JudgedRankings, k: int | None, level: int) -> Values:
-    """Whether the text of one of the first k documents has an answer."""
+    """Return 1 if the text of one of the first k documents contains an answer, otherwise 0."""
     assert k is not None
-    return (_answers(ranking).rank <= k).astype(np.float64)
+    return (_get_answers(ranking).rank <= k).astype(np.float64)
 
 
 def answer_within_tokens(ranking: JudgedRankings, k: int | None, level: int) -> Values:
-    """Whether the first k thousand tokens of the ranking's texts, one behind the other, have an answer."""
+    """Return 1 if the first k thousand tokens of the ranking's concatenated texts contain an answer, otherwise 0."""
     assert k is not None
-    return (_answers(ranking).tokens <= 1000 * k).astype(np.float64)
+    return (_get_answers(ranking).tokens <= 1000 * k).astype(np.float64)
 
 
-def _answers(ranking: JudgedRankings) -> FoundAnswers:
+def _get_answers(ranking: JudgedRankings) -> FoundAnswers:
     if ranking.answers is None:
-        raise ValueError("the measure looks for answers in texts, and there are none")
+        raise ValueError("the measure requires answers in texts, but there are none")
     return ranking.answers
 
 
 def r_precision(ranking: JudgedRankings, k: int | None, level: int) -> Values:
-    """Precision at the number of relevant documents."""
+    """Return precision at the number of relevant documents."""
     possible = ranking.relevant_judged(level)
-    found = ranking.per_query(ranking.relevant(level) & (ranking.rank <= possible[ranking.query]))
-    return divide(found, possible)
+    retrieved = ranking.per_query(ranking.relevant(level) & (ranking.rank <= possible[ranking.query]))
+    return divide(retrieved, possible)
 
 
 def bpref(ranking: JudgedRankings, k: int | None, level: int) -> Values:
-    """For each relevant document retrieved, the share of (as many) judged non-relevant ones that are not above it."""
+    """Return bpref of trec_eval, by the share of judged non-relevant documents ranked above each relevant one.
+
+    Buckley & Voorhees, SIGIR 2004: (1 / R) Σ (1 − min(N above r, R) / min(N, R)) over retrieved relevant documents r.
+    """
     relevant = ranking.relevant(level)
     possible = ranking.relevant_judged(level)
     not_relevant = np.diff(ranking.qrels.offsets) - possible
-    above = ranking.counted_so_far(~relevant).astype(np.float64)
+    non_relevant_above = ranking.running_counts(~relevant).astype(np.float64)
     bound = possible[ranking.query]
-    share = divide(np.minimum(above, bound), np.minimum(bound, not_relevant[ranking.query]))
+    share = divide(np.minimum(non_relevant_above, bound), np.minimum(bound, not_relevant[ranking.query]))
     return divide(ranking.per_query((1 - share) * relevant), possible)
 
 
 @dataclass(frozen=True)
 class RankBiasedPrecision:
-    """The expected share of relevant documents for a reader who goes on to the next one with probability
-    `persistence`, 0 < p < 1."""
+    """Expected share of relevant documents for a user who continues with probability `persistence`, 0 < p < 1.
+
+    Moffat & Zobel, TOIS 27(1), 2008.
+    """
 
     persistence: float
 
     def __call__(self, ranking: JudgedRankings, k: int | None, level: int) -> Values:
-        """(1 - p) times p^(rank - 1), summed over the relevant documents."""
+        """Return (1 − p) times the sum of p^(rank − 1) over the relevant documents among the first k."""
         weights = (1 - self.persistence) * self.persistence ** (ranking.rank - 1).astype(np.float64)
-        return ranking.per_query(weights * (ranking.relevant(level) & _within(ranking, k)))
+        return ranking.per_query(weights * (ranking.relevant(level) & _is_within(ranking, k)))
 
 
 def judged(ranking: JudgedRankings, k: int | None, level: int) -> Values:
-    """Judged documents among the first min(k, retrieved), by that number."""
-    return divide(ranking.per_query(_within(ranking, k)), _shown(ranking, k))
+    """Return the share of judged documents among the first min(k, retrieved)."""
+    return divide(ranking.per_query(_is_within(ranking, k)), _count_displayed(ranking, k))
 
 
 def hole(ranking: JudgedRankings, k: int | None, level: int) -> Values:
-    """Unjudged documents among the first min(k, retrieved), by that number."""
-    shown = _shown(ranking, k)
-    return divide(shown - ranking.per_query(_within(ranking, k)), shown)
+    """Return the share of unjudged documents among the first min(k, retrieved)."""
+    size = _count_displayed(ranking, k)
+    return divide(size - ranking.per_query(_is_within(ranking, k)), size)
 
 
 def hole_anywhere(ranking: JudgedRankings, k: int | None, level: int) -> Values:
-    """Return Hole, where a document judged for any query counts as judged."""
-    shown = _shown(ranking, k)
+    """Return Hole@k of BEIR, where documents judged for any query count as judged."""
+    size = _count_displayed(ranking, k)
     elsewhere = np.ones(len(ranking.elsewhere_rank), np.bool_) if k is None else ranking.elsewhere_rank <= k
-    known = ranking.per_query(_within(ranking, k)) + ranking.per_query(elsewhere, ranking.elsewhere_query)
-    return divide(shown - known, shown)
+    judged_count = ranking.per_query(_is_within(ranking, k)) + ranking.per_query(
+        elsewhere, ranking.elsewhere_query
+    )
+    return divide(size - judged_count, size)
 
 
 Bound = Callable[[JudgedRankings, int | None, int], Values]
-#: What a cell of the grid has: a rank with an unjudged document, and one behind the end of a ranking.
+#: Values in a grid of grades for unjudged documents and for ranks after the end of a ranking.
 _UNJUDGED, _NOTHING = -1, -2
-#: A cutoff beyond every ranking, where there is none.
+#: Cutoff of measures without one, greater than the length of any ranking.
 _DEEPEST = 2**31
 
 
 def _grades_by_rank(ranking: JudgedRankings, k: int | None) -> NDArray[np.int64]:
-    """Return the grades at the first k ranks, shape (queries, k); `_UNJUDGED` and `_NOTHING` where there is none."""
+    """Return the grades at the first k ranks, shape (queries, k), with `_UNJUDGED` and `_NOTHING` for missing ones."""
     depth = max(1, min(int(ranking.retrieved.max(initial=0)), k or _DEEPEST))
     grid = np.where(np.arange(depth) < ranking.retrieved[:, None], _UNJUDGED, _NOTHING)
-    within = ranking.rank <= depth
-    grid[ranking.query[within], ranking.rank[within] - 1] = ranking.grade[within]
+    is_in_grid = ranking.rank <= depth
+    grid[ranking.query[is_in_grid], ranking.rank[is_in_grid] - 1] = ranking.grade[is_in_grid]
     return grid
 
 
 @dataclass(frozen=True)
 class _Completed(JudgedRankings):
-    """A run's first k documents with the unjudged ones judged relevant, `added` of them for each query."""
+    """First k documents of a run with unjudged ones as relevant, of which each query has `added`."""
 
     added: Values = field(default_factory=lambda: np.zeros(0))
 
     def relevant_judged(self, level: int) -> Values:
-        """Per query, how many documents are relevant."""
         return super().relevant_judged(level) + self.added
 
 
 def all_relevant(formula: Bound) -> Bound:
-    """Return the bound of a measure that no further relevant document in the first k lowers: all of them relevant."""
+    """Return the upper bound of a measure that further relevant documents among the first k cannot reduce."""
 
     def bound(ranking: JudgedRankings, k: int | None, level: int) -> Values:
         grid = _grades_by_rank(ranking, k)
         unjudged = grid == _UNJUDGED
         rows, ranks = np.nonzero(grid != _NOTHING)
-        given = {each.name: getattr(ranking, each.name) for each in fields(ranking)}
-        given |= {"query": rows, "rank": ranks + 1, "grade": np.where(unjudged, level, grid)[rows, ranks]}
-        return formula(_Completed(**given, added=unjudged.sum(axis=1).astype(np.float64)), k, level)
+        values = {field_.name: getattr(ranking, field_.name) for field_ in fields(ranking)}
+        values |= {"query": rows, "rank": ranks + 1, "grade": np.where(unjudged, level, grid)[rows, ranks]}
+        return formula(_Completed(**values, added=unjudged.sum(axis=1).astype(np.float64)), k, level)
 
     return bound
 
@@ -279,11 +288,12 @@ def all_relevant(formula: Bound) -> Bound:
 def upper_ndcg(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     """Return the highest nDCG@k over all grades of the unjudged documents.
 
-    With D(n) = Σ_{i≤n} 1 / log₂(i + 1) and r_t documents of grade t or higher, the ideal gain is Σ_t D(min(k, r_t)), a
-    step of one grade counting 1. Of unjudged documents the first ones get the higher grades, so an assignment is for
-    each t how many of them, j_t, have t or more. The maximum of gain / ideal gain is found by Dinkelbach's method
-    (Management Science 13(7), 1967): where it is v, the maximum of gain − v · ideal gain is 0, and this is a sum over
-    t, of which each term is maximised by itself. The j_t then fall as t rises, as they must, because r_t does.
+    With D(n) = Σ_{i≤n} 1 / log₂(i + 1) and r_t documents of grade t or higher, the ideal gain is Σ_t D(min(k, r_t)),
+    where a step of one grade counts 1. The first unjudged documents should have the highest grades, so an assignment
+    consists of the number j_t of unjudged documents with grade t or higher, for each t. The maximum of gain / ideal
+    gain is computed by Dinkelbach's method (Management Science 13(7), 1967): if it is v, the maximum of gain − v ·
+    ideal gain is 0. That is a sum over t, whose terms can be maximized separately. The resulting j_t decrease with t,
+    as required, because r_t does.
     """
     grid = _grades_by_rank(ranking, k)
     levels = np.unique(np.maximum(ranking.qrels.grades, 0))
@@ -291,30 +301,35 @@ def upper_ndcg(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     steps = np.diff(levels, prepend=0).astype(np.float64)
     discounts = 1 / np.log2(np.arange(grid.shape[1]) + 2)
     unjudged = grid == _UNJUDGED
-    most = int(unjudged.sum(axis=1).max(initial=0))
-    gained = _first(np.where(unjudged, discounts, 0.0), unjudged, most)
-    known = np.stack([np.where(grid >= each, discounts, 0.0).sum(axis=1) for each in levels])
-    cumulated = np.concatenate([[0.0], np.cumsum(1 / np.log2(np.arange(k or grid.shape[1]) + 2))])
-    there = np.stack([ranking.relevant_judged(int(each)).astype(np.int64) for each in levels])
+    max_unjudged = int(unjudged.sum(axis=1).max(initial=0))
+    added_gains = _cumulate_discounts(np.where(unjudged, discounts, 0.0), unjudged, max_unjudged)
+    judged_gains = np.stack([np.where(grid >= grade, discounts, 0.0).sum(axis=1) for grade in levels])
+    cumulated_discounts = np.concatenate([[0.0], np.cumsum(1 / np.log2(np.arange(k or grid.shape[1]) + 2))])
+    relevant_counts = np.stack([ranking.relevant_judged(int(grade)).astype(np.int64) for grade in levels])
     best = np.zeros(len(grid))
     while True:
         gain, ideal = np.zeros_like(best), np.zeros_like(best)
-        for step, found, of_level in zip(steps, known, there, strict=True):
-            possible = np.minimum(of_level[:, None] + np.arange(most + 1), len(cumulated) - 1)
-            chosen = np.argmax(gained - best[:, None] * cumulated[possible], axis=1)[:, None]
-            gain += step * (found + np.take_along_axis(gained, chosen, 1)[:, 0])
-            ideal += step * cumulated[np.take_along_axis(possible, chosen, 1)[:, 0]]
-        better = divide(gain, ideal)
-        if not np.any(better > best + 1e-15):
+        for step, judged_gain, relevant_count in zip(steps, judged_gains, relevant_counts, strict=True):
+            possible = np.minimum(
+                relevant_count[:, None] + np.arange(max_unjudged + 1), len(cumulated_discounts) - 1
+            )
+            choice = np.argmax(added_gains - best[:, None] * cumulated_discounts[possible], axis=1)[:, None]
+            gain += step * (judged_gain + np.take_along_axis(added_gains, choice, 1)[:, 0])
+            ideal += step * cumulated_discounts[np.take_along_axis(possible, choice, 1)[:, 0]]
+        candidate = divide(gain, ideal)
+        if not np.any(candidate > best + 1e-15):
             return best
-        best = np.maximum(best, better)
+        best = np.maximum(best, candidate)
 
 
-def _first(discounts: Values, unjudged: NDArray[np.bool_], most: int) -> Values:
-    """Per query, what the first 0, 1, … `most` unjudged documents add; −∞ for more than it has."""
-    sums = np.full((len(discounts), most + 1), -np.inf)
+def _cumulate_discounts(discounts: Values, unjudged: NDArray[np.bool_], max_unjudged: int) -> Values:
+    """Return the sums of discounts of each query's first 0, 1, … `max_unjudged` unjudged documents.
+
+    Sums of more documents than the query has are −∞.
+    """
+    sums = np.full((len(discounts), max_unjudged + 1), -np.inf)
     sums[:, 0] = 0.0
     rows, ranks = np.nonzero(unjudged)
-    place = np.cumsum(unjudged, axis=1)[rows, ranks]
-    sums[rows, place] = np.cumsum(discounts, axis=1)[rows, ranks]
+    count = np.cumsum(unjudged, axis=1)[rows, ranks]
+    sums[rows, count] = np.cumsum(discounts, axis=1)[rows, ranks]
     return sums

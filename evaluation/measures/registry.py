@@ -1,13 +1,13 @@
-"""The registry of measures: one entry in `_ALL` has all that the site needs of a measure.
+"""Registry of measures. To add one, add an entry to `_ALL`.
 
-Of the names of a measure, ir_measures' is the canonical one; those of trec_eval, ranx, BEIR and MTEB are understood.
+The canonical name of a measure is that of ir_measures. Names of trec_eval, ranx, BEIR, and MTEB are accepted.
 
-An entry has the formula and the verifier by which every score is computed a second time: pytrec_eval's names, or a
-reference of `evaluation.verification.references`. Add the measure to `MEASURES` in the tests of the verification too.
+An entry contains the formula and the verifier that computes every score a second time: pytrec_eval's names, or a
+reference of `evaluation.verification.references`. Also add the measure to `MEASURES` in the tests of verification.
 
-A registered measure is no column yet. `manage.py set_measures` makes it a column of one dataset; every result is scored
-with `DEFAULT_MEASURES`, and new datasets show them. Earlier results lack its values until they are scored again, for
-example when their dataset is rescored on new judgments (`leaderboard.judgements.rescoring`).
+A registered measure is not yet a column. `manage.py set_measures` makes it a column of a dataset. Every result is
+scored with `DEFAULT_MEASURES`, which new datasets show. Earlier results lack the values of a new measure until they
+are scored again, for example when their dataset is rescored with new judgments (`leaderboard.judgements.rescoring`).
 """
 
 import math
@@ -28,12 +28,12 @@ Formula = Callable[[JudgedRankings, int | None, int], Values]
 
 @dataclass(frozen=True)
 class Family:
-    """A measure but for its cutoff and relevance level.
+    """A measure without cutoff and relevance level.
 
-    `name` is ir_measures' (or, where ir_measures has none, the source's), `parameter` what stands in brackets behind
-    it. `verifier` computes each score a second time. `aliases` are spellings of trec_eval, ranx, BEIR and MTEB, `{k}`
-    being the cutoff; those without `{k}` are for no cutoff. Their names are understood with a cutoff in any of these
-    ways (`_NAME`).
+    `name` is that of ir_measures or, if it has none, of the source, and `parameter` follows it in parentheses.
+    `verifier` computes each score a second time. `aliases` are names in trec_eval, ranx, BEIR, and MTEB, where `{k}`
+    is the cutoff; those without `{k}` have no cutoff. Their names are also accepted with other notations of the
+    cutoff (`_NAME`).
     """
 
     name: str
@@ -46,36 +46,36 @@ class Family:
     binary: bool = True
     parameter: str = ""
     aliases: tuple[str, ...] = ()
-    #: What stands behind the cutoff.
+    #: Unit of the cutoff.
     unit: str = ""
-    #: Whether it looks for answers in the documents' texts.
+    #: Whether the measure requires answers in the documents' texts.
     reads_texts: bool = False
-    #: Whether a document that is judged for another query only counts as judged.
+    #: Whether documents that are judged only for other queries count as judged.
     looks_elsewhere: bool = False
     higher_is_better: bool = True
     #: Number of documents that the measure needs if it has no cutoff.
     depth: int = 0
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a measure that cannot be verified, because none of its scores could be published."""
+        """Raise ValueError for a measure without verifier, because none of its scores could be published."""
         names = (
             (self.verifier.whole, self.verifier.at_cutoff) if isinstance(self.verifier, PytrecEval) else ()
         )
         lacking = {"required": names[1:] == ("",), "none": names[:1] == ("",), "optional": "" in names}
         if lacking[self.cutoff] or not (names or callable(self.verifier)):
             raise ValueError(
-                f"the measure {self.key} has no verifier: give it the reference that computes its scores again, or "
-                f"pytrec_eval's name for each form that it has (its cutoff: {self.cutoff})"
+                f"the measure {self.key} has no verifier: specify a reference that computes its scores again, or "
+                f"pytrec_eval's name for each of its forms (cutoff: {self.cutoff})"
             )
 
     @property
     def key(self) -> str:
-        """Name, parameter and unit, lower case: what tells families apart."""
+        """Name, parameter, and unit in lower case, which identify the family."""
         return f"{self.name}({self.parameter}){self.unit}".lower()
 
 
 _HIGHEST_CUTOFF = 100_000
-#: More documents change RBP by p^depth at most. Boards show four decimals at most.
+#: Negligible change of RBP; documents below a depth change it by at most p^depth. Boards show at most four decimals.
 _RBP_RESIDUAL = 0.00005
 _JARVELIN = "Järvelin & Kekäläinen, TOIS 20(4), 2002"
 _TREC = "Buckley & Voorhees, in TREC: Experiment and Evaluation in Information Retrieval, 2005"
@@ -84,11 +84,11 @@ _DPR = "Karpukhin et al., EMNLP 2020"
 
 
 def rank_biased_precision(persistence: float) -> Family:
-    """Return the family of RBP for one persistence, which is part of its name as in ir_measures: `RBP(p=0.8)`."""
+    """Return the family of RBP with a persistence, which is part of its name as in ir_measures: `RBP(p=0.8)`."""
     return Family(
         "RBP", formulas.RankBiasedPrecision(persistence), references.RankBiasedPrecision(persistence),
-        "The rate at which a reader meets relevant documents who goes on from each document to the next with "
-        "probability p. Other p are written as RBP(p=0.95); 0.8 is ir_measures' default.",
+        "Rate at which a user finds relevant documents who continues from each document to the next with probability "
+        "p. Write other values as RBP(p=0.95); 0.8 is the default of ir_measures.",
         "(1 − p) Σ_{i≤k} rel_i · p^{i−1}",
         "Moffat & Zobel, TOIS 27(1), 2008", "optional", parameter=f"p={persistence:g}",
         aliases=("RBP@{k}", "RBP") if persistence == 0.8 else (),
@@ -96,7 +96,7 @@ def rank_biased_precision(persistence: float) -> Family:
     )  # fmt: skip
 
 
-#: The bound of each measure that has one, by the measure's name, and its reference.
+#: Upper bounds and their references, keyed by name of the measure.
 BOUNDS: dict[str, tuple[Formula, Reference]] = {
     "nDCG": (formulas.upper_ndcg, references.upper_ndcg),
     "P": (formulas.all_relevant(formulas.precision), references.upper_precision),
@@ -108,12 +108,12 @@ BOUNDS: dict[str, tuple[Formula, Reference]] = {
 
 
 def upper_bound(measure: str) -> Family:
-    """Return the family of the upper bound of a measure that has one, which is part of its name: `Upper(nDCG)`."""
+    """Return the family of the upper bound of a measure, whose name is part of its own: `Upper(nDCG)`."""
     return Family(
         "Upper", *BOUNDS[measure],
-        f"The most that {measure}@k could be, whatever grades the unjudged documents among the first k would get. The "
-        "measure itself is the other end, at which none of them is relevant.",
-        f"The maximum of {measure}@k over all ways to give unjudged documents among the first k grades in use",
+        f"Highest possible {measure}@k over all grades of the unjudged documents among the first k. The measure itself "
+        "is the lower end, where none of them is relevant.",
+        f"Maximum of {measure}@k over all assignments of grades in use to unjudged documents among the first k",
         "Moffat & Zobel, TOIS 27(1), 2008 (the residual of RBP)", "required", measure != "nDCG", measure,
     )  # fmt: skip
 
@@ -121,7 +121,7 @@ def upper_bound(measure: str) -> Family:
 _ALL = (
     Family(
         "nDCG", formulas.ndcg, PytrecEval("ndcg", "ndcg_cut_{k}"),
-        "How much of the best possible discounted gain the ranking has; grades count, and higher ranks count more.",
+        "Share of the best possible discounted gain; depends on grades, and higher ranks count more.",
         "Σ_{i≤k} g_i / log₂(i + 1), divided by the same sum over the ideal ranking; g_i is the grade at rank i",
         _JARVELIN, "optional", binary=False,
         aliases=("ndcg_cut_{k}", "ndcg_cut.{k}", "NDCG@{k}", "ndcg_at_{k}", "ndcg", "NDCG"), depth=_HIGHEST_CUTOFF,
@@ -150,19 +150,19 @@ _ALL = (
     ),
     Family(
         "P", formulas.precision, PytrecEval(at_cutoff="P_{k}"),
-        "The share of the first k documents that is relevant.", "(1 / k) Σ_{i≤k} rel_i",
+        "Share of relevant documents among the first k.", "(1 / k) Σ_{i≤k} rel_i",
         _TREC, "required",
         aliases=("P_{k}", "P.{k}", "Precision@{k}", "precision_at_{k}"),
     ),
     Family(
         "R", formulas.recall, PytrecEval(at_cutoff="recall_{k}"),
-        "The share of the relevant documents that is among the first k.",
+        "Share of the relevant documents that are among the first k.",
         "(1 / R) Σ_{i≤k} rel_i; R is the number of relevant documents", _TREC, "required",
         aliases=("recall_{k}", "recall.{k}", "Recall@{k}", "recall_at_{k}"),
     ),
     Family(
         "R_cap", formulas.capped_recall, references.capped_recall,
-        "Recall that can reach 1 where there are more relevant documents than places.",
+        "Recall that can reach 1 even if there are more than k relevant documents.",
         "Σ_{i≤k} rel_i / min(k, R)", f"{_BEIR}, appendix G", "required",
         aliases=("Recall_cap@{k}", "recall_cap_at_{k}", "r_cap_at_{k}"),
     ),
@@ -179,28 +179,28 @@ _ALL = (
     ),
     Family(
         "Answer", formulas.answer, references.answer,
-        "Whether the text of one of the first k documents has an answer string; open-domain question answering calls "
-        "it accuracy or top-k retrieval accuracy. Text and answer are compared by tokens in lower case (NFD), titles "
-        "are not read.",
-        "1 if any of the first k texts has an answer, else 0", f"{_DPR}, section 5; has_answer of its code",
+        "Whether the text of one of the first k documents contains an answer string; called accuracy or top-k "
+        "retrieval accuracy in open-domain question answering. Texts and answers are compared by lower-case tokens "
+        "(NFD), without titles.",
+        "1 if any of the first k texts contains an answer, else 0", f"{_DPR}, section 5; has_answer of its code",
         "required", binary=False, reads_texts=True,
     ),
     Family(
         "R", formulas.answer_within_tokens, references.answer_within_tokens,
-        "Whether the first k thousand tokens of the ranking’s texts have an answer string. Tokens and answers are "
-        "those of Answer@k; the authors’ script cuts with NLTK, compares letter by letter, and passes over yes and no.",
+        "Whether the first k thousand tokens of the ranking’s texts contain an answer string. Tokens and answers are "
+        "those of Answer@k; the authors’ script tokenizes with NLTK, compares characters, and skips yes and no.",
         "1 if an answer ends within the first 1,000 k tokens, read from rank 1 on, else 0",
         "Asai et al., XOR QA, NAACL 2021, section 4.1", "required", binary=False, unit="kt", reads_texts=True,
     ),
     Family(
         "Rprec", formulas.r_precision, PytrecEval("Rprec"),
-        "Precision at as many documents as are relevant.", "(1 / R) Σ_{i≤R} rel_i",
+        "Precision at the number of relevant documents.", "(1 / R) Σ_{i≤R} rel_i",
         _TREC, "none", aliases=("R-prec", "RPrec", "r_precision", "R-precision"),
         depth=_HIGHEST_CUTOFF,
     ),
     Family(
         "Bpref", formulas.bpref, PytrecEval("bpref"),
-        "How seldom judged non-relevant documents stand above relevant ones; unjudged documents are passed over.",
+        "Share of judged non-relevant documents not ranked above relevant ones; unjudged documents are ignored.",
         "(1 / R) Σ_{relevant r retrieved} (1 − min(N above r, R) / min(N, R)); N counts judged non-relevant documents",
         "Buckley & Voorhees, SIGIR 2004", "none", aliases=("bpref",),
         depth=_HIGHEST_CUTOFF,
@@ -208,21 +208,21 @@ _ALL = (
     rank_biased_precision(0.8),
     Family(
         "Judged", formulas.judged, references.judged_share,
-        "The share of the documents shown that is judged for the query; 0 where nothing was retrieved. Ties are in the "
-        "order of every measure here; ir_measures, which gives the measure its name, orders them by ascending "
-        "document id, does not round scores to single precision, and counts negative grades as judged.",
+        "Share of judged documents among the first k; 0 if nothing was retrieved. Ties are broken as for every measure "
+        "here; ir_measures, which defines this measure, sorts them by ascending document id, does not round scores to "
+        "single precision, and counts negative grades as judged.",
         "Judged documents among the first min(k, retrieved), divided by min(k, retrieved)",
         "ir_measures", "required", binary=False, aliases=("J@{k}", "judged_at_{k}"),
     ),
     Family(
         "Hole", formulas.hole, references.hole,
-        "The share of the documents shown that is not judged for the query; 0 where nothing was retrieved.",
+        "Share of unjudged documents among the first k; 0 if nothing was retrieved.",
         "Unjudged documents among the first min(k, retrieved), divided by min(k, retrieved)",
         _BEIR, "required", binary=False, higher_is_better=False,
     ),
     Family(
         "Hole", formulas.hole_anywhere, references.hole_anywhere,
-        "BEIR's own Hole@k, in which a document judged for any query counts as judged.",
+        "Hole@k as defined by BEIR, where documents judged for any query count as judged.",
         "Documents judged for no query among the first min(k, retrieved), divided by min(k, retrieved)",
         f"{_BEIR}, table 4", "required", binary=False, parameter="beir", aliases=("hole_at_{k}",), looks_elsewhere=True,
         higher_is_better=False,
@@ -230,28 +230,28 @@ _ALL = (
     *map(upper_bound, BOUNDS),
 )  # fmt: skip
 
-#: Every measure family, by its key.
+#: Measure families, keyed by `Family.key`.
 FAMILIES: dict[str, Family] = {family.key: family for family in _ALL}
 
 
-#: Changes whenever a stored value could change: a formula, the order of ties, what a missing query scores.
+#: Version of all stored values. Change it with any formula, the order of ties, or the score of missing queries.
 SPEC_VERSION = "1"
 
-#: What every dataset is scored with; the first is the primary measure.
+#: Measures of every dataset; the first is the primary measure.
 DEFAULT_MEASURES = (
     "nDCG@10", "nDCG@100", "AP", "RR@10", "R@100", "R@1000", "R_cap@100", "P@10", "Success@5", "Success@20", "Hole@10",
 )  # fmt: skip
 
 _CUTOFF = r"(?:@|_at_|_cut_|_cut\.|_|\.)"
-#: Name, parameters, cutoff and its unit, as in `P(rel=2)@10`, `P@10(rel=2)`, `precision_at_10`, or ranx' `P@10-l2`.
+#: Name, parameters, cutoff, and its unit, as in `P(rel=2)@10`, `P@10(rel=2)`, `precision_at_10`, or `P@10-l2` (ranx).
 _NAME = re.compile(
     r"\s*([A-Za-z_]+?[0-9]?(?:-[A-Za-z]+)?)\s*(?:\(([^()]*)\))?"
     rf"\s*(?:{_CUTOFF}\s*([0-9]{{1,6}})\s*(kt)?)?\s*(?:\(([^()]*)\))?(?:-l([0-9]{{1,4}}))?\s*"
 )
-#: ranx writes RBP(p=0.95) as rbp.95.
+#: Notation of ranx for RBP(p=0.95): rbp.95.
 _RANX_RBP = re.compile(r"rbp\.([0-9]{1,4})(?![0-9])", re.IGNORECASE)
 _PERSISTENCE = re.compile(r"p=(0?\.[0-9]{1,4})")
-#: Parameters of ir_measures with their default values → keys of the families that have them.
+#: Default parameters of ir_measures, and the keys of families that accept them.
 _DEFAULTS = {
     "dcg='log2'": ("ndcg()",),
     "judged_only=false": (
@@ -262,12 +262,12 @@ _LEVEL = re.compile(r"rel\s*=\s*([0-9]{1,4})")
 
 
 class UnknownMeasureError(ValueError):
-    """A name that is no measure's."""
+    """A name does not identify a measure."""
 
 
 @dataclass(frozen=True)
 class Measure:
-    """One measure: a family with its cutoff, and its own relevance level where the name gives one."""
+    """A family with a cutoff and, if specified in the name, a relevance level."""
 
     family: Family
     cutoff: int | None = None
@@ -275,7 +275,7 @@ class Measure:
 
     @property
     def name(self) -> str:
-        """The canonical name, such as `nDCG@10`, `P(rel=2)@10`, `nDCG(dcg='exp-log2')@10`."""
+        """Canonical name, such as `nDCG@10`, `P(rel=2)@10`, and `nDCG(dcg='exp-log2')@10`."""
         parameters = [self.family.parameter] if self.family.parameter else []
         if self.level is not None:
             parameters.append(f"rel={self.level}")
@@ -287,20 +287,21 @@ class Measure:
 
     @property
     def depth(self) -> int:
-        """Number of documents of a ranking that it needs; 0 if any number is enough, or the unit is not documents.
+        """Number of documents of a ranking that the measure needs.
 
-        Judgments do not change this number, so that a warning about a shallow run reveals nothing of hidden ones.
+        It is 0 if any number is sufficient or the unit is not documents. The depth does not depend on judgments, so
+        that warnings about shallow runs reveal nothing about hidden ones.
         """
         return 0 if self.family.unit else self.cutoff or self.family.depth
 
     @property
     def trec_eval(self) -> str | None:
-        """The name under which trec_eval (and pytrec_eval) give this value, if they do."""
+        """Name of this value in trec_eval (and pytrec_eval), if it has one."""
         verified = self.verified()
         return None if verified.is_cut_here else verified.trec_eval or None
 
     def verified(self) -> VerifiedMeasure:
-        """Return the measure as it is computed a second time."""
+        """Return the description of the measure for verification."""
         family = self.family
         by_grades = isinstance(family.verifier, PytrecEval) and not family.binary
         return VerifiedMeasure(
@@ -314,13 +315,13 @@ class Measure:
         )
 
     def values(self, ranking: JudgedRankings) -> Values:
-        """Return the measure for every judged query (rows of the qrels), as float64."""
+        """Return the values for all judged queries (rows of the qrels) as float64."""
         level = ranking.relevance_level if self.level is None else self.level
         return self.family.formula(ranking, self.cutoff, level)
 
 
 def parse_measure(text: str) -> Measure:
-    """Return the measure of that name, in any spelling. Raises UnknownMeasureError, which says what is possible."""
+    """Return the measure with this name in any supported notation. Raises UnknownMeasureError with suggestions."""
     measure = _parse_alias(text.strip()) or _parse_any(_RANX_RBP.sub(r"RBP(p=.\1)", text))
     if measure is None:
         raise UnknownMeasureError(f"{text!r} {_refusal(text)} {_POSSIBLE}")
@@ -333,10 +334,10 @@ def parse_measure(text: str) -> Measure:
 
 @lru_cache(maxsize=256)
 def upper_bound_of(name: str) -> str | None:
-    """Return the name of the upper bound of a measure, `Upper(nDCG)@10`; None where it has none: it needs a cutoff."""
+    """Return the name of the upper bound of a measure with a cutoff, such as `Upper(nDCG)@10`; None without a bound."""
     try:
         measure = parse_measure(name)
-    except UnknownMeasureError:  # only publications have it
+    except UnknownMeasureError:  # a measure that only publications report
         return None
     family = FAMILIES.get(f"upper({measure.family.key.removesuffix('()')})")
     return Measure(family, measure.cutoff, measure.level).name if family and measure.cutoff else None
@@ -346,21 +347,23 @@ def _parse_any(text: str) -> Measure | None:
     match = _NAME.fullmatch(" ".join(text.split()))
     if not match:
         return None
-    name, brackets, cutoff, unit, more, ranx_level = match.groups()
-    level, others = int(ranx_level) if ranx_level else None, []
-    for part in filter(None, (piece.strip() for piece in f"{brackets or ''},{more or ''}".split(","))):
-        if found := _LEVEL.fullmatch(part):
-            level = int(found.group(1))
+    name, brackets, cutoff, unit, trailing_brackets, ranx_level = match.groups()
+    level, parameters = int(ranx_level) if ranx_level else None, []
+    for part in filter(
+        None, (piece.strip() for piece in f"{brackets or ''},{trailing_brackets or ''}".split(","))
+    ):
+        if match_ := _LEVEL.fullmatch(part):
+            level = int(match_.group(1))
         else:
-            others.append(part.replace('"', "'").replace(" ", "").lower())
-    defaults = [part for part in others if part in _DEFAULTS]
-    others = [part for part in others if part not in _DEFAULTS]
-    family = FAMILIES.get(f"{name.lower()}({','.join(others)}){unit or ''}")
+            parameters.append(part.replace('"', "'").replace(" ", "").lower())
+    defaults = [part for part in parameters if part in _DEFAULTS]
+    parameters = [part for part in parameters if part not in _DEFAULTS]
+    family = FAMILIES.get(f"{name.lower()}({','.join(parameters)}){unit or ''}")
     if family is None and name.lower() == "rbp":
-        found = _PERSISTENCE.fullmatch(",".join(others))
-        persistence = float(found[1]) if found else 0.0 if others else 0.8
+        match_ = _PERSISTENCE.fullmatch(",".join(parameters))
+        persistence = float(match_[1]) if match_ else 0.0 if parameters else 0.8
         family = rank_biased_precision(persistence) if persistence > 0 else None
-    if family is None and not others and not unit:
+    if family is None and not parameters and not unit:
         family = _BY_NAME.get(_bare(name))
     if family is None or any(family.key not in _DEFAULTS[part] for part in defaults):
         return None
@@ -383,7 +386,7 @@ def _bare(name: str) -> str:
     return re.sub("[-_]", "", name.lower())
 
 
-#: Bare name of an alias, without its cutoff → its family.
+#: Families, keyed by aliases in lower case without cutoff and separators.
 _BY_NAME = {
     _bare(re.sub(_CUTOFF + r"\{k\}", "", alias)): family
     for family in reversed(FAMILIES.values())
@@ -406,23 +409,23 @@ _NOT_SUPPORTED = (
 
 
 def _refusal(text: str) -> str:
-    """Return the reason why a name is refused, with similar measures."""
+    """Return the reason why a name is not supported, with similar measures."""
     lower = text.strip().lower()
     cutoff = next(iter(re.findall(rf"(?<![0-9]){_CUTOFF}([1-9][0-9]{{0,5}})(?![0-9.])", lower)), "10")
-    for names, reason, close in _NOT_SUPPORTED:
-        if re.match(rf"({names})(?![a-z])", lower.replace("-", "_")):
-            return f"is not supported ({reason}). Close: {', '.join(close).format(k=cutoff)}."
+    for pattern, reason, similar in _NOT_SUPPORTED:
+        if re.match(rf"({pattern})(?![a-z])", lower.replace("-", "_")):
+            return f"is not supported ({reason}). Close: {', '.join(similar).format(k=cutoff)}."
     name = _bare(re.split(rf"{_CUTOFF}[0-9]|[(@]", lower)[0].strip())
     families = {_bare(family.name): family for family in reversed(FAMILIES.values())} | _BY_NAME
-    named = {
+    names_by_key = {
         key: each.name + ("" if each.cutoff == "none" else f"@{cutoff}") for key, each in families.items()
     }
     if name in families and name != "upper":
-        takes = {"none": "no cutoff", "required": "a cutoff", "optional": "a cutoff or none"}
+        cutoff_rules = {"none": "no cutoff", "required": "a cutoff", "optional": "a cutoff or none"}
         level = "rel=2 for a lowest grade" if families[name].binary else "no rel"
-        rule = f"{families[name].name} takes {takes[families[name].cutoff]}, and {level}"
-        return f"is not supported: {rule}. Close: {named[name]}."
-    likely = dict.fromkeys(named[each] for each in get_close_matches(name[:100], families, 2, 0.75))
+        rule = f"{families[name].name} takes {cutoff_rules[families[name].cutoff]}, and {level}"
+        return f"is not supported: {rule}. Close: {names_by_key[name]}."
+    likely = dict.fromkeys(names_by_key[each] for each in get_close_matches(name[:100], families, 2, 0.75))
     return "is not a known measure." + (f" Did you mean {' or '.join(likely)}?" if likely else "")
 
 

@@ -1,6 +1,6 @@
-"""How sure a difference between systems is: intervals, paired tests, corrections, ranks; the Ladder, and the
-contamination gap.
+"""Uncertainty of differences between systems: intervals, tests, corrections, ranks, the Ladder, and contamination gaps.
 
-Everything works on values by query: an array of shape (queries, systems), the same queries for all systems. Tests of a
-board of 100 systems take 0.003 of scipy's CPU time pair by pair, intervals 0.03 (docs/benchmarks.md).
+All functions work on values by query in arrays of shape (queries, systems), with the same queries for all systems.
+Tests of a board of 100 systems take 0.003 of the CPU time of pairwise tests with scipy, and intervals 0.03
+(docs/benchmarks.md).
 """

@@ -1,14 +1,14 @@
-"""Two systems side by side: bootstrap intervals of means, wins by query, and the agreement of orders and judges.
+"""Comparison of systems: bootstrap intervals of means, wins by query, and agreement of rankings and assessors.
 
-Queries are drawn again with replacement, as many as there are, and the same draws serve every system: a resample is a
-row of counts, so that all means of all resamples are one matrix product. The draws depend on the number of queries
-alone, and sums are exact (`randomisation`): an interval is the same to the last bit whatever else is on the board. The
-interval of a difference is that of the mean of its differences by query.
+Queries are resampled with replacement, and all systems use the same samples: a resample is a row of counts, so that the
+means of all resamples are one matrix product. Samples depend only on the number of queries, and sums are exact (see
+`randomisation`), so intervals do not depend on other systems of the board. The interval of a difference is that of the
+mean of differences by query.
 
-The interval is the percentile one (Efron & Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13; for
-retrieval: Sakai, SIGIR 2006). BCa corrects it for skewness, which matters where most queries score 0: on the 30 queries
-of TREC-COVID round 1 the two differ by 0.006 at most for runs whose nDCG@10 is above 0.4, by 0.024 for one of 0.13. The
-plain one was chosen because anyone can check it, and because BCa is undefined where every query has the same value.
+Intervals are percentile intervals (Efron & Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13; for
+retrieval: Sakai, SIGIR 2006). BCa would correct them for skewness, which matters if most queries score 0: on the 30
+queries of TREC-COVID round 1 both differ by at most 0.006 for runs with an nDCG@10 above 0.4, and by 0.024 for a run
+with 0.13. Percentile intervals are easier to verify, and BCa is undefined if all queries have the same value.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,27 +23,38 @@ from evaluation.statistics.randomisation import PERMUTATIONS, SEED, randomisatio
 
 Values = NDArray[np.float64]
 
-#: What the method is called on pages.
+#: Name of the method on pages.
 INTERVAL = "percentile bootstrap"
-#: Drawn where nothing else is asked for.
+#: Default number of resamples.
 RESAMPLES = 10_000
-#: Numbers held at once in a block of counts: 16 MB.
+#: Maximum number of values in a block of counts (16 MB).
 _BLOCK = 2_000_000
-#: Systems whose resampled means are held at once: 80 MB for 10,000 resamples.
+#: Maximum number of systems whose resampled means are in memory (80 MB for 10,000 resamples).
 _SYSTEMS = 1_000
 
 
 def intervals(
     values: ArrayLike, *, resamples: int = RESAMPLES, level: float = 0.95, seed: int = SEED
 ) -> tuple[Values, Values]:
-    """Return the lower and upper ends of the interval of each system's mean, two arrays of shape (systems,).
+    """Return bootstrap intervals of the systems' means.
 
-    `values` has the shape (queries, systems). Equal to scipy.stats.bootstrap(…, method="percentile") but for the draws.
-    Raises ValueError without a query, or with a level that is not between 0 and 1.
+    Equals scipy.stats.bootstrap(…, method="percentile") except for the samples.
+
+    Args:
+        values: Values of shape (queries, systems).
+        resamples: Number of resamples.
+        level: Confidence level.
+        seed: Seed of the random generator.
+
+    Returns:
+        Lower and upper bounds, each of shape (systems,).
+
+    Raises:
+        ValueError: There are no queries, or the level is not between 0 and 1.
     """
     by_query = round_to_grid(values)
     if not 0 < level < 1:
-        raise ValueError(f"a level lies between 0 and 1, not {level}")
+        raise ValueError(f"the level must be between 0 and 1, not {level}")
     tail = (1 - level) / 2
     ends = np.empty((2, by_query.shape[1]))
     for first in range(0, by_query.shape[1], _SYSTEMS):
@@ -58,55 +69,60 @@ def intervals(
 
 
 def _counts(queries: int, resamples: int, seed: int) -> Iterator[Values]:
-    """How often each resample has each query, in blocks of shape (resamples of the block, queries)."""
+    """Yield how often each resample contains each query, in blocks of shape (resamples, queries)."""
     generator = np.random.default_rng(seed)
     rows = max(1, min(resamples, _BLOCK // queries))
     for start in range(0, resamples, rows):
         block = min(rows, resamples - start)
-        drawn = generator.integers(0, queries, size=(block, queries), dtype=np.int32)
-        drawn += np.arange(block, dtype=np.int32)[:, None] * queries
-        counted = np.bincount(drawn.ravel(), minlength=block * queries)
-        yield counted.reshape(block, queries).astype(np.float64)
+        samples = generator.integers(0, queries, size=(block, queries), dtype=np.int32)
+        samples += np.arange(block, dtype=np.int32)[:, None] * queries
+        counts = np.bincount(samples.ravel(), minlength=block * queries)
+        yield counts.reshape(block, queries).astype(np.float64)
 
 
 def kendall_tau(first: ArrayLike, second: ArrayLike) -> float | None:
-    """Kendall's τ-b of two lists of scores (Kendall, Biometrika 33(3), 1945), as scipy.stats.kendalltau finds it.
+    """Return Kendall's τ-b of two lists of scores (Biometrika 33(3), 1945), like scipy.stats.kendalltau.
 
-    Pairs in the same order less those in the other, over the geometric mean of the pairs that either list does not tie.
-    None for fewer than two, and where a list ties all.
+    This is the number of concordant pairs minus that of discordant ones, divided by the geometric mean of the numbers
+    of pairs that are not tied in each list. Returns None if a list has fewer than two scores or only ties.
     """
     x, y = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    agreeing, told_by_x, told_by_y = 0, 0, 0
-    for place in range(len(x) - 1):
-        of_x, of_y = np.sign(x[place + 1 :] - x[place]), np.sign(y[place + 1 :] - y[place])
-        agreeing += int(of_x @ of_y)
-        told_by_x += int(np.count_nonzero(of_x))
-        told_by_y += int(np.count_nonzero(of_y))
-    return agreeing / sqrt(told_by_x * told_by_y) if told_by_x and told_by_y else None
+    balance, untied_x, untied_y = 0, 0, 0
+    for index in range(len(x) - 1):
+        signs_x, signs_y = np.sign(x[index + 1 :] - x[index]), np.sign(y[index + 1 :] - y[index])
+        balance += int(signs_x @ signs_y)
+        untied_x += int(np.count_nonzero(signs_x))
+        untied_y += int(np.count_nonzero(signs_y))
+    return balance / sqrt(untied_x * untied_y) if untied_x and untied_y else None
 
 
 def cohen_kappa(pairs: Sequence[tuple[int, int]]) -> float | None:
-    """Cohen's κ of two judges (Educational and Psychological Measurement 20(1), 1960), as scikit-learn finds it.
+    """Return Cohen's κ of two assessors (Educational and Psychological Measurement 20(1), 1960), like scikit-learn.
 
-    `pairs` are the grades of each document by the one and by the other. κ = (p_o − p_e) / (1 − p_e): p_o is the share
-    of equal grades, p_e that of two judges who draw grades as often as these give them. None without pairs, and where
-    both give one and the same grade to all: nothing can be said of chance then.
+    κ = (p_o − p_e) / (1 − p_e), where p_o is the share of equal grades, and p_e the share expected by chance with the
+    same frequencies of grades.
+
+    Args:
+        pairs: Grades of each document by both assessors.
+
+    Returns:
+        κ, or None if there are no pairs or both assessors give the same grade to all documents.
     """
     if not pairs:
         return None
     grades: NDArray[np.int64] = np.array(pairs, np.int64)
     equal = float(np.mean(grades[:, 0] == grades[:, 1]))
-    shares = [(grades == each).mean(axis=0) for each in np.unique(grades)]
-    by_chance = float(sum(share[0] * share[1] for share in shares))
-    return (equal - by_chance) / (1 - by_chance) if by_chance < 1 else None
+    shares = [(grades == grade).mean(axis=0) for grade in np.unique(grades)]
+    chance = float(sum(share[0] * share[1] for share in shares))
+    return (equal - chance) / (1 - chance) if chance < 1 else None
 
 
-#: Values of a query that differ by no more are equal.
+#: Maximum difference of tied values of a query.
 TOLERANCE = 1e-9
 
 
 class Counts(NamedTuple):
-    """On how many queries each system is better than, equal to and worse than another: arrays of shape (systems,)."""
+    """Numbers of queries on which systems are better than, equal to, or worse than another, shape (systems,)."""
 
     wins: NDArray[np.int64]
     ties: NDArray[np.int64]
@@ -114,18 +130,21 @@ class Counts(NamedTuple):
 
 
 def count_wins(values: ArrayLike, baseline: int, *, lower_is_better: bool = False) -> Counts:
-    """Wins, ties and losses by query of each system against the system `baseline`; `values` is (queries, systems)."""
+    """Count wins, ties, and losses of each system against the system with index `baseline`, by query.
+
+    `values` has the shape (queries, systems).
+    """
     by_query = np.asarray(values, dtype=np.float64)
     differences = by_query - by_query[:, [baseline]]
-    above = np.count_nonzero(differences > TOLERANCE, axis=0)
-    below = np.count_nonzero(differences < -TOLERANCE, axis=0)
-    wins, losses = (below, above) if lower_is_better else (above, below)
-    return Counts(wins, len(by_query) - above - below, losses)
+    higher = np.count_nonzero(differences > TOLERANCE, axis=0)
+    lower = np.count_nonzero(differences < -TOLERANCE, axis=0)
+    wins, losses = (lower, higher) if lower_is_better else (higher, lower)
+    return Counts(wins, len(by_query) - higher - lower, losses)
 
 
 @dataclass(frozen=True, slots=True)
 class PairedResult:
-    """The mean difference of two systems, its 95% interval, the p-value, and wins, ties and losses by query."""
+    """Mean difference of two systems with its 95% interval, p-value, and wins, ties, and losses by query."""
 
     difference: float
     low: float
@@ -144,14 +163,27 @@ def compare_paired(
     resamples: int = RESAMPLES,
     lower_is_better: bool = False,
 ) -> PairedResult:
-    """Compare the values of two systems on the same queries, arrays of shape (queries,).
+    """Compare two systems by their values on the same queries.
 
-    The difference is a − b; wins are `a`'s. The p-value is uncorrected: correct those of one page with `holm`.
-    Raises ValueError where the shapes differ or there is no query.
+    Args:
+        a: Values of the first system, shape (queries,).
+        b: Values of the second system, shape (queries,).
+        permutations: Number of sign patterns of the test.
+        resamples: Number of resamples of the interval.
+        lower_is_better: Whether lower values are better.
+
+    Returns:
+        The comparison. The difference is a − b, and wins are those of `a`. The p-value is uncorrected; use `holm` for
+        several comparisons on a page.
+
+    Raises:
+        ValueError: The shapes differ or there are no queries.
     """
     first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if first.ndim != 1 or first.shape != second.shape:
-        raise ValueError(f"two systems need values on the same queries, not {first.shape} and {second.shape}")
+        raise ValueError(
+            f"the values of both systems must be on the same queries, but have shapes {first.shape} and {second.shape}"
+        )
     differences = first - second
     values = np.column_stack([first, second])
     low, high = intervals(differences[:, None], resamples=resamples)

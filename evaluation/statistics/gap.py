@@ -1,32 +1,32 @@
-"""The contamination gap: how much more a system gains over BM25 on public topics than on hidden ones of the same kind.
+"""The contamination gap: a system's larger gain over BM25 on public topics than on hidden ones of the same kind.
 
-    gap = Δ(open) − Δ(hidden),   Δ = the mean over topics of the system's value minus BM25's.
+    gap = Δ(open) − Δ(hidden),   Δ = mean over topics of the system's value minus BM25's.
 
-The halves have no topic in common, so that their topics are drawn again independently, and the interval of the
-difference follows from those of the two means: with Δ in [l, u] for each half,
+The halves have no topics in common and are resampled independently, so the interval of the difference follows from
+those of the two means. With Δ in [l, u] for each half, it is
 
     gap − √((Δo − lo)² + (uh − Δh)²)   to   gap + √((uo − Δo)² + (Δh − lh)²).
 
 This is MOVER, the method of variance estimates recovery: G. Y. Zou and A. Donner, Construction of confidence limits
-about effect measures: a general approach, Statistics in Medicine 27(10), 2008. Where both intervals are percentile
-bootstrap intervals, its ends are near those of the bootstrap of the difference itself (scipy.stats.bootstrap of two
-samples): of simulated halves with 100 topics or more within 4 % of the interval's width, mostly within 2 %. Of fewer
-topics they may be further off. It needs no value of a topic: of a half whose values by topic may not be read a bound on
-the spread suffices.
+about effect measures: a general approach, Statistics in Medicine 27(10), 2008. For percentile bootstrap intervals,
+the result is close to bootstrapping the difference itself (scipy.stats.bootstrap of two samples): for simulated
+halves of at least 100 topics the bounds differ by up to 4% of the interval's width, and mostly by less than 2%. For
+fewer topics they may differ more. MOVER does not need values by topic: if those of one half are confidential, a bound
+on their spread is sufficient.
 
-The interval is two-sided at 95%, as all of the site's are. A gap is shown where the interval lies above 0, so that a
-system without a gap is suspected once in 40 times at most: a false suspicion costs more than a missed one.
+Intervals are two-sided at 95%, like all on the site. A gap is shown if its interval is above 0, so that at most one in
+40 systems without a gap is suspected: a false suspicion is worse than a missed gap.
 
-The least significant difference of two means is known from the values of one system alone. Two
-systems on n queries whose values by query spread as those of one known system do, with the standard deviation s, have
-means whose difference has a standard error of at most √2 · s / √n: that of unpaired values. Systems do well and
-badly on the same queries, which makes the paired one smaller. T. Sakai (Topic set size design for paired and unpaired
-data, ICTIR 2018) recommends the unpaired one where the variance of differences is not known: it suffices for paired
-data too. So a difference is significant at α that is at least
+The least significant difference of two means can be estimated from the values of one system. If the values of two
+systems on n queries have its standard deviation s, the difference of their means has a standard error of at most
+√2 · s / √n, that of unpaired values. The standard error of paired values is smaller, because systems perform well and
+badly on the same queries. T. Sakai (Topic set size design for paired and unpaired data, ICTIR 2018) recommends the
+unpaired one if the variance of differences is unknown, since it is sufficient for paired data too. A difference is
+therefore significant at level α if it is at least
 
     z · √2 · s / √n,   z = Φ⁻¹(1 − α / (m · (m − 1))),
 
-for all pairs among m systems by Bonferroni's correction; with m = 2, one comparison, z is 1.96 at α = 0.05.
+for all pairs among m systems with Bonferroni's correction. For one comparison (m = 2), z is 1.96 at α = 0.05.
 """
 
 from math import ceil, hypot, inf, sqrt
@@ -38,7 +38,7 @@ from numpy.typing import ArrayLike
 
 
 class Interval(NamedTuple):
-    """A mean difference and the ends of its 95% interval."""
+    """A mean difference with its 95% confidence interval."""
 
     value: float
     low: float
@@ -46,7 +46,7 @@ class Interval(NamedTuple):
 
 
 def gap_between(public: Interval, hidden: Interval) -> Interval:
-    """Return the gap between the gains over BM25 on both halves, more being better, with its interval."""
+    """Return the gap between the gains over BM25 on both halves, with its interval. Higher values must be better."""
     gap = public.value - hidden.value
     return Interval(
         gap,
@@ -55,35 +55,35 @@ def gap_between(public: Interval, hidden: Interval) -> Interval:
     )
 
 
-def published_interval(difference: float, least: float, step: float) -> Interval:
-    """Return the interval of a difference of two published values, which are rounded to steps.
+def published_interval(difference: float, least_significant: float, step: float) -> Interval:
+    """Return the interval of a difference between two published values, each of which is rounded to `step`.
 
-    `least` is the least difference that is significant (`least_difference`), z times a bound on the standard error. The
-    two values may be off by half a step each.
+    `least_significant` is the least significant difference (`least_difference`), which is z times a bound on the
+    standard error. Each value may be off by half a step.
     """
-    reach = least + step
+    reach = least_significant + step
     return Interval(difference, difference - reach, difference + reach)
 
 
-#: Least differences are told in these steps, rounded up.
+#: Step to which least significant differences are rounded up.
 STEP = 0.005
 
 
 def least_difference(values: ArrayLike, *, alpha: float, step: float = STEP) -> float:
-    """The least significant difference to a system with these values by query, rounded up to steps, one at least.
+    """Return the least significant difference to a system with these values by query, rounded up to steps.
 
-    Infinite for fewer than two queries, which have no deviation.
+    The result is at least one step, and infinite for fewer than two queries.
     """
-    given = np.asarray(values, dtype=np.float64)
-    if given.ndim != 1 or len(given) < 2:
+    by_query = np.asarray(values, dtype=np.float64)
+    if by_query.ndim != 1 or len(by_query) < 2:
         return inf
-    exact = _quantile(alpha, 2) * sqrt(2 / len(given)) * float(given.std(ddof=1))
+    exact = _quantile(alpha, 2) * sqrt(2 / len(by_query)) * float(by_query.std(ddof=1))
     return max(1, ceil(exact / step - 1e-9)) * step
 
 
-def among(least: float, systems: int, *, alpha: float) -> float:
-    """What a least difference of two systems becomes for all pairs among so many."""
-    return least * _quantile(alpha, max(systems, 2)) / _quantile(alpha, 2)
+def among(least_significant: float, systems: int, *, alpha: float) -> float:
+    """Convert a least significant difference of two systems to one for all pairs of `systems` systems."""
+    return least_significant * _quantile(alpha, max(systems, 2)) / _quantile(alpha, 2)
 
 
 def _quantile(alpha: float, systems: int) -> float:

@@ -1,36 +1,35 @@
-"""The paired randomisation test of a difference between means, for all pairs of a board at once.
+"""Paired randomization tests of differences between means, for all pairs of a board at once.
 
-If two systems were the same, each query's two values could as well be exchanged: the sign of its difference is random.
-The p-value is the share of sign patterns whose difference is at least as large, either way, as the one observed
-(Fisher 1935; for retrieval: Smucker, Allan & Carterette, CIKM 2007, who recommend it). Of drawn patterns it is
-(b + 1) / (m + 1), so that it is never 0 (Phipson & Smyth, Stat. Appl. Genet. Mol. Biol. 9(1), 2010); where there are
-no more patterns than would be drawn, all are counted, and it is exact.
+If two systems are equal, the two values of each query are exchangeable, so the sign of their difference is random. The
+p-value is the share of sign patterns with an absolute difference of at least the observed one (Fisher 1935; recommended
+for retrieval by Smucker, Allan & Carterette, CIKM 2007). For random patterns it is (b + 1) / (m + 1), which is never 0
+(Phipson & Smyth, Stat. Appl. Genet. Mol. Biol. 9(1), 2010). If there are no more patterns than samples, all patterns
+are used and the p-value is exact.
 
-What m patterns can tell ends at 1 / (m + 1), and a correction over a thousand systems would leave nothing of that. But
-sums S of differences d with random signs are bounded, P(|S| ≥ |T|) ≤ 2 exp(−T² / (2 Σ d²)) (Hoeffding, JASA 58, 1963,
-theorem 2): where that is below 1 / (m + 1), it is given instead. It is never smaller than the exact p-value.
+With m patterns, p-values are at least 1 / (m + 1), which a correction over a thousand systems would make useless.
+However, sums S of differences d with random signs satisfy P(|S| ≥ |T|) ≤ 2 exp(−T² / (2 Σ d²)) (Hoeffding, JASA 58,
+1963, theorem 2). This bound, which is never smaller than the exact p-value, is used if it is below 1 / (m + 1).
 
-Sums with random signs are linear in the values: they are found once for every system, as one matrix product, and the
-sum of any pair's differences is the difference of two of them. So a board with one anchor, or with thirty, costs the
-same product. Signs depend on the number of queries alone, and sums are exact: the p-value of a pair is the same to the
-last bit whatever else is on the board.
+Sums with random signs are linear in the values. They are computed once for each system by a matrix product, and the sum
+of a pair's differences is the difference of two of them, so further anchors of a board need no other product. Signs
+depend only on the number of queries, and sums are exact, so p-values do not depend on other systems of the board.
 
-Sums are exact on a grid. A sum of floating-point numbers depends on the order of its terms, and a matrix product adds
-in an order that depends on how many columns it has. Multiples of a power of two whose sums stay below 2^53 have exact
-sums (IEEE 754), in whatever order they are added.
+Sums are exact on a grid. In general, sums of floating-point numbers depend on the order of terms, which depends on the
+number of columns in a matrix product. Multiples of a power of two with sums below 2^53 have exact sums in any order
+(IEEE 754).
 
-Many tests at once are corrected. Holm's step-down correction (Scandinavian Journal of Statistics 6(2), 1979): the
-chance of a single false finding among all tests of a family stays below the level, whatever their dependence.
+For several tests, Holm's step-down correction (Scandinavian Journal of Statistics 6(2), 1979) keeps the probability of
+any false positive in a family of tests below the level, whatever their dependence.
 
-`corrected_pairs` bounds that chance over all pairs of a board by Westfall & Young's free step-down procedure
-(Resampling-Based Multiple Testing, 1993, algorithm 4.1): the statistic of a pair is compared with the greatest one of
-all pairs that are not clearer, under the same random signs. The statistic is |Σ d| / √(Σ d²), d being the pair's
-differences by query: signs leave the root as it is, so that pairs of different spread are weighed alike. Randomised
-Tukey HSD (Carterette, ACM TOIS 30(1), 2012) has one critical difference for all pairs instead, which holds only where
-all pairs spread alike: a pair that spreads more would be told apart too often.
+`corrected_pairs` limits that probability for all pairs of a board by Westfall & Young's free step-down procedure
+(Resampling-Based Multiple Testing, 1993, algorithm 4.1): the statistic of a pair is compared with the maximum over all
+pairs with smaller statistics, under the same random signs. The statistic is |Σ d| / √(Σ d²) with the pair's differences
+d by query. Signs do not change the root, so pairs with different spread are treated equally. Randomized Tukey HSD
+(Carterette, ACM TOIS 30(1), 2012) uses one critical difference for all pairs instead, which requires that all pairs
+have the same spread: pairs with more would be significant too often.
 
-Given any pairs that do not differ, signs are as likely as their opposites for each of them alone; jointly this holds
-where differences are symmetric, and in the limit of many queries (Romano & Wolf, Econometrica 73(4), 2005).
+For pairs that do not differ, both signs are equally likely for each pair. Jointly, this holds for symmetric
+differences, and asymptotically for many queries (Romano & Wolf, Econometrica 73(4), 2005).
 """
 
 from collections.abc import Iterator
@@ -41,34 +40,39 @@ from numpy.typing import ArrayLike, NDArray
 
 Values = NDArray[np.float64]
 
-#: What draws begin with where nothing else is asked for. Boards, comparisons and the command line all keep to it, so
-#: that a test has the same p-value, and a difference the same interval, wherever it is shown.
+#: Default seed. Boards, comparisons, and the command line all use it, so that they show the same p-values and
+#: intervals.
 SEED = 1
-#: What the test is called on pages and in captions.
+#: Name of the test on pages and in captions.
 TEST = "paired randomisation test"
-#: Patterns drawn where nothing else is asked for.
+#: Default number of sign patterns.
 PERMUTATIONS = 10_000
-#: Numbers held at once in a block of signs: 32 MB.
+#: Maximum number of values in a block of signs (32 MB).
 _BLOCK = 4_000_000
-#: Sums compared at once: 16 MB.
+#: Maximum number of sums that are compared at a time (16 MB).
 _COMPARED = 2_000_000
 
 
 class PermutedSums:
-    """The sum of each system's values under the same random signs; from them the p-value of any pair.
+    """Sums of each system's values under the same random signs, from which the p-value of any pair follows.
 
-    `values` has the shape (queries, systems). Holds 8 bytes for each permutation of each system.
+    Uses 8 bytes of memory for each permutation of each system.
+
+    Args:
+        values: Values of shape (queries, systems).
+        permutations: Number of sign patterns.
+        seed: Seed of the random generator.
     """
 
     def __init__(self, values: ArrayLike, *, permutations: int = PERMUTATIONS, seed: int = SEED) -> None:
         self.values = round_to_grid(values)
         self.permutations = permutations
         queries, systems = self.values.shape
-        #: The sums without signs, (systems,), and with them, (systems, permutations).
+        #: Sums without signs, shape (systems,), and with them, shape (systems, permutations).
         self.totals = self.values.sum(axis=0)
         self.permuted = np.empty((systems, permutations))
-        # Each value is moved to the grid by half its spacing at most, a difference by all of it, and a sum of them by
-        # as often: two such sums on either side. Patterns that tie with the observed difference are thus never missed.
+        # Rounding to the grid changes a value by at most half the spacing, a difference by the spacing, and a sum of
+        # differences by `queries` times that. Two sums are compared, so that ties with the observed one always count.
         self._slack = 2 * queries * spacing(queries)
         start = 0
         for signs in _signs(queries, permutations, seed):
@@ -81,19 +85,19 @@ class PermutedSums:
         rows = max(1, _COMPARED // max(1, self.permutations))
         extreme = np.concatenate(
             [
-                self._extreme(slice(start, start + rows), anchor, threshold)
+                self._count_extreme(slice(start, start + rows), anchor, threshold)
                 for start in range(0, len(threshold), rows)
             ]
         )
         p = (extreme + 1.0) / (self.permutations + 1.0)
-        clear = np.flatnonzero(extreme == 0)
-        p[clear] = np.minimum(p[clear], hoeffding_bound(self.values[:, clear] - self.values[:, [anchor]]))
+        zeros = np.flatnonzero(extreme == 0)
+        p[zeros] = np.minimum(p[zeros], hoeffding_bound(self.values[:, zeros] - self.values[:, [anchor]]))
         differing = np.count_nonzero(self.values != self.values[:, [anchor]], axis=0)
         for system in np.flatnonzero(differing <= np.log2(self.permutations)):
             p[system] = exact_p(self.values[:, system] - self.values[:, anchor])
         return p
 
-    def _extreme(self, systems: slice, anchor: int, threshold: Values) -> NDArray[np.int64]:
+    def _count_extreme(self, systems: slice, anchor: int, threshold: Values) -> NDArray[np.int64]:
         differences = np.abs(self.permuted[systems] - self.permuted[anchor])
         counts: NDArray[np.int64] = np.count_nonzero(differences >= threshold[systems, None], axis=1)
         return counts
@@ -102,14 +106,14 @@ class PermutedSums:
 def randomisation_test(values: ArrayLike, anchor: int, *, permutations: int = PERMUTATIONS) -> Values:
     """Return the two-sided p-value of each system's mean difference to the system `anchor`, shape (systems,).
 
-    As scipy.stats.permutation_test(…, permutation_type="samples") finds them one by one.
+    Corresponds to scipy.stats.permutation_test(…, permutation_type="samples") for each system.
     """
     return PermutedSums(values, permutations=permutations).p_values(anchor)
 
 
 def hoeffding_bound(differences: Values) -> Values:
-    """What the p-values of these differences cannot exceed, (queries, systems) → (systems,)."""
-    # Each system's row is summed by itself, in an order that does not depend on the other systems.
+    """Return upper bounds of the p-values of differences, from shape (queries, systems) to (systems,)."""
+    # Each row is summed separately, in an order that does not depend on the other systems.
     by_system = np.ascontiguousarray(differences.T)
     squares, totals = np.square(by_system).sum(axis=1), by_system.sum(axis=1)
     bounds: Values = 2 * np.exp(-(totals**2) / (2 * np.maximum(squares, np.finfo(np.float64).tiny)))
@@ -117,103 +121,103 @@ def hoeffding_bound(differences: Values) -> Values:
 
 
 def exact_p(differences: ArrayLike) -> float:
-    """Return the p-value over all sign patterns of the differences; those of 0 have no part in it."""
-    found = np.asarray(differences, dtype=np.float64)
-    found = found[found != 0]
+    """Return the p-value over all sign patterns of the nonzero differences."""
+    nonzero = np.asarray(differences, dtype=np.float64)
+    nonzero = nonzero[nonzero != 0]
     sums = np.zeros(1)
-    for difference in found:
+    for difference in nonzero:
         sums = np.concatenate([sums + difference, sums - difference])
-    slack = 2 * (len(found) + 1) * np.finfo(np.float64).eps * np.abs(found).sum()
-    return float(np.mean(np.abs(sums) >= abs(found.sum()) - slack))
+    slack = 2 * (len(nonzero) + 1) * np.finfo(np.float64).eps * np.abs(nonzero).sum()
+    return float(np.mean(np.abs(sums) >= abs(nonzero.sum()) - slack))
 
 
 def _signs(queries: int, permutations: int, seed: int) -> Iterator[Values]:
-    """Random signs, −1 and 1, in blocks of shape (permutations of the block, queries)."""
+    """Yield random signs, −1 and 1, in blocks of shape (permutations, queries)."""
     generator = np.random.default_rng(seed)
     rows = max(1, min(permutations, _BLOCK // queries))
     for start in range(0, permutations, rows):
         block = min(rows, permutations - start)
-        drawn = generator.integers(0, 256, size=(block, ceil(queries / 8)), dtype=np.uint8)
-        signs = np.unpackbits(drawn, axis=1, count=queries).astype(np.float64)
+        random_bytes = generator.integers(0, 256, size=(block, ceil(queries / 8)), dtype=np.uint8)
+        signs = np.unpackbits(random_bytes, axis=1, count=queries).astype(np.float64)
         signs *= 2
         signs -= 1
         yield signs
 
 
-#: Sums of values of 1 at most have so many bits at most: what is left of 53 is for values a little greater.
+#: Maximum bits of sums of values up to 1. The remaining bits of 53 allow for somewhat larger values.
 _BITS = 50
 
 
 def spacing(queries: int) -> float:
-    """Return the distance of neighbours on the grid for so many queries: 2^−37 (7e−12) for 7,000."""
+    """Return the spacing of the grid for a number of queries, such as 2^−37 (7e−12) for 7,000."""
     return 2.0 ** (ceil(log2(queries)) - _BITS)
 
 
 def round_to_grid(values: ArrayLike) -> Values:
-    """Values of the shape (queries, systems), each moved to the nearest point of the grid.
+    """Return values of shape (queries, systems), rounded to the grid.
 
-    Sums over queries, with any whole weights that sum to the number of queries in size, are exact for values between
-    −8 and 8. Raises ValueError for another shape, and without a query.
+    For values between −8 and 8, sums over queries are exact, also with integer weights whose absolute values sum to
+    the number of queries. Raises ValueError for another shape and without queries.
     """
-    found = np.asarray(values, dtype=np.float64)
-    if found.ndim != 2 or not len(found):
-        raise ValueError("values must have the shape (queries, systems), with a query at least")
-    unit = spacing(len(found))
-    rounded: Values = np.round(found / unit) * unit
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 2 or not len(array):
+        raise ValueError("values must have the shape (queries, systems), with at least one query")
+    unit = spacing(len(array))
+    rounded: Values = np.round(array / unit) * unit
     return rounded
 
 
-#: What the correction is called on pages and in captions.
+#: Name of the correction on pages and in captions.
 CORRECTION = "Holm"
 
 
 def holm(p_values: ArrayLike) -> NDArray[np.float64]:
-    """Adjusted p-values of one family, shape (tests,); missing ones (NaN) stay missing and do not count as tests.
+    """Return the adjusted p-values of one family, shape (tests,). Missing ones (NaN) do not count as tests.
 
-    The i-th smallest of m is the greatest of (m − j + 1) · p₍ⱼ₎ over j ≤ i, at most 1.
+    The i-th smallest of m adjusted values is the maximum of (m − j + 1) · p₍ⱼ₎ over j ≤ i, at most 1.
     """
     raw = np.asarray(p_values, dtype=np.float64)
     adjusted = np.full(raw.shape, np.nan)
-    there = np.flatnonzero(~np.isnan(raw))
-    order = there[np.argsort(raw[there], kind="stable")]
+    valid = np.flatnonzero(~np.isnan(raw))
+    order = valid[np.argsort(raw[valid], kind="stable")]
     factors = np.arange(len(order), 0, -1)
     adjusted[order] = np.minimum(1.0, np.maximum.accumulate(factors * raw[order]))
     return adjusted
 
 
-#: What the correction is called on pages and in captions.
+#: Name of the correction on pages and in captions.
 PAIRS_CORRECTION = "Westfall–Young step-down"
-#: Sign patterns used: any number gives a valid test, and the work is so many times the number of pairs.
+#: Default number of sign patterns. Any number is valid, and the work is proportional to it.
 PATTERNS = 1_000
-#: Statistics held at once: 2 MB.
+#: Maximum number of statistics in memory (2 MB).
 _STATISTICS_AT_ONCE = 250_000
-#: Steps at the least, where there are so many pairs. Pairs of one step are compared with the greatest of all of them,
-#: which can only raise their p-values.
+#: Minimum number of steps, if there are enough pairs. Pairs of a step are compared with the maximum of all of them,
+#: which can only increase their p-values.
 _STEPS = 200
 
 
 def corrected_pairs(sums: PermutedSums, *, patterns: int = PATTERNS) -> Values:
     """Return the corrected p-value of each pair's difference, shape (systems, systems), symmetric, 1 on the diagonal.
 
-    The first `patterns` of those that `sums` has are used. No value is below 1 / (patterns + 1).
+    Uses the first `patterns` sign patterns of `sums`. Values are at least 1 / (patterns + 1).
     """
     permuted = np.ascontiguousarray(sums.permuted[:, :patterns])
     patterns = permuted.shape[1]
     first, second = np.triu_indices(len(permuted), 1)
-    # √(Σ d²) of each pair, in the order of numpy.triu_indices
+    # √(Σ d²) of each pair, in the order of np.triu_indices.
     lengths = np.concatenate(
         [
-            np.sqrt(np.square(sums.values[:, place + 1 :] - sums.values[:, [place]]).sum(axis=0))
-            for place in range(sums.values.shape[1])
+            np.sqrt(np.square(sums.values[:, index + 1 :] - sums.values[:, [index]]).sum(axis=0))
+            for index in range(sums.values.shape[1])
         ]
     )
-    there = lengths > 0
-    first, second, inverse = first[there], second[there], 1 / lengths[there]
+    is_different = lengths > 0
+    first, second, inverse = first[is_different], second[is_different], 1 / lengths[is_different]
     observed = np.abs(sums.totals[first] - sums.totals[second]) * inverse
     order = np.argsort(observed, kind="stable")
-    exceeding = np.empty(len(order), dtype=np.int64)
-    greatest = np.zeros(patterns)
-    # What the grid may do to a difference is bounded by its spacing: patterns that tie with the observed one count.
+    exceeding_counts = np.empty(len(order), dtype=np.int64)
+    maxima = np.zeros(patterns)
+    # Rounding errors of the grid are bounded by its spacing, so that patterns that tie with the observed one count.
     slack = 2 * len(sums.values) * spacing(len(sums.values))
     size = max(1, min(_STATISTICS_AT_ONCE // max(1, patterns), len(order) // _STEPS))
     for start in range(0, len(order), size):
@@ -222,37 +226,41 @@ def corrected_pairs(sums: PermutedSums, *, patterns: int = PATTERNS) -> Values:
         statistics -= permuted[second[block]]
         np.abs(statistics, out=statistics)
         statistics *= inverse[block, None]
-        np.maximum(greatest, statistics.max(axis=0), out=greatest)
+        np.maximum(maxima, statistics.max(axis=0), out=maxima)
         threshold = observed[block] * (1 - 1e-12) - slack * inverse[block]
-        exceeding[block] = patterns - np.searchsorted(np.sort(greatest), threshold)
-    # Step-down: no pair may have a lower value than a clearer one.
-    p = (exceeding + 1.0) / (patterns + 1.0)
+        exceeding_counts[block] = patterns - np.searchsorted(np.sort(maxima), threshold)
+    # Step-down: p-values must not decrease from larger to smaller statistics.
+    p = (exceeding_counts + 1.0) / (patterns + 1.0)
     p[order[::-1]] = np.maximum.accumulate(p[order[::-1]])
-    found = np.ones((len(permuted), len(permuted)))
-    found[first, second] = found[second, first] = p
-    return found
+    result = np.ones((len(permuted), len(permuted)))
+    result[first, second] = result[second, first] = p
+    return result
 
 
 Ranks = NDArray[np.int64]
 
 
 def rank_intervals(scores: ArrayLike, p_values: ArrayLike, *, level: float = 0.05) -> tuple[Ranks, Ranks]:
-    """Return the first and the last rank that each system may have, two arrays of shape (systems,).
+    """Return the best and worst rank that each system may have, two arrays of shape (systems,).
 
-    `scores` has the shape (systems,), higher being better; `p_values`, of shape (systems, systems), are corrected over
-    all pairs. Pairs spread differently, so that a system might be held to worse ranks than one that scores below it. So
-    that both ends follow the scores, the first rank is the least of those of all that score no higher, and the last one
-    the greatest of all that score no lower: intervals grow by this, which keeps the confidence.
+    Pairs have different spread, so a system could otherwise have worse ranks than one with a lower score. To follow
+    the scores, the best rank is the minimum over all systems that score no higher, and the worst rank the maximum
+    over those that score no lower. This only widens the intervals, so the confidence is preserved.
+
+    Args:
+        scores: Scores of shape (systems,), higher being better.
+        p_values: P-values of shape (systems, systems), corrected for all pairs.
+        level: Significance level.
     """
     oriented = np.asarray(scores, dtype=np.float64)
-    apart = np.asarray(p_values, dtype=np.float64) < level
+    is_significant = np.asarray(p_values, dtype=np.float64) < level
     higher = oriented[None, :] > oriented[:, None]
-    first = 1 + np.count_nonzero(apart & higher, axis=1)
-    last = len(oriented) - np.count_nonzero(apart & higher.T, axis=1)
+    first = 1 + np.count_nonzero(is_significant & higher, axis=1)
+    last = len(oriented) - np.count_nonzero(is_significant & higher.T, axis=1)
     order = np.argsort(-oriented, kind="stable")
     first[order] = np.minimum.accumulate(first[order][::-1])[::-1]
     last[order] = np.maximum.accumulate(last[order])
-    for equal in np.unique(oriented):
-        alike = oriented == equal
-        first[alike], last[alike] = first[alike].min(), last[alike].max()
+    for score in np.unique(oriented):
+        is_tied = oriented == score
+        first[is_tied], last[is_tied] = first[is_tied].min(), last[is_tied].max()
     return first, last

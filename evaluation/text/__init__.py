@@ -1,10 +1,10 @@
-"""From text to the terms of an index: words, lower case, stop words, stems.
+"""Conversion of text to index terms: words, lower case, stop words, stems.
 
-English is analysed as Lucene's EnglishAnalyzer does (and with it Anserini, whose BM25 is the field's reference):
-StandardTokenizer, possessive 's, lower case, 33 stop words, Porter. Other languages go through the steps of Lucene's
-analysers for them: words or pairs of characters, lower case, stop words, Arabic letters and decimal
-digits written in one way, and Snowball's stemmer, each where there is one. Stop words are Snowball's own lists, which
-Lucene takes as well; languages without one keep all words (docs/decisions/0012).
+English is analyzed like in Lucene's EnglishAnalyzer (and Anserini, whose BM25 is the reference of the field):
+StandardTokenizer, possessive 's, lower case, 33 stop words, Porter. Other languages follow the steps of their Lucene
+analyzers, as far as they exist: words or character bigrams, lower case, stop words, normalized Arabic letters and
+decimal digits, and Snowball's stemmer. Stop words are Snowball's lists, which Lucene uses as well; languages without
+a list keep all words (docs/decisions/0012).
 """
 
 import re
@@ -20,12 +20,12 @@ from evaluation.text import porter
 from evaluation.text.languages import known_language_code, language_name
 from evaluation.text.words import MAX_WORD_LENGTH, lower_case, words, words_by_classes
 
-#: Lucene's CJKBigramFilter takes Han, hiragana, katakana and Hangul, in any mixture.
+#: Characters of Lucene's CJKBigramFilter: Han, hiragana, katakana, and Hangul, in any mixture.
 _CJK = re.compile(
     "[\u1100-\u11ff\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3130-\u318f"
     "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+"
 )
-#: Thai, Lao, Burmese, Khmer.
+#: Scripts without spaces between words: Thai, Lao, Burmese, Khmer.
 _WITHOUT_BLANKS = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
 
 CJK_LANGUAGES = {"zh": "Chinese", "ja": "Japanese", "ko": "Korean", "yue": "Cantonese"}
@@ -33,34 +33,35 @@ DICTIONARY_LANGUAGES = {"th": "Thai", "lo": "Lao", "km": "Khmer", "my": "Burmese
 
 
 def cjk_bigrams(text: str) -> list[str]:
-    """The words of the text; a run of Chinese, Japanese or Korean as all pairs of neighbours, or as its only character.
+    """Return the words of the text, with sequences of Chinese, Japanese, or Korean characters as overlapping bigrams.
 
-    Letters and digits of full width and katakana of half width are first written as the usual ones (NFKC).
+    A sequence of one character is a word. Full-width letters and digits and half-width katakana are normalized
+    (NFKC).
     """
     if text.isascii():
         return words(text)
     text = unicodedata.normalize("NFKC", text)
-    found: list[str] = []
+    result: list[str] = []
     end = 0
     for run in _CJK.finditer(text):
-        found += words(text[end : run.start()])
-        pairs = [text[at : at + 2] for at in range(run.start(), run.end() - 1)]
-        found += pairs or [run.group()]
+        result += words(text[end : run.start()])
+        pairs = [text[index : index + 2] for index in range(run.start(), run.end() - 1)]
+        result += pairs or [run.group()]
         end = run.end()
-    return found + words(text[end:])
+    return result + words(text[end:])
 
 
 def dictionary_words(language: str, text: str) -> list[str]:
-    """Return the words of a text, those of `language`, which has no blanks, by ICU's dictionary."""
-    from icu4py.breakers import WordBreaker  # 32 MiB of data, for few collections
+    """Return the words of the text, with those of `language`, which has no spaces, divided by ICU's dictionary."""
+    from icu4py.breakers import WordBreaker  # loads 32 MiB of data that few collections need
 
-    found = []
+    result = []
     for word in words(text):
         if _WITHOUT_BLANKS.search(word):
-            found += [part for part in WordBreaker(word, language) if any(map(str.isalnum, part))]
+            result += [part for part in WordBreaker(word, language) if any(map(str.isalnum, part))]
         else:
-            found.append(word)
-    return found
+            result.append(word)
+    return result
 
 
 #: Lucene's EnglishAnalyzer.ENGLISH_STOP_WORDS_SET.
@@ -87,9 +88,17 @@ SNOWBALL_LANGUAGES = {
 
 @dataclass(frozen=True)
 class Analyser:
-    """Turns text into terms. `name` is what boards print beside a baseline; `description` says each step.
+    """Function that converts text to terms.
 
-    `remark` is a sentence for curators about its limits, usually empty.
+    Attributes:
+        name: Name shown on boards next to a baseline.
+        description: Description of all steps.
+        remark: Sentence about limitations, for curators; usually empty.
+        stem: Stemmer.
+        stop_words: Words without a term.
+        possessives: Suffixes of two characters to remove.
+        cut: Function that divides text into words.
+        normalise: Function that normalizes terms before stemming.
     """
 
     name: str
@@ -102,18 +111,18 @@ class Analyser:
     normalise: Callable[[str], str] | None = None
 
     def __call__(self, text: str) -> list[str]:
-        """The terms of the text, in order, with repetitions."""
+        """Return the terms of the text in order, including repetitions."""
         return [term for word in self.words(text) if (term := self.term(word)) is not None]
 
     def words(self, text: str) -> list[str]:
-        """The words that `term` takes, long ones cut into pieces."""
-        found = self.cut(text)
-        if found and len(max(found, key=len)) > MAX_WORD_LENGTH:
-            found = [piece for word in found for piece in words_by_classes(word)]
-        return found
+        """Return the words of the text, with long ones divided."""
+        pieces = self.cut(text)
+        if pieces and len(max(pieces, key=len)) > MAX_WORD_LENGTH:
+            pieces = [piece for word in pieces for piece in words_by_classes(word)]
+        return pieces
 
     def term(self, word: str) -> str | None:
-        """The term that a word stands for in the index; None for a stop word."""
+        """Return the index term of a word, or None for a stop word."""
         term = lower_case(word)
         if term.endswith(self.possessives):
             term = term[:-2]
@@ -133,10 +142,12 @@ _ARABIC_LETTERS = str.maketrans(
 
 
 def _decimal_digits(term: str) -> str:
-    """The term, digits of any script as 0 to 9 (Lucene's DecimalDigitFilter)."""
+    """Replace decimal digits of any script by 0 to 9, like Lucene's DecimalDigitFilter."""
     if term.isascii() or not any(map(str.isdecimal, term)):
         return term
-    return "".join(str(unicodedata.decimal(each)) if each.isdecimal() else each for each in term)
+    return "".join(
+        str(unicodedata.decimal(character)) if character.isdecimal() else character for character in term
+    )
 
 
 def _arabic_letters(term: str) -> str:
@@ -144,9 +155,9 @@ def _arabic_letters(term: str) -> str:
 
 
 def analyser_for(language: str = "en", stemming: bool = True) -> Analyser:
-    """Return the analyzer of a language, given as `language_code` takes it.
+    """Return the analyzer of a language, given by its code (see `language_code`).
 
-    A language without any analyzer, known or not, is analyzed into lower-case words, and the remark says so.
+    For a language without an analyzer, known or not, it returns lower-case words and explains this in the remark.
     """
     language = known_language_code(language)
     if language == "en":
@@ -161,32 +172,32 @@ def analyser_for(language: str = "en", stemming: bool = True) -> Analyser:
     if language in CJK_LANGUAGES:
         return Analyser(
             name=f"{CJK_LANGUAGES[language]}, pairs of characters",
-            description="UAX #29 words, Chinese, Japanese and Korean in pairs of characters, NFKC, lower case",
+            description="UAX #29 words, Chinese, Japanese, and Korean as character bigrams, NFKC, lower case",
             cut=cjk_bigrams,
         )
-    return _analyser_of_lists(language, stemming)
+    return _create_analyser(language, stemming)
 
 
-def _analyser_of_lists(language: str, stemming: bool) -> Analyser:
-    """Return an analyzer with the stemmer, the stop words, and the dictionary that the language has."""
+def _create_analyser(language: str, stemming: bool) -> Analyser:
+    """Return an analyzer with the stemmer, stop words, and dictionary that exist for the language."""
     algorithm = SNOWBALL_LANGUAGES.get(language) if stemming else None
     stop_words = stoplists.get(language, frozenset())
     dictionary = DICTIONARY_LANGUAGES.get(language)
-    spoken = language_name(language)
-    analysed = dictionary or stop_words or language in SNOWBALL_LANGUAGES
-    unstemmed = "no stemming" if analysed else "no analyzer"
-    method = "words by ICU" if dictionary else "Snowball" if algorithm else unstemmed
+    language_label = language_name(language)
+    has_analyser = dictionary or stop_words or language in SNOWBALL_LANGUAGES
+    fallback = "no stemming" if has_analyser else "no analyzer"
+    method = "words by ICU" if dictionary else "Snowball" if algorithm else fallback
     steps = ["words by ICU's dictionary" if dictionary else "UAX #29 words", "lower case"]
     steps += [f"{len(stop_words)} stop words (Snowball's)"] if stop_words else []
     steps += ["one form of Arabic letters"] if language == "ar" else []
     steps += ["decimal digits as 0 to 9"]
-    steps += [f"Snowball stemmer for {spoken}"] if algorithm else []
+    steps += [f"Snowball stemmer for {language_label}"] if algorithm else []
     return Analyser(
-        name=f"{spoken}, {method}",
+        name=f"{language_label}, {method}",
         description=", ".join(steps),
         remark=""
-        if analysed
-        else f"There is no analyzer for {spoken}: BM25 compares lowercased words without stemming.",
+        if has_analyser
+        else f"There is no analyzer for {language_label}: BM25 compares lowercased words without stemming.",
         stem=Stemmer.Stemmer(algorithm, 0).stemWord if algorithm else None,
         stop_words=stop_words,
         cut=partial(dictionary_words, language) if dictionary else words,

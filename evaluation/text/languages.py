@@ -28,21 +28,21 @@ def language_code(text: str) -> str:
         UnknownLanguage: There is no such language.
     """
     codes, names, primary_names = _tables()
-    wanted = " ".join(text.lower().split())
-    tag = _TAG.fullmatch(wanted)
+    normalized = " ".join(text.lower().split())
+    tag = _TAG.fullmatch(normalized)
     if tag is not None and (code := codes.get(tag[1])) is not None:
         return codes.get(tag[2], code) if code in _EXTENDED else code
-    if wanted in names:
-        return names[wanted]
-    first = re.split("[-_]", wanted)[0]
+    if normalized in names:
+        return names[normalized]
+    first = re.split("[-_]", normalized)[0]
     similar = [names[name] for name in get_close_matches(first, names, _SUGGESTIONS, 0.75)]
     similar += [code for name, code in names.items() if len(first) > 2 and name.startswith(first)]
     if len(first) == 2:
         codes_alike = [code for code in primary_names if len(code) == 2 and code[0] == first[0]]
         similar += get_close_matches(first, codes_alike, _SUGGESTIONS, 0.5)
     suggested = list(dict.fromkeys(similar))[:_SUGGESTIONS]
-    listed = " or ".join(f"{code} ({language_name(code)})" for code in suggested)
-    suggestion = f" Did you mean {listed}?" if listed else ""
+    suggestions = " or ".join(f"{code} ({language_name(code)})" for code in suggested)
+    suggestion = f" Did you mean {suggestions}?" if suggestions else ""
     raise UnknownLanguage(
         f"“{text}” is neither the code nor the English name of a language.{suggestion} "
         "Use an ISO 639 code, such as en or deu, a tag, such as pt-BR, or a name, such as Chinese."
@@ -70,7 +70,7 @@ def _tables() -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
     """
     table = json.loads(Path(__file__).with_name("languages.json").read_text("utf-8"))
     rows = table["languages"]
-    codes = {other: code for code, more, _ in rows for other in (code, *more.split())}
+    codes = {alias: code for code, aliases, _ in rows for alias in (code, *aliases.split())}
     codes |= {code: code for code in re.findall("...", table["others"])}
     by_name = {name.lower(): code for code, _, names in rows for name in reversed(names.split("; "))}
     return codes, by_name, {code: names.partition(";")[0] for code, _, names in rows}

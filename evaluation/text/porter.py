@@ -1,18 +1,18 @@
-"""The Porter stemmer, as Lucene's PorterStemFilter has it.
+"""The Porter stemmer as implemented by Lucene's PorterStemFilter.
 
-M. F. Porter, "An algorithm for suffix stripping", Program 14(3), 1980, with the two departures that Porter's own
-program made later and Lucene took over: `bli → ble` instead of `abli → able`, and the additional `logi → log`.
-Words of one or two characters stay as they are. Characters other than a, e, i, o, u, y are consonants.
+M. F. Porter, "An algorithm for suffix stripping", Program 14(3), 1980, with the two later changes of Porter's own
+program, which Lucene adopted: `bli → ble` instead of `abli → able`, and the additional `logi → log`. Words of one or
+two characters are not changed. Characters other than a, e, i, o, u, y are consonants.
 
-PyStemmer's `porter` has neither departure, and keeps doubled consonants that the paper does not (`trekk` of trekking):
-94 of the 38,045 words of Vaswani, NFCorpus and Cranfield get another stem there, `technologi` for one, which would
-make another BM25 than Anserini's (docs/decisions/0002).
+PyStemmer's `porter` has neither change, and keeps double consonants that the paper removes (`trekk` from trekking).
+It returns other stems for 94 of the 38,045 words of Vaswani, NFCorpus, and Cranfield, such as `technologi`, so BM25
+would differ from Anserini's (docs/decisions/0002).
 """
 
 _VOWELS = frozenset("aeiou")
 
-#: Step 2: suffix → replacement where the measure of the stem is above 0. Longer suffixes stand before
-#: their own endings; the first that matches decides.
+#: Step 2: suffixes and replacements for stems with a measure above 0. Longer suffixes precede those that they end with;
+#: the first match decides.
 _STEP_2 = (
     ("ational", "ate"), ("tional", "tion"), ("enci", "ence"), ("anci", "ance"), ("izer", "ize"), ("bli", "ble"),
     ("alli", "al"), ("entli", "ent"), ("eli", "e"), ("ousli", "ous"), ("ization", "ize"), ("ation", "ate"),
@@ -22,7 +22,7 @@ _STEP_2 = (
 _STEP_3 = (
     ("icate", "ic"), ("ative", ""), ("alize", "al"), ("iciti", "ic"), ("ical", "ic"), ("ful", ""), ("ness", ""),
 )  # fmt: skip
-#: Step 4: suffixes dropped where the measure of the stem is above 1; `ion` only after s or t.
+#: Step 4: suffixes to remove from stems with a measure above 1; `ion` only after s or t.
 _STEP_4 = tuple((suffix, "") for suffix in (
     "al", "ance", "ence", "er", "ic", "able", "ible", "ant", "ement", "ment", "ent", "ion", "ou", "ism", "ate",
     "iti", "ous", "ive", "ize",
@@ -30,7 +30,7 @@ _STEP_4 = tuple((suffix, "") for suffix in (
 
 
 def stem(word: str) -> str:
-    """The stem of a lower-case word."""
+    """Return the stem of a lower-case word."""
     if len(word) <= 2 and len(word.encode("utf-16-le", "surrogatepass")) <= 4:  # two code units, as in Lucene
         return word
     word = _step_1(word)
@@ -47,7 +47,7 @@ def stem(word: str) -> str:
 
 
 def _shape(word: str) -> str:
-    """The word with `c` for each consonant and `v` for each vowel; y is a vowel after a consonant."""
+    """Return the word with `c` for each consonant and `v` for each vowel; y is a vowel after a consonant."""
     shape = ""
     for letter in word:
         vowel = letter in _VOWELS or (letter == "y" and shape.endswith("c"))
@@ -56,17 +56,17 @@ def _shape(word: str) -> str:
 
 
 def _measure(stem: str) -> int:
-    """How often a vowel is followed by a consonant: m in [C](VC)^m[V]."""
+    """Return m in [C](VC)^m[V], the number of vowel sequences followed by consonants."""
     return _shape(stem).count("vc")
 
 
 def _ends_short(word: str) -> bool:
-    """Whether the word ends consonant, vowel, consonant, and the last is not w, x or y (*o in the paper)."""
+    """Return whether the word ends with consonant, vowel, consonant other than w, x, and y (*o in the paper)."""
     return len(word) >= 3 and word[-1] not in "wxy" and _shape(word).endswith("cvc")
 
 
 def _step_1(word: str) -> str:
-    """Plurals, -ed and -ing, and y → i."""
+    """Remove plurals, -ed, and -ing, and replace a final y by i."""
     if word.endswith("sses") or word.endswith("ies"):
         word = word[:-2]
     elif word.endswith("s") and not word.endswith("ss"):
@@ -86,7 +86,7 @@ def _step_1(word: str) -> str:
 
 
 def _mend(stem: str) -> str:
-    """What -ed or -ing was taken from gets its e back, or loses its doubled consonant."""
+    """Restore the e of a stem without -ed or -ing, or remove its double consonant."""
     if stem.endswith(("at", "bl", "iz")):
         return stem + "e"
     if len(stem) >= 2 and stem[-1] == stem[-2] and _shape(stem)[-1] == "c":
@@ -96,12 +96,12 @@ def _mend(stem: str) -> str:
     return stem
 
 
-def _replace_suffix(word: str, rules: tuple[tuple[str, str], ...], least: int = 0) -> str:
-    """Replace the first suffix that matches, if the measure of its stem is above `least`."""
+def _replace_suffix(word: str, rules: tuple[tuple[str, str], ...], minimum: int = 0) -> str:
+    """Replace the first suffix that matches, if the measure of its stem is above `minimum`."""
     for suffix, replacement in rules:
         if word.endswith(suffix):
             stem = word[: -len(suffix)]
             if suffix == "ion" and not stem.endswith(("s", "t")):
                 continue
-            return stem + replacement if _measure(stem) > least else word
+            return stem + replacement if _measure(stem) > minimum else word
     return word

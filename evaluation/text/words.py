@@ -1,12 +1,12 @@
-"""Words of a text, cut by the word boundaries of Unicode (UAX #29) exactly as Lucene 9's StandardTokenizer cuts.
+"""Word segmentation by Unicode word boundaries (UAX #29), identical to that of Lucene 9's StandardTokenizer.
 
-Letters and digits stay together, and so do the parts of `don't`, `u.s`, `foo:bar`, `3.14`, `1,000` and
-`snake_case`. Ideographs and hiragana are words of their own; a run of Thai, Lao, Khmer or Burmese, which would
-need a dictionary, is one word. Pictographs are words as well: © ® ™, arrows, and emoji with all that belongs to them
-(modifiers, selectors, joined sequences, keycaps, flags).
+Letters and digits form words, including `don't`, `u.s`, `foo:bar`, `3.14`, `1,000`, and `snake_case`. Each ideograph
+and each hiragana is a word. A sequence of Thai, Lao, Khmer, or Burmese, which would need a dictionary, is one word.
+Pictographs are words as well: © ® ™, arrows, and emoji with their modifiers, selectors, joined sequences, keycaps,
+and flags.
 
-Most text is ASCII, or has a few letters beyond it, and is cut by one regular expression. The general case
-first writes down the class of each character, one letter each, and cuts that string.
+Most texts are ASCII or have few other letters, and are divided by one regular expression. In general, the class of
+each character is written as one letter, and a regular expression divides the resulting string.
 """
 
 import re
@@ -73,7 +73,7 @@ _ENDS = list(accumulate(int(length or 1) for length in _LENGTHS))
 
 
 class WordClasses(dict[int, str]):
-    """Code point → class, looked up once for each distinct character. For `str.translate`."""
+    """Mapping from code points to classes for `str.translate`, which caches each distinct character."""
 
     def __missing__(self, code_point: int) -> str:
         run = bisect_right(_ENDS, code_point)
@@ -81,10 +81,10 @@ class WordClasses(dict[int, str]):
         return kind
 
 
-#: Longer words are cut into pieces of at most this many UTF-16 code units, the buffer of Lucene's scanner.
+#: Maximum length of words in UTF-16 code units, the buffer of Lucene's scanner. Longer ones are divided.
 MAX_WORD_LENGTH = 255
 
-#: Runs of letters, digits and underscores, joined by a mark between two letters or two digits.
+#: Sequences of letters, digits, and underscores, joined by punctuation between two letters or two digits.
 _JOINED = (
     r"""\w+(?:[{marks}](?:(?<={letter}[{in_words}])(?={letter})|(?<={digit}[{in_numbers}])(?={digit}))\w+)*"""
 )
@@ -97,7 +97,7 @@ _MARKS = _MID_LETTER + _MID_NUMBER + _MID_BOTH + "'"
 _ASCII_WORD = re.compile(
     _JOINED.format(marks=".:',;", in_words=".:'", in_numbers=".,;'", letter="[a-z]", digit="[0-9]"), re.ASCII
 )
-#: For text without characters of other classes (see `words`): what else is not ASCII is a pictograph.
+#: Pattern for text without characters of other classes (see `words`), whose other non-ASCII characters are pictographs.
 _LETTERS_WORD = re.compile(
     _JOINED.format(
         marks=_MARKS,
@@ -112,12 +112,12 @@ _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 #: Classes that extend a character, and those that do within an emoji before its presentation selector.
 _EXTENDED, _IN_EMOJI = "[xSMzvVctT]*+", "[xSMzctT]*+"
-#: Pictographs joined by ZWJ, from one on.
+#: One or more pictographs joined by ZWJ.
 _SEQUENCE = f"[pA]{_IN_EMOJI}(?:(?<=z)[pA]{_IN_EMOJI})*+"
 _AFTER_MODIFIER = f"M{_IN_EMOJI}(?<=z)(?=[pA])"
-#: Lucene's grammar over classes (see `_RUNS`). The longest match wins there, so that longer forms come first.
-#: Long runs in which no word starts are matched as `none`, so that a scan does not start again inside them; for the
-#: same reason a word starts with a limited number of underscores, which are all that fit into a piece.
+#: Lucene's grammar over classes (see `_RUNS`). Longer forms come first, since Lucene uses the longest match. Long
+#: runs in which no word starts are matched as `none`, so that they are not scanned repeatedly. For the same reason
+#: the number of leading underscores of a word is limited to those that fit into a piece.
 _CLASSES_WORD = re.compile(
     r"""(?P<none> _+(?=_{255}) | z++(?![pA]) )
       | (?:z++[pA]|p){Y}Vt++T
@@ -156,26 +156,26 @@ def words(text: str) -> list[str]:
     """
     if text.isascii():
         return _ASCII_WORD.findall(text.lower())
-    plain = True
+    is_simple = True
     for character in set(_NOT_ASCII.findall(text)):
         kind = _CLASSES[ord(character)]
         if kind == "-":
             text = text.replace(character, " ")
         elif kind in "anp":
             # The fast path uses Python's \w and \d, which follow another version of Unicode.
-            plain &= character < "\U00010000" and character.isalnum() == (kind != "p")
-            plain &= character.isdecimal() == (kind == "n")
+            is_simple &= character < "\U00010000" and character.isalnum() == (kind != "p")
+            is_simple &= character.isdecimal() == (kind == "n")
         elif kind not in ":.,":
-            plain = False
+            is_simple = False
     if text.isascii():
         return _ASCII_WORD.findall(text.lower())
-    return _LETTERS_WORD.findall(text) if plain else words_by_classes(text)
+    return _LETTERS_WORD.findall(text) if is_simple else words_by_classes(text)
 
 
 def words_by_classes(text: str) -> list[str]:
     """Return the words of any text in its own case, with long ones cut: the general case of `words`."""
     classes = text.translate(_CLASSES)
-    found: list[str] = []
+    pieces: list[str] = []
     position: int | None = 0
     while position is not None:
         matches, position = _CLASSES_WORD.finditer(classes, position), None
@@ -184,13 +184,13 @@ def words_by_classes(text: str) -> list[str]:
                 continue
             start, end = match.span()
             if 2 * (end - start) > MAX_WORD_LENGTH:  # with two code units per character it may not fit
-                position = _cut(text, classes, match, found)
+                position = _append_pieces(text, classes, match, pieces)
                 break
-            found.append(text[start:end])
-    return found
+            pieces.append(text[start:end])
+    return pieces
 
 
-def _cut(text: str, classes: str, long_match: re.Match[str], found: list[str]) -> int:
+def _append_pieces(text: str, classes: str, long_match: re.Match[str], pieces: list[str]) -> int:
     """Append the pieces of a match, one buffer at a time like Lucene's scanner, and return the end of the last one."""
     start = long_match.start()
     while start < long_match.end():
@@ -199,7 +199,7 @@ def _cut(text: str, classes: str, long_match: re.Match[str], found: list[str]) -
             end = min(end, len(text)) - (excess + 1) // 2
         match = _CLASSES_WORD.match(classes, start, end)
         if match is not None and match.lastgroup is None:
-            found.append(text[start : match.end()])
+            pieces.append(text[start : match.end()])
             start = match.end()
         else:
             # No word starts before the end of such a run is in the buffer.

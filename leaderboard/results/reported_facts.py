@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evaluation.engines.facts import FACTS
-from evaluation.engines.prompts import SIDES, shown
+from evaluation.engines.prompts import SIDES, format_prompt
 
 #: Reported costs of a system, with the better direction.
 COSTS = {"latency": "lower", "index size": "lower", "cost": "lower", "dimension": ""}
@@ -20,7 +20,11 @@ def fact_texts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
             continue
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         text = (
-            f"{value:,.{fact.decimals}f}" if is_number else shown(value) if name in _PROMPTS else str(value)
+            f"{value:,.{fact.decimals}f}"
+            if is_number
+            else format_prompt(value)
+            if name in _PROMPTS
+            else str(value)
         )
         texts.append((fact.label, f"{text} {fact.unit}".strip()))
     return texts

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from evaluation.checkpoints.description import CheckpointKind
-from evaluation.efficiency.measurements import WHOLE
+from evaluation.efficiency.measurements import FULL_EFFORT
 from evaluation.engines import EngineDescription
 from evaluation.engines.base import OWN_LENGTH_LIMIT
 from leaderboard.models import Dataset
@@ -72,7 +72,7 @@ class ModelLoad:
             # Tokens that a model writes for each text that it reads, as texts.
             tokens = self._value("queries_per_document", 0) * self._value("generated_tokens", 0)
             return _count(dataset, "documents") * (1 + math.ceil(tokens / _PIECES))
-        return (_count(dataset, "queries") + WHOLE.searches) * self._value("reranking_depth", 1)
+        return (_count(dataset, "queries") + FULL_EFFORT.searches) * self._value("reranking_depth", 1)
 
     def _pieces(self, dataset: Dataset) -> float:
         """Word pieces of a document that are read, as far as its words are counted: all of those in passages."""

@@ -15,7 +15,7 @@ from evaluation.checkpoints.description import CheckpointKind
 from evaluation.checkpoints.findings import CODES
 from evaluation.core.problems import Problem, codes_about
 from evaluation.engines import ENGINES, EngineDescription
-from evaluation.engines.prompts import TEMPLATES, shown
+from evaluation.engines.prompts import TEMPLATES, format_prompt
 from leaderboard.boards.state import choice
 from leaderboard.core.cache.pages import cache_page
 from leaderboard.core.http.query_parameters import reads
@@ -256,7 +256,7 @@ def models(request: HttpRequest) -> HttpResponse:
         "kinds": reference.kinds(),
         "engines": list(ENGINES.values()),
         "library": library_models().version,
-        "templates": [(each, shown(each.query), shown(each.document)) for each in TEMPLATES],
+        "templates": [(each, format_prompt(each.query), format_prompt(each.document)) for each in TEMPLATES],
         "limits": reference.limits(),
         "hub": fetches(),
         "codes": list(CODES.items()),

@@ -1,1 +1,1 @@
-"""Indexes and searches that several engines share."""
+"""Indexes and search algorithms shared by several engines."""

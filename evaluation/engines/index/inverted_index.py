@@ -1,25 +1,27 @@
-"""Inverted indexes on disk, mapped into memory: of terms and their frequencies, and of weights.
+"""Memory-mapped inverted indexes of term frequencies and of weights.
 
-Files of an index of terms, in numpy's format unless they end in .bin or .json:
-`terms.bin`: sorted terms, UTF-8, one behind the other, and `terms_offsets`: where each starts; `offsets`: the
-postings of term t are [offsets[t]:offsets[t + 1]] of `documents` (numbers in the corpus's order) and
-`frequencies`; `lengths` (fields × documents): encoded in one byte as below; identifiers as in `ordered_ids.py`;
-`statistics.json`.
+Files of a term index, in .npy format unless they end in .bin or .json:
 
-Document lengths are kept in one byte, as Lucene keeps them (SmallFloat.intToByte4). Lengths up to 40 are exact; above,
-what exceeds 24 keeps four significant bits and is otherwise rounded down. BM25 equals Lucene's only with lengths
-rounded in this way.
+- `terms.bin`: sorted terms in UTF-8, concatenated, and `terms_offsets`: their starts;
+- `offsets`: the postings of term t are [offsets[t]:offsets[t + 1]] of `documents` and `frequencies`;
+- `documents`: document numbers in corpus order;
+- `lengths` (fields × documents): lengths encoded in one byte as below;
+- `statistics.json`, and the ids as described in `ordered_ids`.
 
-`IndexBuilder` builds an index from a stream of documents, in shards, so that no corpus is too large for memory. Tokens
-are gathered as term numbers until a shard is full; a shard is inverted in memory and, if it is not the only one,
-written to disk; at the end the shards' vocabularies are merged as sorted streams and their postings copied one behind
-the other. What grows with the corpus in memory is one byte a document and field, the sorting of identifiers, and one
-number for each distinct term of each shard.
+Document lengths are encoded in one byte as in Lucene (SmallFloat.intToByte4). Lengths up to 40 are exact; of larger
+ones, the excess over 24 is rounded down to four significant bits. BM25 equals Lucene's only with this rounding.
 
-An index of weights is for learned sparse retrieval: a document's score is the dot product with the query. An encoded
-shard holds its documents as rows: document d has the terms and weights at [offsets[d]:offsets[d + 1]] of `terms`
-(int32, ascending) and `weights` (float32), and its id in `ids` (see `strings`). The index holds the same by term:
-postings [offsets[t]:offsets[t + 1]] of `documents` (uint32, ascending) and `weights`; ids as in `ordered_ids`.
+`IndexBuilder` builds an index from a stream of documents in shards, so that the corpus need not fit into memory. Tokens
+are collected as term numbers until a shard is full. A shard is inverted in memory and, unless it is the only one,
+written to disk. Finally, the vocabularies of the shards are merged as sorted streams and their postings concatenated.
+Memory grows with the corpus by one byte per document and field, the sorting of ids, and one number for each distinct
+term of each shard.
+
+A weighted index is for learned sparse retrieval, where the score of a document is its dot product with the query. An
+encoded shard stores documents as rows: document d has the terms and weights at [offsets[d]:offsets[d + 1]] of `terms`
+(int32, ascending) and `weights` (float32), and its id in `ids` (see `core.strings`). The index stores the same data by
+term: postings [offsets[t]:offsets[t + 1]] of `documents` (uint32, ascending) and `weights`, with ids as in
+`ordered_ids`.
 """
 
 from __future__ import annotations
@@ -49,36 +51,36 @@ from evaluation.engines.index.ordered_ids import OrderedIds, OrderedIdsWriter
 from evaluation.text import Analyser
 from evaluation.text.words import MAX_WORD_LENGTH, words_by_classes
 
-#: Raise it when files, or what analysers make of a text, change: indexes that were kept are built again then.
+#: Version of the index. Increase it when files or analyzers change, so that stored indexes are rebuilt.
 FORMAT = 2
 
 Number = TypeVar("Number", np.int32, np.int64)
 
-#: A shard is inverted once it has this many tokens: 64 MiB of them, and about four times that at work.
+#: Number of tokens at which a shard is inverted: 64 MiB, and about four times that during inversion.
 TOKENS_IN_SHARD = 2**24
 
-#: For documents that come as terms.
+#: Analyzer for documents that consist of terms.
 NO_ANALYSER = Analyser(name="none", description="terms as they are")
 
-#: Stands before a term once for each field before its own, so that fields share one sorted vocabulary.
+#: Prefix of a term, repeated once for each preceding field, so that fields share one sorted vocabulary.
 FIELD_MARK = "\x01"
 
 
 class _TermNumbers(dict[str, int]):
-    """Word of one field → number of its term in the shard, -1 for stop words; analysed once for each distinct word.
+    """Cache that maps the words of a field to term numbers in the shard, and stop words to -1.
 
-    Words too long to be kept whole are not entered: they count as -1, and `long_word_met` is set.
+    Overlong words are not cached: they yield -1, and set `has_long_word`.
     """
 
     def __init__(self, analyser: Analyser, field: int, numbers: dict[str, int]) -> None:
         self._analyser = analyser
         self._mark = FIELD_MARK * field
         self._numbers = numbers
-        self.long_word_met = False
+        self.has_long_word = False
 
     def __missing__(self, word: str) -> int:
         if len(word) > MAX_WORD_LENGTH:
-            self.long_word_met = True
+            self.has_long_word = True
             return -1
         term = self._analyser.term(word)
         number = -1 if term is None else self._numbers.setdefault(self._mark + term, len(self._numbers))
@@ -88,7 +90,7 @@ class _TermNumbers(dict[str, int]):
 
 @dataclass(frozen=True, slots=True)
 class _Postings:
-    """Postings of a shard by sorted term; documents are numbered over the whole corpus."""
+    """Postings of a shard, sorted by term. Documents are numbered over the whole corpus."""
 
     terms: list[str]
     offsets: Numbers
@@ -96,14 +98,17 @@ class _Postings:
     frequencies: NDArray[np.uint16]
 
     def save(self, folder: Path) -> None:
-        """Write all but the terms."""
+        """Write everything except the terms."""
         np.save(folder / "offsets.npy", self.offsets)
         np.save(folder / "documents.npy", self.documents)
         np.save(folder / "frequencies.npy", self.frequencies)
 
 
 class _PostingsWriter:
-    """Writes the postings of an index in a folder, shard by shard. `values` names what a posting has, of a type."""
+    """Writes the postings of an index shard by shard.
+
+    `values` is the name of the second array, such as "frequencies".
+    """
 
     def __init__(
         self, folder: Path, offsets: Numbers, values: str, dtype: type[np.uint16 | np.float32]
@@ -116,7 +121,7 @@ class _PostingsWriter:
     def append(
         self, numbers: NDArray[np.int32], offsets: Numbers, documents: Ranks, values: NDArray[Any]
     ) -> None:
-        """Write a shard's postings by term; `numbers` are those that its terms have in the whole index."""
+        """Append a shard's postings. `numbers` maps its terms to their numbers in the whole index."""
         kernels.append_postings(
             numbers,
             offsets,
@@ -128,13 +133,12 @@ class _PostingsWriter:
         )
 
     def close(self) -> None:
-        """Have everything on disk."""
         self._documents.flush()
         self._values.flush()
 
 
 class IndexBuilder:
-    """Takes documents one by one, and leaves an index in `folder` (see `inverted_index` for its files)."""
+    """Builds an index from single documents; see the module for its files."""
 
     def __init__(
         self,
@@ -148,7 +152,7 @@ class IndexBuilder:
         self._fields = fields
         self._tokens_in_shard = tokens_in_shard
         self._ids = OrderedIdsWriter(folder)
-        self._lengths: list[NDArray[np.int32]] = []  # of each shard: documents × fields
+        self._lengths: list[NDArray[np.int32]] = []  # one array per shard, documents × fields
         self._shards = 0
         self._first_document = 0
         self._start_shard()
@@ -160,29 +164,29 @@ class IndexBuilder:
         self._ends = array("q")
 
     def add(self, identifier: str, texts: Sequence[str]) -> None:
-        """Index a document: one text for each field."""
+        """Index a document with one text for each field."""
         self._ids.write(identifier)
         for text, numbers in zip(texts, self._words, strict=True):
-            found = self._analyser.cut(text)
+            words = self._analyser.cut(text)
             start = len(self._tokens)
-            self._tokens.extend(map(numbers.__getitem__, found))
-            if numbers.long_word_met:
-                numbers.long_word_met = False
+            self._tokens.extend(map(numbers.__getitem__, words))
+            if numbers.has_long_word:
+                numbers.has_long_word = False
                 del self._tokens[start:]
-                self._tokens.extend(numbers[piece] for word in found for piece in words_by_classes(word))
+                self._tokens.extend(numbers[piece] for word in words for piece in words_by_classes(word))
             self._ends.append(len(self._tokens))
-        self._end_document()
+        self._flush_if_full()
 
     def add_counts(self, identifier: str, counts: Mapping[str, int]) -> None:
-        """Index a document of one field by its terms, taken as they are, and how often each counts."""
+        """Index a document with a single field from its term frequencies."""
         self._ids.write(identifier)
         numbers = self._numbers
         for term, count in counts.items():
             self._tokens.extend([numbers.setdefault(term, len(numbers))] * count)
         self._ends.append(len(self._tokens))
-        self._end_document()
+        self._flush_if_full()
 
-    def _end_document(self) -> None:
+    def _flush_if_full(self) -> None:
         """Write the shard if it is full."""
         if len(self._tokens) >= self._tokens_in_shard:
             self._write_shard(self._invert())
@@ -203,10 +207,10 @@ class IndexBuilder:
         self._write_documents()
 
     def _invert(self) -> _Postings:
-        """Return the postings of the shard gathered so far."""
+        """Return the postings of the current shard."""
         terms = sorted(self._numbers)
         sorted_numbers = np.empty(len(terms) + 1, dtype=np.int32)
-        sorted_numbers[-1] = -1  # stop words stay what they are
+        sorted_numbers[-1] = -1  # maps stop words to -1
         sorted_numbers[[self._numbers[term] for term in terms]] = np.arange(len(terms), dtype=np.int32)
         tokens = sorted_numbers[_as_array(self._tokens, np.int32)]
         ends = _as_array(self._ends, np.int64)
@@ -234,7 +238,7 @@ class IndexBuilder:
         return self._folder / f"shard-{number}"
 
     def _merge(self) -> None:
-        """Merge the shards into the index, and remove them."""
+        """Merge the shards into the index and remove them."""
         numbers, offsets = self._merge_vocabularies()
         writer = _PostingsWriter(self._folder, offsets, "frequencies", np.uint16)
         for shard in range(self._shards):
@@ -245,7 +249,7 @@ class IndexBuilder:
         writer.close()
 
     def _merge_vocabularies(self) -> tuple[list[array[int]], Numbers]:
-        """Write the sorted terms of all shards; return each shard's term numbers, and the postings' offsets."""
+        """Write the sorted terms of all shards. Returns each shard's term numbers, and the offsets of the postings."""
         frequencies = [np.diff(np.load(self._shard_folder(n) / "offsets.npy")) for n in range(self._shards)]
         numbers = [array("i") for _ in range(self._shards)]
         counts = array("q", [0])
@@ -264,7 +268,7 @@ class IndexBuilder:
         return numbers, np.cumsum(np.frombuffer(counts, dtype=np.int64))
 
     def _write_documents(self) -> None:
-        """Write identifiers, lengths, and the order that breaks ties."""
+        """Write lengths, statistics, and ids with their ranks."""
         lengths = np.concatenate(self._lengths)
         np.save(self._folder / "lengths.npy", np.ascontiguousarray(encode_lengths(lengths).T))
         self._ids.close()
@@ -278,39 +282,40 @@ class IndexBuilder:
 
 
 def _as_array(values: array[int], kind: type[Number]) -> NDArray[Number]:
-    """Return the values where they lie, as a numpy array; numpy itself refuses to do this for none."""
+    """Return a NumPy view of the values. `np.frombuffer` does not accept empty arrays."""
     return np.frombuffer(values, kind) if values else np.empty(0, kind)
 
 
-#: Codes below this stand for themselves.
+#: Lengths below this value are their own codes.
 _EXACT = 24
 
 
 def _decode(code: int) -> int:
-    """SmallFloat.byte4ToInt."""
+    """Decode a length as Lucene's SmallFloat.byte4ToInt."""
     if code < _EXACT:
         return code
     bits, shift = (code - _EXACT) & 7, ((code - _EXACT) >> 3) - 1
     return _EXACT + (bits if shift < 0 else (bits | 8) << shift)
 
 
-#: Code → length: 256 ascending values.
+#: Lengths of the 256 codes, ascending.
 DECODED_LENGTHS: Numbers = np.array([_decode(code) for code in range(256)], dtype=np.int64)
 
 
 def encode_lengths(lengths: NDArray[np.integer]) -> NDArray[np.uint8]:
-    """Return the codes of lengths ≥ 0, in the same shape: the greatest decoded length not above each."""
+    """Return the codes of non-negative lengths, in the same shape. Lengths are rounded down."""
     return (np.searchsorted(DECODED_LENGTHS, lengths, side="right") - 1).astype(np.uint8)
 
 
-#: How many terms' places are remembered; a lookup takes a few microseconds, a remembered one a tenth.
-_TERMS_REMEMBERED = 100_000
+#: Maximum number of cached term numbers. A lookup takes a few microseconds, a tenth of that if it is cached.
+_MAX_CACHED_TERMS = 100_000
 
 
 class _MappedPostings:
-    """Postings of an index, opened for searching; `values` names what a posting has beside its document.
+    """Postings of an index that is open for searching.
 
-    Arrays are mapped copy-on-write, so that nothing can change the files.
+    Arrays are mapped copy-on-write, so that the files cannot be changed. `values` is the name of the second array,
+    such as "frequencies".
     """
 
     def __init__(self, folder: Path, values: str) -> None:
@@ -327,8 +332,7 @@ class _MappedPostings:
         return len(self._ids)
 
     def identifiers(self, ranks: Ranks) -> list[str]:
-        """Return the identifiers at these places of the descending order."""
-        return self._ids.at(ranks)
+        return self._ids.get_ids_at(ranks)
 
     def best(
         self,
@@ -338,7 +342,7 @@ class _MappedPostings:
         norms: kernels.Norms | None = None,
         mask: np.uint64 = kernels.DESCENDING,
     ) -> tuple[Ranks, Floats]:
-        """Return the best `depth` documents for weighted terms as (places in the order of identifiers, scores).
+        """Return ranks and scores of the best `depth` documents for weighted terms.
 
         See `kernels.search` for `norms` and `mask`.
         """
@@ -346,7 +350,7 @@ class _MappedPostings:
             self._keys = np.empty(2 * depth + kernels.SPARE_KEYS, np.uint64)
         starts, ends = self.offsets[terms], self.offsets[terms + 1]
         operations.add(lambda: int((ends - starts).sum()))
-        found = kernels.search(
+        key_count = kernels.search(
             self.documents,
             self._values,
             starts.astype(np.uint64),
@@ -359,63 +363,60 @@ class _MappedPostings:
             self._keys,
             mask,
         )
-        return kernels.read_keys(self._keys[:found], mask)
+        return kernels.read_keys(self._keys[:key_count], mask)
 
 
 class InvertedIndex(_MappedPostings):
-    """An index of terms, opened for searching."""
+    """A term index that is open for searching."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, "frequencies")
         self.frequencies: NDArray[np.uint16] = self._values
         statistics = json.loads((folder / "statistics.json").read_text("utf-8"))
         self.document_count: int = statistics["documents"]
-        #: By field: how many documents have a token in it, and how many tokens they have together.
+        #: Number of documents with a token in each field, and number of tokens in each field.
         self.documents_with_field: list[int] = statistics["documents_with_field"]
         self.tokens: list[int] = statistics["tokens"]
         self.lengths: NDArray[np.uint8] = map_array(folder / "lengths.npy")
         self._terms = Strings(folder, "terms")
-        self._places: dict[str, int] = {}
+        self._term_numbers: dict[str, int] = {}
 
     @property
     def fields(self) -> int:
-        """How many fields are indexed apart."""
         return len(self.tokens)
 
-    def place(self, term: str) -> int:
-        """Return the number of a term (with its field's mark), -1 if no document has it."""
-        place = self._places.get(term)
-        if place is None:
+    def get_term_number(self, term: str) -> int:
+        """Return the number of a term (including its field's mark), or -1 if no document contains it."""
+        number = self._term_numbers.get(term)
+        if number is None:
             key = term.encode("utf-8", "replace")
-            place = bisect_left(self._terms, key)
-            if place == len(self._terms) or self._terms[place] != key:
-                place = -1
-            if len(self._places) >= _TERMS_REMEMBERED:
-                self._places.clear()
-            self._places[term] = place
-        return place
+            number = bisect_left(self._terms, key)
+            if number == len(self._terms) or self._terms[number] != key:
+                number = -1
+            if len(self._term_numbers) >= _MAX_CACHED_TERMS:
+                self._term_numbers.clear()
+            self._term_numbers[term] = number
+        return number
 
     def terms(self) -> Iterator[str]:
-        """Yield all terms (with their fields' marks) in the order of their numbers."""
+        """Yield all terms (including their fields' marks) in the order of their numbers."""
         return (str(term, "utf-8") for term in self._terms)
 
 
 @dataclass(frozen=True, slots=True)
 class SparseRows:
-    """Sparse vectors: row r has the terms and weights at [offsets[r]:offsets[r + 1]], terms ascending."""
+    """Sparse vectors: row r has the terms and weights at [offsets[r]:offsets[r + 1]], with ascending terms."""
 
     offsets: Numbers
     terms: NDArray[np.int32]
     weights: Floats
 
     def row(self, number: int) -> tuple[NDArray[np.int32], Floats]:
-        """Terms and weights of one row."""
-        here = slice(self.offsets[number], self.offsets[number + 1])
-        return self.terms[here], self.weights[here]
+        positions = slice(self.offsets[number], self.offsets[number + 1])
+        return self.terms[positions], self.weights[positions]
 
 
 def write_sparse_shard(folder: Path, ids: Sequence[str], rows: SparseRows) -> None:
-    """Write the encoded documents of a shard, one row each."""
     with StringsWriter(folder, "ids") as writer:
         for identifier in ids:
             writer.write(identifier)
@@ -427,7 +428,10 @@ def write_sparse_shard(folder: Path, ids: Sequence[str], rows: SparseRows) -> No
 def write_weighted_index(
     shards: Sequence[Path], folder: Path, dimension: int, progress: Progress = ignore
 ) -> None:
-    """Index shards, in corpus order, for `dimension` terms. In memory at once: one shard, and the ids."""
+    """Build an index of `dimension` terms from shards in corpus order.
+
+    One shard and all ids are in memory at a time.
+    """
     counts = np.zeros(dimension, np.int64)
     for shard in shards:
         counts += np.bincount(map_array(shard / "terms.npy"), minlength=dimension)
@@ -436,9 +440,9 @@ def write_weighted_index(
     for number, shard in enumerate(shards, 1):
         terms, lengths = map_array(shard / "terms.npy"), np.diff(map_array(shard / "offsets.npy"))
         documents = np.repeat(np.arange(len(ids), len(ids) + len(lengths), dtype=np.uint32), lengths)
-        by_term, weights = np.argsort(terms, kind="stable"), map_array(shard / "weights.npy")
+        order, weights = np.argsort(terms, kind="stable"), map_array(shard / "weights.npy")
         starts = _starts(np.bincount(terms, minlength=dimension))
-        writer.append(all_terms, starts, documents[by_term], weights[by_term])
+        writer.append(all_terms, starts, documents[order], weights[order])
         for identifier in Strings(shard, "ids"):
             ids.write(str(identifier, "utf-8"))
         progress(number / len(shards))
@@ -451,7 +455,7 @@ def _starts(counts: Numbers) -> Numbers:
 
 
 class WeightedIndex(_MappedPostings):
-    """An index of weights, opened for searching."""
+    """A weighted index that is open for searching."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, "weights")
@@ -459,10 +463,10 @@ class WeightedIndex(_MappedPostings):
 
     @property
     def nonzeros(self) -> int:
-        """Weights of all documents together."""
+        """Total number of weights of all documents."""
         return len(self._values)
 
     def search(self, query: str, terms: NDArray[np.int32], weights: Floats, depth: int) -> SearchResult:
-        """Return the best `depth` documents with a positive score for the query of this id and these terms."""
+        """Return the best `depth` documents with a positive score for a query."""
         ranks, scores = self.best(terms, weights, depth)
         return SearchResult(query, self.identifiers(ranks), scores)

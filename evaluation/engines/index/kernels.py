@@ -1,15 +1,15 @@
-"""The compiled parts of BM25: turning token streams into postings, and adding up scores.
+"""Compiled functions of BM25, which convert token streams to postings and compute scores.
 
-All of it stands in one file, because numba keeps machine code until the file of a function changes. Every function
-releases the GIL. Compiling takes a few seconds once for each machine; the machine code is kept on disk where there is a
-folder for it.
+They are all in this file, because numba caches machine code until the file of a function changes. Every function
+releases the GIL. Compilation takes a few seconds once per machine; machine code is cached on disk if there is a folder
+for it.
 
-A key of a search has the bits of the float32 score above and the rank of the document below, changed by a mask
-(ASCENDING or DESCENDING ids among equal scores), so that greater keys come first. An array of keys has room for more
-than are wanted: two or three times make sieving rare.
+The key of a search result combines the bits of the float32 score (high) with the rank of the document (low), which is
+masked by ASCENDING or DESCENDING for the order of ids among equal scores. Larger keys are better. An array of keys has
+spare room: with two or three times the requested number, selection is rare.
 
-Indices of a search are unsigned, because numba makes signed ones check for negative values, which costs a third. It
-compiles `search` once without and once with `norms`, each without the other's branch.
+Indices are unsigned, because numba checks signed ones for negative values, which takes a third more time. It compiles
+`search` separately with and without `norms`, and removes the other branch.
 """
 
 from collections.abc import Callable
@@ -26,30 +26,30 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def compiled(function: Function) -> Function:
-    """Return the function as machine code, which releases the GIL and divides by zero as numpy does."""
+    """Compile a function to machine code that releases the GIL and divides by zero like NumPy."""
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
     try:
         return cast(Function, numba.njit(cache=True, **options)(function))
-    except RuntimeError:  # no folder to keep machine code in: compile in every process
+    except RuntimeError:  # without a cache folder, every process compiles
         return cast(Function, numba.njit(**options)(function))
 
 
 Frequency = TypeVar("Frequency", np.uint16, np.float32)
-#: The field of each row of a query; encoded lengths (fields × documents); what a length contributes (fields × 256).
+#: Field of each row of a query, encoded lengths (fields × documents), and inverse norms of lengths (fields × 256).
 Norms = tuple[NDArray[np.uint64], NDArray[np.uint8], Floats]
 
-#: Scores are added up for this many documents at a time, so that the sums stay in the processor's cache.
+#: Number of documents that are scored at a time, so that their sums stay in the processor's cache.
 BLOCK_SIZE = 8_192
 _BLOCK = np.uint64(BLOCK_SIZE)
 _ONE = np.uint64(1)
 _NO_DOCUMENT = np.uint64(2**63)
-#: Room for candidates beyond what is wanted; see `search`.
+#: Spare room for keys beyond the requested number; see `search`.
 SPARE_KEYS = 1000
-#: Sums are compared with the lowest score that still counts in strips of this length.
+#: Number of sums that are compared with the score threshold at a time.
 _STRIP = 64
-#: Masks of ranks in keys that decide the order of document ids among equal scores.
+#: Masks of ranks in keys, for the order of document ids among equal scores.
 ASCENDING, DESCENDING = np.uint64(0), np.uint64(0xFFFFFFFF)
-#: A sum rounded to float32 is at most this much above the sum.
+#: Factor that bounds a sum from below by its value rounded to float32.
 _ROUNDING = 1.0 - 2.0**-23
 
 
@@ -61,11 +61,14 @@ def count_postings(
     document_frequencies: Numbers,
     lengths: NDArray[np.int32],
 ) -> None:
-    """Count the documents of each term, and the tokens of each document.
+    """Count the documents of each term and the tokens of each document.
 
-    `tokens` are term numbers, -1 for a stop word, of one document after another, and of its fields in turn;
-    `ends[s]` is where segment s, which is field s % fields of document s // fields, ends. Adds to
-    `document_frequencies` (by term), and fills `lengths` (by segment).
+    Args:
+        tokens: Term numbers, -1 for stop words, of consecutive documents and their fields.
+        ends: End of each segment s, which is field s % fields of document s // fields.
+        fields: Number of fields.
+        document_frequencies: Output by term, to which counts are added.
+        lengths: Output by segment.
     """
     last = np.full(len(document_frequencies), -1, np.int32)
     start = 0
@@ -95,7 +98,7 @@ def fill_postings(
 ) -> None:
     """Write the postings of each term t to `documents` and `frequencies` [offsets[t]:offsets[t + 1]].
 
-    Documents are numbered from `first_document`. A frequency above 65,535 is written as 65,535.
+    Documents are numbered from `first_document`. Frequencies above 65,535 are stored as 65,535.
     """
     cursors = offsets[:-1].copy()
     last = np.full(len(cursors), -1, np.int32)
@@ -126,9 +129,9 @@ def append_postings(
     all_documents: Ranks,
     all_frequencies: NDArray[Frequency],
 ) -> None:
-    """Copy a shard's postings behind those of earlier shards, and move the cursors on.
+    """Append a shard's postings to those of earlier shards and advance the cursors.
 
-    `numbers[t]` is the number that the shard's term t has in the whole index. Weights may stand for frequencies.
+    `numbers[t]` is the number of the shard's term t in the whole index. Weights can take the place of frequencies.
     """
     for term in range(len(numbers)):
         cursor = cursors[numbers[term]]
@@ -140,58 +143,58 @@ def append_postings(
 
 
 @compiled
-def _select_greatest(keys: NDArray[np.uint64], count: int, wanted: int) -> None:
-    """Move the `wanted` greatest of keys[:count] to the front, the least of them last (quickselect)."""
+def _select_largest(keys: NDArray[np.uint64], count: int, selection_size: int) -> None:
+    """Move the `selection_size` largest of keys[:count] to the front, with the smallest of them last (quickselect)."""
     low, high = 0, count - 1
-    place = wanted - 1
+    target = selection_size - 1
     while low < high:
         middle = (low + high) // 2
         first, second, third = keys[low], keys[middle], keys[high]
         pivot = max(min(first, second), min(max(first, second), third))
-        left, right = low, high
-        while left <= right:
-            while keys[left] > pivot:
-                left += 1
-            while keys[right] < pivot:
-                right -= 1
-            if left <= right:
-                keys[left], keys[right] = keys[right], keys[left]
-                left += 1
-                right -= 1
-        if place <= right:
-            high = right
-        elif place >= left:
-            low = left
+        lower, upper = low, high
+        while lower <= upper:
+            while keys[lower] > pivot:
+                lower += 1
+            while keys[upper] < pivot:
+                upper -= 1
+            if lower <= upper:
+                keys[lower], keys[upper] = keys[upper], keys[lower]
+                lower += 1
+                upper -= 1
+        if target <= upper:
+            high = upper
+        elif target >= lower:
+            low = lower
         else:
             return
 
 
 @compiled
-def _places_above(strips: NDArray[np.float64], least: float, places: NDArray[np.int32]) -> int:
-    """Write the places of the sums above `least` to `places`; return how many there are.
+def _find_above(strips: NDArray[np.float64], threshold: float, indices: NDArray[np.int32]) -> int:
+    """Write the indices of sums above `threshold` to `indices`, and return their number.
 
-    Written so that the compiler makes vector instructions of the counting, and no branch of the writing.
+    The compiler vectorizes the counting and avoids branches in the writing.
     """
-    found = np.uint64(0)
+    count = np.uint64(0)
     for strip in range(strips.shape[0]):
-        above = 0
-        for place in range(_STRIP):
-            above += strips[strip, place] > least
-        if above:
-            for place in range(_STRIP):
-                places[found] = strip * _STRIP + place
-                found += np.uint64(strips[strip, place] > least)
-    return int(found)
+        above_count = 0
+        for index in range(_STRIP):
+            above_count += strips[strip, index] > threshold
+        if above_count:
+            for index in range(_STRIP):
+                indices[count] = strip * _STRIP + index
+                count += np.uint64(strips[strip, index] > threshold)
+    return int(count)
 
 
 @compiled
-def _nearest_document(documents: Ranks, cursors: NDArray[np.uint64], ends: NDArray[np.uint64]) -> np.uint64:
-    """Return the lowest document that any row comes to next, _NO_DOCUMENT when all rows are at their ends."""
-    nearest = _NO_DOCUMENT
+def _find_next_document(documents: Ranks, cursors: NDArray[np.uint64], ends: NDArray[np.uint64]) -> np.uint64:
+    """Return the lowest next document of any row, or _NO_DOCUMENT if all rows have ended."""
+    lowest = _NO_DOCUMENT
     for row in range(len(cursors)):
         if cursors[row] < ends[row]:
-            nearest = min(nearest, np.uint64(documents[cursors[row]]))
-    return nearest
+            lowest = min(lowest, np.uint64(documents[cursors[row]]))
+    return lowest
 
 
 @compiled
@@ -199,35 +202,48 @@ def _gather(
     strips: NDArray[np.float64],
     first: np.uint64,
     ranks: Ranks,
-    wanted: int,
-    places: NDArray[np.int32],
+    result_size: int,
+    indices: NDArray[np.int32],
     keys: NDArray[np.uint64],
-    found: int,
-    least_key: np.uint64,
+    key_count: int,
+    threshold: np.uint64,
     mask: np.uint64,
 ) -> tuple[int, np.uint64]:
-    """Write the keys of a block's positive sums that are above `least_key` behind the `found` that are in `keys`.
+    """Append the keys of a block's positive sums above `threshold` to `keys`.
 
-    `first` is the block's first document. When `keys` is full, the best `wanted` stay, and `least_key` rises to the
-    least of them. Returns both numbers as they are now; see `search` for keys and `mask`.
+    When `keys` is full, the best `result_size` are retained, and `threshold` becomes the smallest of them.
+
+    Args:
+        strips: Sums of the block.
+        first: First document of the block.
+        ranks: Ranks of all documents.
+        result_size: Number of requested documents.
+        indices: Buffer for indices.
+        keys: Keys of previous blocks, and output.
+        key_count: Number of keys.
+        threshold: Smallest key that is still relevant.
+        mask: Mask of ranks, see the module.
+
+    Returns:
+        The new values of `key_count` and `threshold`.
     """
     score = np.empty(1, np.float32)
     bits = score.view(np.uint32)
-    bits[0] = np.uint32(least_key >> np.uint64(32))
+    bits[0] = np.uint32(threshold >> np.uint64(32))
     least_sum = np.float64(score[0]) * _ROUNDING
     sums = strips.reshape(-1)
-    for place in places[: _places_above(strips, least_sum, places)]:
-        score[0] = sums[place]
-        below = np.uint64(ranks[first + np.uint64(place)]) ^ mask
-        key = (np.uint64(bits[0]) << np.uint64(32)) | below
-        if key > least_key:
-            keys[found] = key
-            found += 1
-            if found == len(keys):
-                _select_greatest(keys, found, wanted)
-                found = wanted
-                least_key = keys[wanted - 1]
-    return found, least_key
+    for index in indices[: _find_above(strips, least_sum, indices)]:
+        score[0] = sums[index]
+        low_bits = np.uint64(ranks[first + np.uint64(index)]) ^ mask
+        key = (np.uint64(bits[0]) << np.uint64(32)) | low_bits
+        if key > threshold:
+            keys[key_count] = key
+            key_count += 1
+            if key_count == len(keys):
+                _select_largest(keys, key_count, result_size)
+                key_count = result_size
+                threshold = keys[result_size - 1]
+    return key_count, threshold
 
 
 @compiled
@@ -239,39 +255,39 @@ def search(
     weights: Floats,
     norms: Norms | None,
     ranks: Ranks,
-    wanted: int,
+    result_size: int,
     sums: NDArray[np.float64],
     keys: NDArray[np.uint64],
     mask: np.uint64,
 ) -> int:
-    """Score all documents for one query, and leave the keys of the best `wanted` in `keys`, in no order.
+    """Score all documents for one query, and leave the keys of the best `result_size` in `keys`, unordered.
 
-    Row r of the query is a term (in a field): its postings are `documents` and `values` [starts[r]:ends[r]], its weight
-    is `weights[r]`. Without `norms`, values are weights too, and a score is a dot product, in float64, of which only
-    positive ones are found. With them, values are frequencies and the weight is boost × idf: a term adds
-    weight − weight / (1 + frequency × inverse norm), in float32, and terms are added in float64, as in Lucene.
+    Row r of the query is a term (in a field) with the postings `documents` and `values` [starts[r]:ends[r]] and the
+    weight `weights[r]`. Without `norms`, values are weights, and scores are dot products in float64, of which only
+    positive ones are returned. With `norms`, values are frequencies and weights are boost × idf: a term contributes
+    weight − weight / (1 + frequency × inverse norm) in float32, and terms are added in float64, as in Lucene.
 
-    `sums` holds BLOCK_SIZE zeros before and after. Returns the number of keys.
+    `sums` must contain BLOCK_SIZE zeros and does so afterwards. Returns the number of keys.
     """
     cursors = starts.copy()
-    found, least_key = 0, np.uint64(0)
-    places = np.empty(BLOCK_SIZE, np.int32)
+    key_count, threshold = 0, np.uint64(0)
+    indices = np.empty(BLOCK_SIZE, np.int32)
     strips = sums.reshape((BLOCK_SIZE // _STRIP, _STRIP))
     one = np.float32(1)
     if norms is not None:
         row_fields, lengths, inverse_norms = norms
     while True:
-        nearest = _nearest_document(documents, cursors, ends)
-        if nearest == _NO_DOCUMENT:
+        next_document = _find_next_document(documents, cursors, ends)
+        if next_document == _NO_DOCUMENT:
             break
-        first = nearest - nearest % _BLOCK
-        behind = first + _BLOCK
+        first = next_document - next_document % _BLOCK
+        stop = first + _BLOCK
         for row in range(len(cursors)):
             cursor, end, weight = cursors[row], ends[row], weights[row]
             if norms is None:
                 while cursor < end:
                     document = np.uint64(documents[cursor])
-                    if document >= behind:
+                    if document >= stop:
                         break
                     sums[document - first] += np.float64(weight) * np.float64(values[cursor])
                     cursor += _ONE
@@ -279,57 +295,59 @@ def search(
                 lengths_here, norms_here = lengths[row_fields[row]], inverse_norms[row_fields[row]]
                 while cursor < end:
                     document = np.uint64(documents[cursor])
-                    if document >= behind:
+                    if document >= stop:
                         break
                     weighted = np.float32(values[cursor]) * norms_here[lengths_here[document]]
                     sums[document - first] += weight - weight / (one + weighted)
                     cursor += _ONE
             cursors[row] = cursor
-        found, least_key = _gather(strips, first, ranks, wanted, places, keys, found, least_key, mask)
+        key_count, threshold = _gather(
+            strips, first, ranks, result_size, indices, keys, key_count, threshold, mask
+        )
         sums[:] = 0.0
-    if found > wanted:
-        _select_greatest(keys, found, wanted)
-    return min(found, wanted)
+    if key_count > result_size:
+        _select_largest(keys, key_count, result_size)
+    return min(key_count, result_size)
 
 
 @compiled
-def keep_most_frequent(
+def collect_most_frequent(
     documents: Ranks,
     frequencies: NDArray[np.uint16],
     numbers: Ranks,
     cursors: Numbers,
     ends: Numbers,
     first: int,
-    behind: int,
-    kept_terms: Ranks,
-    kept_frequencies: NDArray[np.uint16],
+    stop: int,
+    top_terms: Ranks,
+    top_frequencies: NDArray[np.uint16],
 ) -> None:
-    """Fill, for documents `first` to `behind` − 1, the terms with the highest frequencies, in descending order.
+    """Fill, for documents `first` to `stop` − 1, the terms with the highest frequencies, in descending order.
 
-    Row r is the term `numbers[r]`, whose postings not yet seen are [cursors[r]:ends[r]]; cursors move on. Of equally
-    frequent terms the first in the vocabulary comes first.
+    Row r is the term `numbers[r]`, with the remaining postings [cursors[r]:ends[r]]; cursors are advanced. Equally
+    frequent terms are in the order of the vocabulary.
     """
-    kept = kept_terms.shape[1]
+    term_count = top_terms.shape[1]
     for row in range(len(numbers)):
         cursor = cursors[row]
-        while cursor < ends[row] and documents[cursor] < behind:
+        while cursor < ends[row] and documents[cursor] < stop:
             document = documents[cursor] - first
             frequency = frequencies[cursor]
-            place = kept
-            while place > 0 and kept_frequencies[document, place - 1] < frequency:
-                place -= 1
-            for later in range(kept - 1, place, -1):
-                kept_terms[document, later] = kept_terms[document, later - 1]
-                kept_frequencies[document, later] = kept_frequencies[document, later - 1]
-            if place < kept:
-                kept_terms[document, place] = numbers[row]
-                kept_frequencies[document, place] = frequency
+            slot = term_count
+            while slot > 0 and top_frequencies[document, slot - 1] < frequency:
+                slot -= 1
+            for position in range(term_count - 1, slot, -1):
+                top_terms[document, position] = top_terms[document, position - 1]
+                top_frequencies[document, position] = top_frequencies[document, position - 1]
+            if slot < term_count:
+                top_terms[document, slot] = numbers[row]
+                top_frequencies[document, slot] = frequency
             cursor += 1
         cursors[row] = cursor
 
 
 def read_keys(keys: NDArray[np.uint64], mask: np.uint64) -> tuple[Ranks, Floats]:
-    """Return the ranks and the scores of the keys of a search, best first."""
+    """Return the ranks and scores of the keys of a search, best first."""
     best = np.sort(keys)[::-1]
     scores = (best >> np.uint64(32)).astype(np.uint32).view(np.float32)
     return best.astype(np.uint32) ^ np.uint32(mask), scores
@@ -337,34 +355,35 @@ def read_keys(keys: NDArray[np.uint64], mask: np.uint64) -> tuple[Ranks, Floats]
 
 @compiled
 def write_order_into_scores(scores: Floats) -> None:
-    """Make descending scores distinct, as Anserini's ScoreTiesAdjusterReranker and output do.
+    """Make descending scores distinct, like Anserini's ScoreTiesAdjusterReranker and its output.
 
     Each score is rounded to 1e-4. If it is at most 1e-4 below its predecessor, it is reduced by 1e-6 for each earlier
-    score of the tie. Anserini's runs have six decimals. Above 16, float32 is not precise enough, and a few ties remain.
+    score of the tie. Anserini's runs have six decimals. Above 16, float32 is not precise enough, and a few ties
+    remain.
     """
     tied = 0
-    before = np.float32(np.inf)
-    for place in range(len(scores)):
-        score = np.float32(np.floor(np.float64(scores[place]) * 1e4 + 0.5) / 1e4)
-        if before - score > np.float32(1e-4):
+    previous = np.float32(np.inf)
+    for index in range(len(scores)):
+        score = np.float32(np.floor(np.float64(scores[index]) * 1e4 + 0.5) / 1e4)
+        if previous - score > np.float32(1e-4):
             tied = 0
         else:
             tied += 1
             score -= np.float32(1e-6) * np.float32(tied)
-        before = score
-        scores[place] = np.float32(np.floor(np.float64(score) * 1e6 + 0.5) / 1e6)
+        previous = score
+        scores[index] = np.float32(np.floor(np.float64(score) * 1e6 + 0.5) / 1e6)
 
 
 @lru_cache(maxsize=1)
 def load() -> None:
-    """Compile everything, or load what was compiled before, so that no timing contains it."""
+    """Compile all functions, or load their machine code, so that timings do not include it."""
     ends, offsets, cursors = np.ones(1, np.int64), np.zeros(2, np.int64), np.zeros(1, np.int64)
     documents, frequencies, weights = np.zeros(1, np.uint32), np.zeros(1, np.uint16), np.ones(1, np.float32)
     count_postings(np.zeros(1, np.int32), ends, 1, offsets[1:], np.zeros(1, np.int32))
     fill_postings(np.zeros(1, np.int32), ends, 1, 0, offsets, documents, frequencies)
     append_postings(np.zeros(1, np.int32), offsets, documents, weights, cursors, documents, weights)
-    kept = documents.reshape(1, 1).copy(), frequencies.reshape(1, 1).copy()
-    keep_most_frequent(documents, frequencies, documents, cursors, ends, 0, 1, *kept)
+    outputs = documents.reshape(1, 1).copy(), frequencies.reshape(1, 1).copy()
+    collect_most_frequent(documents, frequencies, documents, cursors, ends, 0, 1, *outputs)
     rows = np.zeros(1, np.uint64), np.ones(1, np.uint64), weights
     sums, keys = np.zeros(BLOCK_SIZE, np.float64), np.empty(8, np.uint64)
     lengths, norms = np.ones((1, 1), np.uint8), np.ones((1, 256), np.float32)

@@ -1,10 +1,10 @@
-"""BM25 over an opened index, for queries whose terms have any weights; and what engines that search so have in common.
+"""BM25 search for weighted query terms, and the base classes of its engines.
 
 A document's score is Σ weight × idf × tf / (tf + k1 × (1 − b + b × length / mean length)) over the query's terms, as
 Lucene's BM25Similarity computes it: idf = ln(1 + (N − df + 0.5) / (df + 0.5)), where N counts documents that have the
-field, lengths are rounded to one byte, and there is no factor k1 + 1. In plain BM25 the weight of a term is how often
-the query has it. Engines over words put documents with equal scores into ascending order of their ids, and write that
-order into the scores, as Anserini does: trec_eval would otherwise read ties in descending order.
+field, lengths are rounded to one byte, and there is no factor k1 + 1. In plain BM25 the weight of a term is its
+frequency in the query. Engines over words sort documents with equal scores by ascending id, and make their scores
+distinct, as Anserini does: trec_eval would otherwise sort ties in descending order.
 """
 
 from collections.abc import Mapping
@@ -28,32 +28,30 @@ from evaluation.engines.index.inverted_index import DECODED_LENGTHS, FIELD_MARK,
 from evaluation.text import analyser_for
 from evaluation.text.languages import known_language_code, language_code
 
-#: The language is that of the corpus.
+#: Parameter value for the language of the corpus.
 AUTO_LANGUAGE = "auto"
 
-K1 = Parameter("k1", 0.9, "how slowly repetitions of a term stop adding to the score", least=0.0, most=100.0)
-B = Parameter(
-    "b", 0.4, "how strongly long documents are held back: 0 not at all, 1 fully", least=0.0, most=1.0
-)
-STEMMING = Parameter("stemming", True, "whether words are reduced to stems")
+K1 = Parameter("k1", 0.9, "saturation of term frequencies; 0 ignores repetitions", least=0.0, most=100.0)
+B = Parameter("b", 0.4, "strength of length normalization, from 0 (none) to 1 (full)", least=0.0, most=1.0)
+STEMMING = Parameter("stemming", True, "whether to reduce words to stems")
 LANGUAGE = Parameter(
     "language",
     AUTO_LANGUAGE,
-    "how text is cut into terms: a code, such as de, deu, or de-AT, or an English name; auto is the corpus's language, "
+    "language of the analyzer: a code, such as de, deu, or de-AT, or an English name; auto is the corpus's language, "
     "by default English",
     canonical=lambda text: text if text == AUTO_LANGUAGE else language_code(text),
 )
 
 
 def resolve_language(parameters: Mapping[str, Any], resources: Resources) -> dict[str, Any]:
-    """Return the parameters with the code of the language, the corpus's in place of `AUTO_LANGUAGE`."""
-    named = parameters["language"]
-    language = resources.language if named == AUTO_LANGUAGE else named
+    """Return the parameters with a language code, replacing `AUTO_LANGUAGE` by the corpus's language."""
+    value = parameters["language"]
+    language = resources.language if value == AUTO_LANGUAGE else value
     return {**parameters, "language": known_language_code(language)}
 
 
 class TermSearch:
-    """An opened index and BM25's parameters."""
+    """Search of an index with BM25's parameters."""
 
     def __init__(self, folder: Path, k1: float, b: float, anserini_ties: bool = False) -> None:
         self.anserini_ties = anserini_ties
@@ -66,45 +64,48 @@ class TermSearch:
         )
 
     def ranking(self, query_id: str, terms: Mapping[str, float], depth: int) -> SearchResult:
-        """The best `depth` documents for terms with their weights, in every field; only documents that have one."""
+        """Return the best `depth` documents for weighted terms, which are searched in every field."""
         rows = [
-            (place, field, weight)
+            (number, field, weight)
             for field in range(self.index.fields)
             for term, weight in terms.items()
-            if (place := self.index.place(FIELD_MARK * field + term)) >= 0
+            if (number := self.index.get_term_number(FIELD_MARK * field + term)) >= 0
         ]
         if not rows:
             return SearchResult(query_id, [], np.empty(0, np.float32))
-        places, fields, weights = zip(*rows, strict=True)
-        numbers = np.array(places, np.int64), np.array(weights, np.float32)
-        return self.result(query_id, *numbers, depth, np.array(fields, np.int64))
+        term_numbers, fields, weights = zip(*rows, strict=True)
+        arrays = np.array(term_numbers, np.int64), np.array(weights, np.float32)
+        return self.result(query_id, *arrays, depth, np.array(fields, np.int64))
 
     def result(
-        self, query_id: str, places: Numbers, weights: Floats, depth: int, fields: Numbers | None = None
+        self, query_id: str, terms: Numbers, weights: Floats, depth: int, fields: Numbers | None = None
     ) -> SearchResult:
-        """Return the ids that `search` finds, with distinct scores if ties are treated as in Anserini."""
-        ranks, scores = self.search(places, weights, depth, fields)
+        """Return the ids and scores of a search. Scores are made distinct if ties are broken as in Anserini."""
+        ranks, scores = self.search(terms, weights, depth, fields)
         if self.anserini_ties:
             kernels.write_order_into_scores(scores)
         return SearchResult(query_id, self.index.identifiers(ranks), scores)
 
     def search(
-        self, places: Numbers, weights: Floats, depth: int, fields: Numbers | None = None
+        self, terms: Numbers, weights: Floats, depth: int, fields: Numbers | None = None
     ) -> tuple[Ranks, Floats]:
-        """Return the best `depth` documents as (places in the order of identifiers, scores), best first.
+        """Return ranks and scores of the best `depth` documents, best first.
 
-        `places` are the index's numbers of the terms, each once, `weights` multiply their idf, and `fields` says to
-        which field a term belongs (by default all to the first).
+        Args:
+            terms: Distinct term numbers of the index.
+            weights: Factors of the terms' idf.
+            depth: Number of documents.
+            fields: Field of each term, by default the first field.
         """
         index = self.index
-        if not len(places):
+        if not len(terms):
             return np.empty(0, np.uint32), np.empty(0, np.float32)
         if fields is None:
-            fields = np.zeros(len(places), np.int64)
+            fields = np.zeros(len(terms), np.int64)
         totals = np.array(index.documents_with_field, np.int64)[fields]
-        frequencies = index.offsets[places + 1] - index.offsets[places]
+        frequencies = index.offsets[terms + 1] - index.offsets[terms]
         return index.best(
-            places,
+            terms,
             weights * inverse_document_frequency(totals, frequencies),
             depth,
             (fields.astype(np.uint64), index.lengths, self._inverse_norms),
@@ -113,9 +114,9 @@ class TermSearch:
 
 
 class TermEngine(Engine):
-    """An engine that searches with BM25 whatever it indexed; subclasses say what that is. Its kernels are compiled."""
+    """Base class of engines that search with BM25. Subclasses define the terms. Compiles the kernels."""
 
-    #: Whether documents with equal scores are in ascending order of their ids, and their scores made different.
+    #: Whether documents with equal scores are sorted by ascending id, with scores made distinct.
     anserini_ties = False
 
     def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
@@ -125,20 +126,17 @@ class TermEngine(Engine):
 
     @property
     def documents(self) -> int:
-        """How many documents are indexed."""
         return self.searcher.index.document_count
 
     def open(self, folder: Path) -> None:
-        """Open an index that `build` left."""
         self.searcher = TermSearch(folder, self.k1, self.b, self.anserini_ties)
 
     def size(self) -> int:
-        """Return the bytes of the index on disk."""
         return size_of(self.searcher.index.folder)
 
 
 class WordEngine(TermEngine):
-    """A TermEngine whose terms are words of a language; it treats ties as Anserini does."""
+    """A TermEngine whose terms are words of a language. Ties are broken as in Anserini."""
 
     anserini_ties = True
 
@@ -149,22 +147,24 @@ class WordEngine(TermEngine):
 
     @property
     def analyser_name(self) -> str:
-        """The analyser, as printed beside results."""
         return self.analyser.name
 
 
 def inverse_document_frequency(documents: Numbers, document_frequencies: Numbers) -> Floats:
-    """BM25Similarity.idf: computed in double precision, kept in float32."""
+    """Return Lucene's BM25Similarity.idf, computed in float64 and rounded to float32."""
     frequencies = document_frequencies.astype(np.float64)
     return np.log(1 + (documents - frequencies + 0.5) / (frequencies + 0.5)).astype(np.float32)
 
 
 def inverse_norms(k1: float, b: float, tokens: int, documents: int) -> Floats:
-    """By encoded length, 1 / (k1 × (1 − b + b × length / mean length)), in Lucene's order of float32 operations."""
+    """Return 1 / (k1 × (1 − b + b × length / mean length)) by length code.
+
+    The order of float32 operations is that of Lucene.
+    """
     one = np.float32(1)
     mean_length = np.float32(tokens / max(documents, 1)) or one
     lengths = DECODED_LENGTHS.astype(np.float32)
-    with np.errstate(divide="ignore"):  # k1 = 0 makes it infinite, and every frequency count as one
+    with np.errstate(divide="ignore"):  # infinite for k1 = 0, so that every frequency counts as one
         norms: Floats = one / (
             np.float32(k1) * ((one - np.float32(b)) + np.float32(b) * lengths / mean_length)
         )

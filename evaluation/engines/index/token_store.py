@@ -1,28 +1,25 @@
-"""Vectors of the tokens of documents on disk, for late interaction: written once, read where they lie.
+"""Memory-mapped token vectors for late interaction, and their nearest-neighbor and compressed indexes.
 
-A shard's folder has `vectors.bin` (vectors × dimension, float32 or float16, one document behind the other in the order
-in which they were encoded), `documents.npy` (which document of the shard each of these is), `offsets.npy` (the first
-vector of each, and the end), and `vectors.json` (dimension and dtype).
+Files of a shard: `vectors.bin` (vectors × dimension, float32 or float16, documents in the order of encoding),
+`documents.npy` (document numbers in that order), `offsets.npy` (first vector of each, and the total), and
+`vectors.json` (dimension and dtype).
 
-`NearestTokens` finds the documents that own one of the vectors nearest to any vector of a query. faiss keeps the
-vectors in inverted lists, in eight bits a dimension. This index only decides which documents get a score: the scores
-come from the stored vectors themselves.
+`NearestTokens` finds the documents of the vectors nearest to each query vector. faiss stores the vectors in inverted
+lists with eight bits per dimension. This index only selects documents; their scores come from the stored vectors.
 
-`CompressedTokens` keeps vectors as the nearest of many centroids, and a few bits a dimension for the rest, and searches
-such codes.
+`CompressedTokens` stores vectors as the nearest centroid and a residual of a few bits per dimension, and searches these
+codes: K. Santhanam et al., "ColBERTv2: Effective and Efficient Retrieval via Lightweight Late Interaction", 2022
+(residual compression), and "PLAID: An Efficient Engine for Late Interaction Retrieval", 2022 (search). faiss learns the
+centroids (k-means) and the codes of residuals. With two bits per dimension, one byte encodes the values of four
+dimensions together, which is more accurate than four levels for each dimension.
 
-K. Santhanam et al., "ColBERTv2: Effective and Efficient Retrieval via Lightweight Late Interaction", 2022 (residual
-compression), and "PLAID: An Efficient Engine for Late Interaction Retrieval", 2022 (the search). faiss learns the
-centroids (k-means) and the codes of the residuals: one byte for the values of four dimensions together, where two bits
-a dimension are asked for, which is closer to the vectors than four levels for each would be.
+A search selects the documents in the lists of the centroids nearest to each query vector, ranks them by their centroids
+alone, and scores the best of them by centroids and residuals. Scores are added in a fixed order, and depend only on
+query, document, and learned data.
 
-A search looks at the documents in the lists of the centroids nearest to each of the query's vectors, ranks them by
-their centroids alone, and scores the best of them by centroids and residuals. Every score is added up in a fixed order,
-and depends on query, document and what was learned alone.
-
-Files: `learned.faiss` (centroids, codes); `codes.bin` (vectors × bytes: the number of the centroid, lowest byte first,
-then the residual's code), `starts.npy` and `counts.npy` (where each document's lie, and how many); `lists.npy` and
-`list_offsets.npy` (the documents that have a vector at each centroid).
+Files: `learned.faiss` (centroids, codes); `codes.bin` (vectors × bytes: centroid number in little-endian order, and the
+residual's code), `starts.npy` and `counts.npy` (first vector and number of vectors of each document); `lists.npy` and
+`list_offsets.npy` (documents with a vector at each centroid).
 """
 
 from __future__ import annotations
@@ -52,12 +49,12 @@ from evaluation.engines.index.vector_index import (
 )
 
 _FILES = ("vectors.bin", "documents.npy", "offsets.npy")
-#: float32 or float16.
+#: Arrays of float32 or float16.
 Vectors = NDArray[np.floating[Any]]
 
 
 class TokenWriter:
-    """Writes the vectors of a shard's documents as they come; a context manager."""
+    """Context manager that writes the token vectors of a shard's documents."""
 
     def __init__(self, folder: Path, dimension: int, dtype: str) -> None:
         self._folder = folder
@@ -73,15 +70,21 @@ class TokenWriter:
     def write(
         self, documents: NDArray[np.integer[Any]], counts: NDArray[np.integer[Any]], vectors: Floats
     ) -> None:
-        """Write the vectors (all together × dimension) of these documents, of which each has so many.
+        """Write the vectors of some documents.
 
-        Raises ModelFailure "not_finite_output" where one is too great for the dtype.
+        Args:
+            documents: Document numbers within the shard.
+            counts: Number of vectors of each document.
+            vectors: Concatenated vectors, shape (sum of counts, dimension).
+
+        Raises:
+            ModelFailure: A value exceeds the range of the dtype ("not_finite_output").
         """
         with np.errstate(over="ignore"):
             stored = np.ascontiguousarray(vectors, self._dtype)
         if not np.isfinite(stored).all():
             raise ModelFailure(
-                "not_finite_output", f"a vector's values are beyond {self._dtype}, which was asked for"
+                "not_finite_output", f"a vector's values exceed the range of {self._dtype}, as requested"
             )
         self._file.write(stored.data)
         self._documents.append(documents)
@@ -98,7 +101,7 @@ class TokenWriter:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Vectors of some documents, those of each together: `counts[i]` belong to the document `documents[i]`."""
+    """Concatenated vectors of some documents; `counts[i]` of them belong to the document `documents[i]`."""
 
     documents: Numbers
     counts: Numbers
@@ -106,7 +109,7 @@ class Block:
 
 
 class _Shard:
-    """One shard, its documents counted from the first of the whole corpus."""
+    """One shard, with documents numbered over the whole corpus."""
 
     def __init__(self, folder: Path, first: int) -> None:
         state = json.loads((folder / "vectors.json").read_text("utf-8"))
@@ -117,18 +120,18 @@ class _Shard:
         self.vectors: Vectors = np.zeros(shape, state["dtype"])
         if shape[0]:
             self.vectors = np.asarray(np.memmap(folder / _FILES[0], state["dtype"], "c", shape=shape))
-        self._places = np.argsort(self.documents)
+        self._positions = np.argsort(self.documents)
 
-    def vectors_of(self, document: int) -> Vectors:
-        place = self._places[document - self.first]
-        found: Vectors = self.vectors[self.offsets[place] : self.offsets[place + 1]]
-        return found
+    def get_vectors(self, document: int) -> Vectors:
+        position = self._positions[document - self.first]
+        vectors: Vectors = self.vectors[self.offsets[position] : self.offsets[position + 1]]
+        return vectors
 
-    def blocks(self, most: int) -> Iterator[Block]:
-        """Yield all documents in the order of the file, about `most` vectors at a time."""
+    def blocks(self, block_size: int) -> Iterator[Block]:
+        """Yield all documents in the order of the file, in blocks of about `block_size` vectors."""
         start = 0
         while start < len(self.documents):
-            end = int(np.searchsorted(self.offsets, self.offsets[start] + most, "right")) - 1
+            end = int(np.searchsorted(self.offsets, self.offsets[start] + block_size, "right")) - 1
             end = min(max(end, start + 1), len(self.documents))
             bounds = self.offsets[start : end + 1]
             yield Block(
@@ -140,7 +143,7 @@ class _Shard:
 
 
 class TokenStore:
-    """The vectors of all shards; documents are numbered in the corpus's order."""
+    """The vectors of all shards. Documents are numbered in corpus order."""
 
     def __init__(self, shards: Sequence[Path]) -> None:
         self._folders = shards
@@ -156,33 +159,31 @@ class TokenStore:
         self.vectors = sum(len(shard.vectors) for shard in self._shards)
 
     def size(self) -> int:
-        """Return the bytes of the files."""
         return size_of(*(folder / name for folder in self._folders for name in _FILES))
 
-    def sample(self, wanted: int) -> Floats:
-        """So many vectors at equal distances, in float32."""
-        return sample_rows([shard.vectors for shard in self._shards], wanted)
+    def sample(self, count: int) -> Floats:
+        return sample_rows([shard.vectors for shard in self._shards], count)
 
-    def blocks(self, most: int) -> Iterator[Block]:
-        """Yield all documents in the order in which they lie, about `most` vectors at a time."""
+    def blocks(self, block_size: int) -> Iterator[Block]:
+        """Yield all documents in stored order, in blocks of about `block_size` vectors."""
         for shard in self._shards:
-            yield from shard.blocks(most)
+            yield from shard.blocks(block_size)
 
-    def read(self, documents: Numbers, most: int) -> Iterator[Block]:
-        """Yield these documents, about `most` vectors at a time."""
-        waiting: list[Vectors] = []
+    def read(self, documents: Numbers, block_size: int) -> Iterator[Block]:
+        """Yield the given documents in blocks of about `block_size` vectors."""
+        pending: list[Vectors] = []
         start = gathered = 0
         shards = np.searchsorted(self._firsts, documents, "right") - 1
         for end, (document, shard) in enumerate(zip(documents.tolist(), shards.tolist(), strict=True), 1):
-            waiting.append(self._shards[shard].vectors_of(document))
-            gathered += len(waiting[-1])
-            if end == len(documents) or gathered >= most:
-                counts = np.array([len(vectors) for vectors in waiting], np.int64)
-                yield Block(documents[start:end], counts, np.concatenate(waiting))
-                waiting, start, gathered = [], end, 0
+            pending.append(self._shards[shard].get_vectors(document))
+            gathered += len(pending[-1])
+            if end == len(documents) or gathered >= block_size:
+                counts = np.array([len(vectors) for vectors in pending], np.int64)
+                yield Block(documents[start:end], counts, np.concatenate(pending))
+                pending, start, gathered = [], end, 0
 
     def write_owners(self, path: Path) -> None:
-        """Write an array (uint32) that has for each vector, in the order in which they lie, its document."""
+        """Write an array (uint32) with the document number of each vector, in stored order."""
         owners = new_map(path, np.uint32, (self.vectors,))
         start = 0
         for shard in self._shards:
@@ -193,26 +194,26 @@ class TokenStore:
 
 
 _INDEX, _OWNERS = "nearest.faiss", "owners.npy"
-#: Vectors indexed at a time.
+#: Number of vectors that are indexed at a time.
 _AT_ONCE = 65_536
-#: Lists at most.
+#: Maximum number of lists.
 _MOST_LISTS = 16_384
 
 
 class NearestTokens:
-    """An index of all vectors, of which a search takes the nearest ones from so many lists."""
+    """A faiss index of all vectors, which finds the nearest ones in a number of lists."""
 
     def __init__(self, nearest: int, probes: int, threads: int) -> None:
         self._nearest, self._probes, self._threads = nearest, probes, threads
 
     def build(self, store: TokenStore, folder: Path) -> None:
-        """Index the vectors, and write the index into the folder."""
+        """Index the vectors and write the index to the folder."""
         import faiss
 
         faiss.omp_set_num_threads(self._threads)
-        lists = lists_for(store.vectors, store.dimension, most=_MOST_LISTS)
+        lists = lists_for(store.vectors, store.dimension, maximum=_MOST_LISTS)
         index: Any = faiss.index_factory(store.dimension, f"IVF{lists},SQ8", faiss.METRIC_INNER_PRODUCT)
-        index.cp.min_points_per_centroid = 1  # what is too few is decided above
+        index.cp.min_points_per_centroid = 1  # lists_for decides how many are enough
         if store.vectors:
             index.train(store.sample(lists * VECTORS_PER_LIST))
             for block in store.blocks(_AT_ONCE):
@@ -221,7 +222,6 @@ class NearestTokens:
         store.write_owners(folder / _OWNERS)
 
     def open(self, folder: Path) -> None:
-        """Open what `build` left."""
         import faiss
 
         faiss.omp_set_num_threads(self._threads)
@@ -232,55 +232,56 @@ class NearestTokens:
         self._owners = map_array(folder / _OWNERS)
 
     def size(self) -> int:
-        """Return the bytes of the index."""
         return size_of(self._folder)
 
     def documents(self, query: Floats) -> Numbers:
-        """The documents, ascending, that own one of the vectors nearest to any of the query's (vectors × dimension)."""
+        """Return the sorted documents of the vectors nearest to each query vector (vectors × dimension)."""
         if not len(query) or not len(self._owners):
             return np.empty(0, np.int64)
-        wanted = min(self._nearest, len(self._owners))
-        _, found = counted_search(self._index, np.ascontiguousarray(query), wanted)
-        return np.unique(self._owners[found[found >= 0]]).astype(np.int64)
+        count = min(self._nearest, len(self._owners))
+        _, numbers = counted_search(self._index, np.ascontiguousarray(query), count)
+        return np.unique(self._owners[numbers[numbers >= 0]]).astype(np.int64)
 
 
 _LEARNED, _CODES = "learned.faiss", "codes.bin"
 _CODE_FILES = ("starts.npy", "counts.npy", "lists.npy", "list_offsets.npy")
-#: Centroids at most: two bytes name one, and what they are learned from stays within 2 GiB (128 dimensions).
+#: Maximum number of centroids. Their numbers fit into two bytes, and their training data into 2 GiB (128 dimensions).
 _MOST_CENTROIDS = 65_536
-#: From so many centroids on a graph finds the nearest one, in a seventh of the time.
+#: Minimum number of centroids at which a graph finds the nearest one, in a seventh of the time.
 _GRAPH_FROM = 16_384
 _VALUES = 256
-#: Documents that are scored by their residuals: so many for each that is wanted, and at least so many.
+#: Number of documents that are scored by their residuals: per requested document, and at least.
 _SCORED_PER_WANTED, _LEAST_SCORED = 4, 4_096
 
 
 class CompressedTokens:
-    """An index of the codes; `bits` is how many each dimension of a residual takes: 1, 2, 4 or 8."""
+    """An index of compressed vectors with 1, 2, 4, or 8 `bits` per dimension of a residual."""
 
     def __init__(self, bits: int, probes: int, threads: int) -> None:
         self._bits, self._probes, self._threads = bits, probes, threads
 
     def learn(self, store: TokenStore, folder: Path) -> None:
-        """Learn centroids and codes from a sample of the vectors, and write them into the folder."""
+        """Learn centroids and codes from a sample of the vectors, and write them to the folder."""
         import faiss
 
         faiss.omp_set_num_threads(self._threads)
         dimension = store.dimension
-        lists = lists_for(store.vectors, dimension, most=_MOST_CENTROIDS)
-        together = max(n for n in range(1, 8 // self._bits + 1) if dimension % n == 0)
+        lists = lists_for(store.vectors, dimension, maximum=_MOST_CENTROIDS)
+        group_size = max(n for n in range(1, 8 // self._bits + 1) if dimension % n == 0)
         quantiser = f"IVF{lists}_HNSW32" if lists >= _GRAPH_FROM else f"IVF{lists}"
-        index: Any = faiss.index_factory(dimension, f"{quantiser},PQ{dimension // together}x8")
-        index.do_polysemous_training = False  # it orders codes for a filter that is not used
+        index: Any = faiss.index_factory(dimension, f"{quantiser},PQ{dimension // group_size}x8")
+        index.do_polysemous_training = False  # orders codes for an unused filter
         index.cp.min_points_per_centroid = index.pq.cp.min_points_per_centroid = 1
         sample = store.sample(max(lists * VECTORS_PER_LIST, CODES_LEARNED_FROM))
-        if len(sample) < _VALUES:  # faiss wants as many as codes; of none there are zeros
+        if (
+            len(sample) < _VALUES
+        ):  # faiss requires as many vectors as codes; np.resize repeats them, or adds zeros
             sample = np.resize(sample, (_VALUES, dimension))
         index.train(sample)
         faiss.write_index(index, str(folder / _LEARNED))
 
     def build(self, store: TokenStore, learned: Path, folder: Path) -> None:
-        """Write the codes of the vectors and the lists of documents into the folder, by what `learn` left."""
+        """Write the codes of the vectors and the lists of documents to the folder, using data from `learn`."""
         import faiss
 
         faiss.omp_set_num_threads(self._threads)
@@ -296,7 +297,8 @@ class CompressedTokens:
                 counts[block.documents] = block.counts
                 end += len(codes)
                 lengths += np.bincount(
-                    _pairs(index, codes, block.documents, block.counts)[0], minlength=index.nlist
+                    _list_document_pairs(index, codes, block.documents, block.counts)[0],
+                    minlength=index.nlist,
                 )
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         for name, array in (("starts", starts), ("counts", counts), ("list_offsets", offsets)):
@@ -304,16 +306,16 @@ class CompressedTokens:
         self._write_lists(index, store, folder, offsets)
 
     def _write_lists(self, index: Any, store: TokenStore, folder: Path, offsets: Numbers) -> None:
-        """Write the documents of each list; a second pass over the codes says how long each is before."""
+        """Write the documents of each list in a second pass over the codes, after the lengths are known."""
         documents = new_map(folder / "lists.npy", np.uint32, (int(offsets[-1]),))
         codes, end, cursors = self._map_codes(index, folder), 0, offsets[:-1].copy()
         for block in store.blocks(_AT_ONCE):
-            some = codes[end : end + len(block.vectors)]
-            lists, owners = _pairs(index, some, block.documents, block.counts)
-            met, first, lengths = np.unique(lists, return_index=True, return_counts=True)
-            documents[np.repeat(cursors[met] - first, lengths) + np.arange(len(lists))] = owners
-            cursors[met] += lengths
-            end += len(some)
+            block_codes = codes[end : end + len(block.vectors)]
+            lists, owners = _list_document_pairs(index, block_codes, block.documents, block.counts)
+            met_lists, first, lengths = np.unique(lists, return_index=True, return_counts=True)
+            documents[np.repeat(cursors[met_lists] - first, lengths) + np.arange(len(lists))] = owners
+            cursors[met_lists] += lengths
+            end += len(block_codes)
         documents.flush()
 
     @staticmethod
@@ -324,7 +326,6 @@ class CompressedTokens:
         return np.asarray(np.memmap(path, np.uint8, "c")).reshape(-1, width)
 
     def open(self, folder: Path) -> None:
-        """Open what `build` left."""
         import faiss
 
         index: Any = faiss.read_index(str(folder / _LEARNED))
@@ -339,34 +340,33 @@ class CompressedTokens:
         self._folder = folder
 
     def size(self) -> int:
-        """Return the bytes of the index."""
         return size_of(self._folder)
 
     def search(self, query: Floats, depth: int) -> Found:
-        """Return the documents that get a score, ascending, and their scores, for a query (vectors × dimension)."""
+        """Return the scored documents in ascending order, and their scores, for a query (vectors × dimension)."""
         products = np.ascontiguousarray(self._centroids @ query.T)
         operations.add(lambda: (len(self._centroids) + _VALUES) * query.size)
-        documents = self._candidates(products)
-        most = max(_SCORED_PER_WANTED * depth, _LEAST_SCORED)
-        if len(documents) > most:
-            rough = self._score(documents, products, np.zeros((0, 1, len(query)), np.float32))
-            documents = np.sort(documents[np.argpartition(rough, -most)[-most:]])
+        documents = self._find_candidates(products)
+        scored_count = max(_SCORED_PER_WANTED * depth, _LEAST_SCORED)
+        if len(documents) > scored_count:
+            centroid_scores = self._score(documents, products, np.zeros((0, 1, len(query)), np.float32))
+            documents = np.sort(documents[np.argpartition(centroid_scores, -scored_count)[-scored_count:]])
         pieces = query.reshape(len(query), *self._values[:, 0].shape)
         tables = np.einsum("mkd,qmd->mkq", self._values, pieces)
         return documents, self._score(documents, products, np.ascontiguousarray(tables, np.float32))
 
-    def _candidates(self, products: Floats) -> Numbers:
-        """Return the documents, ascending, in the lists of the centroids nearest to any of the query's vectors."""
+    def _find_candidates(self, products: Floats) -> Numbers:
+        """Return the sorted documents in the lists of the centroids nearest to each query vector."""
         probes = min(self._probes, len(products))
         nearest = np.unique(np.argpartition(products, -probes, axis=0)[-probes:])
-        met = np.zeros(len(self._starts), bool)
+        is_candidate = np.zeros(len(self._starts), bool)
         for number in nearest.tolist():
-            met[self._lists[self._offsets[number] : self._offsets[number + 1]]] = True
-        return np.flatnonzero(met)
+            is_candidate[self._lists[self._offsets[number] : self._offsets[number + 1]]] = True
+        return np.flatnonzero(is_candidate)
 
     def _score(self, documents: Numbers, products: Floats, tables: Floats) -> Floats:
         scores = np.empty(len(documents), np.float32)
-        looked_up = products.shape[1] * (1 + len(tables))  # products of a vector, which are added
+        looked_up = products.shape[1] * (1 + len(tables))  # additions per vector
         operations.add(lambda: int(self._counts[documents].sum()) * looked_up)
         _score_codes(
             documents, self._starts, self._counts, self._codes, self._lists_bytes, products, tables, scores
@@ -374,10 +374,10 @@ class CompressedTokens:
         return scores
 
 
-def _pairs(
+def _list_document_pairs(
     index: Any, codes: NDArray[np.uint8], documents: Numbers, counts: Numbers
 ) -> tuple[Numbers, Ranks]:
-    """Return (list, document) of these vectors, each pair once, ordered by list."""
+    """Return distinct pairs of list and document for the vectors, sorted by list."""
     lists = np.zeros(len(codes), np.uint64)
     for byte in range(index.coarse_code_size()):
         lists |= codes[:, byte].astype(np.uint64) << np.uint64(8 * byte)
@@ -396,30 +396,30 @@ def _score_codes(
     tables: Floats,
     scores: Floats,
 ) -> None:
-    """Fill the MaxSim of documents, -inf for those without vectors.
+    """Fill `scores` with the MaxSim of documents, -inf for those without vectors.
 
-    `products` (centroids × query's vectors) and `tables` (pieces × values × query's vectors) are the inner products of
-    the query's vectors with what a code stands for: those of a vector are one row and a sum of rows. Without any
-    pieces vectors count as their centroids.
+    `products` (centroids × query vectors) and `tables` (pieces × values × query vectors) are inner products of the
+    query vectors with centroids and codes. The products of a document vector are a row of `products` plus rows of
+    `tables`. Without pieces, vectors are approximated by their centroids.
     """
     size = products.shape[1]
     best, sums = np.empty(size, np.float32), np.empty(size, np.float32)
-    for place in range(len(documents)):
+    for index in range(len(documents)):
         best[:] = -np.inf
-        start = starts[documents[place]]
-        for row in range(start, start + counts[documents[place]]):
+        start = starts[documents[index]]
+        for row in range(start, start + counts[documents[index]]):
             number = np.int64(0)
             for byte in range(list_bytes):
                 number |= np.int64(codes[row, byte]) << (8 * byte)
-            for one in range(size):
-                sums[one] = products[number, one]
+            for query_vector in range(size):
+                sums[query_vector] = products[number, query_vector]
             for piece in range(tables.shape[0]):
                 value = codes[row, list_bytes + piece]
-                for one in range(size):
-                    sums[one] += tables[piece, value, one]
-            for one in range(size):
-                best[one] = max(best[one], sums[one])
+                for query_vector in range(size):
+                    sums[query_vector] += tables[piece, value, query_vector]
+            for query_vector in range(size):
+                best[query_vector] = max(best[query_vector], sums[query_vector])
         total = 0.0
-        for one in range(size):
-            total += best[one]
-        scores[place] = total
+        for query_vector in range(size):
+            total += best[query_vector]
+        scores[index] = total

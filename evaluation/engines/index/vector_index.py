@@ -1,19 +1,19 @@
-"""Vectors of encoded shards, made searchable: exactly as they are, exactly in float16, or approximately with faiss.
+"""Indexes of encoded shards for exact search, in float32 or float16, and for approximate search with faiss.
 
-The folder of an index has `index.json` (the shards' files, the greatest norm), the ids (see `ordered_ids`), and for
-float16 a copy of each shard, `00000.npy` and so on, or for other codes and an approximate search `index.faiss`. The
-shards themselves, in float32, stay where they are: exact search reads them, and the others are compared with them.
+The folder of an index contains `index.json` (paths of the shards, maximum norm), the ids (see `ordered_ids`), and a
+copy of each shard for float16, `00000.npy` and so on, or `index.faiss` for other codes and approximate search. The
+float32 shards are not moved: exact search reads them, and other results are compared with theirs.
 
-faiss searches approximately by HNSW, inverted lists (IVF) or product quantisation (PQ): Y. Malkov and D. Yashunin,
+Approximate search uses HNSW, inverted lists (IVF), or product quantization (PQ): Y. Malkov and D. Yashunin,
 "Efficient and robust approximate nearest neighbor search using Hierarchical Navigable Small World graphs", 2016; H.
-Jégou et al., "Product Quantization for Nearest Neighbor Search", 2011 (IVF and PQ). Lists are read where they lie;
-other indexes of faiss are held in memory. So are vectors of eight bits a dimension (int8), and of one (binary), which
-are found by their Hamming distance and scored by their inner product with the query: I. Yamada et al., "Efficient
-Passage Retrieval with Hashing for Open-domain Question Answering", 2021.
+Jégou et al., "Product Quantization for Nearest Neighbor Search", 2011 (IVF and PQ). Inverted lists are read from disk;
+other faiss indexes are in memory. So are vectors with eight bits per dimension (int8) and with one bit (binary), which
+are retrieved by Hamming distance and scored by their inner product with the query: I. Yamada et al., "Efficient Passage
+Retrieval with Hashing for Open-domain Question Answering", 2021.
 
-What an index of faiss learns (centroids, codes, ranges) is apart from the vectors in it, so that indexes of parts of a
-collection can share it: `learn` writes an index without vectors, `fill` puts the vectors of some shards into it.
-Inverted lists are filled in groups, merged on disk and searched where they lie; other indexes are held in memory.
+The learned data of a faiss index (centroids, codes, ranges) is separate from its vectors, so that the indexes of parts
+of a collection can share it: `learn` writes an index without vectors, and `fill` adds the vectors of some shards.
+Inverted lists are filled in groups and merged on disk.
 """
 
 import json
@@ -36,108 +36,114 @@ from evaluation.engines.index.exact_search import (
     Found,
     Vectors,
     gather_rows,
-    greatest_norm,
+    max_norm,
 )
 from evaluation.engines.index.ordered_ids import OrderedIds, write_ordered_ids
 
-#: Takes the dimensions of vectors that are searched.
-Cut = Callable[[Vectors], Vectors]
-#: Vectors that a centroid is learned from. faiss wants 39 of them, and takes no more than 256.
+#: Function that truncates vectors to the searched dimensions.
+Truncation = Callable[[Vectors], Vectors]
+#: Training vectors per centroid. faiss requires 39 and uses at most 256.
 VECTORS_PER_LIST = 64
-#: Vectors that codes are learned from; faiss takes no more than 256 for each of 256 values.
+#: Training vectors for codes; faiss uses at most 256 for each of 256 values.
 CODES_LEARNED_FROM = 65_536
-#: Numbers of the vectors that centroids are learned from: 2 GiB of float32. It bounds the lists of great collections
-#: (10,922 of 768 dimensions). 138 million vectors would get 46,990, learned from 9 GiB in twenty times the time.
+#: Maximum number of values in the training vectors of centroids (2 GiB of float32). Limits the lists of large
+#: collections (10,922 for 768 dimensions). 138 million vectors would otherwise have 46,990 lists, which take 9 GiB and
+#: twenty times longer to train.
 _LEARNED_NUMBERS = 2**29
-_EMPTY, _FULL, _LISTS = "learned.faiss", "index.faiss", "index.ivfdata"
+_LEARNED, _INDEX, _LISTS = "learned.faiss", "index.faiss", "index.ivfdata"
 _INDEXED_AT_ONCE = 65_536
-#: Numbers of the vectors whose lists are in memory while they are filled: 1 GiB of float32.
+#: Maximum number of values in a group of lists that is filled in memory (1 GiB of float32).
 _GROUP = 2**28
-#: So many candidates by Hamming distance are scored for each document that is wanted.
+#: Number of candidates by Hamming distance for each requested document.
 _RESCORED = 4
 
 INDEX_PARAMETERS = (
-    Parameter("hnsw_links", 32, "hnsw: neighbours that a vector is linked with", least=2, most=256),
-    Parameter("hnsw_build_width", 200, "hnsw: candidates looked at to find them", least=4, most=4_096),
-    Parameter("hnsw_search_width", 128, "hnsw: candidates kept in a search", least=1, most=10_000),
+    Parameter("hnsw_links", 32, "hnsw: number of neighbors linked to a vector", least=2, most=256),
+    Parameter(
+        "hnsw_build_width", 200, "hnsw: number of candidates when the graph is built", least=4, most=4_096
+    ),
+    Parameter("hnsw_search_width", 128, "hnsw: number of candidates in a search", least=1, most=10_000),
     Parameter(
         "ivf_lists",
         0,
-        f"ivf: lists of vectors; 0 is 4 √documents; fewer where these are not {VECTORS_PER_LIST} vectors each",
+        f"ivf: number of lists; 0 is 4 √documents; reduced to at least {VECTORS_PER_LIST} vectors per list",
         least=0,
         most=100_000,
     ),
-    Parameter("ivf_probes", 16, "ivf: lists that a search reads", least=1, most=100_000),
+    Parameter("ivf_probes", 16, "ivf: number of lists that a search reads", least=1, most=100_000),
     Parameter(
         "pq_bytes",
         0,
-        "pq: bytes that a vector is stored in; 0 is a quarter of its dimension",
+        "pq: bytes per vector; 0 is a quarter of the dimension",
         least=0,
         most=4_096,
     ),
 )
 
 
-def lists_for(count: int, dimension: int, wanted: int = 0, most: int = 2**31) -> int:
-    """How many lists so many vectors are kept in: `wanted`, or 4 √count, as far as there are vectors to learn them."""
-    learnable = min(count, _LEARNED_NUMBERS // dimension) // VECTORS_PER_LIST
-    return max(min(wanted or 4 * math.isqrt(count), learnable, most), 1)
+def lists_for(count: int, dimension: int, requested: int = 0, maximum: int = 2**31) -> int:
+    """Return the number of lists for `count` vectors: `requested`, or 4 √count.
+
+    The number is limited by the available training vectors and by `maximum`.
+    """
+    trainable = min(count, _LEARNED_NUMBERS // dimension) // VECTORS_PER_LIST
+    return max(min(requested or 4 * math.isqrt(count), trainable, maximum), 1)
 
 
-def sample_rows(arrays: Sequence[NDArray[Any]], wanted: int) -> Floats:
-    """`wanted` rows at equal distances through arrays that stand for one (all where there are no more)."""
+def sample_rows(arrays: Sequence[NDArray[Any]], size: int) -> Floats:
+    """Return `size` evenly spaced rows from the concatenation of several arrays, or all rows if there are fewer."""
     count = sum(map(len, arrays))
-    rows = np.arange(min(wanted, count)) * count // max(min(wanted, count), 1)
+    rows = np.arange(min(size, count)) * count // max(min(size, count), 1)
     sample: Floats = gather_rows(arrays, rows, np.float32)
     return sample
 
 
 def counted_search(index: Any, queries: Floats, depth: int) -> tuple[Floats, Numbers]:
-    """Return what `index.search` finds for queries × dimensions: scores, and numbers of vectors."""
+    """Return the scores and vector numbers of `index.search`, and report its operations if they are counted."""
     if not operations.are_counted():
-        found: tuple[Floats, Numbers] = index.search(queries, depth)
-        return found
+        results: tuple[Floats, Numbers] = index.search(queries, depth)
+        return results
     import faiss
 
     counters: Any = faiss.cvar
     lists, graph = counters.indexIVF_stats, counters.hnsw_stats
     lists.reset()
     graph.reset()
-    found = index.search(queries, depth)
-    compared = lists.ndis + graph.ndis
+    results = index.search(queries, depth)
+    comparisons = lists.ndis + graph.ndis
     if hasattr(index, "nprobe"):
-        compared += len(queries) * index.nlist
-    elif hasattr(index, "pq"):  # products of the values that codes have are added up, one for each piece
+        comparisons += len(queries) * index.nlist
+    elif hasattr(index, "pq"):  # one addition of a precomputed product for each piece
         operations.add(lambda: len(queries) * (index.ntotal * index.pq.M + index.d * index.pq.ksub))
     elif not hasattr(index, "hnsw"):
-        compared = len(queries) * index.ntotal
-    operations.add(lambda: compared * index.d)
-    return found
+        comparisons = len(queries) * index.ntotal
+    operations.add(lambda: comparisons * index.d)
+    return results
 
 
 def learn(
-    shards: Sequence[Vectors], folder: Path, parameters: Mapping[str, Any], threads: int, cut: Cut
+    shards: Sequence[Vectors], folder: Path, parameters: Mapping[str, Any], threads: int, truncate: Truncation
 ) -> None:
-    """Learn from these shards' vectors, as `cut` makes them, and write the index without vectors into the folder."""
+    """Learn from the truncated vectors of the shards, and write an index without vectors to the folder."""
     import faiss
 
     faiss.omp_set_num_threads(threads)
-    count, dimension = sum(map(len, shards)), cut(shards[0][:0]).shape[1]
-    index = _empty(parameters, count, dimension)
+    count, dimension = sum(map(len, shards)), truncate(shards[0][:0]).shape[1]
+    index = _create_index(parameters, count, dimension)
     if not index.is_trained:
         lists = parameters["search"] == "ivf"
         sample = sample_rows(shards, index.nlist * VECTORS_PER_LIST if lists else CODES_LEARNED_FROM)
-        index.train(np.ascontiguousarray(cut(sample)))
-    faiss.write_index(index, str(folder / _EMPTY))
+        index.train(np.ascontiguousarray(truncate(sample)))
+    faiss.write_index(index, str(folder / _LEARNED))
 
 
 def fill(shards: Sequence[Vectors], learned: Path, folder: Path, threads: int) -> None:
-    """Index the shards' vectors by what `learn` left in the folder `learned`."""
+    """Index the shards' vectors with the data that `learn` wrote to the folder `learned`."""
     import faiss
     from faiss.contrib.ondisk import merge_ondisk
 
     faiss.omp_set_num_threads(threads)
-    index: Any = faiss.read_index(str(learned / _EMPTY))
+    index: Any = faiss.read_index(str(learned / _LEARNED))
     in_lists = faiss.try_extract_index_ivf(index) is not None
     groups: list[Path] = []
     first = 0
@@ -156,20 +162,20 @@ def fill(shards: Sequence[Vectors], learned: Path, folder: Path, threads: int) -
         faiss.write_index(index, str(groups[-1]))
         index.reset()
         merge_ondisk(index, list(map(str, groups)), str(folder / _LISTS))
-    faiss.write_index(index, str(folder / _FULL))
+    faiss.write_index(index, str(folder / _INDEX))
     for path in groups:
         path.unlink()
 
 
 def _blocks(shards: Sequence[Vectors]) -> Iterator[Vectors]:
-    """Yield the vectors of the shards, block by block."""
+    """Yield the vectors of the shards in blocks."""
     for shard in shards:
         for start in range(0, len(shard), _INDEXED_AT_ONCE):
             yield shard[start : start + _INDEXED_AT_ONCE]
 
 
-def _empty(parameters: Mapping[str, Any], count: int, dimension: int) -> Any:
-    """Return the index that is asked for, with what the collection's size allows."""
+def _create_index(parameters: Mapping[str, Any], count: int, dimension: int) -> Any:
+    """Return an empty index of the requested kind, with parameters adapted to the size of the collection."""
     import faiss
 
     index: Any
@@ -185,24 +191,24 @@ def _empty(parameters: Mapping[str, Any], count: int, dimension: int) -> Any:
     if kind == "ivf":
         lists = lists_for(count, dimension, parameters["ivf_lists"])
         index = faiss.index_factory(dimension, f"IVF{lists},Flat", product)
-        index.cp.min_points_per_centroid = 1  # what is too few is decided above
+        index.cp.min_points_per_centroid = 1  # lists_for decides how many are enough
         return index
-    wanted = parameters["pq_bytes"] or max(dimension // 4, 1)
-    pieces = max(size for size in range(1, min(wanted, dimension) + 1) if dimension % size == 0)
+    code_bytes = parameters["pq_bytes"] or max(dimension // 4, 1)
+    pieces = max(size for size in range(1, min(code_bytes, dimension) + 1) if dimension % size == 0)
     index = faiss.IndexPQ(dimension, pieces, min(8, int(math.log2(count))), product)
     index.pq.cp.min_points_per_centroid = 1
     return index
 
 
 class Approximate:
-    """Searches what `fill` left; scores are those of the index, equal ones in the order of `ranks`."""
+    """Search of a faiss index. Documents with equal scores are sorted by `ranks`."""
 
     def __init__(self, folder: Path, ranks: Ranks, parameters: Mapping[str, Any], threads: int) -> None:
         import faiss
 
         faiss.omp_set_num_threads(threads)
         flags = faiss.IO_FLAG_ONDISK_SAME_DIR if (folder / _LISTS).exists() else faiss.IO_FLAG_MMAP
-        index: Any = faiss.read_index(str(folder / _FULL), flags)
+        index: Any = faiss.read_index(str(folder / _INDEX), flags)
         if parameters["search"] == "hnsw" and hasattr(index, "hnsw"):
             index.hnsw.efSearch = parameters["hnsw_search_width"]
         if parameters["search"] == "ivf" and hasattr(index, "nprobe"):
@@ -212,60 +218,64 @@ class Approximate:
         self._ranks = ranks
 
     def search(self, queries: Floats, depth: int) -> Iterator[Found]:
-        """Yield what the index takes for the best `depth` documents of each query; fewer where it finds no more."""
-        wanted = min(depth, len(self._ranks))
-        all_scores, all_documents = self._search(np.ascontiguousarray(queries), wanted)
+        """Yield the approximate best `depth` documents of each query, possibly fewer."""
+        count = min(depth, len(self._ranks))
+        all_scores, all_documents = self._search(np.ascontiguousarray(queries), count)
         for scores, documents in zip(all_scores, all_documents, strict=True):
-            found = documents >= 0
-            documents, scores = documents[found].astype(np.int64), scores[found]
-            order = np.lexsort((self._ranks[documents], -scores))[:wanted]
+            is_valid = documents >= 0
+            documents, scores = documents[is_valid].astype(np.int64), scores[is_valid]
+            order = np.lexsort((self._ranks[documents], -scores))[:count]
             yield documents[order], scores[order]
 
-    def _search(self, queries: Floats, wanted: int) -> tuple[Floats, Numbers]:
-        """Floats and numbers of the best `wanted`, and of all that score as the last of these: ids decide among them.
+    def _search(self, queries: Floats, count: int) -> tuple[Floats, Numbers]:
+        """Return scores and numbers of the best documents, including all that score equal to the last one.
 
-        A graph is not asked for more than is wanted, since it would then look further.
+        Ids break such ties. Graphs are searched only for the requested number, since a deeper search would visit more
+        nodes.
         """
-        deep = wanted if self._is_graph else min(wanted + SPARE, len(self._ranks))
+        search_depth = count if self._is_graph else min(count + SPARE, len(self._ranks))
         while True:
-            scores, documents = counted_search(self._index, queries, deep)
-            undecided = (scores[:, -1] == scores[:, wanted - 1]) & (documents[:, -1] >= 0)
-            if self._is_graph or deep == len(self._ranks) or not undecided.any():
+            scores, documents = counted_search(self._index, queries, search_depth)
+            undecided = (scores[:, -1] == scores[:, count - 1]) & (documents[:, -1] >= 0)
+            if self._is_graph or search_depth == len(self._ranks) or not undecided.any():
                 return scores, documents
-            deep = min(4 * deep, len(self._ranks))
+            search_depth = min(4 * search_depth, len(self._ranks))
 
 
 def build_binary(shards: Sequence[Vectors], folder: Path) -> None:
-    """Write an index of the signs of the shards' vectors, a bit each."""
+    """Write an index of the signs of the shards' vectors, with one bit per dimension."""
     import faiss
 
     index: Any = faiss.IndexBinaryFlat(-(-shards[0].shape[1] // 8) * 8)
     for vectors in _blocks(shards):
         index.add(_signs(vectors))
-    faiss.write_index_binary(index, str(folder / _FULL))
+    faiss.write_index_binary(index, str(folder / _INDEX))
 
 
 def _signs(vectors: Vectors) -> NDArray[np.uint8]:
-    """Return the sign of each value as a bit, zeros behind the last one."""
+    """Return the sign of each value as a bit, padded with zeros."""
     return np.packbits(vectors > 0, axis=1)
 
 
 class Binary:
-    """Searches what `build_binary` left: candidates by Hamming distance, scored as float32 queries · (±1 vectors)."""
+    """Search of binary codes.
+
+    Candidates are found by Hamming distance, and scored by the inner product of float32 queries and ±1 vectors.
+    """
 
     def __init__(self, folder: Path, ranks: Ranks, threads: int) -> None:
         import faiss
 
         faiss.omp_set_num_threads(threads)
-        index: Any = faiss.read_index_binary(str(folder / _FULL))
+        index: Any = faiss.read_index_binary(str(folder / _INDEX))
         self._index = index
         self._codes = faiss.vector_to_array(index.xb).reshape(len(ranks), index.code_size)
         self._ranks = ranks
 
     def search(self, queries: Floats, depth: int) -> Iterator[Found]:
-        """Yield the best `depth` of four times as many documents, for each query."""
-        wanted = min(_RESCORED * depth, len(self._ranks))
-        _, candidates = self._index.search(_signs(queries), wanted)
+        """Yield the best `depth` of four times as many candidates for each query."""
+        candidate_count = min(_RESCORED * depth, len(self._ranks))
+        _, candidates = self._index.search(_signs(queries), candidate_count)
         for query, documents in zip(queries, candidates, strict=True):
             bits = np.unpackbits(self._codes[documents], axis=1, count=len(query))
             scores = (bits.astype(np.float32) * 2 - 1) @ query
@@ -274,18 +284,18 @@ class Binary:
             yield documents[order].astype(np.int64), scores[order]
 
 
-#: What vectors may be stored in.
+#: Data types of stored vectors.
 STORED = ("float32", "float16", "int8", "binary")
 _STATE = "index.json"
-#: Depth at which an approximate ranking is compared with the exact one.
+#: Depth at which approximate rankings are compared with exact ones.
 _COMPARED_DEPTH = 100
 _ROWS_AT_ONCE = 8_192
-#: As torch.nn.functional.normalize has it.
+#: Minimum norm, as in torch.nn.functional.normalize.
 _LEAST_NORM = 1e-12
 
 
 def is_learned(parameters: Mapping[str, Any]) -> bool:
-    """Return whether an index has something that is learned from the vectors: parts of a collection must share that."""
+    """Return whether the index learns from the vectors, so that parts of a collection must share the learned data."""
     return bool(parameters["search"] != "exact" or parameters["stored_dtype"] == "int8")
 
 
@@ -297,15 +307,24 @@ def build_index(
     threads: int,
     learned: Path,
 ) -> None:
-    """Write an index of these files of vectors (documents × dimension, float32), whose documents have these ids.
+    """Build an index of files of vectors (documents × dimension, float32).
 
-    `learned` is the folder that `learn` filled. Raises InvalidContent where an id is there twice, and
-    ModelFailure where a vector does not fit into float16.
+    Args:
+        shards: Files of vectors in corpus order.
+        ids: Ids of all documents.
+        folder: Folder of the index.
+        parameters: Parameters of the dense engine.
+        threads: Number of CPU threads.
+        learned: Folder that `learn` wrote.
+
+    Raises:
+        InvalidContent: Document ids are not unique.
+        ModelFailure: A value exceeds the range of float16.
     """
     write_ordered_ids(folder, ids)
     state: dict[str, Any] = {
         "shards": [str(path.resolve()) for path in shards],
-        "norm": max(greatest_norm(load_vectors(path)) for path in shards),
+        "norm": max(max_norm(load_vectors(path)) for path in shards),
     }
     if parameters["stored_dtype"] == "float16":
         state["copies"] = [shard_name(number) + ".npy" for number in range(len(shards))]
@@ -319,7 +338,7 @@ def build_index(
 
 
 class VectorIndex:
-    """An index that `build_index` left in a folder, opened."""
+    """An open index of `build_index`."""
 
     def __init__(self, folder: Path, parameters: Mapping[str, Any], resources: Resources) -> None:
         state = json.loads((folder / _STATE).read_text("utf-8"))
@@ -335,82 +354,85 @@ class VectorIndex:
         elif is_learned(parameters):
             self._searcher = Approximate(folder, self._ids.ranks, parameters, resources.threads)
         else:
-            self._searcher = self._exact(self._copies) if self._copies else self.exact
+            self._searcher = self._create_exact_search(self._copies) if self._copies else self.exact
 
     @property
     def documents(self) -> int:
-        """How many documents are indexed."""
         return len(self._ids)
 
     @cached_property
     def exact(self) -> ExactSearch:
-        """Exact search of the vectors as they were encoded."""
-        return self._exact(self._files)
+        """Exact search of the original float32 vectors."""
+        return self._create_exact_search(self._files)
 
     def search(self, queries: Floats, depth: int) -> Iterator[Found]:
-        """Yield the best documents of each query (queries × dimension), and their scores."""
+        """Yield the best documents and their scores for each query (queries × dimension)."""
         if not self.documents or not depth or not len(queries):
             return iter([(np.zeros(0, np.int64), np.zeros(0, np.float32))] * len(queries))
-        found: Iterator[Found] = self._searcher.search(queries, depth)
-        return found
+        results: Iterator[Found] = self._searcher.search(queries, depth)
+        return results
 
     def identifiers(self, documents: Numbers) -> list[str]:
-        """Return the ids of the documents with these numbers."""
-        return self._ids.at(self._ids.ranks[documents])
+        return self._ids.get_ids_at(self._ids.ranks[documents])
 
     def size(self) -> int:
-        """Return the bytes of the vectors that are searched, or their index, and of the ids."""
+        """Return the size in bytes of the searched vectors or their index, and of the ids."""
         files = [path for path in self._folder.iterdir() if path.is_file() and path.suffix != ".json"]
         return size_of(*files, *(self._files if self._searcher is self.__dict__.get("exact") else ()))
 
     def overlap_with_exact(self, queries: Floats) -> float:
-        """Mean share of the exact top 100 (in float32) that this index finds for these queries."""
+        """Return the mean share of the exact float32 top 100 that this index finds for the queries."""
         depth = min(_COMPARED_DEPTH, self.documents)
         pairs = zip(self.search(queries, depth), self.exact.search(queries, depth), strict=True)
-        return float(np.mean([len(np.intersect1d(ours[0], exact[0])) / depth for ours, exact in pairs]))
+        return float(np.mean([len(np.intersect1d(actual[0], exact[0])) / depth for actual, exact in pairs]))
 
-    def _exact(self, files: Sequence[Path]) -> ExactSearch:
-        shards, given = list(map(load_vectors, files)), self._resources
-        return ExactSearch(shards, self._norm, self._ids.ranks, device=given.device, threads=given.threads)
+    def _create_exact_search(self, files: Sequence[Path]) -> ExactSearch:
+        shards, resources = list(map(load_vectors, files)), self._resources
+        return ExactSearch(
+            shards, self._norm, self._ids.ranks, device=resources.device, threads=resources.threads
+        )
 
 
 def new_vectors(
     path: Path, count: int, dimension: int, dtype: type[np.floating[Any]] = np.float32
 ) -> Vectors:
-    """Return an array (count × dimension) that is kept in a file, to be filled."""
     return np.asarray(new_map(path, dtype, (count, dimension)))
 
 
 def load_vectors(path: Path) -> Vectors:
-    """The array in a file, mapped for reading alone: a private mapping would be charged to the memory there is."""
+    """Map an array read-only. Private mappings would count toward the memory limit."""
     return np.asarray(np.load(path, mmap_mode="r"))
 
 
 def bytes_of_vector(dimension: int, stored_dtype: str) -> int:
-    """Return the bytes that a vector takes as it is stored."""
     bits = {"float32": 32, "float16": 16, "int8": 8, "binary": 1}[stored_dtype]
     return -(-dimension * bits // 8)
 
 
-def leading(vectors: Vectors, dimension: int, unit_length: bool) -> Vectors:
-    """Return the first dimensions of vectors (Matryoshka), made one long again where they were."""
-    kept = vectors[:, :dimension]
-    if not unit_length or kept.shape == vectors.shape:
-        return kept
-    lengths = np.linalg.norm(kept, axis=1, keepdims=True)
-    return np.asarray(kept / np.maximum(lengths, _LEAST_NORM), np.float32)
+def truncate_vectors(vectors: Vectors, dimension: int, unit_length: bool) -> Vectors:
+    """Return the first dimensions of vectors (Matryoshka), normalized again if they had unit length."""
+    truncated = vectors[:, :dimension]
+    if not unit_length or truncated.shape == vectors.shape:
+        return truncated
+    lengths = np.linalg.norm(truncated, axis=1, keepdims=True)
+    return np.asarray(truncated / np.maximum(lengths, _LEAST_NORM), np.float32)
 
 
-def copy_vectors(path: Path, copy: Path, cut: Cut, dtype: type[np.floating[Any]] = np.float32) -> None:
-    """Write what `cut` makes of a file of vectors to another one. Raises ModelFailure where that does not fit."""
+def copy_vectors(
+    path: Path, copy: Path, truncate: Truncation, dtype: type[np.floating[Any]] = np.float32
+) -> None:
+    """Write the truncated vectors of a file to another one.
+
+    Raises ModelFailure for values beyond the range of `dtype`.
+    """
     vectors = load_vectors(path)
-    kept = new_vectors(copy, len(vectors), cut(vectors[:0]).shape[1], dtype)
+    output = new_vectors(copy, len(vectors), truncate(vectors[:0]).shape[1], dtype)
     for start in range(0, len(vectors), _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
         with np.errstate(over="ignore"):
-            kept[rows] = cut(vectors[rows])
-        if not np.isfinite(kept[rows]).all():
+            output[rows] = truncate(vectors[rows])
+        if not np.isfinite(output[rows]).all():
             name = np.dtype(dtype).name
             raise ModelFailure(
-                "not_finite_output", f"a vector's values are beyond {name}, which was asked for"
+                "not_finite_output", f"a vector's values exceed the range of {name}, as requested"
             )

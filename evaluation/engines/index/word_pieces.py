@@ -1,7 +1,7 @@
-"""Word pieces of texts by a checkpoint's tokenizer, without its model.
+"""Word pieces of texts from a checkpoint's tokenizer, without its model.
 
-`grouped` makes groups of texts that a tokenizer can take at once: what it returns is a hundred times larger than what
-is kept.
+`group_by_size` divides texts into groups of limited size, because a tokenizer's output takes a hundred times more
+memory than the token ids.
 """
 
 import os
@@ -17,13 +17,16 @@ Item = TypeVar("Item")
 _ITEMS, _CHARACTERS = 1_000, 2_000_000
 
 
-def grouped(items: Iterable[Item], text_of: Callable[[Item], str]) -> Iterator[list[Item]]:
-    """The items in order, in lists of at most 1,000 whose texts have 2,000,000 characters, but for the last of each."""
+def group_by_size(items: Iterable[Item], get_text: Callable[[Item], str]) -> Iterator[list[Item]]:
+    """Yield the items in lists of at most 1,000.
+
+    A list also ends as soon as its texts reach 2,000,000 characters.
+    """
     group: list[Item] = []
     characters = 0
     for item in items:
         group.append(item)
-        characters += len(text_of(item))
+        characters += len(get_text(item))
         if len(group) == _ITEMS or characters >= _CHARACTERS:
             yield group
             group, characters = [], 0
@@ -32,14 +35,14 @@ def grouped(items: Iterable[Item], text_of: Callable[[Item], str]) -> Iterator[l
 
 
 def slices(text: str) -> Iterator[str]:
-    """Yield the text in pieces of at most 2,000,000 characters, cut behind white space wherever there is some."""
+    """Yield the text in pieces of at most 2,000,000 characters, split after whitespace where possible."""
     start = 0
     while len(text) - start > _CHARACTERS:
         end = start + _CHARACTERS
         space = max(text.rfind(mark, start, end) for mark in " \n\t")
-        cut = space + 1 if space > start else end
-        yield text[start:cut]
-        start = cut
+        split = space + 1 if space > start else end
+        yield text[start:split]
+        start = split
     yield text[start:]
 
 
@@ -47,10 +50,10 @@ _FILE, _SETTINGS = "tokenizer.json", "tokenizer_config.json"
 
 
 def load_tokenizer(folder: Path) -> Any:
-    """Return the `tokenizers.Tokenizer` that the library's class makes of a rebuilt folder's files.
+    """Return the `tokenizers.Tokenizer` of a rebuilt folder, as created by its class in transformers.
 
-    A folder without settings, as of static embeddings, has its tokenizer in tokenizer.json alone. Raises what the
-    libraries raise, and ValueError for a class of Python code, which ignores tokenizer.json.
+    A folder without settings, as of static embeddings, has only a tokenizer.json. Raises the exceptions of the
+    libraries, and ValueError for classes implemented in Python, which ignore tokenizer.json.
     """
     if not (folder / _SETTINGS).is_file():
         from tokenizers import Tokenizer
@@ -68,9 +71,9 @@ def load_tokenizer(folder: Path) -> Any:
 
 
 class WordPieces:
-    """The tokenizer of a rebuilt checkpoint; that of documents where queries have one of their own.
+    """The tokenizer of a rebuilt checkpoint, for documents if queries have another one.
 
-    Raises ModelFailure where there is none, or none that can be read.
+    Raises ModelFailure if it is missing or cannot be read.
     """
 
     def __init__(self, checkpoint: Path, threads: int = 1) -> None:
@@ -78,40 +81,45 @@ class WordPieces:
         os.environ.setdefault("RAYON_NUM_THREADS", str(threads))
         parts = CheckpointDescription.read(checkpoint).parts
         part = checkpoint / ("document" if "document" in parts else parts[0])
-        found = sorted(
+        paths = sorted(
             part.rglob(_FILE), key=lambda path: (len(path.parts), "query" in path.parent.name, path)
         )
-        if not found:
+        if not paths:
             raise ModelFailure("not_loadable", "the checkpoint has no tokenizer.json")
-        folder = found[0].parent
+        folder = paths[0].parent
         try:
-            self._whole, self._cut = load_tokenizer(folder), load_tokenizer(folder)
-        except Exception as error:  # the library raises nothing more precise
+            self._tokenizer, self._truncating_tokenizer = load_tokenizer(folder), load_tokenizer(folder)
+        except Exception as error:  # the library has no more specific exception
             raise ModelFailure("not_loadable", "the checkpoint's tokenizer.json cannot be read") from error
-        for tokenizer in (self._whole, self._cut):
+        for tokenizer in (self._tokenizer, self._truncating_tokenizer):
             tokenizer.no_truncation()
             tokenizer.no_padding()
-        self.size: int = self._whole.get_vocab_size(with_added_tokens=True)
-        #: One more than the greatest number of a piece.
-        self.behind_last: int = max(self._whole.get_vocab(with_added_tokens=True).values(), default=-1) + 1
-        #: Numbers of tokens that are no part of a text: [CLS], padding, and what stands for unknown pieces.
+        self.size: int = self._tokenizer.get_vocab_size(with_added_tokens=True)
+        #: Largest token id plus one.
+        self.behind_last: int = (
+            max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+        )
+        #: Ids of special tokens, such as [CLS], padding, and the token for unknown pieces.
         self.special = frozenset(
-            number for number, token in self._whole.get_added_tokens_decoder().items() if token.special
+            number for number, token in self._tokenizer.get_added_tokens_decoder().items() if token.special
         )
 
     def pieces(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the pieces of each text, however long, in order, without special tokens."""
+        """Return the token ids of each text without special tokens or truncation."""
         parts = [list(slices(text)) for text in texts]
         encoded = iter(
-            self._whole.encode_batch([part for some in parts for part in some], add_special_tokens=False)
+            self._tokenizer.encode_batch(
+                [part for slots in parts for part in slots], add_special_tokens=False
+            )
         )
         special = self.special
         return [
-            [number for _ in some for number in next(encoded).ids if number not in special] for some in parts
+            [number for _ in slots for number in next(encoded).ids if number not in special]
+            for slots in parts
         ]
 
     def inputs(self, texts: Sequence[str], maximum_length: int) -> list[list[int]]:
-        """Return each text as a model takes it: with special tokens, cut to `maximum_length`."""
+        """Return the token ids of each text as model input: with special tokens, truncated to `maximum_length`."""
         texts = [next(slices(text)) for text in texts]
-        self._cut.enable_truncation(maximum_length)
-        return [encoding.ids for encoding in self._cut.encode_batch(texts)]
+        self._truncating_tokenizer.enable_truncation(maximum_length)
+        return [encoding.ids for encoding in self._truncating_tokenizer.encode_batch(texts)]

@@ -1,5 +1,5 @@
-"""What the engines that run a model share: loading it safely, and feeding it in batches.
+"""Safe loading of models and batched inference, shared by the engines that run models.
 
-Only modules of this package, and functions of the engines that call them, import torch; importing `evaluation.engines`
-itself does not, so that web pages and scorers stay free of it.
+Only modules of this package, and functions of engines that call them, import torch. Importing `evaluation.engines`
+does not, so that web processes and scorers do not load it.
 """

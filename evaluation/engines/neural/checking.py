@@ -1,11 +1,11 @@
-"""The deep check of a rebuilt checkpoint: the library itself says which keys and tensors its classes have.
+"""Check of a rebuilt checkpoint against the classes of transformers and sentence-transformers.
 
-`evaluation.checkpoints` lets any architecture's configuration pass, as typed values within bounds. Here the class that
-would be run is made on torch's meta device, where tensors have shapes and no bytes, and the headers of the weights are
-loaded into it by the library's own loading: so names as they are published, prefixes of base models, tied weights and
-merged experts are what they are for the library. Nothing is computed, and no weight is read.
+`evaluation.checkpoints` accepts the configuration of any architecture, as typed values within bounds. This check
+creates the model on torch's meta device, where tensors have shapes but no data, and loads the headers of the weights
+with the library's own function. It therefore handles published names, prefixes of base models, tied weights, and merged
+experts like the library. No weights are read, and nothing is computed.
 
-It runs in the sandbox of a job before anything else, with a minute and 2 GiB.
+The check is the first step in the sandbox of a job, limited to a minute and 2 GiB.
 """
 
 import json
@@ -41,15 +41,15 @@ from evaluation.engines.index.word_pieces import load_tokenizer
 from evaluation.engines.neural.model_types import reads_texts
 
 _CONFIG, _TOKENIZER, _SETTINGS = "config.json", "tokenizer.json", "sentence_bert_config.json"
-#: What transformers loads where there is no modules.json.
-_PLAIN = {
+#: Classes of transformers for kinds of checkpoints without a modules.json.
+_AUTO_CLASSES = {
     CheckpointKind.SEQ2SEQ: transformers.AutoModelForSeq2SeqLM,
     CheckpointKind.TERM_WEIGHTING: transformers.AutoModelForTokenClassification,
     CheckpointKind.QUERY_AUGMENTATION: transformers.AutoModel,
 }
-#: What configurations of every class still take from files before transformers 5, by a property that sets what is new.
-_OLDER = frozenset({"rope_scaling"})
-#: Weights that no engine uses: an encoder's pooler where tokens are pooled otherwise.
+#: Keys from before transformers 5 that all configurations still accept through properties.
+_LEGACY_KEYS = frozenset({"rope_scaling"})
+#: Weights of an encoder's pooler, which engines do not use.
 _POOLER = re.compile(r"(^|\.)pooler\.")
 #: Names of weights in a model's layers, as opposed to its head.
 _LAYER_WEIGHT = re.compile(r"(^|\.)(layers?|h|blocks?)\.\d+\.(.*\.)?(weight|bias)")
@@ -57,88 +57,100 @@ _AWKWARD = ("", "a", " \n\t" * 400, "ab" * 2000, "漢字かな " * 300, "\u0301"
 
 
 def check_checkpoint(folder: Path) -> Report:
-    """Everything that keeps the library from loading the rebuilt checkpoint as it is, and remarks on what it ignores.
+    """Report everything that prevents the library from loading the rebuilt checkpoint, and weights that it ignores.
 
-    Raises MemoryError; whoever calls it sees to the time.
+    Raises MemoryError. Callers have to limit the time.
     """
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     findings = Findings()
-    described = CheckpointDescription.read(folder)
-    for part in described.parts:
-        prefix = f"{part}/" if len(described.parts) > 1 else ""
-        _check_part(folder / part, described.kind, prefix, findings)
+    description = CheckpointDescription.read(folder)
+    for part in description.parts:
+        prefix = f"{part}/" if len(description.parts) > 1 else ""
+        _check_part(folder / part, description.kind, prefix, findings)
     return findings.report()
 
 
 def _check_part(folder: Path, kind: CheckpointKind, prefix: str, findings: Findings) -> None:
-    if kind in _PLAIN:
-        _check_transformer(folder, _PLAIN[kind], prefix, findings)
+    if kind in _AUTO_CLASSES:
+        _check_transformer(folder, _AUTO_CLASSES[kind], prefix, findings)
         return
-    for chain in _chains(folder):
+    for chain in _iterate_chains(folder):
         rows = None
-        for role, place in chain:
-            shown = prefix + (f"{place.relative_to(folder)}/" if place != folder else "")
+        for role, module_folder in chain:
+            path_prefix = prefix + (
+                f"{module_folder.relative_to(folder)}/" if module_folder != folder else ""
+            )
             if role == m.TRANSFORMER:
-                task = _json(place / _SETTINGS)["transformer_task"]
-                rows = _check_transformer(place, TRANSFORMER_TASK_TO_AUTO_MODEL[task], shown, findings)
+                task = _read_json(module_folder / _SETTINGS)["transformer_task"]
+                rows = _check_transformer(
+                    module_folder, TRANSFORMER_TASK_TO_AUTO_MODEL[task], path_prefix, findings
+                )
             else:
-                _check_module(role, place, rows, shown, findings)
+                _check_module(role, module_folder, rows, path_prefix, findings)
 
 
-def _chains(folder: Path) -> Iterator[list[tuple[str, Path]]]:
-    """Yield each chain of modules: what they are, and their folders."""
+def _iterate_chains(folder: Path) -> Iterator[list[tuple[str, Path]]]:
+    """Yield each chain of modules as pairs of role and folder."""
     if not (folder / m.MODULES).is_file():
         yield [(m.TRANSFORMER, folder)]
         return
-    modules = [(m.role_of(entry["type"]), folder / entry["path"]) for entry in _json(folder / m.MODULES)]
+    modules = [(m.role_of(entry["type"]), folder / entry["path"]) for entry in _read_json(folder / m.MODULES)]
     if modules[0][0] != m.ROUTER:
         yield modules
         return
-    routes = _json(folder / m.ROUTER_CONFIG)
+    routes = _read_json(folder / m.ROUTER_CONFIG)
     for names in routes["structure"].values():
         yield [(m.role_of(routes["types"][name]), folder / name) for name in names]
 
 
-def _json(path: Path) -> Any:
+def _read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
-def _check_transformer(folder: Path, auto_class: Any, shown: str, findings: Findings) -> int | None:
-    """Make the model on the meta device, load the headers of its weights into it, and read its tokenizer.
+def _check_transformer(folder: Path, auto_class: Any, path_prefix: str, findings: Findings) -> int | None:
+    """Create the model on the meta device, load the headers of its weights, and read its tokenizer.
 
-    Returns the number of its embeddings, None if that is not known.
+    Returns the number of embeddings, or None if it is unknown.
     """
-    config = _configuration(folder, findings.at(shown + _CONFIG))
-    model = _model_on_meta(config, auto_class, findings.at(shown + _CONFIG)) if config is not None else None
+    config = _load_configuration(folder, findings.at(path_prefix + _CONFIG))
+    model = (
+        _create_meta_model(config, auto_class, findings.at(path_prefix + _CONFIG))
+        if config is not None
+        else None
+    )
     rows = None
     if model is not None:
         tensors = read_tensors(folder / WEIGHTS, CheckpointAllowance())
-        _compare(model, tensors, findings.at(shown + WEIGHTS))
+        _compare_weights(model, tensors, findings.at(path_prefix + WEIGHTS))
         embeddings = model.get_input_embeddings()
         rows = int(embeddings.weight.shape[0]) if hasattr(embeddings, "weight") else None
-    _check_tokenizer(folder, rows, findings.at(shown + _TOKENIZER))
+    _check_tokenizer(folder, rows, findings.at(path_prefix + _TOKENIZER))
     return rows
 
 
-def _configuration(folder: Path, file: FileFindings) -> Any:
-    """Return the configuration as an object of its class, or None if the class does not accept it.
+def _load_configuration(folder: Path, file: FileFindings) -> Any:
+    """Return the configuration object, or None if its class rejects the values.
 
-    Keys that the class does not declare may be older names of its own, and stay. One that is the name of a method or
-    a property would replace it.
+    Undeclared keys are allowed, since they may be older names that the class handles, unless they would overwrite a
+    method or property.
     """
-    values = _json(folder / _CONFIG)
+    values = _read_json(folder / _CONFIG)
     model_type = values.get("model_type")
     if model_type not in CONFIG_MAPPING_NAMES:
-        message = f"{quoted(model_type)} is no architecture of transformers {transformers.__version__}"
+        message = f"{quoted(model_type)} is not an architecture of transformers {transformers.__version__}"
         file.refuse("model_type", message, "model_type")
         return None
     config_class = transformers.CONFIG_MAPPING[model_type]
-    declared = {field.name for field in fields(config_class)} | config_class.attribute_map.keys() | _OLDER
+    declared = (
+        {field.name for field in fields(config_class)} | config_class.attribute_map.keys() | _LEGACY_KEYS
+    )
     for key in values.keys() - declared - {"model_type"}:
-        there = getattr(config_class, key, None)
-        if there is not None and not isinstance(there, bool | int | float | str):
-            file.refuse("configuration", "the class has something else of this name", key)
+        attribute = getattr(config_class, key, None)
+        if attribute is not None and not isinstance(attribute, bool | int | float | str):
+            file.refuse(
+                "configuration", "this key would overwrite an attribute of the configuration class", key
+            )
             return None
     try:
         return config_class.from_dict(values)
@@ -152,17 +164,17 @@ _FAILURES = (ValueError, TypeError, KeyError, AttributeError, IndexError, ZeroDi
 
 
 def _library_message(error: BaseException) -> str:
-    """Return the message of a library about a value, without any path."""
+    """Return a library's error message, or only the type of the error if the message may contain a path."""
     words = " ".join(str(error).split())
     return (
         quote(words, 200)
         if words and "/" not in words
-        else f"the library refuses it ({type(error).__name__})"
+        else f"the library rejects it ({type(error).__name__})"
     )
 
 
-def _model_on_meta(config: Any, auto_class: Any, file: FileFindings) -> Any:
-    """Return the model without any bytes, or None if the library has no such model of texts."""
+def _create_meta_model(config: Any, auto_class: Any, file: FileFindings) -> Any:
+    """Return the model on the meta device, or None if the library has no such text model."""
     kind = next(
         (
             getattr(__import__(module, fromlist=[name]), name)
@@ -174,10 +186,10 @@ def _model_on_meta(config: Any, auto_class: Any, file: FileFindings) -> Any:
     try:
         kind = kind or _get_model_class(config, auto_class._model_mapping)
     except (KeyError, ValueError):
-        file.refuse("wrong_kind", f"the library has no {auto_class.__name__} of it", "model_type")
+        file.refuse("wrong_kind", f"the library has no {auto_class.__name__} for this type", "model_type")
         return None
     if not reads_texts(kind) or config.sub_configs:
-        file.refuse("model_type", f"{kind.__name__} is no model of texts alone", "model_type")
+        file.refuse("model_type", f"{kind.__name__} is not a text-only model", "model_type")
         return None
     config._attn_implementation = "eager"
     try:
@@ -188,8 +200,8 @@ def _model_on_meta(config: Any, auto_class: Any, file: FileFindings) -> Any:
         return None
 
 
-def _compare(model: Any, tensors: Mapping[str, Tensor], file: FileFindings) -> None:
-    """Refuse weights that are missing or of another shape, as the library finds when it loads them."""
+def _compare_weights(model: Any, tensors: Mapping[str, Tensor], file: FileFindings) -> None:
+    """Refuse weights that are missing or have the wrong shape according to the library's loading function."""
     state = {name: torch.empty(tensor.shape, device="meta") for name, tensor in tensors.items()}
     load = LoadStateDictConfig(
         ignore_mismatched_sizes=True,
@@ -198,31 +210,35 @@ def _compare(model: Any, tensors: Mapping[str, Tensor], file: FileFindings) -> N
         weight_mapping=get_model_conversion_mapping(model),
     )
     buffers = {name for name, _ in model.named_buffers()}
-    found, _ = convert_and_load_state_dict_in_model(model, state, load)
-    model.tie_weights(missing_keys=found.missing_keys, recompute_mapping=False)
-    model._adjust_missing_and_unexpected_keys(found)
+    loading_info, _ = convert_and_load_state_dict_in_model(model, state, load)
+    model.tie_weights(missing_keys=loading_info.missing_keys, recompute_mapping=False)
+    model._adjust_missing_and_unexpected_keys(loading_info)
     pooled = type(model).__name__.endswith("Classification")
-    missing = [name for name in found.missing_keys - buffers if pooled or not _POOLER.search(name)]
-    if missing:
-        file.refuse("missing_weights", f"there is no {listed(sorted(missing))}")
-    for name, there, wanted in sorted(found.mismatched_keys):
-        message = f"its shape is {sizes(there)}, and {type(model).__name__} has {sizes(wanted)}"
+    missing_names = [
+        name for name in loading_info.missing_keys - buffers if pooled or not _POOLER.search(name)
+    ]
+    if missing_names:
+        file.refuse("missing_weights", f"{listed(sorted(missing_names))} are missing")
+    for name, stored_shape, expected_shape in sorted(loading_info.mismatched_keys):
+        message = (
+            f"its shape is {sizes(stored_shape)}, but {type(model).__name__} requires {sizes(expected_shape)}"
+        )
         file.refuse("weights_shape", message, name)
-    for name in sorted(found.conversion_errors)[:5]:
-        file.refuse("weights_shape", "it cannot be made of what is there", name)
-    left = [name for name in found.unexpected_keys - buffers if not name.startswith("decoder.")]
-    computed = sorted(name for name in left if _LAYER_WEIGHT.search(name))
+    for name in sorted(loading_info.conversion_errors)[:5]:
+        file.refuse("weights_shape", "it cannot be converted from the stored weights", name)
+    unexpected = [name for name in loading_info.unexpected_keys - buffers if not name.startswith("decoder.")]
+    computed = sorted(name for name in unexpected if _LAYER_WEIGHT.search(name))
     if computed:
         message = f"{type(model).__name__} has no {listed(computed)} and would ignore these weights"
         file.refuse("weights_unknown", message)
-    elif left:
-        file.remark("weights_left_out", listed(sorted(left)))
+    elif unexpected:
+        file.remark("weights_left_out", listed(sorted(unexpected)))
 
 
 def _check_tokenizer(folder: Path, rows: int | None, file: FileFindings) -> int | None:
-    """Return how many tokens tokenizer.json has, or None if the library does not read it or ids lack an embedding.
+    """Return the number of tokens in tokenizer.json, or None if it is unreadable or ids have no embedding.
 
-    The library's class may build another tokenizer from it, which must use no other ids either.
+    The library's class may derive a different tokenizer from the file, which must not use other ids either.
     """
     try:
         stored = Tokenizer.from_file(str(folder / _TOKENIZER))
@@ -231,30 +247,32 @@ def _check_tokenizer(folder: Path, rows: int | None, file: FileFindings) -> int 
         encodings = [*stored.encode_batch(texts), *load_tokenizer(folder).encode_batch(texts)]
     except (KeyboardInterrupt, SystemExit, MemoryError):
         raise
-    except BaseException as error:  # a panic of the library's own language is no Exception
+    except BaseException as error:  # a Rust panic is not an Exception
         file.refuse("tokenizer_value", _library_message(error))
         return None
     highest = max([*ids, *(max(encoding.ids, default=0) for encoding in encodings)], default=0)
     if rows is not None and highest >= rows:
-        message = f"a token has the id {highest:,}, and the model has {rows:,} embeddings"
+        message = f"a token has the id {highest:,}, but the model has only {rows:,} embeddings"
         file.refuse("tokenizer_vocabulary", message)
     return len(ids)
 
 
-def _check_module(role: str, folder: Path, rows: int | None, shown: str, findings: Findings) -> None:
-    """Make one of the library's modules on the meta device, and compare its tensors with the header of its file."""
+def _check_module(role: str, folder: Path, rows: int | None, path_prefix: str, findings: Findings) -> None:
+    """Create a module of sentence-transformers on the meta device and compare its tensors with its file's header."""
     module_class = import_from_string(m.CLASSES[role])
     name = module_class.config_file_name
-    values = _json(folder / name) if role != m.STATIC else {}
-    file, weights_file = findings.at(shown + name), findings.at(shown + WEIGHTS)
-    unknown = sorted(values.keys() - set(module_class.config_keys))
-    if unknown:
-        file.refuse("unknown_key", f"{role} has no {listed(unknown)}")
+    values = _read_json(folder / name) if role != m.STATIC else {}
+    file, weights_file = findings.at(path_prefix + name), findings.at(path_prefix + WEIGHTS)
+    unknown_keys = sorted(values.keys() - set(module_class.config_keys))
+    if unknown_keys:
+        file.refuse("unknown_key", f"{role} has no {listed(unknown_keys)}")
         return
     tensors = read_tensors(folder / WEIGHTS, CheckpointAllowance()) if (folder / WEIGHTS).is_file() else {}
     if role in (m.STATIC, m.SPARSE_STATIC):
         count = _check_tokenizer(
-            folder, None if role == m.SPARSE_STATIC else static_rows(tensors), findings.at(shown + _TOKENIZER)
+            folder,
+            None if role == m.SPARSE_STATIC else static_rows(tensors),
+            findings.at(path_prefix + _TOKENIZER),
         )
         if role == m.SPARSE_STATIC and count is not None:
             refuse_shape("weight", tensors["weight"], (count,), weights_file)
@@ -262,7 +280,7 @@ def _check_module(role: str, folder: Path, rows: int | None, shown: str, finding
     for key in ("true_token_id", "false_token_id"):
         value = values.get(key)
         if rows and isinstance(value, int) and not 0 <= value < rows:
-            message = f"{value:,} is no token; the model has {rows:,} embeddings"
+            message = f"{value:,} is not a token; the model has {rows:,} embeddings"
             file.refuse("tokenizer_vocabulary", message, key)
     values.pop("activation_function" if role == m.DENSE else "", None)
     try:
@@ -275,23 +293,23 @@ def _check_module(role: str, folder: Path, rows: int | None, shown: str, finding
 
 
 def static_rows(tensors: Mapping[str, Tensor]) -> int:
-    """Return the number of tokens that a table of static embeddings has a vector for."""
+    """Return the number of tokens in a table of static embeddings."""
     return min(
         tensor.shape[0] for name, tensor in tensors.items() if name != "embeddings" or len(tensors) == 1
     )
 
 
 def _compare_module(module: Any, tensors: Mapping[str, Tensor], file: FileFindings) -> None:
-    """Refuse a tensor too few, too many, or of another shape; one that has two names may be there under either."""
-    there: dict[int, list[str]] = {}
+    """Refuse missing, unknown, and misshapen tensors. A tensor with two names may be stored under either."""
+    names_by_tensor: dict[int, list[str]] = {}
     state = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers())}
     for name, value in state.items():
-        there.setdefault(id(value), []).append(name)
-    missing = [names[0] for names in there.values() if not tensors.keys() & set(names)]
-    if missing:
-        file.refuse("missing_weights", f"there is no {listed(missing)}")
-    unknown = sorted(tensors.keys() - state.keys())
-    if unknown:
-        file.refuse("weights_unknown", f"the module has no {listed(unknown)}")
+        names_by_tensor.setdefault(id(value), []).append(name)
+    missing_names = [names[0] for names in names_by_tensor.values() if not tensors.keys() & set(names)]
+    if missing_names:
+        file.refuse("missing_weights", f"{listed(missing_names)} are missing")
+    unknown_names = sorted(tensors.keys() - state.keys())
+    if unknown_names:
+        file.refuse("weights_unknown", f"the module has no {listed(unknown_names)}")
     for name in state.keys() & tensors.keys():
         refuse_shape(name, tensors[name], state[name].shape, file)

@@ -1,4 +1,4 @@
-"""Pickled weights turned into safetensors, and adapters into whole models, on the machine of whoever trusts them."""
+"""Conversion of pickled weights to safetensors, and of adapters to whole models, on a machine that trusts the files."""
 
 import json
 import re
@@ -13,29 +13,29 @@ from evaluation.core.problems import ModelFailure
 
 _PICKLE, _INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 _TARGET = "model.safetensors"
-#: What a base model is loaded as, by the task of its adapter; an encoder for all others.
+#: Classes of base models by task of the adapter. Other tasks use an encoder.
 _TASKS = {
     "CAUSAL_LM": "AutoModelForCausalLM",
     "SEQ_2_SEQ_LM": "AutoModelForSeq2SeqLM",
     "SEQ_CLS": "AutoModelForSequenceClassification",
     "TOKEN_CLS": "AutoModelForTokenClassification",
 }
-#: A classifier that an adapter brings whole: as many rows as labels.
+#: Names of complete classifiers in adapters, whose rows are labels.
 _HEAD = re.compile(r"\.(score|classifier|out_proj)(\.modules_to_save(\.default)?)?\.weight$")
 _LOCAL = {"trust_remote_code": False, "local_files_only": True, "use_safetensors": True}
 
 
 def convert_weights(source: Path, target: Path) -> bool:
-    """Write `model.safetensors` into `target` from the pickles in `source`; whether there were any.
+    """Convert the pickled weights in `source` to `model.safetensors` in `target`. Returns whether there were any.
 
-    Only tensors are unpickled (`weights_only`). Raises ModelFailure where a file holds anything else.
+    Only tensors are unpickled (`weights_only`). Raises ModelFailure for files with other content.
     """
     files = [source / _PICKLE]
     if not files[0].is_file():
         if not (source / _INDEX).is_file():
             return False
-        places = json.loads((source / _INDEX).read_text(encoding="utf-8"))["weight_map"]
-        files = [source / name for name in sorted(set(places.values()))]
+        weight_map = json.loads((source / _INDEX).read_text(encoding="utf-8"))["weight_map"]
+        files = [source / name for name in sorted(set(weight_map.values()))]
     tensors: dict[str, torch.Tensor] = {}
     for file in files:
         tensors |= _read(file)
@@ -44,16 +44,16 @@ def convert_weights(source: Path, target: Path) -> bool:
 
 
 def convert_heads(source: Path, target: Path) -> list[str]:
-    """Write the heads that lie pickled in `source` into `target`; return the files' names. Raises ModelFailure."""
-    found = {name: (source / name).with_suffix(".pt") for name in HEADS.values()}
-    written = [name for name, file in found.items() if file.is_file() and not (target / name).exists()]
-    for name in written:
-        save_file(_read(found[name]), target / name, metadata={"format": "pt"})
-    return written
+    """Convert the pickled heads in `source` to safetensors in `target` and return their names. Raises ModelFailure."""
+    pickles = {name: (source / name).with_suffix(".pt") for name in HEADS.values()}
+    names = [name for name, file in pickles.items() if file.is_file() and not (target / name).exists()]
+    for name in names:
+        save_file(_read(pickles[name]), target / name, metadata={"format": "pt"})
+    return names
 
 
 def convert_tokenizer(source: Path, target: Path) -> bool:
-    """Write `tokenizer.json` into `target` from the tokenizer's older files in `source`; whether that was possible."""
+    """Convert the older tokenizer files in `source` to `tokenizer.json` in `target`. Returns whether that succeeded."""
     import transformers
 
     try:
@@ -67,15 +67,15 @@ def convert_tokenizer(source: Path, target: Path) -> bool:
 
 
 def merge_adapter(source: Path, base: Path, target: Path) -> None:
-    """Write the model in the folder `base`, with the adapter in `source` merged into it, into `target`.
+    """Merge the adapter in `source` into the model in `base`, and save the result in `target`.
 
-    Raises ModelFailure where peft is not installed, or the adapter does not belong to the model.
+    Raises ModelFailure if peft is not installed or the adapter does not fit the model.
     """
     try:
         import peft
     except ImportError as error:
         raise ModelFailure(
-            "peft_missing", "adapters are merged by peft, which is not installed: pip install peft"
+            "peft_missing", "merging adapters requires peft, which is not installed: pip install peft"
         ) from error
     import transformers
 
@@ -86,30 +86,33 @@ def merge_adapter(source: Path, base: Path, target: Path) -> None:
         model = getattr(transformers, _TASKS.get(config.task_type, "AutoModel")).from_pretrained(
             base, **({"num_labels": labels[-1]} if labels else {}), **_LOCAL
         )
-        adapted = peft.get_peft_model(model, config)
-        found = peft.set_peft_model_state_dict(adapted, weights)
-        merged = adapted.merge_and_unload()
-    except Exception as error:  # peft fails in as many ways as there are adapters
-        raise ModelFailure("not_merged", f"peft does not merge the adapter: {error}") from error
-    strange = [*found.unexpected_keys, *(name for name in found.missing_keys if "lora_" in name)]
-    if strange:
+        adapted_model = peft.get_peft_model(model, config)
+        loading_info = peft.set_peft_model_state_dict(adapted_model, weights)
+        merged_model = adapted_model.merge_and_unload()
+    except Exception as error:  # peft raises many kinds of exceptions
+        raise ModelFailure("not_merged", f"peft cannot merge the adapter: {error}") from error
+    foreign_keys = [
+        *loading_info.unexpected_keys,
+        *(name for name in loading_info.missing_keys if "lora_" in name),
+    ]
+    if foreign_keys:
         raise ModelFailure(
-            "not_merged", f"the adapter is not one of this base model: {', '.join(strange[:5])}"
+            "not_merged", f"the adapter does not fit this base model: {', '.join(foreign_keys[:5])}"
         )
-    merged.save_pretrained(target)
+    merged_model.save_pretrained(target)
 
 
 def _read(file: Path) -> dict[str, torch.Tensor]:
-    """Return the tensors of a file, each with bytes of its own: safetensors has no views."""
+    """Return the tensors of a file, each with its own storage, because safetensors does not support views."""
     try:
-        found = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as error:  # pickles fail in as many ways as there are classes
-        raise ModelFailure("not_loadable", f"{file.name} holds more than tensors, or is damaged") from error
-    if not isinstance(found, dict):
-        raise ModelFailure("not_loadable", f"{file.name} holds no weights by name")
-    found = found.get("state_dict", found)
+        content = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:  # unpickling raises many kinds of exceptions
+        raise ModelFailure("not_loadable", f"{file.name} is damaged or contains more than tensors") from error
+    if not isinstance(content, dict):
+        raise ModelFailure("not_loadable", f"{file.name} contains no named weights")
+    content = content.get("state_dict", content)
     return {
         str(name): tensor.detach().clone().contiguous()
-        for name, tensor in found.items()
+        for name, tensor in content.items()
         if isinstance(tensor, torch.Tensor)
     }

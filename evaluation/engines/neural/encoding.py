@@ -1,4 +1,4 @@
-"""Texts to vectors, with the encoders of a rebuilt checkpoint."""
+"""Encoding of texts as vectors with the models of a rebuilt checkpoint."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,10 +14,10 @@ from evaluation.engines.base import AUTO, Floats, Progress, ignore
 from evaluation.engines.neural import loading
 from evaluation.engines.neural.loading import Indices, Tokenised
 
-#: A lookup in a table gains nothing from small batches.
+#: Tokens per batch for static embeddings, whose lookups do not benefit from small batches.
 _STATIC_TOKENS = 524_288
 
-#: Texts that no usable model takes for the same, whatever its language.
+#: Texts that every usable model distinguishes, whatever its language.
 PROBE = (
     "",
     "a",
@@ -34,9 +34,13 @@ _LEAST_PROBES = 8
 
 
 class Encoder:
-    """One encoder of a checkpoint, loaded. Raises ModelFailure where it cannot be, or makes nothing of texts.
+    """One encoder of a checkpoint. Raises ModelFailure if it cannot be loaded or does not distinguish texts.
 
-    `parameters` are those of the dense engine; `unit_length` asks for vectors of length one.
+    Args:
+        folder: Folder of the model.
+        device: Device of torch.
+        parameters: Parameters of the dense engine.
+        unit_length: Whether to normalize vectors.
     """
 
     def __init__(self, folder: Path, device: str, parameters: Mapping[str, Any], unit_length: bool) -> None:
@@ -45,15 +49,15 @@ class Encoder:
         loading.use_dtype(self._model, parameters["compute_dtype"], device)
         first = self._model[0]
         self._static = first if isinstance(first, StaticEmbedding) else None
-        self.maximum_length = self._maximum_length()
+        self.maximum_length = self._set_maximum_length()
         self.pooling = self._choose_pooling()
         if parameters["truncate_dimension"] != AUTO:
             self._model.truncate_dim = parameters["truncate_dimension"] or None
         self.dimension: int = self._model.get_embedding_dimension() or 0
         self._probe()
 
-    def encode(self, texts: Sequence[str], prompt: str, into: Floats, progress: Progress = ignore) -> None:
-        """Write the vector of each text, with the prompt before it, to its row of `into` (texts × dimension)."""
+    def encode(self, texts: Sequence[str], prompt: str, output: Floats, progress: Progress = ignore) -> None:
+        """Write the vector of each text, preceded by the prompt, to the rows of `output` (texts × dimension)."""
         tokens = self._tokenise([prompt + text for text in texts])
         prompt_length = self._prompt_length(prompt)
 
@@ -63,13 +67,15 @@ class Encoder:
             return torch.nn.functional.normalize(vectors, dim=1) if self._unit_length else vectors
 
         def keep(indices: Indices, vectors: torch.Tensor) -> None:
-            into[indices] = vectors.cpu().numpy()
-            if not np.isfinite(into[indices]).all():
-                raise ModelFailure("not_finite_output", "a vector that the model made is not finite")
+            output[indices] = vectors.cpu().numpy()
+            if not np.isfinite(output[indices]).all():
+                raise ModelFailure(
+                    "not_finite_output", "the model returned a vector with infinite or undefined values"
+                )
 
-        at_once = self._parameters["batch_tokens"] or (_STATIC_TOKENS if self._static is not None else 0)
+        batch_tokens = self._parameters["batch_tokens"] or (_STATIC_TOKENS if self._static is not None else 0)
         loading.run_in_batches(
-            tokens.lengths, run, keep, tokens=at_once, device=self._device, progress=progress
+            tokens.lengths, run, keep, tokens=batch_tokens, device=self._device, progress=progress
         )
 
     def _tokenise(self, texts: list[str]) -> Tokenised:
@@ -91,45 +97,45 @@ class Encoder:
         }
 
     def _prompt_length(self, prompt: str) -> int:
-        """Tokens of the prompt, for poolings that leave it out."""
+        """Return the number of prompt tokens for poolings that exclude the prompt, otherwise 0."""
         if not prompt or self._static is not None:
             return 0
         return int(self._model.preprocess([""], prompt=prompt).get("prompt_length", 0))
 
-    def _maximum_length(self) -> int | None:
-        """Tokens that are read of a text; None where the model sets no limit (static embeddings)."""
-        asked = self._parameters["maximum_length"]
+    def _set_maximum_length(self) -> int | None:
+        """Return the maximum number of tokens per text; None for static embeddings, which have no limit."""
+        requested = self._parameters["maximum_length"]
         if self._static is not None:
-            return asked or None
-        longest = loading.longest_text(self._model, self._model.max_seq_length, asked)
-        self._model.max_seq_length = longest
-        return longest
+            return requested or None
+        length = loading.longest_text(self._model, self._model.max_seq_length, requested)
+        self._model.max_seq_length = length
+        return length
 
     def _choose_pooling(self) -> str:
-        """Set the pooling that is asked for; return what it is in words."""
-        asked = self._parameters["pooling"]
+        """Apply the requested pooling and return its name."""
+        requested = self._parameters["pooling"]
         pooling = next((module for module in self._model if isinstance(module, Pooling)), None)
         if pooling is None:
-            if asked != AUTO:
+            if requested != AUTO:
                 raise ModelFailure(
-                    "invalid_parameter", "the model has no pooling that could be changed; leave it at auto"
+                    "invalid_parameter", "the model has no configurable pooling; set pooling to auto"
                 )
             return "mean" if self._static is not None else ""
-        if asked != AUTO:
-            pooling.pooling_mode = asked
+        if requested != AUTO:
+            pooling.pooling_mode = requested
             pooling.pooling_output_dimension = pooling.embedding_dimension
         return (
             pooling.pooling_mode if isinstance(pooling.pooling_mode, str) else "+".join(pooling.pooling_mode)
         )
 
     def _probe(self) -> None:
-        """Raise ModelFailure where the model gives different texts the same vector, or none."""
+        """Raise ModelFailure if the model returns the same vector for different texts."""
         tokens = self._tokenise(list(PROBE))
-        chosen = loading.index_distinct(tokens, len(PROBE))
-        vectors = np.zeros((len(chosen), self.dimension), np.float32)
-        self.encode([PROBE[index] for index in chosen], "", vectors)
+        distinct = loading.index_distinct(tokens, len(PROBE))
+        vectors = np.zeros((len(distinct), self.dimension), np.float32)
+        self.encode([PROBE[index] for index in distinct], "", vectors)
         spread = float(np.ptp(vectors, axis=0).max(initial=0.0))
-        if len(chosen) >= _LEAST_PROBES and spread <= 1e-6 * float(np.abs(vectors).max(initial=0.0)):
+        if len(distinct) >= _LEAST_PROBES and spread <= 1e-6 * float(np.abs(vectors).max(initial=0.0)):
             raise ModelFailure(
-                "constant_output", f"the model gives the same vector for {len(chosen)} different texts"
+                "constant_output", f"the model returns the same vector for {len(distinct)} different texts"
             )

@@ -1,15 +1,15 @@
-"""Load the parts of a rebuilt checkpoint: no network, no code of strangers, no pickles, no made-up weights.
+"""Loading of rebuilt checkpoints without network, remote code, pickles, or random weights, and batched inference.
 
-The switches below are passed from our side, because files inside a model folder can override what a library defaults
-to. They are the second line: `evaluation.checkpoints` rebuilds the folder first, and a sandbox surrounds this process.
+Safety options are passed explicitly, because files in a model's folder can override defaults of the libraries. They are
+the second line of defense, after `evaluation.checkpoints`, which rebuilds the folder, and before the sandbox of this
+process.
 
-An encoder has two sides, a model for queries and one for documents, which are often the same. Below are also the
-prompts of each side, and how much of a text a model can read.
+Encoders have one model for queries and one for documents, which are often the same.
 
-Models are fed in batches of so many tokens, the longest texts first. Texts of like length are together, so that little
-is padded. What is in a batch depends on the texts and the number of tokens alone: where memory does not suffice, that
-one batch is computed in halves, and the next one is whole again. The same texts, tokens and number of threads give the
-same bytes. `OutputCheck` refuses a model whose outputs are not numbers, or are the same for every text.
+Texts are processed in batches with a maximum number of tokens, sorted by descending length to reduce padding. Batches
+depend only on the texts and that number: if memory is insufficient, only the affected batch is divided into halves. The
+same texts, batch size, and number of threads produce identical bytes. `OutputCheck` rejects models whose outputs are
+not finite or are the same for all texts.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from torch.nn import Embedding, Module
 from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.core.problems import ModelFailure, is_out_of_memory
 from evaluation.engines.base import OWN_LENGTH_LIMIT, Numbers, Progress, Resources, ignore
-from evaluation.engines.index.word_pieces import grouped
-from evaluation.engines.precision import computed_in
+from evaluation.engines.index.word_pieces import group_by_size
+from evaluation.engines.precision import get_compute_dtype
 
 Model = TypeVar("Model", bound=Module)
 Loaded = TypeVar("Loaded")
@@ -48,23 +48,23 @@ Output = TypeVar("Output")
 Item = TypeVar("Item")
 Indices = NDArray[np.intp]
 
-#: How many tokens go through a model at once, padding included, where nobody says. On a processor 4,096 took MiniLM
-#: as long, and 230 MiB more.
+#: Default number of tokens per batch, including padding. On a CPU, 4,096 tokens were not faster for MiniLM and required
+#: 230 MiB more.
 CPU_TOKENS = 2_048
 CUDA_TOKENS = 262_144
-#: Batches after which memory that was freed goes back to the system. Batches of many shapes leave holes in the heap
-#: that no later one fits into: with MiniLM, 400 MiB over 11,000 documents. It takes about 10 ms.
+#: Number of batches after which freed memory is returned to the system, which takes about 10 ms. Batches of various
+#: shapes fragment the heap: with MiniLM by 400 MiB over 11,000 documents.
 _BATCHES_BETWEEN_TRIMS = 4
-_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
-#: Nothing behind so many characters of a text is read: 32,768 tokens are within, and memory stays bounded.
+_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only in glibc
+#: Maximum number of characters read from a text, which bounds memory and suffices for 32,768 tokens.
 MOST_CHARACTERS = 1_000_000
-#: How weights are read, whatever the folder says.
+#: Options for reading weights, which the folder cannot override.
 SAFE_MODEL = {"use_safetensors": True, "weights_only": True, "attn_implementation": "sdpa"}
 _SAFE = {"trust_remote_code": False, "local_files_only": True}
 
 
 def prepare(threads: int) -> None:
-    """Set this process up before the first text is tokenised: how many cores it uses, the same arithmetic each time."""
+    """Configure threads, logging, and reproducible arithmetic of this process, before any text is tokenized."""
     os.environ["RAYON_NUM_THREADS"] = str(threads)
     os.environ["TOKENIZERS_PARALLELISM"] = "true" if threads > 1 else "false"
     torch.set_num_threads(threads)
@@ -75,7 +75,7 @@ def prepare(threads: int) -> None:
 
 
 def load_encoder(encoder_class: type[Model], folder: Path, device: str, **options: Any) -> Model:
-    """Return a model of a class of sentence-transformers, ready to be run. Raises ModelFailure."""
+    """Return a model of a sentence-transformers class in evaluation mode. Raises ModelFailure."""
     with model_failures():
         settings = {**_SAFE, "model_kwargs": safe_model(folder), **options}
         model: Model = encoder_class(str(folder), device=device, **settings).eval()
@@ -83,19 +83,22 @@ def load_encoder(encoder_class: type[Model], folder: Path, device: str, **option
 
 
 def load_transformer(resources: Resources, auto_class: Any, dtype: str) -> tuple[Any, Any]:
-    """Return the checkpoint's model, through a class of transformers, and its tokenizer, in a process set up.
+    """Prepare the process, and return the checkpoint's model and tokenizer. Raises ModelFailure.
 
-    The model computes in what the parameter `compute_dtype` names. Raises ModelFailure.
+    Args:
+        resources: Resources with the checkpoint.
+        auto_class: Class of transformers, such as AutoModel.
+        dtype: Value of the parameter `compute_dtype`.
     """
     prepare(resources.threads)
     folder = resources.first_part
     with model_failures():
-        model, found = auto_class.from_pretrained(
+        model, loading_info = auto_class.from_pretrained(
             folder, output_loading_info=True, **safe_model(folder), **_SAFE
         )
-        if found["missing_keys"]:
-            missing = ", ".join(sorted(found["missing_keys"])[:5])
-            raise ModelFailure("missing_weights", f"the model lacks {missing}")
+        if loading_info["missing_keys"]:
+            names = ", ".join(sorted(loading_info["missing_keys"])[:5])
+            raise ModelFailure("missing_weights", f"weights of the model are missing: {names}")
         model, tokenizer = (
             model.to(resources.device).eval(),
             transformers.AutoTokenizer.from_pretrained(folder, **_SAFE),
@@ -105,17 +108,20 @@ def load_transformer(resources: Resources, auto_class: Any, dtype: str) -> tuple
 
 
 def safe_model(folder: Path) -> dict[str, Any]:
-    """Return how the weights in a folder, and those below it, are read, with the attention that the model has."""
+    """Return the options for reading the weights below a folder.
+
+    They include an attention implementation that the model supports.
+    """
     types = {json.loads(path.read_text("utf-8")).get("model_type") for path in folder.rglob("config.json")}
-    known = (transformers.CONFIG_MAPPING[name] for name in types & set(transformers.CONFIG_MAPPING))
-    found = (transformers.MODEL_MAPPING[config] for config in known)
-    models = (model for each in found for model in (each if isinstance(each, tuple) else (each,)))
-    quick = all(model._supports_sdpa for model in models)  # attention by torch's own function
-    return {**SAFE_MODEL, "attn_implementation": SAFE_MODEL["attn_implementation"] if quick else "eager"}
+    configs = (transformers.CONFIG_MAPPING[name] for name in types & set(transformers.CONFIG_MAPPING))
+    matches = (transformers.MODEL_MAPPING[config] for config in configs)
+    models = (model for match in matches for model in (match if isinstance(match, tuple) else (match,)))
+    has_sdpa = all(model._supports_sdpa for model in models)  # supports torch's scaled_dot_product_attention
+    return {**SAFE_MODEL, "attn_implementation": SAFE_MODEL["attn_implementation"] if has_sdpa else "eager"}
 
 
 def library_options(folder: Path) -> dict[str, Any]:
-    """Return how sentence-transformers' own Transformer reads a folder."""
+    """Return the options of sentence-transformers' Transformer module for a folder."""
     return {
         "model_kwargs": {**safe_model(folder), **_SAFE},
         "processor_kwargs": _SAFE,
@@ -125,7 +131,10 @@ def library_options(folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def model_failures() -> Iterator[None]:
-    """Turn what a library raises over a model into ModelFailure, in words of ours: theirs can tell of the machine."""
+    """Convert exceptions of libraries to ModelFailure.
+
+    Their messages are dropped, because they may reveal details of the machine.
+    """
     try:
         yield
     except (ModelFailure, MemoryError, torch.OutOfMemoryError):
@@ -138,76 +147,78 @@ def model_failures() -> Iterator[None]:
 
 Role = Literal["query", "document"]
 ROLES: tuple[Role, ...] = ("query", "document")
-#: Tokens of a text that are read where neither a checkpoint nor a submission says, as in the BEIR paper (§4).
+#: Default maximum number of tokens per text, as in the BEIR paper (§4).
 USUAL_LENGTH = 512
 
 
 def load_roles(resources: Resources, load: Callable[[Path], Loaded]) -> dict[Role, Loaded]:
-    """The model for queries and the one for documents, loaded once where they are the same, in a process set up."""
+    """Prepare the process and load the models for queries and documents, once if they are the same."""
     prepare(resources.threads)
     folders: dict[Role, Path] = {role: part_folder(resources.model, role) for role in ROLES}
-    loaded = {folder: load(folder) for folder in dict.fromkeys(folders.values())}
-    return {role: loaded[folder] for role, folder in folders.items()}
+    models = {folder: load(folder) for folder in dict.fromkeys(folders.values())}
+    return {role: models[folder] for role, folder in folders.items()}
 
 
 def part_folder(checkpoint: Path, role: Role) -> Path:
-    """Return the folder of the part that encodes queries, or documents."""
     parts = CheckpointDescription.read(checkpoint).parts
     return checkpoint / (role if role in parts else parts[0])
 
 
-def longest_text(model: Any, own: int | None, wanted: int) -> int:
-    """Tokens of a text that are read: `wanted`, 0 for the checkpoint's own, as far as the model has positions."""
-    asked = wanted or min(own or USUAL_LENGTH, OWN_LENGTH_LIMIT)
+def longest_text(model: Any, checkpoint_length: int | None, requested: int) -> int:
+    """Return the maximum number of tokens per text: `requested`, or the checkpoint's `checkpoint_length` if that is 0.
+
+    The result does not exceed the number of positions of the model.
+    """
+    length = requested or min(checkpoint_length or USUAL_LENGTH, OWN_LENGTH_LIMIT)
     transformer = model.transformers_model
-    return asked if transformer is None else positions(transformer, asked)
+    return length if transformer is None else positions(transformer, length)
 
 
 def use_dtype(model: Module, name: str, device: str) -> None:
-    """Have a model compute in what the parameter `compute_dtype` names.
+    """Convert a model to the data type of the parameter `compute_dtype`, like transformers does.
 
-    As when transformers loads it so: some weights stay float32, such as those of T5 that need the range. So do buffers:
-    the angles of rotary positions, in eight bits, are wrong by radians some thousand tokens on.
+    Some weights remain float32, such as those of T5 that need the range. So do buffers: in bfloat16, the angles of
+    rotary positions are wrong by radians after some thousand tokens.
     """
-    dtype = getattr(torch, computed_in({"compute_dtype": name}, device))
+    dtype = getattr(torch, get_compute_dtype({"compute_dtype": name}, device))
     plans = (m._get_dtype_plan(dtype) for m in model.modules() if isinstance(m, transformers.PreTrainedModel))
-    kept = {part for plan in plans for part in plan}
+    float32_parts = {part for plan in plans for part in plan}
     for path, weight in model.named_parameters():
-        if kept.isdisjoint(path.split(".")):
+        if float32_parts.isdisjoint(path.split(".")):
             weight.data = weight.data.to(dtype)
 
 
 def readable_part(text: str, tokens: int | None) -> str:
-    """Return the text, without what lies behind all that is read of it: a word is one token at least."""
+    """Return the text without the part beyond the maximum length, assuming at least one token per word."""
     tokens = tokens or USUAL_LENGTH
-    if len(text) <= 8 * tokens:  # not worth looking for a place to cut it
+    if len(text) <= 8 * tokens:  # too short to be worth truncating
         return text
     words = re.match(rf"(?:\s*\S+){{0,{2 * tokens}}}", text[:MOST_CHARACTERS])
     return words.group() if words else ""
 
 
-def positions(model: Any, wanted: int) -> int:
-    """`wanted` tokens, or as many as a model of transformers has positions for, if fewer.
+def positions(model: Any, requested: int) -> int:
+    """Return `requested` tokens, or the number of positions of a transformers model if that is smaller.
 
-    A table of positions with a row for padding, as RoBERTa's, begins behind that row.
+    Tables with a row for padding, as in RoBERTa, start after that row.
     """
-    found = getattr(model.config, "max_position_embeddings", None) or wanted
+    limit = getattr(model.config, "max_position_embeddings", None) or requested
     tables = (getattr(module, "position_embeddings", None) for module in model.modules())
-    behind = (each.padding_idx for each in tables if isinstance(each, Embedding))
-    return int(min(wanted, found - next((index + 1 for index in behind if index is not None), 0)))
+    padding_rows = (table.padding_idx for table in tables if isinstance(table, Embedding))
+    return int(min(requested, limit - next((index + 1 for index in padding_rows if index is not None), 0)))
 
 
-def maximum_length(model: Any, tokenizer: Any, wanted: int) -> int:
-    """`wanted` tokens, or as many as the model has positions for and its tokenizer was made for, if fewer."""
-    return int(min(positions(model, wanted), tokenizer.model_max_length or wanted))
+def maximum_length(model: Any, tokenizer: Any, requested: int) -> int:
+    """Return `requested` tokens, reduced to the limits of the model and its tokenizer."""
+    return int(min(positions(model, requested), tokenizer.model_max_length or requested))
 
 
 @dataclass(frozen=True, slots=True)
 class Tokenised:
-    """Texts, or pairs of texts, as token numbers.
+    """Token ids of texts or of pairs of texts.
 
-    Text i has the tokens `ids[offsets[i]:offsets[i + 1]]`, special ones included. `types` tells the second text of a
-    pair from the first; it is None where all are first texts.
+    Text i has the tokens `ids[offsets[i]:offsets[i + 1]]`, including special tokens. `types` distinguishes the texts
+    of a pair and is None without pairs.
     """
 
     ids: NDArray[np.int32]
@@ -218,7 +229,6 @@ class Tokenised:
 
     @classmethod
     def of(cls, rows: Iterable[Sequence[int]], padding_id: int = 0) -> Tokenised:
-        """Return texts given as lists of token numbers."""
         ids = [np.zeros(0, np.int32), *(np.array(row, np.int32) for row in rows)]
         return cls(np.concatenate(ids), np.cumsum([len(row) for row in ids]), None, padding_id, False)
 
@@ -227,25 +237,27 @@ class Tokenised:
 
     @property
     def lengths(self) -> Numbers:
-        """Tokens of each text."""
         return np.diff(self.offsets)
 
     def __getitem__(self, index: int) -> NDArray[np.int32]:
         return self.ids[self.offsets[index] : self.offsets[index + 1]]
 
     def padded(self, indices: Indices, device: str = "cpu") -> dict[str, torch.Tensor]:
-        """`input_ids` and `attention_mask` (texts × longest of them, int64), and `token_type_ids` of pairs."""
+        """Return the model inputs of some texts, padded to the longest one.
+
+        These are `input_ids` and `attention_mask` (texts × length, int64), and `token_type_ids` for pairs.
+        """
         lengths = self.lengths[indices]
         width = max(int(lengths.max(initial=0)), 1)
         columns = np.arange(width)
         mask = columns >= width - lengths[:, None] if self.pads_left else columns < lengths[:, None]
-        places = np.concatenate([np.arange(self.offsets[i], self.offsets[i + 1]) for i in indices])
+        token_positions = np.concatenate([np.arange(self.offsets[i], self.offsets[i + 1]) for i in indices])
         ids = np.full(mask.shape, self.padding_id, np.int64)
-        ids[mask] = self.ids[places]
+        ids[mask] = self.ids[token_positions]
         arrays = {"input_ids": ids, "attention_mask": mask.astype(np.int64)}
         if self.types is not None:
             arrays["token_type_ids"] = types = np.zeros(mask.shape, np.int64)
-            types[mask] = self.types[places]
+            types[mask] = self.types[token_positions]
         return {name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
 
 
@@ -256,11 +268,17 @@ def tokenise(
     *,
     pairs: Sequence[str] | None = None,
     add_special_tokens: bool = True,
-    kept: Sequence[int] = (),
+    suffix: Sequence[int] = (),
 ) -> Tokenised:
-    """Tokenise texts (or pairs of `texts[i]` and `pairs[i]`) with a tokenizer of transformers, cut to `maximum_length`.
+    """Tokenize texts, or pairs of `texts[i]` and `pairs[i]`, with a tokenizer of transformers.
 
-    Of a pair the longer text is cut. None as maximum leaves texts whole. The tokens `kept` end a text that was cut too.
+    Args:
+        tokenizer: Tokenizer of transformers.
+        texts: Texts, or first texts of pairs.
+        maximum_length: Length to which texts, or the longer texts of pairs, are truncated; None for no limit.
+        pairs: Second texts.
+        add_special_tokens: Whether to add special tokens.
+        suffix: Token ids at the end of truncated texts.
     """
     ids: list[NDArray[np.int32]] = []
     types: list[NDArray[np.int8]] = []
@@ -270,14 +288,14 @@ def tokenise(
     options["add_special_tokens"] = add_special_tokens
     if maximum_length is not None:
         options |= {"truncation": "longest_first", "max_length": maximum_length}
-    for places in grouped(range(len(texts)), texts.__getitem__):
-        some = [texts[place][:MOST_CHARACTERS] for place in places]
-        second = None if pairs is None else [pairs[place][:MOST_CHARACTERS] for place in places]
-        encoded = tokenizer(some, second, **options)
-        for place, tokens in zip(places, encoded["input_ids"], strict=True):
-            if kept and len(tokens) == maximum_length:
-                tokens[-len(kept) :] = kept[-len(tokens) :]
-            lengths[place + 1] = len(tokens)
+    for group in group_by_size(range(len(texts)), texts.__getitem__):
+        first = [texts[index][:MOST_CHARACTERS] for index in group]
+        second = None if pairs is None else [pairs[index][:MOST_CHARACTERS] for index in group]
+        encoded = tokenizer(first, second, **options)
+        for index, tokens in zip(group, encoded["input_ids"], strict=True):
+            if suffix and len(tokens) == maximum_length:
+                tokens[-len(suffix) :] = suffix[-len(tokens) :]
+            lengths[index + 1] = len(tokens)
             ids.append(np.array(tokens, np.int32))
         types += [np.array(row, np.int8) for row in encoded.get("token_type_ids", ()) if typed]
     return Tokenised(
@@ -290,11 +308,11 @@ def tokenise(
 
 
 def tokenise_plainly(tokenizer: Any, texts: Sequence[str], maximum_length: int | None) -> Tokenised:
-    """Tokenise with a bare tokenizer of `tokenizers`, without special tokens: for static embeddings."""
+    """Tokenize texts for static embeddings, with a tokenizer of `tokenizers` and without special tokens."""
     return Tokenised.of(
         encoding.ids[:maximum_length]
-        for some in grouped([text[:MOST_CHARACTERS] for text in texts], str)
-        for encoding in tokenizer.encode_batch(some, add_special_tokens=False)
+        for group in group_by_size([text[:MOST_CHARACTERS] for text in texts], str)
+        for encoding in tokenizer.encode_batch(group, add_special_tokens=False)
     )
 
 
@@ -308,42 +326,50 @@ def run_in_batches(
     device: str = "cpu",
     progress: Progress = ignore,
 ) -> None:
-    """Call `run` with the indices of each batch, longest texts first, and `keep` with those indices and its result.
+    """Run a function on batches of texts, longest first, and pass its results to another one.
 
-    A batch has at most so many `tokens`, padding included (0: CPU_TOKENS or CUDA_TOKENS), but at least one text, and
-    at most `most_texts`, where that is not 0. A result is kept while the device is at work on the next batch.
-    `progress` is told the share of tokens done. Raises ModelFailure: "out_of_memory" where one text alone does not fit,
-    "does_not_run" where the model fails.
+    Args:
+        lengths: Number of tokens of each text.
+        run: Function that processes the texts with the given indices.
+        keep: Function that receives indices and results, while the device computes the next batch.
+        tokens: Maximum number of tokens per batch, including padding; 0 for CPU_TOKENS or CUDA_TOKENS. A batch has at
+            least one text.
+        most_texts: Maximum number of texts per batch; 0 for no limit.
+        device: Device of the model.
+        progress: Callback for the fraction of tokens done.
+
+    Raises:
+        ModelFailure: A single text does not fit into memory ("out_of_memory"), or the model fails ("does_not_run").
     """
-    total, done = max(int(lengths.sum()), 1), 0
+    total, tokens_done = max(int(lengths.sum()), 1), 0
     budget = tokens or (CUDA_TOKENS if device.startswith("cuda") else CPU_TOKENS)
-    waiting: tuple[Indices, Output] | None = None
-    for number, batch in enumerate(batches_of(lengths, budget, most_texts), 1):
+    pending: tuple[Indices, Output] | None = None
+    for number, batch in enumerate(split_into_batches(lengths, budget, most_texts), 1):
         for part, result in _run_in_halves(run, batch):
-            if waiting is not None:
-                keep(*waiting)
-            waiting = part, result
-        done += int(lengths[batch].sum())
-        progress(done / total)
+            if pending is not None:
+                keep(*pending)
+            pending = part, result
+        tokens_done += int(lengths[batch].sum())
+        progress(tokens_done / total)
         if _TRIM is not None and number % _BATCHES_BETWEEN_TRIMS == 0:
             _TRIM(0)
-    if waiting is not None:
-        keep(*waiting)
+    if pending is not None:
+        keep(*pending)
 
 
 def collect_batches(lengths: Numbers, run: Callable[[Indices], Iterable[Item]], **options: Any) -> list[Item]:
-    """Return what `run` gives for each text, in the order of the texts; see `run_in_batches`."""
-    found: dict[int, Item] = {}
+    """Return the results of `run` for each text, in the order of the texts; see `run_in_batches`."""
+    results: dict[int, Item] = {}
 
     def keep(indices: Indices, items: Iterable[Item]) -> None:
-        found.update(zip(indices.tolist(), items, strict=True))
+        results.update(zip(indices.tolist(), items, strict=True))
 
     run_in_batches(lengths, run, keep, **options)
-    return [found[index] for index in range(len(lengths))]
+    return [results[index] for index in range(len(lengths))]
 
 
-def batches_of(lengths: Numbers, tokens: int, most_texts: int = 0) -> Iterator[Indices]:
-    """Indices of the texts of each batch, longest first; of as many texts as fit when all are padded to the longest."""
+def split_into_batches(lengths: Numbers, tokens: int, most_texts: int = 0) -> Iterator[Indices]:
+    """Yield the indices of the texts of each batch, longest first, counting padding to the longest text."""
     order = np.argsort(-lengths, kind="stable")
     start = 0
     while start < len(order):
@@ -354,19 +380,19 @@ def batches_of(lengths: Numbers, tokens: int, most_texts: int = 0) -> Iterator[I
 
 
 def _run_in_halves(run: Callable[[Indices], Output], batch: Indices) -> Iterator[tuple[Indices, Output]]:
-    """Yield the batch and what `run` gives for it; where memory does not suffice, the same of its halves."""
+    """Yield a batch and its result, or those of its halves if memory is insufficient."""
     result = _try(run, batch)
     if result is not None:
         yield batch, result[0]
     elif len(batch) == 1:
-        raise ModelFailure("out_of_memory", "the model needs more memory than there is, for one text")
+        raise ModelFailure("out_of_memory", "the model needs more memory than available for a single text")
     else:
         for half in np.array_split(batch, 2):
             yield from _run_in_halves(run, half)
 
 
 def _try(run: Callable[[Indices], Output], batch: Indices) -> tuple[Output] | None:
-    """Return what `run` gives for a batch, None where memory did not suffice; the memory is free again then."""
+    """Return the result of a batch in a tuple, or None after freeing memory if that was insufficient."""
     try:
         with torch.inference_mode():
             return (run(batch),)
@@ -381,7 +407,7 @@ def _try(run: Callable[[Indices], Output], batch: Indices) -> tuple[Output] | No
 
 
 def index_distinct(texts: Tokenised, count: int) -> list[int]:
-    """Return indices of the first `count` texts whose tokens all differ, fewer where there are fewer."""
+    """Return the indices of the first `count` texts with distinct tokens, or fewer if there are not enough."""
     distinct: dict[bytes, int] = {}
     for index in range(len(texts)):
         distinct.setdefault(texts[index].tobytes(), index)
@@ -390,38 +416,38 @@ def index_distinct(texts: Tokenised, count: int) -> list[int]:
     return list(islice(distinct.values(), count))
 
 
-#: A model that gives the same for so many inputs, no two of them alike to it, does so for all.
+#: Number of distinct inputs with the same output after which a model is considered constant.
 _ENOUGH = 8
-#: Outputs that differ by less than this share of their size are the same: padding alone makes such differences.
+#: Relative tolerance for equal outputs, since padding alone causes such differences.
 _SAME = 1e-6
 
 
 class OutputCheck:
-    """Watches the batches of a model: raises at once where an output is no number, and knows when all are the same."""
+    """Checks the outputs of a model for values that are not finite, and for equal outputs for all inputs."""
 
     def __init__(self) -> None:
         self._seen: dict[bytes, NDArray[np.float64]] = {}
 
     def see(self, inputs: list[bytes], outputs: torch.Tensor) -> None:
-        """Look at the outputs (inputs × anything) of a batch. Raises ModelFailure "not_finite_output"."""
+        """Check the outputs (inputs × any) of a batch. Raises ModelFailure "not_finite_output"."""
         if not bool(torch.isfinite(outputs).all()):
-            raise ModelFailure("not_finite_output", "the model gives values that are no finite numbers")
-        for place, key in enumerate(inputs):
+            raise ModelFailure("not_finite_output", "the model returns infinite or undefined values")
+        for index, key in enumerate(inputs):
             if len(self._seen) == _ENOUGH:
                 return
             if key not in self._seen:
-                self._seen[key] = outputs[place].double().cpu().numpy().reshape(-1)
+                self._seen[key] = outputs[index].double().cpu().numpy().reshape(-1)
 
     def finish(self) -> None:
-        """Raise ModelFailure "constant_output" if at least eight different inputs gave the same output."""
+        """Raise ModelFailure "constant_output" if at least eight different inputs had the same output."""
         if len(self._seen) < _ENOUGH:
             return
         outputs = np.stack(list(self._seen.values()))
         if np.ptp(outputs, axis=0).max(initial=0.0) <= _SAME * np.abs(outputs).max(initial=0.0):
-            raise ModelFailure("constant_output", "the model gives the same output whatever the text")
+            raise ModelFailure("constant_output", "the model returns the same output for every text")
 
 
 def input_keys(features: Mapping[str, torch.Tensor]) -> list[bytes]:
-    """Return what tells the texts of a batch apart for the model: their token numbers, without padding."""
+    """Return a key for each text of a batch, consisting of its token ids without padding."""
     ids, mask = features["input_ids"].cpu().numpy(), features["attention_mask"].cpu().numpy().astype(bool)
-    return [row[kept].tobytes() for row, kept in zip(ids, mask, strict=True)]
+    return [row[is_token].tobytes() for row, is_token in zip(ids, mask, strict=True)]

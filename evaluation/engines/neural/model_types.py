@@ -1,7 +1,7 @@
-"""The types of models of texts that transformers has, by what of them a kind of checkpoint needs.
+"""List of the text model types in transformers, by use.
 
-`python -m evaluation.engines.neural.model_types` writes `evaluation/checkpoints/model_types.json`, which pages read:
-making the list imports some hundred modules of the library, and a web process has none of it.
+`python -m evaluation.engines.neural.model_types` writes `evaluation/checkpoints/model_types.json`, which pages read.
+A web process cannot compute it, because that imports about a hundred modules of the library.
 """
 
 import importlib
@@ -17,55 +17,57 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
 from evaluation.checkpoints.configuration import PATH, USES
 
-#: Patterns in which classes read keys that their configuration does not declare.
+#: Patterns of code that reads keys not declared by the configuration.
 _IN_CONFIGURATION = re.compile(r'kwargs\.(?:pop|get)\(\s*"(\w+)"|"(\w+)" in kwargs')
 _IN_MODEL = re.compile(r'\bconfig\.([a-z]\w*)|getattr\(\s*(?:self\.)?config,\s*"(\w+)"')
 _CAUSAL_MASK = re.compile(r"create_(sliding_window_|chunked_)?causal_mask")
-#: The test of classes for being a decoder; they ignore `is_causal`.
+#: Pattern of classes that check `is_decoder`, and ignore `is_causal`.
 _READS_IS_DECODER = re.compile(r"config\.is_decoder(?! = )")
-#: Types of AutoModelForCausalLM in which all tokens see each other.
+#: Types of AutoModelForCausalLM with bidirectional attention.
 _BOTH_DIRECTIONS = frozenset({"cpmant", "xlnet"})
-#: Keys that are declared and have no effect: the mask is causal whatever they say.
+#: Declared keys without effect, because the mask is always causal.
 _IGNORED = {"gemma": {"use_bidirectional_attention"}, "gemma2": {"use_bidirectional_attention"}}
 
 
 def list_model_types() -> dict[str, Any]:
-    """Return the library's version, the types that read texts alone by USES, the causal ones, and the keys of each."""
-    types = {use: _types_of(getattr(transformers, name)) for use, name in USES.items()}
+    """Return the version of transformers, its text-only types by use, its causal types, and each type's keys."""
+    types = {use: _list_types(getattr(transformers, name)) for use, name in USES.items()}
     names = sorted(set().union(*types.values()))
-    keys = {name: _keys_read(name) for name in names}
+    keys = {name: _find_keys(name) for name in names}
     common = reduce(frozenset.intersection, keys.values())
-    both = _BOTH_DIRECTIONS.union(types["masked"], types["writer"])
-    causal = [name for name in names if name not in both and _is_causal(name, name in types["causal"])]
+    bidirectional = _BOTH_DIRECTIONS.union(types["masked"], types["writer"])
+    causal = [
+        name for name in names if name not in bidirectional and _is_causal(name, name in types["causal"])
+    ]
     return {
         "transformers": transformers.__version__,
         "types": types,
         "causal": causal,
         "keys": {
             "": " ".join(sorted(common)),
-            **{name: " ".join(sorted(own - common)) for name, own in keys.items()},
+            **{name: " ".join(sorted(type_keys - common)) for name, type_keys in keys.items()},
         },
     }
 
 
 def _is_causal(model_type: str, writes: bool) -> bool:
     """Return whether a type attends only to preceding tokens by default."""
-    source = _sources(model_type)[1]
+    source = _get_sources(model_type)[1]
     return (writes or _CAUSAL_MASK.search(source) is not None) and not _READS_IS_DECODER.search(source)
 
 
-def _keys_read(model_type: str) -> frozenset[str]:
+def _find_keys(model_type: str) -> frozenset[str]:
     """Return the keys of config.json that the classes of a type declare or read.
 
-    The functions that make masks read `is_causal`, except the one for chunks.
+    Functions that create masks read `is_causal`, except the one for chunks.
     """
     config_class = transformers.CONFIG_MAPPING[model_type]
-    own, model = _sources(model_type)
+    configuration, model = _get_sources(model_type)
     keys = {field.name for field in fields(config_class)} | set(config_class.attribute_map)
-    keys |= _words(_IN_CONFIGURATION, own) | _words(_IN_MODEL, model)
+    keys |= _words(_IN_CONFIGURATION, configuration) | _words(_IN_MODEL, model)
     if "rope_parameters" in keys:
         keys |= {"rope_theta", "rope_scaling"}
-    if '"partial_rotary_factor"' in own + model:
+    if '"partial_rotary_factor"' in configuration + model:
         keys.add("partial_rotary_factor")
     keys -= {"is_causal", *_IGNORED.get(model_type, ())}
     follows = {match[1] for match in _CAUSAL_MASK.finditer(model)}
@@ -75,24 +77,24 @@ def _keys_read(model_type: str) -> frozenset[str]:
 
 
 @cache
-def _sources(model_type: str) -> tuple[str, str]:
-    """Return the source of a type's configuration, and that of its model."""
+def _get_sources(model_type: str) -> tuple[str, str]:
+    """Return the source code of a type's configuration and of its model."""
     config_class = transformers.CONFIG_MAPPING[model_type]
     name = config_class.__module__
-    own = importlib.import_module(name)
+    configuration = importlib.import_module(name)
     try:
         model = importlib.import_module(name.replace(".configuration_", ".modeling_"))
-    except ImportError:  # another type's classes run it
+    except ImportError:  # the type uses classes of another one
         kind = transformers.MODEL_MAPPING[config_class]
         model = importlib.import_module((kind[0] if isinstance(kind, tuple) else kind).__module__)
-    return inspect.getsource(own), inspect.getsource(model)
+    return inspect.getsource(configuration), inspect.getsource(model)
 
 
 def _words(pattern: re.Pattern[str], source: str) -> set[str]:
     return {word for match in pattern.finditer(source) for word in match.groups() if word}
 
 
-def _types_of(auto_class: Any) -> list[str]:
+def _list_types(auto_class: Any) -> list[str]:
     return sorted(
         model_type
         for model_type in auto_class._model_mapping._model_mapping
@@ -101,18 +103,18 @@ def _types_of(auto_class: Any) -> list[str]:
 
 
 def _has_reader(auto_class: Any, model_type: str) -> bool:
-    """Return whether its model reads texts alone; False where that needs what is not installed here."""
+    """Return whether the type's model reads only texts; False if its dependencies are not installed."""
     try:
         config_class = transformers.CONFIG_MAPPING[model_type]
-        found = auto_class._model_mapping[config_class]
-        kind = found[0] if isinstance(found, tuple) else found
+        match = auto_class._model_mapping[config_class]
+        kind = match[0] if isinstance(match, tuple) else match
         return reads_texts(kind) and not config_class.sub_configs
     except (ImportError, KeyError, ValueError, AttributeError):
         return False
 
 
 def reads_texts(kind: Any) -> bool:
-    """Return whether texts are all that a class of models reads."""
+    """Return whether a class of models reads only texts."""
     return kind.main_input_name == "input_ids" and kind.input_modalities in ("text", ["text"], ("text",))
 
 

@@ -1,7 +1,7 @@
-"""Encoders of sentence-transformers with a model for queries and one for documents: learned sparse, and multi-vector.
+"""Learned sparse and multi-vector encoders with separate models for queries and documents, and MaxSim.
 
-Beside them are heads that no library saves as modules: SPARTA's, and the sparse and multi-vector ones beside bge-m3's
-encoder; and MaxSim over vectors of tokens.
+Includes heads that are not saved as modules of a library: those of SPARTA, and the sparse and multi-vector heads of
+bge-m3.
 """
 
 import json
@@ -49,12 +49,12 @@ from evaluation.engines.neural.loading import (
 from evaluation.engines.prompts import prompt_of
 
 Output = TypeVar("Output")
-#: A token has about so many characters, or bytes of UTF-8 where a character is a word.
+#: Approximate number of UTF-8 bytes per token.
 _BYTES_PER_TOKEN = 4
 
 
 class SidedEncoder(ABC, Generic[Output]):
-    """The models of both sides, their prompts, and texts run through them in batches."""
+    """The models for queries and documents, with their prompts and batched inference."""
 
     def __init__(self, models: Mapping[Role, Any], parameters: Mapping[str, Any], device: str) -> None:
         self._models, self._device = models, device
@@ -67,8 +67,8 @@ class SidedEncoder(ABC, Generic[Output]):
         self._batch_tokens = parameters["batch_tokens"]
 
     @abstractmethod
-    def _outputs(self, texts: Sequence[str], indices: Indices, role: Role, check: OutputCheck) -> Output:
-        """Return what the model of a side makes of some of the texts, seen by `check`."""
+    def _compute(self, texts: Sequence[str], indices: Indices, role: Role, check: OutputCheck) -> Output:
+        """Return the model's outputs for some of the texts, after passing them to `check`."""
 
     def _run(
         self,
@@ -77,14 +77,17 @@ class SidedEncoder(ABC, Generic[Output]):
         keep: Callable[[Indices, Output], None],
         progress: Progress = ignore,
     ) -> None:
-        """Give `keep` the outputs for all texts, the longest first. Raises ModelFailure."""
+        """Compute the outputs of all texts, longest first, and pass them to `keep`. Raises ModelFailure."""
         check = OutputCheck()
-        # About how many tokens of each text are read, special ones among them: batches need texts of like length.
-        most = self._models[role].max_seq_length or USUAL_LENGTH
-        sizes = (len(text[: 8 * most].encode("utf-8", "replace")) // _BYTES_PER_TOKEN + 2 for text in texts)
+        # Estimated number of tokens, including special ones, so that batches contain texts of similar length.
+        maximum_length = self._models[role].max_seq_length or USUAL_LENGTH
+        sizes = (
+            len(text[: 8 * maximum_length].encode("utf-8", "replace")) // _BYTES_PER_TOKEN + 2
+            for text in texts
+        )
         run_in_batches(
-            np.fromiter((min(size, most) for size in sizes), np.int64, len(texts)),
-            lambda indices: self._outputs(texts, indices, role, check),
+            np.fromiter((min(size, maximum_length) for size in sizes), np.int64, len(texts)),
+            lambda indices: self._compute(texts, indices, role, check),
             keep,
             tokens=self._batch_tokens,
             device=self._device,
@@ -94,10 +97,10 @@ class SidedEncoder(ABC, Generic[Output]):
             check.finish()
 
     def _features(self, texts: Sequence[str], indices: Indices, role: Role) -> dict[str, Any]:
-        """Return some of the texts as the library itself prepares them for the model, on its device."""
+        """Return the library's model inputs for some of the texts."""
         model = self._models[role]
-        some = [readable_part(texts[index], model.max_seq_length) for index in indices.tolist()]
-        features = model.preprocess(some, prompt=self._prompts[role] or None, task=role)
+        batch = [readable_part(texts[index], model.max_seq_length) for index in indices.tolist()]
+        features = model.preprocess(batch, prompt=self._prompts[role] or None, task=role)
         return {
             name: value.to(self._device) if isinstance(value, torch.Tensor) else value
             for name, value in features.items()
@@ -108,10 +111,10 @@ Features = dict[str, Any]
 
 
 class SpartaPooling(torch.nn.Module):  # type: ignore[misc]
-    """log(1 + ReLU(max_t E · h_t)) over the input embeddings E, those of special tokens left out.
+    """log(1 + ReLU(max_t E · h_t)) over the input embeddings E, without those of special tokens.
 
-    T. Zhao and others, "SPARTA", 2021, equations 5 and 6; as beir/retrieval/models/sparta.py of
-    https://github.com/beir-cellar/beir computes it for a text by itself (it lets padding take part).
+    T. Zhao et al., "SPARTA", 2021, equations 5 and 6, as computed by beir/retrieval/models/sparta.py of
+    https://github.com/beir-cellar/beir for single texts (in batches, it includes padding).
     """
 
     def __init__(self, transformer: Transformer) -> None:
@@ -129,7 +132,7 @@ class SpartaPooling(torch.nn.Module):  # type: ignore[misc]
 
 
 class TermCounts(SparseStaticEmbedding):  # type: ignore[misc]
-    """How often a text has each term, without any model: SPARTA's queries."""
+    """Term frequencies of a text without a model, for queries of SPARTA."""
 
     def forward(self, features: Features) -> Features:
         ids, mask = features["input_ids"], features["attention_mask"]
@@ -138,16 +141,16 @@ class TermCounts(SparseStaticEmbedding):  # type: ignore[misc]
 
 
 class LexicalWeights(torch.nn.Module):  # type: ignore[misc]
-    """For each term the greatest ReLU(w · h_t + b) of its tokens, without special ones.
+    """Maximum of ReLU(w · h_t + b) over the occurrences of each term, without special tokens.
 
-    J. Chen and others, "BGE M3-Embedding", 2024; FlagEmbedding/inference/embedder/encoder_only/m3.py of
+    J. Chen et al., "BGE M3-Embedding", 2024; FlagEmbedding/inference/embedder/encoder_only/m3.py of
     https://github.com/FlagOpen/FlagEmbedding.
     """
 
     def __init__(self, transformer: Transformer, head: Path) -> None:
         super().__init__()
         words = transformer.tokenizer
-        self.linear = _linear(head)
+        self.linear = _load_linear(head)
         self.terms: int = transformer.config.vocab_size
         unused = (words.cls_token_id, words.eos_token_id, words.pad_token_id, words.unk_token_id)
         self.unused = torch.tensor([number for number in unused if number is not None])
@@ -156,16 +159,16 @@ class LexicalWeights(torch.nn.Module):  # type: ignore[misc]
         ids = features["input_ids"]
         weights = self.linear(features["token_embeddings"])[..., 0].relu()
         weights = weights.masked_fill(torch.isin(ids, self.unused.to(ids.device)), 0.0)
-        found = torch.zeros(len(ids), self.terms, dtype=weights.dtype, device=ids.device)
-        return {**features, "sentence_embedding": found.scatter_reduce(1, ids, weights, "amax")}
+        output = torch.zeros(len(ids), self.terms, dtype=weights.dtype, device=ids.device)
+        return {**features, "sentence_embedding": output.scatter_reduce(1, ids, weights, "amax")}
 
 
 def load_sparse_models(resources: Resources) -> dict[Role, SparseEncoder]:
-    """Return the sparse model of each side, with the head that its checkpoint has. Raises ModelFailure."""
+    """Return the sparse models for queries and documents, with the head of the checkpoint. Raises ModelFailure."""
     if CheckpointDescription.read(resources.model).pooling == SPARTA:
         folder = resources.first_part
         prepare(resources.threads)
-        with model_failures():  # a plain encoder for documents, and the words of queries
+        with model_failures():  # an encoder for documents, and only a tokenizer for queries
             transformer = Transformer(str(folder), **library_options(folder))
             words = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
             weight = torch.ones(len(words))
@@ -180,19 +183,19 @@ def load_sparse_models(resources: Resources) -> dict[Role, SparseEncoder]:
 def load_token_model(folder: Path, device: str) -> MultiVectorEncoder:
     """Return a late-interaction model. Raises ModelFailure.
 
-    bge-m3's head leaves the first token out, and the mean of MaxSim counts.
+    With bge-m3's head, the first token is excluded and similarity is the mean of MaxSim.
     """
     head = folder / HEADS[CheckpointKind.MULTI_VECTOR]
     if not head.is_file():
         if not _has_projection(folder):
             raise ModelFailure(
                 "missing_projection",
-                "the checkpoint has no projection; the library would make up a random one",
+                "the checkpoint has no projection; the library would initialize a random one",
             )
         return load_encoder(MultiVectorEncoder, folder, device)
     transformer = load_encoder(SentenceTransformer, folder, device)[0]
     with model_failures():
-        linear = _linear(head)
+        linear = _load_linear(head)
         projection = Dense(
             linear.in_features,
             linear.out_features,
@@ -215,7 +218,7 @@ def _load_sparse(folder: Path, device: str) -> SparseEncoder:
         return SparseEncoder(modules=[transformer, LexicalWeights(transformer, head)], device=device).eval()
 
 
-def _linear(head: Path) -> torch.nn.Linear:
+def _load_linear(head: Path) -> torch.nn.Linear:
     weights = load_file(head)
     rows, columns = weights["weight"].shape
     linear = torch.nn.Linear(columns, rows)
@@ -223,98 +226,100 @@ def _linear(head: Path) -> torch.nn.Linear:
     return linear
 
 
-#: What a language model may hold at once of a value for each term at each token.
+#: Maximum memory for a value per token and term.
 _CPU_BYTES, _CUDA_BYTES = 2**30, 2**33
-#: Terms of a document if neither the submission nor the checkpoint limits them.
+#: Default maximum number of terms per document.
 _USUAL_TERMS = 2000
-#: Terms and weights of one text.
+#: Terms of a text, and their weights.
 _Row = tuple[NDArray[np.int32], Floats]
 
 
 class SparseTextEncoder(SidedEncoder[torch.Tensor]):
-    """A learned sparse model: SPLADE, SPARTA-like, or with a table of weights instead of a model for queries."""
+    """A learned sparse model, such as SPLADE and SPARTA, possibly with a table of weights for queries."""
 
     def __init__(self, resources: Resources, parameters: Mapping[str, Any]) -> None:
         super().__init__(load_sparse_models(resources), parameters, resources.device)
         for model in set(self._models.values()):
-            own = model.max_seq_length
-            model.max_seq_length = longest_text(model, own, parameters["maximum_length"])
+            own_length = model.max_seq_length
+            model.max_seq_length = longest_text(model, own_length, parameters["maximum_length"])
         self._most_terms = parameters["most_terms"]
         self.maximum_length: int = self._models["document"].max_seq_length
-        #: "cosine" where the model asks for it: vectors of length one, whose dot product it is; else "dot".
+        #: "cosine" for models that require it, whose vectors are normalized; otherwise "dot".
         self.similarity = "cosine" if self._models["query"].similarity_fn_name == "cosine" else "dot"
-        #: Terms of the vocabulary, which only an output shows for sure.
+        #: Size of the vocabulary, which is determined from an output.
         self.dimension = 0
         self.dimension = int(
-            self._outputs([" ".join(PROBE)], np.zeros(1, np.intp), "document", OutputCheck()).shape[1]
+            self._compute([" ".join(PROBE)], np.zeros(1, np.intp), "document", OutputCheck()).shape[1]
         )
         if not self.dimension:
-            raise ModelFailure("does_not_run", "the model's tokenizer finds no token in any text")
-        self._batch_tokens = self._batch_tokens or self._tokens_at_once()
+            raise ModelFailure("does_not_run", "the model's tokenizer returns no tokens for any text")
+        self._batch_tokens = self._batch_tokens or self._get_batch_tokens()
 
     def encode(self, texts: Sequence[str], role: Role, progress: Progress = ignore) -> SparseRows:
-        """Return one row for each text, of its `most_terms` greatest weights. Raises ModelFailure."""
-        found: dict[int, _Row] = {}
+        """Return one row for each text, with its `most_terms` largest weights. Raises ModelFailure."""
+        rows_by_index: dict[int, _Row] = {}
 
         def keep(indices: Indices, batch: torch.Tensor) -> None:
             matrix = batch.cpu().float().numpy()
             for index, row in zip(indices.tolist(), matrix, strict=True):
                 terms = np.flatnonzero(row).astype(np.int32)
-                found[index] = terms, row[terms]
+                rows_by_index[index] = terms, row[terms]
 
         self._run(texts, role, keep, progress)
-        rows = [found[index] for index in range(len(texts))]
+        rows = [rows_by_index[index] for index in range(len(texts))]
         return SparseRows(
             np.cumsum([0, *(len(terms) for terms, _ in rows)], dtype=np.int64),
             np.concatenate([np.empty(0, np.int32), *(terms for terms, _ in rows)]),
             np.concatenate([np.empty(0, np.float32), *(weights for _, weights in rows)]),
         )
 
-    def _tokens_at_once(self) -> int:
-        """Return how many tokens fit, each with a float32 and a copy of it for each term."""
-        room, most = (_CPU_BYTES, CPU_TOKENS) if self._device == "cpu" else (_CUDA_BYTES, CUDA_TOKENS)
-        return min(room // (8 * self.dimension), most)
+    def _get_batch_tokens(self) -> int:
+        """Return the number of tokens that fit into memory, each with a float32 and a copy of it for each term."""
+        memory, most_tokens = (
+            (_CPU_BYTES, CPU_TOKENS) if self._device == "cpu" else (_CUDA_BYTES, CUDA_TOKENS)
+        )
+        return min(memory // (8 * self.dimension), most_tokens)
 
     @torch.inference_mode()  # type: ignore[untyped-decorator]
-    def _outputs(
+    def _compute(
         self, texts: Sequence[str], indices: Indices, role: Role, check: OutputCheck
     ) -> torch.Tensor:
-        """Vectors of some of the texts: texts × terms."""
+        """Return the vectors of some of the texts (texts × terms)."""
         features = self._features(texts, indices, role)
-        if not features["input_ids"].shape[1]:  # no words, and no special tokens beside them
+        if not features["input_ids"].shape[1]:  # neither words nor special tokens
             return torch.zeros(len(indices), self.dimension)
         keys = input_keys(features)
         model = self._models[role]
-        own = {"max_active_dims": model.max_active_dims} if model.max_active_dims else {}
-        outputs: torch.Tensor = model(features, task=role, **own)["sentence_embedding"].float()
-        most = model.max_active_dims
+        options = {"max_active_dims": model.max_active_dims} if model.max_active_dims else {}
+        outputs: torch.Tensor = model(features, task=role, **options)["sentence_embedding"].float()
+        most_terms = model.max_active_dims
         if role == "document":
-            most = (most or _USUAL_TERMS) if self._most_terms == AUTO else self._most_terms
-        if most:
-            outputs = select_max_active_dims(outputs, most)
+            most_terms = (most_terms or _USUAL_TERMS) if self._most_terms == AUTO else self._most_terms
+        if most_terms:
+            outputs = select_max_active_dims(outputs, most_terms)
         if self.similarity == "cosine":
             outputs = torch.nn.functional.normalize(outputs, dim=1)
         check.see(keys, outputs)
         return outputs
 
 
-#: Takes some texts' indices, how many vectors each has, and these vectors, one text's behind the other's.
+#: Function that receives indices of texts, the number of vectors of each, and the concatenated vectors.
 Keep = Callable[[Indices, Numbers, Floats], None]
 _Batch = tuple[torch.Tensor, torch.Tensor]
 
 
 class TokenEncoder(SidedEncoder[_Batch]):
-    """A late-interaction model of sentence-transformers, PyLate or the Stanford code."""
+    """A late-interaction model of sentence-transformers, PyLate, or the Stanford code."""
 
     def __init__(self, resources: Resources, parameters: Mapping[str, Any]) -> None:
         models = load_roles(resources, lambda folder: load_token_model(folder, resources.device))
         super().__init__(models, parameters, resources.device)
-        wanted = {"query": 0, "document": parameters["maximum_length"]}  # 0 for the checkpoint's own
+        requested = {"query": 0, "document": parameters["maximum_length"]}  # 0 is the checkpoint's length
         lengths = {}
         for role, model in self._models.items():
             first = model[0]
-            own = getattr(first, f"{role}_length", None) or model.max_seq_length
-            lengths[role] = longest_text(model, own, wanted[role])
+            own_length = getattr(first, f"{role}_length", None) or model.max_seq_length
+            lengths[role] = longest_text(model, own_length, requested[role])
             if getattr(first, "query_expansion", None) is None or role == "document":
                 setattr(first, f"{role}_length", lengths[role])
         self.maximum_length = lengths["document"]
@@ -322,11 +327,11 @@ class TokenEncoder(SidedEncoder[_Batch]):
         self.dimension = 0
         text = " ".join(PROBE)
         self.dimension = int(
-            self._outputs([text], np.zeros(1, np.intp), "document", OutputCheck())[0].shape[1]
+            self._compute([text], np.zeros(1, np.intp), "document", OutputCheck())[0].shape[1]
         )
 
     def encode(self, texts: Sequence[str], role: Role, keep: Keep, progress: Progress = ignore) -> None:
-        """Give `keep` the vectors of all texts, batch by batch, the longest texts first. Raises ModelFailure."""
+        """Compute the vectors of all texts in batches, longest first, and pass them to `keep`. Raises ModelFailure."""
 
         def keep_batch(indices: Indices, batch: _Batch) -> None:
             keep(indices, batch[1].cpu().numpy(), batch[0].cpu().float().numpy())
@@ -335,20 +340,20 @@ class TokenEncoder(SidedEncoder[_Batch]):
 
     def encode_queries(self, texts: Sequence[str]) -> list[torch.Tensor]:
         """Return the vectors of each query (tokens × dimension, float32), on the device."""
-        found: dict[int, torch.Tensor] = {}
+        vectors_by_index: dict[int, torch.Tensor] = {}
 
         def keep(indices: NDArray[np.intp], counts: Numbers, vectors: Floats) -> None:
             parts = torch.split(torch.from_numpy(vectors).to(self._device), counts.tolist())
-            found.update(zip(indices.tolist(), parts, strict=True))
+            vectors_by_index.update(zip(indices.tolist(), parts, strict=True))
 
         self.encode(texts, "query", keep)
-        return [found[index] for index in range(len(texts))]
+        return [vectors_by_index[index] for index in range(len(texts))]
 
     @torch.inference_mode()  # type: ignore[untyped-decorator]
-    def _outputs(self, texts: Sequence[str], indices: Indices, role: Role, check: OutputCheck) -> _Batch:
-        """Return (vectors of some of the texts, one behind the other; how many each has)."""
+    def _compute(self, texts: Sequence[str], indices: Indices, role: Role, check: OutputCheck) -> _Batch:
+        """Return the concatenated vectors of some of the texts, and the number of vectors of each."""
         features = self._features(texts, indices, role)
-        if not features["input_ids"].shape[1]:  # no words, and no special tokens beside them
+        if not features["input_ids"].shape[1]:  # neither words nor special tokens
             return torch.zeros(0, self.dimension), torch.zeros(len(indices), dtype=torch.int64)
         keys = input_keys(features)
         features = self._models[role](features, task=role)
@@ -358,13 +363,16 @@ class TokenEncoder(SidedEncoder[_Batch]):
 
 
 def _has_projection(folder: Path) -> bool:
-    """Return whether the files bring what turns the encoder's states into the vectors that are compared.
+    """Return whether the files contain a projection of the encoder's states to the compared vectors.
 
-    That is a Dense module with its weights, or, as the Stanford code saves it, `linear.weight` beside the encoder's.
+    This is a Dense module with weights or, as saved by the Stanford code, `linear.weight` among the encoder's
+    weights.
     """
     modules, weights = folder / "modules.json", folder / "model.safetensors"
     if modules.is_file():
-        dense = [one["path"] for one in json.loads(modules.read_bytes()) if one["type"].endswith("Dense")]
+        dense = [
+            module["path"] for module in json.loads(modules.read_bytes()) if module["type"].endswith("Dense")
+        ]
         return any((folder / path / "model.safetensors").is_file() for path in dense)
     config = json.loads((folder / "config.json").read_bytes())
     if "HF_ColBERT" not in (config.get("architectures") or ()) or not weights.is_file():
@@ -375,34 +383,32 @@ def _has_projection(folder: Path) -> bool:
 
 @torch.inference_mode()  # type: ignore[untyped-decorator]
 def late_interaction(queries: Sequence[torch.Tensor], block: Block, mean: bool) -> Floats:
-    """MaxSim (queries × documents): the sum, over a query's vectors, of each one's greatest inner product.
+    """Return MaxSim (queries × documents): the sum over a query's vectors of their maximum inner products.
 
-    O. Khattab and M. Zaharia, "ColBERT", 2020. With `mean`, the mean in place of the sum. A document without vectors
-    gets -inf.
+    O. Khattab and M. Zaharia, "ColBERT", 2020. With `mean`, the mean replaces the sum. Documents without vectors have
+    the score -inf.
     """
     device = queries[0].device
     vectors = torch.from_numpy(block.vectors).to(device).float()
-    return _add_greatest(vectors @ torch.cat(list(queries)).T, queries, block, mean)
+    return _add_maxima(vectors @ torch.cat(list(queries)).T, queries, block, mean)
 
 
 @torch.inference_mode()  # type: ignore[untyped-decorator]
 def late_interaction_of_each(query: torch.Tensor, block: Block, mean: bool) -> Floats:
-    """MaxSim of each document, multiplied alone: what else is in the block does not touch its last bits."""
+    """Return MaxSim of each document, multiplied separately, so that other documents do not affect the last bits."""
     vectors = torch.from_numpy(block.vectors).to(query.device).float()
     parts = (part.clone() @ query.T for part in torch.split(vectors, block.counts.tolist()))
     products = torch.cat([query.new_empty(0, len(query)), *parts])
-    similarities: Floats = _add_greatest(products, [query], block, mean)[0]
+    similarities: Floats = _add_maxima(products, [query], block, mean)[0]
     return similarities
 
 
-def _add_greatest(
-    products: torch.Tensor, queries: Sequence[torch.Tensor], block: Block, mean: bool
-) -> Floats:
+def _add_maxima(products: torch.Tensor, queries: Sequence[torch.Tensor], block: Block, mean: bool) -> Floats:
     device = products.device
     counts = torch.from_numpy(block.counts).to(device)
-    greatest = torch.segment_reduce(products, "max", lengths=counts, axis=0, initial=-torch.inf)
-    # Some dozen float32 add up in float64 without rounding, so in any order to the same.
-    parts = torch.split(greatest.double(), [len(query) for query in queries], dim=1)
+    maxima = torch.segment_reduce(products, "max", lengths=counts, axis=0, initial=-torch.inf)
+    # A few dozen float32 values are added in float64 without rounding, so the order does not matter.
+    parts = torch.split(maxima.double(), [len(query) for query in queries], dim=1)
     scores = [part.mean(1) if mean else part.sum(1) for part in parts]
     similarities: Floats = torch.stack(scores).float().cpu().numpy()
     return similarities

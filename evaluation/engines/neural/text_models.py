@@ -1,7 +1,7 @@
-"""Models of transformers for `model_terms`: they weigh the words of a text, write texts for a text, or augment a query.
+"""Models of `model_terms`, which weight the words of a text, generate texts, or augment queries.
 
-DeepCT weighs words; sequence-to-sequence models write queries for documents, and expansions for queries. The model of
-learned query augmentation is an encoder with W (vocabulary × dimension) and u (dimension).
+DeepCT weights words. Sequence-to-sequence models generate queries for documents, and expansions for queries. The
+model of learned query augmentation is an encoder with W (vocabulary × dimension) and u (dimension).
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from evaluation.core.problems import ModelFailure
 from evaluation.engines.base import Floats, Numbers, Progress, Resources, ignore
-from evaluation.engines.index.word_pieces import grouped
+from evaluation.engines.index.word_pieces import group_by_size
 from evaluation.engines.neural.loading import (
     MOST_CHARACTERS,
     Indices,
@@ -35,7 +35,7 @@ from evaluation.engines.neural.loading import (
 
 
 class _TextModel:
-    """A model of transformers and its tokenizer, loaded. Raises ModelFailure."""
+    """A model of transformers and its tokenizer. Raises ModelFailure."""
 
     def __init__(self, auto_class: Any, parameters: Mapping[str, Any], resources: Resources) -> None:
         self._device = resources.device
@@ -44,29 +44,29 @@ class _TextModel:
 
 
 class TermWeigher(_TextModel):
-    """A token classifier with one label. Raises ModelFailure where it cannot be loaded, or has more labels."""
+    """A token classifier with one label. Raises ModelFailure if it cannot be loaded or has more labels."""
 
     def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
         super().__init__(transformers.AutoModelForTokenClassification, parameters, resources)
         labels = self._model.config.num_labels
         if labels != 1:
             raise ModelFailure(
-                "not_loadable", f"the model gives {labels} values for a token, and not one weight"
+                "not_loadable", f"the model returns {labels} values for a token instead of one weight"
             )
         self.maximum_length = maximum_length(self._model, self._tokenizer, parameters["maximum_length"])
 
     def weigh(self, texts: Sequence[str], progress: Progress = ignore) -> list[dict[str, float]]:
-        """For each text the weight of each of its words (in lower case), as far as the model reads.
+        """Return the weights of the lower-case words of each text, up to the model's maximum length.
 
-        A word has the weight of its first piece, and where it stands several times the greatest of its weights: as in
-        DeepCT's own code. Raises ModelFailure.
+        A word has the weight of its first piece, and the maximum weight of its occurrences, as in DeepCT's code.
+        Raises ModelFailure.
         """
-        found: list[dict[str, float]] = []
-        for some in grouped([text[:MOST_CHARACTERS] for text in texts], str):
-            found += self._weigh(some)
-            progress(len(found) / len(texts))
+        weights: list[dict[str, float]] = []
+        for group in group_by_size([text[:MOST_CHARACTERS] for text in texts], str):
+            weights += self._weigh(group)
+            progress(len(weights) / len(texts))
         self._check.finish()
-        return found
+        return weights
 
     def _weigh(self, texts: list[str]) -> list[dict[str, float]]:
         with model_failures():
@@ -94,30 +94,30 @@ class TermWeigher(_TextModel):
 
 
 def _word_weights(text: str, encoded: Any, index: int, weights: Floats) -> dict[str, float]:
-    """Return the weights of the words of one text, from those of its pieces."""
-    spans: dict[int, list[int]] = {}  # by number of the word: its first piece, where it starts, where it ends
+    """Return the weights of a text's words from those of its pieces."""
+    spans: dict[int, list[int]] = {}  # first piece, start, and end of each word
     for piece, (word, (start, end)) in enumerate(
         zip(encoded.word_ids(index), encoded["offset_mapping"][index], strict=True)
     ):
         if word is not None:
             spans.setdefault(word, [piece, start, end])[2] = end
-    found: dict[str, float] = {}
+    word_weights: dict[str, float] = {}
     for piece, start, end in spans.values():
         name = text[start:end].strip().lower()
-        found[name] = max(float(weights[piece]), found.get(name, -np.inf))
-    return found
+        word_weights[name] = max(float(weights[piece]), word_weights.get(name, -np.inf))
+    return word_weights
 
 
-#: Texts that are written at the same time. Each holds the attention over its whole input in memory.
+#: Number of texts that are generated together. Each requires memory for the attention over its whole input.
 CPU_ROWS, CUDA_ROWS = 40, 640
-#: What is written for a text.
-Written = TypeVar("Written")
-#: The mask of a batch's tokens, and what the encoder made of them.
+#: Output for a text.
+Generated = TypeVar("Generated")
+#: Attention mask of a batch, and its encoder states.
 _Batch = tuple[torch.Tensor, torch.Tensor]
 
 
 class TextWriter(_TextModel):
-    """A sequence-to-sequence model. Raises ModelFailure where it cannot be loaded."""
+    """A sequence-to-sequence model. Raises ModelFailure if it cannot be loaded."""
 
     def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
         super().__init__(transformers.AutoModelForSeq2SeqLM, parameters, resources)
@@ -126,8 +126,8 @@ class TextWriter(_TextModel):
         config = self._model.config
         start = config.decoder_start_token_id
         if start is None:
-            raise ModelFailure("not_loadable", "config.json does not say decoder_start_token_id")
-        # ours alone: a checkpoint's own settings could make it write something else, or without an end
+            raise ModelFailure("not_loadable", "config.json has no decoder_start_token_id")
+        # The checkpoint's own settings are ignored, since they could change the output or make it endless.
         with model_failures():
             self._model.generation_config = transformers.GenerationConfig(
                 decoder_start_token_id=start,
@@ -138,56 +138,55 @@ class TextWriter(_TextModel):
             )
 
     def sample(self, texts: Sequence[str], progress: Progress = ignore) -> list[list[str]]:
-        """Return texts written for each text, every token drawn from the likeliest by their probabilities.
+        """Return texts generated for each text, with tokens sampled from the most likely ones by probability.
 
-        The draws of a text follow from the seed and the text itself, so that it does not matter which others it is
-        written beside.
+        Samples depend only on the seed and the text, not on other texts in the batch.
         """
         count, top_k = self._parameters["queries_per_document"], self._parameters["top_k"]
         shape = (count, self._new_tokens, top_k)
 
         def write(batch: _Batch, indices: Indices) -> list[list[str]]:
-            noise = np.stack([self._noise(texts[index], shape) for index in indices])
+            noise = np.stack([self._generate_noise(texts[index], shape) for index in indices])
             draws = torch.from_numpy(noise.reshape(-1, *shape[1:])).to(self._device)
             rows = torch.arange(len(indices), device=self._device).repeat_interleave(count)
-            written: list[str] = []
+            generated: list[str] = []
             for start in range(0, len(rows), self._rows):
-                some = slice(start, start + self._rows)
-                written += self._write(batch, rows[some], _Drawing(draws[some]))
-            return [written[first : first + count] for first in range(0, len(written), count)]
+                selection = slice(start, start + self._rows)
+                generated += self._write(batch, rows[selection], _Sampler(draws[selection]))
+            return [generated[first : first + count] for first in range(0, len(generated), count)]
 
-        return self._each(texts, max(self._rows // count, 1), write, progress)
+        return self._process(texts, max(self._rows // count, 1), write, progress)
 
-    def _noise(self, text: str, shape: tuple[int, int, int]) -> Floats:
-        """Return Gumbel noise (texts × steps × likeliest tokens) that follows from the seed and the text."""
+    def _generate_noise(self, text: str, shape: tuple[int, int, int]) -> Floats:
+        """Return Gumbel noise (texts × steps × likeliest tokens) that is determined by the seed and the text."""
         seeded = f"{self._parameters['seed']}\n{text}".encode()
         digest = hashlib.blake2b(seeded, digest_size=16).digest()
         random = np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "big")))
         return random.gumbel(size=shape).astype(np.float32)
 
     def expand(self, texts: Sequence[str]) -> list[str]:
-        """Return what the model finds likeliest to follow each text: by beam search, greedily with one beam."""
+        """Return the most likely continuation of each text by beam search, or greedily with one beam."""
         beams: int = self._parameters["beams"]
 
         def write(batch: _Batch, indices: Indices) -> list[str]:
-            return self._write(batch, torch.arange(len(indices), device=self._device), _Finite(), beams)
+            return self._write(batch, torch.arange(len(indices), device=self._device), _FiniteCheck(), beams)
 
-        return self._each(texts, max(self._rows // beams, 1), write)
+        return self._process(texts, max(self._rows // beams, 1), write)
 
-    def _each(
+    def _process(
         self,
         texts: Sequence[str],
-        texts_at_once: int,
-        write: Callable[[_Batch, Indices], list[Written]],
+        batch_size: int,
+        write: Callable[[_Batch, Indices], list[Generated]],
         progress: Progress = ignore,
-    ) -> list[Written]:
-        """Return what `write` gives for each text, called with encoded batches."""
+    ) -> list[Generated]:
+        """Return the outputs of `write` for each text, which is called with encoded batches."""
         with model_failures():
             tokens = tokenise(
                 self._tokenizer, texts, positions(self._model, self._parameters["maximum_length"])
             )
 
-        def run(indices: Indices) -> list[Written]:
+        def run(indices: Indices) -> list[Generated]:
             features = tokens.padded(indices, self._device)
             memory = self._model.get_encoder()(**features).last_hidden_state
             mask = features["attention_mask"].unsqueeze(-1)
@@ -195,16 +194,16 @@ class TextWriter(_TextModel):
             self._check.see(input_keys(features), means)
             return write((features["attention_mask"], memory), indices)
 
-        written = collect_batches(
-            tokens.lengths, run, most_texts=texts_at_once, device=self._device, progress=progress
+        outputs = collect_batches(
+            tokens.lengths, run, most_texts=batch_size, device=self._device, progress=progress
         )
         self._check.finish()
-        return written
+        return outputs
 
     def _write(
         self, batch: _Batch, rows: torch.Tensor, processor: transformers.LogitsProcessor, beams: int = 1
     ) -> list[str]:
-        """Return texts for these rows of the encoded batch; a row may be there several times."""
+        """Return generated texts for the given rows of an encoded batch, which may be repeated."""
         mask, memory = batch
         output = self._model.generate(
             encoder_outputs=BaseModelOutput(last_hidden_state=memory[rows]),
@@ -218,32 +217,32 @@ class TextWriter(_TextModel):
         return [" ".join(text.split()) for text in decoded]
 
 
-class _Finite(transformers.LogitsProcessor):  # type: ignore[misc]
-    """Stops where a model gives no numbers."""
+class _FiniteCheck(transformers.LogitsProcessor):  # type: ignore[misc]
+    """Raises ModelFailure if the model returns undefined probabilities."""
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         if bool(torch.isnan(scores).any()):
-            raise ModelFailure("not_finite_output", "the model gives probabilities that are no numbers")
+            raise ModelFailure("not_finite_output", "the model returns undefined probabilities")
         return scores
 
 
-class _Drawing(_Finite):
-    """Leaves the one token that is drawn: the greatest of the likeliest, each moved by its noise (rows × steps × k).
+class _Sampler(_FiniteCheck):
+    """Selects a token by the maximum of likely tokens' scores plus noise (rows × steps × k).
 
-    With noise of Gumbel's distribution this draws by the tokens' probabilities (E. J. Gumbel, 1954).
+    With Gumbel noise, this samples by the tokens' probabilities (E. J. Gumbel, 1954).
     """
 
     def __init__(self, noise: torch.Tensor) -> None:
-        self._noise = noise
+        self._generate_noise = noise
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         scores = super().__call__(input_ids, scores)
         step = input_ids.shape[1] - 1  # the decoder starts with one token
-        noise = self._noise[:, step, : scores.shape[1]]
+        noise = self._generate_noise[:, step, : scores.shape[1]]
         likeliest = scores.float().topk(noise.shape[1], dim=1)
         drawn = (likeliest.values + noise).argmax(dim=1, keepdim=True)
-        alone = torch.full_like(scores, -torch.inf)
-        return alone.scatter_(1, likeliest.indices.gather(1, drawn), 0.0)
+        selection = torch.full_like(scores, -torch.inf)
+        return selection.scatter_(1, likeliest.indices.gather(1, drawn), 0.0)
 
 
 FILE_NAME = "augmentation.safetensors"
@@ -251,7 +250,11 @@ FILE_NAME = "augmentation.safetensors"
 
 @dataclass(frozen=True, slots=True)
 class QueryWeights:
-    """What the model says of a query: a(q) where it is above 0 (pieces' numbers and values), and w(q) by token."""
+    """Output of the model for a query.
+
+    `added` are the piece ids of positive values of a(q), `values` these values, and `token_weights` is w(q) for each
+    token.
+    """
 
     added: Numbers
     values: Floats
@@ -259,19 +262,19 @@ class QueryWeights:
 
 
 class _Encoder:
-    """transformers.AutoModel, for checkpoints with or without a pooler, which is not used here."""
+    """Variant of transformers.AutoModel that accepts checkpoints without a pooler, which is not used."""
 
     @staticmethod
     def from_pretrained(folder: Path, **options: Any) -> tuple[Any, dict[str, Any]]:
-        model, found = transformers.AutoModel.from_pretrained(folder, **options)
-        missing = {name for name in found["missing_keys"] if not name.startswith("pooler.")}
-        return model, {**found, "missing_keys": missing}
+        model, loading_info = transformers.AutoModel.from_pretrained(folder, **options)
+        missing_keys = {name for name in loading_info["missing_keys"] if not name.startswith("pooler.")}
+        return model, {**loading_info, "missing_keys": missing_keys}
 
 
 class AugmentationModel(_TextModel):
-    """a(q) = ReLU(W · enc(q)[CLS]) and w(q)_i = ReLU(uᵀ enc(q)_i). Raises ModelFailure where it cannot be loaded.
+    """a(q) = ReLU(W · enc(q)[CLS]) and w(q)_i = ReLU(uᵀ enc(q)_i). Raises ModelFailure if it cannot be loaded.
 
-    `projection` is W, with a row for each piece, and `weighting` is u.
+    `projection` is W, with one row for each piece, and `weighting` is u.
     """
 
     def __init__(self, parameters: Mapping[str, Any], resources: Resources, pieces: int) -> None:
@@ -282,9 +285,9 @@ class AugmentationModel(_TextModel):
         dimension = self.encoder.config.hidden_size
         with model_failures():
             tensors = safetensors.torch.load_file(resources.first_part / FILE_NAME, self._device)
-        missing = {"W", "u"} - set(tensors)
-        if missing:
-            raise ModelFailure("missing_weights", f"{FILE_NAME} lacks {' and '.join(sorted(missing))}")
+        missing_names = {"W", "u"} - set(tensors)
+        if missing_names:
+            raise ModelFailure("missing_weights", f"{FILE_NAME} lacks {' and '.join(sorted(missing_names))}")
         self.projection, self.weighting = tensors["W"].float(), tensors["u"].float().reshape(-1)
         rows, columns = self.projection.shape if self.projection.ndim == 2 else (0, 0)
         if rows < pieces or columns != dimension or len(self.weighting) != dimension:
@@ -293,10 +296,10 @@ class AugmentationModel(_TextModel):
                 f"W is {'×'.join(map(str, self.projection.shape))} and u has {len(self.weighting)} values, "
                 f"for {pieces} word pieces and vectors of {dimension}",
             )
-        self.projection = self.projection[:pieces]  # rows behind the last piece only fill up a matrix
+        self.projection = self.projection[:pieces]  # further rows are padding
 
     def encode(self, inputs: Sequence[Sequence[int]]) -> list[QueryWeights]:
-        """Return what the model says of queries given as token numbers, special ones included. Raises ModelFailure."""
+        """Return the weights of queries, given as token ids including special ones. Raises ModelFailure."""
         texts = Tokenised.of(inputs, self.padding_id)
         lengths = texts.lengths
 
@@ -304,15 +307,15 @@ class AugmentationModel(_TextModel):
             features = texts.padded(indices, self._device)
             vectors = self.encoder(**features).last_hidden_state.float()
             self._check.see(input_keys(features), vectors[:, 0])
-            added = torch.relu(vectors[:, 0] @ self.projection.T).cpu().numpy()
+            augmentation = torch.relu(vectors[:, 0] @ self.projection.T).cpu().numpy()
             weights = torch.relu(vectors @ self.weighting).cpu().numpy()
-            if not (np.isfinite(added).all() and np.isfinite(weights).all()):
-                raise ModelFailure("not_finite_output", "the model gives weights that are no finite numbers")
+            if not (np.isfinite(augmentation).all() and np.isfinite(weights).all()):
+                raise ModelFailure("not_finite_output", "the model returns infinite or undefined weights")
             return (
                 QueryWeights(np.flatnonzero(terms), terms[terms > 0], tokens[:length].copy())
-                for terms, tokens, length in zip(added, weights, lengths[indices], strict=True)
+                for terms, tokens, length in zip(augmentation, weights, lengths[indices], strict=True)
             )
 
-        found = collect_batches(lengths, run, device=self._device)
+        results = collect_batches(lengths, run, device=self._device)
         self._check.finish()
-        return found
+        return results

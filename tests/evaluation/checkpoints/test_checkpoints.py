@@ -301,7 +301,7 @@ def test_a_pickle_with_code_is_not_packed(
 
     assert main(["pack", str(tmp_path / "folder")]) == 1
 
-    assert "pytorch_model.bin holds more than tensors" in capsys.readouterr().err
+    assert "pytorch_model.bin is damaged or contains more than tensors" in capsys.readouterr().err
     assert not (tmp_path / "canary-touched").exists()
     assert not (tmp_path / "folder.tar.zst").exists()
 

@@ -25,7 +25,7 @@ from evaluation.efficiency import (
     noise_reasons,
     protocol,
 )
-from evaluation.efficiency.measurements import OF_VARIANT, WHOLE, TooSlow, measuring_seconds
+from evaluation.efficiency.measurements import FULL_EFFORT, VARIANT_EFFORT, TooSlow, measuring_seconds
 from evaluation.efficiency.meters import EnergyMeter, Moment, OtherWork, one_thread
 from evaluation.efficiency.protocol import System, encoding_rate, mean_spread, sample_evenly
 from evaluation.engines import Engine, Resources, Retrieval, RetrievalTask, SearchResult, retrieve
@@ -285,14 +285,14 @@ def test_rounds_go_on_until_a_second_group_of_rounds_confirms_the_time() -> None
     """Caches are shared for nine rounds, which slows searches down without an interruption."""
     found = Disturbed(slowdown=lambda search: 2.5 if round_number(search) < 9 else 1.0).measured()
     assert found.latency_ms.mean == pytest.approx(1.0)
-    assert 10 < found.rounds < WHOLE.most_rounds
+    assert 10 < found.rounds < FULL_EFFORT.most_rounds
     assert found.spread_ms == pytest.approx(0.0)
     assert not noise_reasons(found.as_data())
 
 
 def test_a_time_that_occurs_in_one_group_of_rounds_is_noisy() -> None:
     found = Disturbed(slowdown=lambda search: 1.0 if round_number(search) == 9 else 2.5).measured()
-    assert (found.latency_ms.mean, found.rounds) == (pytest.approx(1.0), WHOLE.most_rounds)
+    assert (found.latency_ms.mean, found.rounds) == (pytest.approx(1.0), FULL_EFFORT.most_rounds)
     assert found.spread_ms == pytest.approx(1.5)
     assert "the mean is uncertain by 150%" in noise_reasons(found.as_data())
 
@@ -303,7 +303,7 @@ def test_unsettled_queries_are_counted_and_measuring_ends() -> None:
         return 0.8 ** round_number(search) if search >= WARM_UP and (search - WARM_UP) % ROUND < 30 else 1.0
 
     found = Disturbed(slowdown=slowdown).measured()
-    assert found.rounds == WHOLE.most_rounds
+    assert found.rounds == FULL_EFFORT.most_rounds
     assert found.unsettled == 30
     assert "30 of 100 queries had no stable time" in noise_reasons(found.as_data())
 
@@ -373,7 +373,7 @@ def test_the_spread_is_the_most_that_the_mean_rises_by_without_one_group_of_roun
 
 
 def test_what_stands_beside_the_main_result_holds_the_machine_less_long() -> None:
-    figures, engine = figures_of([0.001] * 300, effort=OF_VARIANT)
+    figures, engine = figures_of([0.001] * 300, effort=VARIANT_EFFORT)
     single = [name for size, name in engine.searched if size == 1]
     assert single[:5] == [
         "q0",

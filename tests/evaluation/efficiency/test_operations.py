@@ -16,12 +16,12 @@ from evaluation.checkpoints.description import CheckpointKind
 from evaluation.checkpoints.rebuilding import open_checkpoint
 from evaluation.collections.beir import Query, write_blocks
 from evaluation.efficiency import protocol
-from evaluation.efficiency.measurements import OF_VARIANT
+from evaluation.efficiency.measurements import VARIANT_EFFORT
 from evaluation.efficiency.meters import Moment
-from evaluation.efficiency.protocol import System, flops_of_documents, measure
+from evaluation.efficiency.protocol import System, flops_per_document, measure
 from evaluation.engines import ENGINES, Engine, Resources, Retrieval
 from evaluation.engines.index import vector_index
-from evaluation.engines.index.exact_search import SPARE, ExactSearch, greatest_norm
+from evaluation.engines.index.exact_search import SPARE, ExactSearch, max_norm
 from evaluation.engines.operations import counting
 from evaluation.text import analyser_for
 from tests.evaluation.neural import DOCUMENTS, QUERIES, rebuilt
@@ -73,7 +73,7 @@ def test_minilm_takes_what_the_closed_formula_of_its_layers_says(tmp_path: Path)
     search = len(QUERIES) * 2 * 2 * len(DOCUMENTS) * DIMENSION  # each document, and again in float64
     model = counted(engine, QUERIES) - search
     assert model == pytest.approx(expected(query.text for query in QUERIES), rel=0.05)
-    found = flops_of_documents(engine, written(tmp_path / "corpus.jsonl"), tmp_path)
+    found = flops_per_document(engine, written(tmp_path / "corpus.jsonl"), tmp_path)
     some = [DOCUMENTS[number * 10 // 4] for number in range(4)]
     assert found == pytest.approx(expected(f"{d.title} {d.text}".strip() for d in some) / 4, rel=0.05)
 
@@ -91,7 +91,7 @@ def test_bm25_takes_one_multiply_add_for_each_posting_of_the_querys_words(tmp_pa
 @pytest.mark.parametrize("queries", [3, 300])  # torch multiplies few, faiss many
 def test_exact_search_multiplies_every_document_and_the_kept_ones_again(queries: int) -> None:
     vectors = np.random.default_rng(1).normal(size=(2_000, 16)).astype(np.float32)
-    index = ExactSearch([vectors], greatest_norm(vectors), np.arange(2_000, dtype=np.uint32))
+    index = ExactSearch([vectors], max_norm(vectors), np.arange(2_000, dtype=np.uint32))
     with counting() as found:
         list(index.search(vectors[:queries], 10))
     every = 2 * queries * vectors.size
@@ -158,8 +158,8 @@ def test_operations_are_the_same_on_machines_whose_latencies_differ(
         moments = (Moment(tick * slower / 1000, tick * slower / 1000, 0, 0) for tick in itertools.count())
         monkeypatch.setattr(protocol, "read_moment", moments.__next__)
         monkeypatch.setattr(protocol, "evict_caches", lambda: None)
-        figures = measure(System(engine, retrieval, checkpoint=checkpoint), QUERIES, OF_VARIANT)
-        found.append((asdict(figures), flops_of_documents(engine, corpus, folder)))
+        figures = measure(System(engine, retrieval, checkpoint=checkpoint), QUERIES, VARIANT_EFFORT)
+        found.append((asdict(figures), flops_per_document(engine, corpus, folder)))
     (one, of_documents), (two, same) = found
     assert one["latency_ms"]["mean"] < two["latency_ms"]["mean"]
     assert one["flops_per_query"] == two["flops_per_query"] > 0

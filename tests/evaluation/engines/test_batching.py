@@ -37,11 +37,11 @@ def test_a_batch_that_does_not_fit_is_halved_and_the_next_is_whole(on_gpu: bool)
 
 
 def test_what_is_in_a_batch_follows_from_the_texts_and_the_tokens_alone() -> None:
-    from evaluation.engines.neural.loading import batches_of
+    from evaluation.engines.neural.loading import split_into_batches
 
     lengths = np.random.default_rng(5).integers(0, 300, 500)
     for tokens, most_texts in ((1, 0), (512, 0), (4096, 7), (10**6, 0)):
-        batches = list(batches_of(lengths, tokens, most_texts))
+        batches = list(split_into_batches(lengths, tokens, most_texts))
         assert sorted(np.concatenate(batches)) == list(range(500))
         for batch in batches:
             assert len(batch) == 1 or len(batch) * lengths[batch].max() <= tokens

@@ -100,7 +100,7 @@ def test_endless_documents_are_read_to_their_ends(
 
 
 def test_a_checkpoint_is_needed_and_its_tokenizer(checkpoint: Path) -> None:
-    with pytest.raises(InvalidParameter, match="give a checkpoint"):
+    with pytest.raises(InvalidParameter, match="specify a checkpoint"):
         engine_with(None)
     (checkpoint / "model" / "tokenizer.json").write_text("{}")
     with pytest.raises(ModelFailure, match="cannot be read"):

@@ -164,7 +164,7 @@ def test_dimensions_are_the_checkpoints_unless_a_submission_says(tmp_path: Path)
     for wrong in ("-1", "many", "1.5", ""):
         with pytest.raises(InvalidParameter, match="auto or a whole number from 0 to 65,536"):
             created("dense", rebuilt, truncate_dimension=wrong)
-    with pytest.raises(InvalidParameter, match="the main result has 16 dimensions"):
+    with pytest.raises(InvalidParameter, match="the main result has only 16 dimensions"):
         created("dense", rebuilt, dimensions="16")
 
 

@@ -11,7 +11,7 @@ from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collections.beir import Query
 from evaluation.core.problems import InvalidContent, ModelFailure
 from evaluation.engines import ENGINES, InvalidParameter, Resources
-from evaluation.engines.cross_encoder import depths_of
+from evaluation.engines.cross_encoder import parse_depths
 from tests.evaluation.neural import (
     AWKWARD,
     AWKWARD_QUERIES,
@@ -159,23 +159,25 @@ def test_a_model_that_says_nothing_fails(
 
 
 def test_depths_are_numbers(checkpoint: Path) -> None:
-    assert depths_of("10,50,100,200", 100) == (10, 50, 100)
-    assert depths_of("200, 10", 200) == (10, 200)
-    assert depths_of("", 7) == (7,)
+    assert parse_depths("10,50,100,200", 100) == (10, 50, 100)
+    assert parse_depths("200, 10", 200) == (10, 200)
+    assert parse_depths("", 7) == (7,)
     for text in ("ten", "0", "10;50", "5000"):
         with pytest.raises(InvalidParameter, match="numbers from 1 to 1000"):
-            depths_of(text, 100)
+            parse_depths(text, 100)
 
 
 def test_one_job_ranks_to_at_most_five_depths() -> None:
     engine = ENGINES["cross-encoder"]
     assert engine.complete({"reranking_depths": "10,20,50,100"})["reranking_depths"] == "10,20,50,100"
-    with pytest.raises(InvalidParameter, match="names 119 depths; it takes at most 4 beside reranking_depth"):
+    with pytest.raises(
+        InvalidParameter, match="lists 119 depths; it accepts at most 4 besides reranking_depth"
+    ):
         engine.complete({"reranking_depths": ",".join(map(str, range(1, 120)))})
     with pytest.raises(InvalidParameter, match="names 5 depths"):
-        depths_of("1,2,3,4,5", 4)
+        parse_depths("1,2,3,4,5", 4)
 
 
 def test_no_model_no_engine() -> None:
-    with pytest.raises(InvalidParameter, match="give a checkpoint"):
+    with pytest.raises(InvalidParameter, match="specify a checkpoint"):
         ENGINES["cross-encoder"].check(Resources())

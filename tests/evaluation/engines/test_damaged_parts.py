@@ -77,9 +77,9 @@ def test_a_part_that_is_cut_is_refused_wherever_it_is_cut(
     lines = whole.splitlines(keepends=True)
     for kept in (-1, 4, 1):
         parts[0].write_bytes(b"".join(lines[:kept]))
-        assert "lines follow the first one, and not" in problems(parts, files[1])[0]
+        assert "lines follow the first one instead of" in problems(parts, files[1])[0]
     parts[0].write_bytes(whole.removesuffix(b" bm25\n"))
-    assert problems(parts, files[1]) == [f"1.txt: line {len(lines)} is none of a run"]
+    assert problems(parts, files[1]) == [f"1.txt: line {len(lines)} is not a line of a run"]
     parts[0].write_bytes(whole[:-60])
     parts[1].write_bytes(packed[:-30])
     cut, member = problems(parts, files[1])  # all of them at once
@@ -91,7 +91,7 @@ def test_a_line_that_is_none_of_a_run_is_named(files: tuple[Path, Path], parts: 
     lines = parts[0].read_bytes().splitlines(keepends=True)
     for wrong in (b"q1 Q0 d1 1\n", b"q1 Q0 d1 1 x bm25\n", b"q1 Q0 \xff 1 2.0 bm25\n", b"\n"):
         parts[0].write_bytes(b"".join([*lines[:3], wrong, *lines[4:]]))
-        assert problems(parts, files[1]) == ["1.txt: line 4 is none of a run"]
+        assert problems(parts, files[1]) == ["1.txt: line 4 is not a line of a run"]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_first_line_with_impossible_values_is_none_of_a_part(
     first, rest = parts[0].read_text().split("\n", 1)
     header = json.loads(first.removeprefix("# part: "))
     parts[0].write_text(f"# part: {json.dumps({**header, **wrong})}\n{rest}")
-    assert problems(parts, files[1]) == ["1.txt: this is no part of a run"]
+    assert problems(parts, files[1]) == ["1.txt: the file is not a part of a run"]
 
 
 def test_parts_of_two_corpora_of_one_size_are_not_merged(files: tuple[Path, Path], parts: list[Path]) -> None:
@@ -253,13 +253,13 @@ def test_shards_of_something_else_are_refused(
                 )
             )
         assert str(again.value) == str(refusal.value)
-        return str(refusal.value).removeprefix(f"The shards in {shards} are of another ")
+        return str(refusal.value).removeprefix(f"The shards in {shards} were made with another ")
 
     encode(EncodingTask("dense", files[0], shards=shards, resources=dense, shard_size=10))
-    assert refused(other) == "corpus; name a new folder."
-    assert refused(files[0], size=20) == "shard_size; name a new folder."
+    assert refused(other) == "corpus; choose a new folder."
+    assert refused(files[0], size=20) == "shard_size; choose a new folder."
     given: dict[str, object] = {"fields": "title", "maximum_length": 3}
-    assert refused(files[0], given) == "fields, maximum_length; name a new folder."
+    assert refused(files[0], given) == "fields, maximum_length; choose a new folder."
     assert not (tmp_path / "run.txt").exists()
 
     def learn(corpus: Path) -> int:

@@ -23,7 +23,7 @@ from evaluation.engines import (
     precision,
     retrieve,
 )
-from evaluation.engines.precision import computed_in
+from evaluation.engines.precision import get_compute_dtype
 from tests.evaluation import tiny_models
 from tests.evaluation.neural import DOCUMENTS, QUERIES, created, rebuilt, run_bytes, searched
 
@@ -87,9 +87,11 @@ def test_numbers_that_are_none_are_refused(encoder: Path) -> None:
     for text in ("0", "a", "70000", "1,2,3,4,5,6,7"):
         with pytest.raises(InvalidParameter, match="dimensions"):
             description.complete({"dimensions": text})
-    with pytest.raises(InvalidParameter, match=f"dimensions = 32 .* has {tiny_models.HIDDEN} dimensions"):
+    with pytest.raises(
+        InvalidParameter, match=f"dimensions = 32 .* has only {tiny_models.HIDDEN} dimensions"
+    ):
         description.check_parameters(description.complete({"dimensions": "8,32"}), known)
-    with pytest.raises(InvalidParameter, match="has 8 dimensions"):
+    with pytest.raises(InvalidParameter, match="has only 8 dimensions"):
         description.check_parameters(description.complete({"dimensions": "8", "truncate_dimension": 8}), None)
     # Not known before it is loaded:
     replace(known, dimension=None).write(encoder)
@@ -203,14 +205,14 @@ def test_the_loss_is_that_of_the_best_ten_over_a_hundred_queries(encoder: Path, 
 
 
 def test_auto_is_bfloat16_on_a_gpu_alone() -> None:
-    assert computed_in({"compute_dtype": "auto"}, "cuda") == "bfloat16"
-    assert computed_in({"compute_dtype": "auto"}, "cpu") == "float32"
-    assert computed_in({"compute_dtype": "float16"}, "cuda:0") == "float16"
-    assert computed_in({}, "cuda") == ""
+    assert get_compute_dtype({"compute_dtype": "auto"}, "cuda") == "bfloat16"
+    assert get_compute_dtype({"compute_dtype": "auto"}, "cpu") == "float32"
+    assert get_compute_dtype({"compute_dtype": "float16"}, "cuda:0") == "float16"
+    assert get_compute_dtype({}, "cuda") == ""
 
 
 def test_long_documents_leave_fewer_queries() -> None:
     documents = [Document(f"d{number}", "", "x" * 1_500_000) for number in range(5)]
     asked = {"q1": ["d0", "d1"], "q2": ["d1", "d0"], "q3": ["d2"], "q4": ["d0"]}
-    assert list(precision._affordable(asked, documents)) == ["q1", "q2"]
-    assert list(precision._affordable({"q": [f"d{number}" for number in range(5)]}, documents)) == ["q"]
+    assert list(precision._limit_characters(asked, documents)) == ["q1", "q2"]
+    assert list(precision._limit_characters({"q": [f"d{number}" for number in range(5)]}, documents)) == ["q"]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from evaluation.core.order import trec_order
 from evaluation.core.problems import ModelFailure
 from evaluation.engines.index import device_search, exact_search
-from evaluation.engines.index.exact_search import ExactSearch, greatest_norm
+from evaluation.engines.index.exact_search import ExactSearch, max_norm
 
 
 @pytest.fixture(scope="module", params=["faiss", "torch", "numpy"], autouse=True)
@@ -61,7 +61,7 @@ def searched(
 ) -> list[list[tuple[str, float]]]:
     ids = names(len(vectors))
     shards = np.split(vectors, sorted(cuts))
-    search = ExactSearch(shards, greatest_norm(vectors), ranks_of(ids), threads=threads, device=device)
+    search = ExactSearch(shards, max_norm(vectors), ranks_of(ids), threads=threads, device=device)
     with pytest.MonkeyPatch.context() as patch:
         if block is not None:
             patch.setattr(exact_search, "_BLOCK", block)

@@ -127,7 +127,7 @@ def test_weights_that_do_not_fit_are_refused_with_an_example(tmp_path: Path, wei
 
 
 def test_one_run_is_not_enough(tmp_path: Path) -> None:
-    with pytest.raises(InvalidParameter, match="takes 2 to 16 runs, and was given 1"):
+    with pytest.raises(InvalidParameter, match="accepts 2 to 16 runs, but 1 were given"):
         fused(tmp_path, [write_run(tmp_path / "1.run", {})], ["q1"], 5)
 
 

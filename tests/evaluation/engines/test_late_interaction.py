@@ -141,7 +141,7 @@ def test_documents_found_and_scored_by_codes(
         found, facts = searched(engine, QUERIES), engine.facts()
         assert found["q1"].keys() == expected["native"]["q1"].keys()
         assert facts["recall_against_exact"] == 1.0
-        assert {name: FACTS[name].checked(value) for name, value in facts.items()}.keys() == facts.keys()
+        assert {name: FACTS[name].validate(value) for name, value in facts.items()}.keys() == facts.keys()
         assert facts["stored_dtype"] == f"{bits}-bit residuals"
         sizes[bits] = engine.size()
     assert found["q1"] == pytest.approx(expected["native"]["q1"], abs=0.1)

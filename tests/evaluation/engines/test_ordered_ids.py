@@ -25,12 +25,12 @@ def test_descending_order_of_bytes(
 ) -> None:
     folder = tmp_path_factory.mktemp("ids")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ordered_ids, "_AT_ONCE", at_once)
+        patch.setattr(ordered_ids, "_BATCH_SIZE", at_once)
         assert write_ordered_ids(folder, iter(ids)) == len(ids)
     found = OrderedIds(folder)
     expected = sorted(ids, key=str.encode, reverse=True)
-    assert found.at(np.arange(len(ids))) == expected
-    assert found.of(np.arange(len(ids))) == ids
+    assert found.get_ids_at(np.arange(len(ids))) == expected
+    assert found.get_ids(np.arange(len(ids))) == ids
     assert [found.find(identifier) for identifier in ids] == list(range(len(ids)))
     assert sorted(path.name for path in folder.iterdir()) == ["ids.bin", "ids_offsets.npy", "ranks.npy"]
 
@@ -38,7 +38,7 @@ def test_descending_order_of_bytes(
 @pytest.mark.parametrize("at_once", [1, 2, 3, 100])
 def test_repeated_ids_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
     """Wherever they stand, and however many are looked at at a time."""
-    monkeypatch.setattr(ordered_ids, "_AT_ONCE", at_once)
+    monkeypatch.setattr(ordered_ids, "_BATCH_SIZE", at_once)
     with pytest.raises(InvalidContent) as caught:
         write_ordered_ids(tmp_path, ["b", "a", "c", "a", "b", "a"])
     (problem,) = caught.value.report.problems
@@ -47,7 +47,7 @@ def test_repeated_ids_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_memory_is_a_few_bytes_for_each_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A list of these would take some 80 bytes each, and sorting it 40 more."""
-    monkeypatch.setattr(ordered_ids, "_AT_ONCE", 4_096)
+    monkeypatch.setattr(ordered_ids, "_BATCH_SIZE", 4_096)
     count = 200_000
     tracemalloc.start()
     write_ordered_ids(

@@ -168,7 +168,7 @@ def test_an_interrupted_search_goes_on(
         "rankings": tmp_path / "kept",
     }
     asked: list[int] = []
-    search = CrossEncoderReRanking._scored
+    search = CrossEncoderReRanking._score_candidates
 
     def counted(engine: Any, queries: Any) -> Any:
         asked.append(len(queries))
@@ -177,7 +177,7 @@ def test_an_interrupted_search_goes_on(
         return search(engine, queries)
 
     retrieve(RetrievalTask("cross-encoder", *files, tmp_path / "whole.txt", resources=given["resources"]))
-    monkeypatch.setattr(CrossEncoderReRanking, "_scored", counted)
+    monkeypatch.setattr(CrossEncoderReRanking, "_score_candidates", counted)
     with pytest.raises(KeyboardInterrupt):
         retrieve(RetrievalTask("cross-encoder", *files, tmp_path / "run.txt", **given))
     assert not (tmp_path / "run.txt").exists()
@@ -218,12 +218,12 @@ def test_the_command_line_encodes_searches_and_merges(
     for part, said in (
         ("0/2", "no part '0/2'"),
         ("x", "no part 'x'"),
-        ("1/2", "1 shards, too few for 2 parts"),
+        ("1/2", "1 shards are too few for 2 parts"),
     ):
         assert main(["retrieve", *given, "--queries", queries, "--out", out, "--part", part]) == 2
         assert said in capsys.readouterr().err
     assert main(["merge", queries, "--queries", queries, "--out", out]) == 1
-    assert "no part of a run" in capsys.readouterr().err
+    assert "not a part of a run" in capsys.readouterr().err
     assert main(["encode", *given[2:]]) == 2
 
 

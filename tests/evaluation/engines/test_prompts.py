@@ -14,7 +14,7 @@ import pytest
 from evaluation.__main__ import main
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.engines import InvalidParameter, describe
-from evaluation.engines.prompts import SIDES, TEMPLATES, prompt_of, prompt_remarks, shown, template_of
+from evaluation.engines.prompts import SIDES, TEMPLATES, format_prompt, prompt_of, prompt_remarks, template_of
 from tests.evaluation import tiny_models
 from tests.evaluation.neural import DOCUMENTS, QUERIES, created, rebuilt, searched
 
@@ -92,8 +92,8 @@ def test_strange_prompts_are_written_so_that_they_do_no_harm() -> None:
     (remark,) = prompt_remarks(kind, {"a\u202eb" + "x" * 500: "p" * 2000}, "bert", "x.zip")
     assert "\u202e" not in remark.message + remark.hint
     assert len(remark.sentences()) < 1000
-    assert shown("a\n b ") == r"“a\n b ”"
-    assert shown("") == "nothing"
+    assert format_prompt("a\n b ") == r"“a\n b ”"
+    assert format_prompt("") == "nothing"
 
 
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda template: template.label)

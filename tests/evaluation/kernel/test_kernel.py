@@ -112,7 +112,7 @@ def test_bytes_of_any_kind_are_answered_with_a_report(seed: int, tmp_path: Path)
 
 def test_the_sources_compile_without_a_warning() -> None:
     strict = ["-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"]
-    words = [*building._compiler(), "-std=c11", "-O2", building.DEFINITION, *strict]
+    words = [*building._find_compiler(), "-std=c11", "-O2", building.DEFINITION, *strict]
     subprocess.run([*words, str(building.MAIN_SOURCE)], check=True)
 
 
@@ -123,7 +123,7 @@ def test_without_a_compiler_the_error_says_what_to_install(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("CC", "no-such-compiler")
     with pytest.raises(KernelUnavailable, match=r"no-such-compiler.*Install gcc"):
-        building.built_library()
+        building.get_library_path()
 
 
 def test_what_an_image_brings_compiled_needs_no_compiler(
@@ -138,20 +138,20 @@ def test_what_an_image_brings_compiled_needs_no_compiler(
     with monkeypatch.context() as without:
         without.setenv("PATH", str(tmp_path))
         without.setenv("CC", "no-such-compiler")
-        used = building.built_library()
+        used = building.get_library_path()
         assert used.read_bytes() == library.read_bytes()
         assert (used.parent, used.stat().st_mode & 0o777) == (cache, 0o700)
         assert ctypes.CDLL(str(used)).size_of_reading() > 0
         without.delenv("RUNBOARD_KERNEL_PREBUILT")  # as in a sandbox, which has a copy of the cache
         without.setenv("RUNBOARD_KERNEL_CACHE", str(shutil.copytree(cache, sandbox)))
-        assert building.built_library().parent == sandbox
+        assert building.get_library_path().parent == sandbox
         without.setenv("RUNBOARD_KERNEL_CACHE", str(tmp_path / "empty"))
         without.setenv("RUNBOARD_KERNEL_PREBUILT", str(brought))
         for name, mode in ((library.name, 0o777), ("run_reader-of-other-sources.so", 0o755)):
             library = library.rename(brought / name)
             library.chmod(mode)  # others may have written to it, or it is no longer what the sources say
             with pytest.raises(KernelUnavailable):
-                building.built_library()
+                building.get_library_path()
 
 
 @pytest.mark.parametrize(
@@ -168,11 +168,11 @@ def test_a_wheels_kernel_is_as_safe_as_the_modules_beside_it(
     for place in (folder, folder / "prebuilt"):
         place.mkdir(exist_ok=True)
         place.chmod(0o775)
-    name = building._name(building._digest())
+    name = building._library_name(building._hash())
     (folder / "prebuilt" / name).write_bytes(b"compiled")  # only copied here
     (folder / "prebuilt" / name).chmod(kernel)
     (folder / "building.py").chmod(module)
-    words = "from evaluation.kernel import building; print(building.built_library().read_bytes())"
+    words = "from evaluation.kernel import building; print(building.get_library_path().read_bytes())"
     environment = {"PATH": str(tmp_path), "CC": "none", "RUNBOARD_KERNEL_CACHE": str(tmp_path / "cache")}
     done = subprocess.run(
         [sys.executable, "-c", words],
@@ -189,7 +189,7 @@ def test_several_may_build_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     folder = tmp_path / "cache"
     monkeypatch.setenv("RUNBOARD_KERNEL_CACHE", str(folder))
     with ThreadPoolExecutor(3) as pool:
-        built = set(pool.map(lambda _: building.built_library(), range(3)))
+        built = set(pool.map(lambda _: building.get_library_path(), range(3)))
     assert list(folder.iterdir()) == list(built)
     assert folder.stat().st_mode & 0o777 == 0o700
 
@@ -199,8 +199,8 @@ def test_a_folder_that_others_may_write_to_is_refused(
 ) -> None:
     tmp_path.chmod(0o777)
     monkeypatch.setenv("RUNBOARD_KERNEL_CACHE", str(tmp_path))
-    with pytest.raises(KernelUnavailable, match="nobody else may write"):
-        building.built_library()
+    with pytest.raises(KernelUnavailable, match="no other user may write"):
+        building.get_library_path()
 
 
 def test_a_damaged_set_of_ids_is_refused_and_never_read_beyond(tmp_path: Path) -> None:

@@ -208,5 +208,5 @@ def test_the_engines_parameter_takes_every_spelling() -> None:
     description = describe("bm25")
     assert description.complete({"language": "eng-Latn"})["language"] == "en"
     assert description.complete({})["language"] == "auto"
-    with pytest.raises(InvalidParameter, match=r"language = 'englsh' is not possible.*Did you mean en"):
+    with pytest.raises(InvalidParameter, match=r"language = 'englsh' is not valid.*Did you mean en"):
         description.complete({"language": "englsh"})

@@ -168,7 +168,7 @@ def test_a_fused_run_names_what_it_was_made_of(small: Dataset, client: Client) -
 @pytest.mark.parametrize(
     ("wrong", "code", "found"),
     [
-        ("not_finite", "not_finite_output", "a value that is not a number"),
+        ("not_finite", "not_finite_output", "an infinite or undefined value"),
         ("memory", "out_of_memory", "more memory"),
     ],
 )

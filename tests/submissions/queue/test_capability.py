@@ -14,7 +14,7 @@ from django.test import Client
 from django.utils import timezone
 
 from evaluation.core.problems import ModelFailure
-from evaluation.efficiency.hardware import gpus_of_machine
+from evaluation.efficiency.hardware import list_gpu_files
 from evaluation.execution.job import ExecutionJob
 from leaderboard.models import Dataset, User
 from submissions import sandbox
@@ -297,6 +297,6 @@ def test_a_process_hears_that_another_of_its_worker_wants_another_try(broken: No
 def test_the_gpu_is_tried_by_computing_on_it() -> None:
     """In the sandbox, with the torch that models have. Where there is no GPU the reason is torch's own, in a line."""
     reason = UnprotectedBackend().cuda_reason
-    assert bool(reason) != bool(gpus_of_machine())
+    assert bool(reason) != bool(list_gpu_files())
     assert "CUDA" in reason or "NVIDIA" in reason or not reason
     assert "\n" not in reason

@@ -103,7 +103,7 @@ def test_jobs_of_a_batch_system_lock_the_gpu_that_each_was_given(
         return MachineLock(device="cuda")
 
     monkeypatch.setattr(hardware, "_DEVICES", tmp_path)  # no device exists before the first use
-    assert [gpu.name for gpu in hardware.gpus_given()] == ["NVIDIA H200", "NVIDIA H100"]
+    assert [gpu.name for gpu in hardware.accessible_gpus()] == ["NVIDIA H200", "NVIDIA H100"]
 
     with closing(given(0)) as first, closing(given(1)) as second, closing(given(1)) as same:
         assert own_gpu() == ("0", "NVIDIA H100")

@@ -127,7 +127,7 @@ def test_an_archive_is_checked_and_nothing_is_stored(signed_in: Client) -> None:
 def test_a_parameter_that_is_not_possible_is_marked_at_its_field(signed_in: Client) -> None:
     sent = {"action": "submit", "new-name": "Words", "engine": "bm25", "dataset": "demo", "parameter-b": "7"}
     page = signed_in.post("/submit/model/", sent).content.decode()
-    assert "it takes a number from 0 to 1" in page
+    assert "expected a number from 0 to 1" in page
     assert not Submission.objects.exists()
 
 
