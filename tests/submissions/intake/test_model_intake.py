@@ -72,7 +72,7 @@ def test_a_model_on_the_hub_is_fetched_once_and_kept_with_its_commit(from_hub: J
     assert from_hub.submission is not None
     assert from_hub.submission.checkpoint == first
     assert (
-        "Heads in colbert_linear.pt are pickles, and were not fetched: this is the dense model alone"
+        "The heads in colbert_linear.pt are pickles and were not downloaded, so only the dense model is used."
         in from_hub.log
     )
 

@@ -86,7 +86,7 @@ def test_a_claim_that_is_over_is_heard_of(kind: str, monkeypatch: pytest.MonkeyP
     settings.QUEUE_TIMES = replace(settings.QUEUE_TIMES, lease=3.0)
     job = claimed(kind)
     with hold_lease(job) as lease:
-        requeue(job, counted=True)
+        requeue(job, counts_attempt=True)
         wait_for(lambda: lease.lost)
         with pytest.raises(LeaseLost):
             lease.report(0.5)
