@@ -224,7 +224,7 @@ def set_priority(submission: Submission, priority: int, person: User) -> None:
     submission.priority = priority
 
 
-# --- try again
+# --- retry
 
 
 def retriable_jobs(submission: Submission) -> list[Job]:

@@ -39,8 +39,8 @@ _CHECKSUM = re.compile(rb"[0-9a-f]{64}")
 def remove_unreferenced(grace: float = GRACE) -> int:
     """Remove files that no row references and that are older than `grace` seconds; return the number removed.
 
-    A failure in one place does not stop the others. Nothing is removed during a backup, since the copied database may
-    refer to files that are unreferenced now. A backup may begin at any moment, so each step checks again.
+    A failure in one place does not stop the others. No file is removed during a backup, since the copied database
+    may refer to files that are unreferenced now. A backup may begin at any moment, so each step checks again.
     """
     if deletion_lock.deletions_are_paused():
         logger.info("No files are swept during a backup.")

@@ -236,7 +236,7 @@ def _fail(job: Job, error: Exception) -> None:
         code, line = "disk_full" if is_full else "fault", f"{description} occurred three times."
     columns: dict[str, Any] = {"line": f"{line} We are sorry.", "error_code": code, "fault": fault}
     if not advance(job.pk, State.FAILED, fence=job.fence, unless_cancelled=True, **columns):
-        end_cancelled(job, "Cancelled.")
+        end_cancelled(job, "Canceled.")
 
 
 def is_connection_lost(error: BaseException) -> bool:

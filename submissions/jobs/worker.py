@@ -86,7 +86,7 @@ class WorkerPresence(bootsteps.StartStopStep):
                 send_signal(os.getpid(), signal.SIGTERM)
 
         self._heartbeat = workers.Heartbeat(
-            workers.worker_name(), workers.own_queues(), VERSION, each_time=check
+            workers.worker_name(), workers.own_queues(), VERSION, callback=check
         )
         self._heartbeat.start()
 
@@ -167,7 +167,7 @@ def start_pool_process(**_: Any) -> None:
     threading.Thread(target=_poll_forever, daemon=True, name="polling").start()
 
 
-# --- giving work back
+# --- returning work
 
 
 def _drain_in_thread(pool: list[int]) -> None:
@@ -196,7 +196,7 @@ def _held_jobs() -> list[Job]:
     return list(Job.objects.held_by(workers.worker_name()))
 
 
-# --- processes that no longer answer
+# --- hung processes
 
 
 class HungProcessMonitor:
@@ -208,7 +208,7 @@ class HungProcessMonitor:
         #: Time (on the monotonic clock) since which the job of a claim is known to have ended elsewhere.
         self._ended: dict[Claim, float] | None = None
         #: Claims of a former worker of the same name, whose process ids may be reused. Containers reuse both.
-        self._of_old: frozenset[Claim] = frozenset()
+        self._former_claims: frozenset[Claim] = frozenset()
 
     def end(self, pool: Collection[int]) -> list[int]:
         """Kill pool processes that hang and return their ids. The pool replaces them."""
@@ -233,9 +233,9 @@ class HungProcessMonitor:
         """Return claims whose jobs ended elsewhere for longer than their processes need to notice."""
         now = time.monotonic()
         if self._ended is None:
-            self._of_old = frozenset(jobs)
+            self._former_claims = frozenset(jobs)
         first_seen = self._ended or {}
-        self._ended = {claim: first_seen.get(claim, now) for claim in jobs.keys() - self._of_old}
+        self._ended = {claim: first_seen.get(claim, now) for claim in jobs.keys() - self._former_claims}
         grace_seconds = settings.QUEUE_TIMES.unheard + settings.QUEUE_TIMES.lease / 2
         return {claim: jobs[claim] for claim, seen_at in self._ended.items() if now - seen_at > grace_seconds}
 
@@ -244,7 +244,7 @@ class HungProcessMonitor:
 TURNS: dict[str, Callable[[], object]] = {}
 
 
-# --- looking for work
+# --- polling
 
 
 def drain_if_idle(queue: str) -> None:

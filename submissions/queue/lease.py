@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 #: Seconds between two heartbeats of a job, which also check for cancellation. By default a lease lasts 30 times as
 #: long.
-LOOK: float = settings.QUEUE_TIMES.look
+CHECK_INTERVAL: float = settings.QUEUE_TIMES.look
 #: Set in pool processes: a process whose work does not stop when it must is killed and replaced.
 ENDS_ITS_PROCESS = threading.Event()
 #: Upper limits of the histogram buckets in seconds, from the scoring of small runs to models that run all day.
@@ -61,7 +61,7 @@ class Cancelled(WorkEnded):
     """The submitter canceled the job."""
 
     def settle(self, job: Job) -> None:
-        advance(job.pk, State.CANCELLED, fence=job.fence, line="Cancelled.")
+        advance(job.pk, State.CANCELLED, fence=job.fence, line="Canceled.")
 
 
 class Stopped(LeaseLost):
@@ -156,7 +156,7 @@ class Lease:
                 self.extend()
         except Exception:
             logger.exception("Fault %s while extending a lease", secrets.token_hex(4))
-        self.ignored_seconds = self.ignored_seconds + LOOK if self.lost or self.cancelled else 0.0
+        self.ignored_seconds = self.ignored_seconds + CHECK_INTERVAL if self.lost or self.cancelled else 0.0
         if self.ignored_seconds > settings.QUEUE_TIMES.unheard and ENDS_ITS_PROCESS.is_set():
             logger.error("Job %s must stop but does not: killing this process.", self.job.pk)
             with suppress(DatabaseError):
@@ -169,7 +169,7 @@ class Lease:
         job = self.job
         try:
             if self.seconds_left < 0:
-                time_out(job)  # the dispatcher does so too, but it may be away
+                time_out(job)  # the dispatcher does the same, but it may be down
             now, stage = time.monotonic(), self.stage
             # Users do not watch or cancel single shards, and hundreds of workers extend leases: write the row of a
             # shard only a few times per lease.
@@ -220,9 +220,12 @@ class _LeaseKeeper(threading.Thread):
 
     def run(self) -> None:
         try:
-            while not self._stop_event.wait(LOOK):
+            while not self._stop_event.wait(CHECK_INTERVAL):
                 with self._extension_lock:
-                    if self._lease is not None and time.monotonic() - self._lease.claimed_at >= LOOK:
+                    if (
+                        self._lease is not None
+                        and time.monotonic() - self._lease.claimed_at >= CHECK_INTERVAL
+                    ):
                         self._lease.extend_or_kill()
         finally:
             connection.close()

@@ -98,7 +98,7 @@ def refusal(*, heartbeats: int = 1) -> str:
     return _identity.refusal
 
 
-# --- what a worker can do
+# --- capabilities
 
 
 #: Time without a heartbeat after which a worker counts as dead.
@@ -264,7 +264,7 @@ def find_obstacle(job: Job) -> Obstacle | None:
         return None
     obstacle = common_obstacle(capabilities)
     if obstacle is not None:
-        requirement = "room on its disk" if obstacle.lacks == "disk" else f"a working {obstacle.lacks}"
+        requirement = "enough disk space" if obstacle.lacks == "disk" else f"a working {obstacle.lacks}"
         return Obstacle(f"No living worker has {requirement}: {obstacle.because}", obstacle.remedy)
     return Obstacle(
         "Workers currently run models without a sandbox, for staff on the machine itself. This job waits for a "
@@ -277,7 +277,7 @@ def common_obstacle(capabilities: Sequence[Capability]) -> Capability | None:
     return capabilities[0] if capabilities and not any(each.works for each in capabilities) else None
 
 
-# --- signs of life
+# --- heartbeats
 
 
 #: Seconds between two heartbeats.
@@ -290,11 +290,11 @@ class Heartbeat:
     """Thread that keeps a worker's row up to date."""
 
     def __init__(
-        self, name: str, queues: Sequence[str], version: str, each_time: Callable[[], object] | None = None
+        self, name: str, queues: Sequence[str], version: str, callback: Callable[[], object] | None = None
     ) -> None:
-        """Initialize the thread; `each_time` is called after every heartbeat."""
+        """Initialize the thread; `callback` is called after every heartbeat."""
         self.name, self.queues, self.version = name, sorted(queues), version
-        self._each_time = each_time
+        self._callback = callback
         self._announced = False
         self._stop_event = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="heartbeat")
@@ -314,8 +314,8 @@ class Heartbeat:
                 if settings.HEARTBEAT_FILE:
                     Path(settings.HEARTBEAT_FILE).touch()
                 self._write_row()
-                if self._each_time is not None:
-                    self._each_time()
+                if self._callback is not None:
+                    self._callback()
             except DatabaseError as error:
                 logger.warning("No heartbeat written: %s", type(error).__name__)
                 connection.close()

@@ -92,7 +92,7 @@ def append_blocks(
             remaining_view = memoryview(block)[: limit - end]
             end += len(remaining_view)
             with disk_errors(folder()):
-                while remaining_view:  # an unbuffered file may take less at a time
+                while remaining_view:  # an unbuffered file may write fewer bytes
                     remaining_view = remaining_view[file.write(remaining_view) :]
             if exceeds_limit:
                 break
@@ -100,7 +100,7 @@ def append_blocks(
                 os.fsync(file.fileno())
                 synced_end = end
                 synced(synced_end)
-    except OSError:  # a full disk: what was counted stays, the rest makes room
+    except OSError:  # a full disk: synced bytes remain, the rest is discarded
         with suppress(OSError):
             file.truncate(synced_end)
         raise

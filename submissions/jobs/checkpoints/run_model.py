@@ -39,7 +39,7 @@ from submissions.intake.run_records import MADE_BY, made_by
 from submissions.jobs.checkpoints import encodings
 from submissions.jobs.checkpoints.embeddings import remove_other_files
 from submissions.jobs.checkpoints.own_engines import measure_bm25, with_kept_index
-from submissions.jobs.checkpoints.running import check_with_library, device_of, job_folder, run_child
+from submissions.jobs.checkpoints.running import check_with_library, get_device, job_folder, run_child
 from submissions.jobs.kinds import handover
 from submissions.jobs.kinds.score import begin, judged_version
 from submissions.models import Checkpoint, Job, State, Submission
@@ -170,7 +170,7 @@ def run_model(job: Job, lease: Lease, task: ModelTask) -> None:
     # Engines that encode no documents have no such parameters.
     setting, parameter_names = None, task.engine.encoding_parameters
     if parameter_names is not None and task.checkpoint is not None:
-        device, threads = device_of(job), settings.MODEL_THREADS
+        device, threads = get_device(job), settings.MODEL_THREADS
         setting = encodings.EncodingSetting(
             checkpoint=task.checkpoint,
             version=version,
@@ -257,7 +257,7 @@ def _execution_job(plan: _Plan, folder: Path) -> ExecutionJob:
         drop_self_matches=dataset.drop_self_matches,
         tag=task.system.slug,
         language=dataset.language,
-        device=device_of(plan.job),
+        device=get_device(plan.job),
         threads=settings.MODEL_THREADS,
     )
 

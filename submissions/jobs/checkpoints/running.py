@@ -100,7 +100,7 @@ def sweep_work(grace: float = GRACE) -> int:
     return remove_old(folders, max(grace, settings.JOB_WALL_CLOCK_SECONDS))
 
 
-def device_of(job: Job) -> str:
+def get_device(job: Job) -> str:
     """Return the device of workers of the job's queue."""
     return "cuda" if job.queue == Job.Queue.GPU else "cpu"
 
@@ -137,7 +137,7 @@ def run_child(
     outcome = run_job(backend_for(trusted=trusted), work, limits, report)
     if outcome.unmeasured:
         write_log(lease.job.pk, f"{describe(work.engine).label} was not timed: {outcome.unmeasured}.")
-    return result_of(outcome, work, trusted=trusted)
+    return get_result(outcome, work, trusted=trusted)
 
 
 def backend_for(*, trusted: bool) -> Backend:
@@ -156,7 +156,7 @@ def reporter(lease: Lease, totals: Mapping[str, tuple[int, str]]) -> OnProgress:
     return report
 
 
-def result_of(outcome: SandboxOutcome, work: ExecutionJob, *, trusted: bool) -> dict[str, Any]:
+def get_result(outcome: SandboxOutcome, work: ExecutionJob, *, trusted: bool) -> dict[str, Any]:
     """Return the result of a successful outcome. Raises the exceptions of `run_child` for other outcomes."""
     if outcome.kind == "done":
         return outcome.result
@@ -207,7 +207,7 @@ def failure_report(code: str, message: str) -> Report:
     return Report((Problem("error", code, 1, message_text, text.remedy),))
 
 
-# --- the library's own check
+# --- check by the library
 
 
 class CheckpointRefused(WorkEnded):
@@ -335,13 +335,13 @@ def shard_job(job: Job, lease: Lease) -> None:
     if encoding.format != SHARD_FORMAT:
         raise Cancelled  # created by an earlier version: waiting jobs have all shards encoded again
     try:
-        encoder = WARM.get(encoding, device_of(job))
+        encoder = WARM.get(encoding, get_device(job))
         work = replace(encoder.job, shard=shard.number)
         report = reporter(lease, {"encoding": (work.shard_documents or 0, "documents")})
         with tempfile.TemporaryDirectory(dir=encoder.job.out.parent) as name:
             folder = Path(name) / SHARD_FOLDER
             outcome = encoder.encode(shard.number, folder, report)
-            result = result_of(outcome, work, trusted=encoding.checkpoint.team is None)
+            result = get_result(outcome, work, trusted=encoding.checkpoint.team is None)
             figures = result["shard"]
             encoded = EncodedShard(
                 folder, figures["documents"], figures["seconds"], result["hardware"]["slug"]

@@ -57,7 +57,7 @@ class ScoredResult:
     """
 
     stored: StoredRun
-    scored: ScoredRun
+    scored_run: ScoredRun
     label: str = ""
     facts: Mapping[str, str | int | float] = field(default_factory=dict)
     signed: RunFingerprints | None = None
@@ -158,7 +158,7 @@ def _score(
     """Score a run in any format without verification, with its top documents if judgments are open."""
     target, first_documents = scoring_target(qrels.version, qrels=qrels), 0 if dataset.hidden else KEPT
     return score_run(
-        run, target, measures_of(dataset), progress=progress, first_documents=first_documents,
+        run, target, get_stored_measures(dataset), progress=progress, first_documents=first_documents,
         may_be_empty=may_be_empty,
     )  # fmt: skip
 
@@ -175,7 +175,7 @@ def verify_scored(
     Args:
         sha256: Key of the run in the store.
         qrels: Judgments that the run was scored on.
-        scored: Scores to verify.
+        scored_run: Scores to verify.
         after_block: Callback during the computation, which may raise.
         text: Content of the run, if the caller has read it.
 
@@ -198,7 +198,7 @@ def verify_scored(
             raise EndlessPattern(error.line, "takes too long to be searched") from error
 
 
-def measures_of(dataset: Dataset) -> Sequence[str]:
+def get_stored_measures(dataset: Dataset) -> Sequence[str]:
     """Return the dataset's measures and the default ones; all are stored, and the dataset selects those shown."""
     return list(dict.fromkeys([*dataset.measures, *DEFAULT_MEASURES, *JUDGED_MEASURES, *upper_of(dataset)]))
 
@@ -241,7 +241,7 @@ def publish_on_current_qrels(
         lease.clock.enter("publishing")
         try:
             publish_results(job, system, results, qrels, record_more)
-            first_documents = {each.stored.sha256: each.scored.first_documents for each in results}
+            first_documents = {each.stored.sha256: each.scored_run.first_documents for each in results}
             keep_first_documents(first_documents, qrels.version.excluded_sha256)
             return
         except JudgementsChanged:
@@ -253,7 +253,8 @@ def publish_on_current_qrels(
         lease.clock.enter("scoring")
         rescored_runs = [evaluate_run(each.stored, job.dataset, qrels, lease.report) for each in results]
         results = [
-            replace(each, scored=scored_run) for each, scored_run in zip(results, rescored_runs, strict=True)
+            replace(each, scored_run=scored_run)
+            for each, scored_run in zip(results, rescored_runs, strict=True)
         ]
 
 
@@ -288,7 +289,7 @@ def publish_results(
                 "submitter"
             )
             job.submission = submissions.filter(pk=job.submission_id).first()
-        report = results[-1].scored.report.as_dict()
+        report = results[-1].scored_run.report.as_dict()
         advance_claimed(job, State.DONE, progress=1.0, report=report)
         if dataset.current_qrels_id != qrels.pk:  # never publish outdated scores
             raise JudgementsChanged
@@ -421,9 +422,9 @@ def _on_same_qrels(reference: Evaluation, evaluation: Evaluation) -> Evaluation:
 
 def record_result(job: Job, system: System, result: ScoredResult, qrels: Qrels) -> Evaluation:
     """Store the run and its evaluation, unrounded, and flag suspicious runs."""
-    statistics = result.scored.report.statistics
+    statistics = result.scored_run.report.statistics
     run = record_job_run(job, system, result.stored, statistics, qrels.version, result.label)
-    evaluation = record_scored(run, qrels, result.scored)
+    evaluation = record_scored(run, qrels, result.scored_run)
     if job.submission is not None and result.signed is not None:
         probes.flag_suspicious_run(job, job.submission, evaluation, result.signed)
     return evaluation

@@ -218,7 +218,7 @@ def test_bm25_is_measured_only_while_the_job_has_time_left(
         settings.JOB_WALL_CLOCK_SECONDS = 1
         return outcome
 
-    monkeypatch.setattr(leases, "LOOK", 60.0)  # whoever looks meanwhile would end the job
+    monkeypatch.setattr(leases, "CHECK_INTERVAL", 60.0)  # whoever looks meanwhile would end the job
     monkeypatch.setattr("submissions.jobs.checkpoints.running.run_job", run_for_hours)
     job = finished(queue_model(small, make_submission()))
     assert job.state == State.DONE, job.log
@@ -312,7 +312,7 @@ def hanging(
     transactional_db: None, small: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[Job, threading.Thread]]:
     """A job whose child hangs, worked at by a thread."""
-    monkeypatch.setattr("submissions.queue.lease.LOOK", 0.1)
+    monkeypatch.setattr("submissions.queue.lease.CHECK_INTERVAL", 0.1)
     job = queue_model(small, make_submission(wrong="hang"))
     thread = threading.Thread(target=run_waiting)
     thread.start()

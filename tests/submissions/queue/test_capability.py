@@ -19,7 +19,7 @@ from evaluation.execution.job import ExecutionJob
 from leaderboard.models import Dataset, User
 from submissions import sandbox
 from submissions.intake.checkpoints.readiness import readiness
-from submissions.jobs.checkpoints.running import result_of
+from submissions.jobs.checkpoints.running import get_result
 from submissions.jobs.runner import drain_queue
 from submissions.models import Job, State, Worker
 from submissions.queue import workers as capability
@@ -226,7 +226,7 @@ def test_a_worker_whose_disk_is_nearly_full_takes_no_models_and_says_so(
         Heartbeat("w", ["cpu"], "")._write_row()
     obstacle = capability.find_obstacle(job)
     assert obstacle is not None
-    assert "No living worker has room on its disk: The disk of this worker is nearly full." in obstacle.text
+    assert "No living worker has enough disk space: The disk of this worker is nearly full." in obstacle.text
     # What is sent meanwhile waits: nothing has to be installed.
     found = readiness(make_user("ada"), local=False)
     assert (found.ready, found.asleep, found.unprotected) == (True, True, False)
@@ -272,11 +272,11 @@ def test_a_gpu_that_fails_under_a_model_is_no_fault_of_the_model(
     work = ExecutionJob("retrieve", "dense", tmp_path, device="cuda")
     outcome = SandboxOutcome("model_failed", 1.0, 0, failure_code="does_not_run")
     with pytest.raises(RuntimeError, match=dead_gpu):
-        result_of(outcome, work, trusted=False)
+        get_result(outcome, work, trusted=False)
     assert not capability.own_capability(["gpu"]).works
     monkeypatch.setattr(Broken, "cuda_reason", "")
     with pytest.raises(ModelFailure):
-        result_of(outcome, work, trusted=False)
+        get_result(outcome, work, trusted=False)
     assert capability.own_capability(["gpu"]) == ISOLATED
 
 
