@@ -109,7 +109,7 @@ def test_a_worker_lives_while_the_database_is_away(
 
     monkeypatch.setattr(Heartbeat, "_write_row", away)
     heartbeat = Heartbeat("host:1", ["score"], VERSION)
-    heartbeat._ended.set()  # after one sign of life
+    heartbeat._stop_event.set()  # after one sign of life
     heartbeat._run()
     assert file.exists()
 

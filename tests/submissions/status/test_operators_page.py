@@ -76,7 +76,7 @@ def test_operators_see_workers_queues_jobs_and_failures(staff: Client) -> None:
     page = staff.get(ADDRESS).content.decode()
     for text in (
         "1 job waits in gpu, and no gpu worker is alive.", "manage.py migrate", "refuses work",
-        "host:10:11", "worker_lost", "at work",
+        "host:10:11", "worker_lost", "working",
     ):  # fmt: skip
         assert text in page, text
 
