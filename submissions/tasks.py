@@ -1,4 +1,4 @@
-"""Celery's tasks. Each is a door: one domain call."""
+"""Celery tasks, each of which calls one function of the domain."""
 
 import logging
 import secrets
@@ -39,16 +39,20 @@ logger = logging.getLogger(__name__)
 
 @shared_task(name=WORK)
 def work(queue: str) -> None:
-    """Do what waits in a queue, if it is one of ours: whoever reaches one queue of the broker may name any."""
+    """Work on the jobs of a queue.
+
+    Queues that this worker does not serve are ignored: a client with access to one queue of the broker can send any
+    name.
+    """
     if queue in own_queues():
         drain_if_idle(queue)
     else:
-        logger.warning("a message names a queue that this worker does not serve: %.40r", queue)
+        logger.warning("Ignored a message for a queue that this worker does not serve: %.40r", queue)
 
 
 @shared_task(name=DISPATCH)
 def dispatch() -> None:
-    """Take up requests, reap silent workers' jobs, and wake workers for whatever waits."""
+    """Create requested jobs, requeue the jobs of silent workers, and wake workers for waiting jobs."""
     if refusal():
         return
     Worker.objects.filter(name=worker_name()).update(dispatched_at=Now())
@@ -73,17 +77,17 @@ def dispatch() -> None:
 
 
 def _take_step(step: Callable[[], object]) -> None:
-    """Do one thing of several. A fault of it keeps no other from being done: it is logged under an id."""
+    """Run one step, logging exceptions under an id so that later steps still run."""
     try:
         step()
     except Exception:
         name = getattr(step, "func", step).__name__
-        logger.exception("fault %s in the dispatcher's %s", secrets.token_hex(4), name)
+        logger.exception("Fault %s in step %s", secrets.token_hex(4), name)
 
 
 @shared_task(name=NOTIFY)
 def notify() -> None:
-    """Tell people what happened: write it down, and send mail and webhooks for a while."""
+    """Create notices and send mails and webhooks for a limited time."""
     if refusal() or not AT_WORK.acquire(blocking=False):
         return
     try:
@@ -94,29 +98,28 @@ def notify() -> None:
 
 @shared_task(name="runboard.sweep")
 def sweep_files() -> None:
-    """Remove what crashes left behind, what was sent long ago, and sessions that have expired."""
+    """Remove unreferenced files, old deliveries, and expired sessions."""
     if refusal():
         return
     for step in (remove_unreferenced, delete_old_deliveries, delete_expired_sessions):
         _take_step(step)
 
 
-# What an idle worker of these queues does when it looks by itself: it takes the dispatcher's turn where nobody has for
-# a while.
+# Actions of an idle worker of these queues: it also dispatches if the dispatcher is late.
 TURNS.update({"dispatch": lambda: dispatcher_is_late() and dispatch(), "notices": notify})
 
 
 @worker_ready.connect
 def begin(**_: Any) -> None:
-    """What waited while no worker was there need not wait for the clock."""
+    """Dispatch as soon as a worker is ready, without waiting for the schedule."""
     wakeup.send_wakeup(DISPATCH, "dispatch")
 
 
 @worker_process_init.connect
 def warm_up(**_: Any) -> None:
-    """Load the compiled kernels before the first run comes, so that nobody waits for them."""
+    """Load compiled kernels before the first run arrives."""
     if not settings.PRIVATE_STORAGE:
-        return  # none comes to who can read no judgements
+        return  # retrievers have no access to judgements and score nothing
     from evaluation.engines.warm_up import warm_up as warm_up_kernels
 
     warm_up_kernels()
@@ -124,5 +127,5 @@ def warm_up(**_: Any) -> None:
 
 @worker_process_init.connect
 def tidy_up(**_: Any) -> None:
-    """End what a worker left of a sandbox that it was starting when it was killed: perhaps we come in its place."""
+    """Kill sandbox processes that a crashed predecessor of this process has left behind."""
     kill_leftovers()

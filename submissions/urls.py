@@ -1,4 +1,4 @@
-"""Addresses of everything that is written to, and of the account pages."""
+"""URLs of submissions, accounts, teams, and the write API."""
 
 from collections.abc import Callable, Iterable
 
@@ -23,18 +23,18 @@ from submissions.views.checkpoints import models
 from submissions.views.status import metrics, status
 from submissions.views.submit_page import submit
 
-#: allauth's pages without its list of sessions, in whose place stands one that ends a single session too, and without
-#: addresses that it had once.
+#: allauth's pages without its list of sessions, which we replace by one that can end single sessions, and without
+#: legacy URLs.
 _accounts = [
     each for each in allauth.urlpatterns if not str(each.pattern).startswith(("sessions/", "social/"))
 ]
 
 
-#: Addresses of which a GET makes a session, and the name of their limit in ACCOUNT_RATE_LIMITS.
+#: URL names whose GET creates a session, with the name of their limit in ACCOUNT_RATE_LIMITS.
 _LIMITED = {"account_reset_password_from_key": "open_reset_link"}
 
 
-#: The beginnings of names of allauth's pages of passwords, its form for new accounts among them.
+#: Prefixes of the names of allauth's password pages, sign-up included.
 _PASSWORDS = ("account_signup", "account_reset_password", "account_change_password", "account_set_password")
 
 
@@ -50,7 +50,7 @@ def _limited(pattern: URLPattern) -> Callable[..., HttpResponseBase]:
 
 
 def _never_cached(patterns: Iterable[URLPattern | URLResolver]) -> list[URLPattern | URLResolver]:
-    """The same addresses, whose pages nobody's browser or proxy keeps: they show the signed-in person's data."""
+    """Return the same patterns with caching disabled, since the pages show data of the signed-in user."""
     return [
         URLPattern(each.pattern, never_cache(_limited(each)), each.default_args, each.name)
         if isinstance(each, URLPattern)
@@ -59,7 +59,7 @@ def _never_cached(patterns: Iterable[URLPattern | URLResolver]) -> list[URLPatte
     ]
 
 
-#: How the addresses of one submission, one team and one webhook begin.
+#: Prefixes of the URLs of one submission, team, and webhook.
 _SUBMISSION, _TEAM = "submissions/<slug:identifier>/", "teams/<slug:slug>/"
 _WEBHOOK = f"{_TEAM}webhooks/<int:identifier>/"
 

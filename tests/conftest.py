@@ -118,7 +118,7 @@ def leases_in_a_transaction_are_left_alone(
     marker = request.node.get_closest_marker("django_db")
     if marker is None or marker.kwargs.get("transaction") or "transactional_db" in request.fixturenames:
         return
-    monkeypatch.setattr("submissions.queue.lease.LOOK", 3600.0)
+    monkeypatch.setattr("submissions.queue.lease.CHECK_INTERVAL", 3600.0)
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,7 @@ from submissions.api import requests
 from submissions.api.schema import call
 from submissions.models import NoticeKind, Scope, Webhook
 from submissions.notifications import webhooks
-from submissions.notifications.inbox import inbox_of, mark_read, unread_count
+from submissions.notifications.inbox import get_inbox, mark_read, unread_count
 
 
 class NoticeSerializer(Answer):
@@ -140,7 +140,7 @@ class NoticesView(APIView):
     )  # fmt: skip
     def get(self, request: Request) -> Response:
         """Your inbox, newest first, in pages (`limit`, `offset`)."""
-        rows = inbox_of(signed_in(request))
+        rows = get_inbox(signed_in(request))
         if requests.parse_boolean(request.query_params, "unread", missing=False):
             rows = rows.filter(read_at=None)
         pagination = requests.Pages()

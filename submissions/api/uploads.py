@@ -146,7 +146,7 @@ class _TusView(APIView):
         told = {
             "Tus-Version": VERSION,
             "Tus-Extension": ",".join(EXTENSIONS),
-            "Tus-Max-Size": str(max(service.limit_of(kind) for kind in Upload.Kind.values)),
+            "Tus-Max-Size": str(max(service.get_size_limit(kind) for kind in Upload.Kind.values)),
             "Tus-Checksum-Algorithm": ",".join(ALGORITHMS),
             "Allow": ", ".join(self.allowed_methods),
         }
@@ -193,7 +193,7 @@ class UploadsView(_TusView):
     @call("uploads", "My uploads", {200: UploadSerializer(many=True)}, 401, operation_id="uploads_list")
     def get(self, request: Request) -> Response:
         """Files that came in pieces, or are on their way, and that no submission has taken; newest first."""
-        rows = service.uploads_of(signed_in(request))
+        rows = service.get_uploads(signed_in(request))
         return Response(UploadSerializer(rows, many=True, context={"request": request}).data)
 
     @call(

@@ -34,7 +34,7 @@ from submissions.intake.system_form import seen_systems
 from submissions.jobs import changes
 from submissions.models import Scope, Submission
 from submissions.quotas.counting import quotas_for
-from submissions.quotas.ledger import refusals_of
+from submissions.quotas.ledger import count_refusals
 from submissions.status.description import (
     describe,
     describe_with_standing,
@@ -286,7 +286,7 @@ class QuotasView(APIView):
         found = quotas_for(person, list(permissions.teams_of(person)), datasets)
         answer = {
             "quotas": [each for quotas in found.values() for each in quotas],
-            "refusals": refusals_of(person),
+            "refusals": count_refusals(person),
         }
         return Response(serializers.QuotasSerializer(answer).data)
 

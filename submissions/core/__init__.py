@@ -1,1 +1,1 @@
-"""Names, errors, and JSON that people type."""
+"""Building blocks of submissions: refusals, form fields for names, strict JSON, and system checks."""

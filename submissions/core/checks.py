@@ -1,4 +1,4 @@
-"""Check of the engines, for `manage.py check`."""
+"""System check of retrieval engines, run by `manage.py check`."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ _PAGE = "docs/engines.md"
 
 
 def check_engines(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Check what pages, the API and commands take from the description of each engine."""
+    """Check the engine descriptions that pages, the API, and commands read."""
     return [
         Error(
             f"The engine {engine.name!r} of {engine.create.__module__} is incomplete: {fault}.",
@@ -29,15 +29,15 @@ def check_engines(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> lis
 
 
 def _faults(engine: EngineDescription) -> Iterator[tuple[str, str]]:
-    """Yield each fault with a hint that names the place to mend it."""
+    """Yield each fault of an engine with a hint on where to fix it."""
     for fault in engine.faults():
         yield fault, f"Correct its EngineDescription in {engine.create.__module__}."
     for attribute, column in (
         ("name", Submission._meta.get_field("engine")),
         ("architecture", System._meta.get_field("architecture")),
     ):
-        if len(getattr(engine, attribute)) > (most := getattr(column, "max_length", 0)):
-            yield f"its {attribute} has more than {most} characters", f"Shorten it: {column} stores it."
+        if len(getattr(engine, attribute)) > (max_length := getattr(column, "max_length", 0)):
+            yield f"its {attribute} has more than {max_length} characters", f"Shorten it: {column} stores it."
     page = (settings.BASE_DIR / _PAGE).read_text(encoding="utf-8")
     if not re.search(rf"^#+ .*`{re.escape(engine.name)}`", page, re.MULTILINE):
         yield (

@@ -1,4 +1,4 @@
-"""What a submission or another change is refused with: the sender's problems, never a fault of ours."""
+"""Exceptions and problem codes for refused submissions and changes."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ from typing import Any
 
 from evaluation.core.problems import Problem, ProblemCode, Report
 
-INVALID_RUN = ProblemCode("invalid_run", "At least one of the files cannot be scored, so none was taken.",
-    "Each file's problems follow.")  # fmt: skip
-INVALID_CHECKPOINT = ProblemCode("invalid_checkpoint", "The checkpoint cannot be run here.",
-    "Each finding follows.")  # fmt: skip
-CHECKPOINT_REFUSED = ProblemCode("checkpoint_refused", "The library does not take the checkpoint as it is, so nothing "
-    "was run, and nothing was counted.", "Each finding follows; `python -m evaluation pack` asks the library "
-    "before you send it.", is_free=True)  # fmt: skip
-ALREADY_SUBMITTED = ProblemCode("already_submitted", "The system has the same run on this dataset already, under the "
-    "same label.", "Nothing to do. If it is another configuration, label it.", is_free=True)  # fmt: skip
-LABEL_NEEDED = ProblemCode("label_needed", "The system has a result on this dataset under the same label already, "
-    "from another run, another engine or other parameters.", "Label this one, or withdraw the other first; send runs "
-    "that differ by their seed together.", "-F configuration=\"k1 1.2\"", is_free=True)  # fmt: skip
+INVALID_RUN = ProblemCode("invalid_run", "At least one file cannot be scored, so no file was accepted.",
+    "Fix the problems listed for each file.")  # fmt: skip
+INVALID_CHECKPOINT = ProblemCode("invalid_checkpoint", "Runboard cannot run this checkpoint.",
+    "Fix the problems listed for each file.")  # fmt: skip
+CHECKPOINT_REFUSED = ProblemCode("checkpoint_refused", "The library cannot load the checkpoint. No run was produced "
+    "and no quota was used.", "Fix the listed problems. `python -m evaluation pack` runs the same check before "
+    "you upload.", is_free=True)  # fmt: skip
+ALREADY_SUBMITTED = ProblemCode("already_submitted", "The system already has the same run on this dataset under the "
+    "same label.", "You do not need to submit it again. Label it if it is another configuration.",
+    is_free=True)  # fmt: skip
+LABEL_NEEDED = ProblemCode("label_needed", "The system already has a result on this dataset under the same label, "
+    "from another run, engine, or set of parameters.", "Label this one, or withdraw the other first. Submit runs "
+    "that differ only by their seed together.", "-F configuration=\"k1 1.2\"", is_free=True)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class FileReport:
-    """The verdict on one file. `dataset` is a slug, empty where none could be told.
+    """Verdict on one file.
 
-    `model` describes a checkpoint that can be run: its kind, weights, dimension, and so on; empty for runs. `pending`
-    has sentences on checks that only a job performs.
+    `dataset` is a slug, empty if the dataset could not be determined. `model` describes a runnable checkpoint (kind,
+    weights, dimension, ...) and is empty for runs. `pending` lists sentences about checks that only a job performs.
     """
 
     name: str
@@ -38,23 +39,26 @@ class FileReport:
 
     @property
     def checkpoint(self) -> Mapping[str, Any] | None:
-        """What a checkpoint is, None for all else."""
+        """Description of the checkpoint, or None for other files."""
         return self.model or None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the verdict as the API and the job's row hold it."""
+        """Return the verdict as stored in the job's row and shown by the API."""
         return {"file": self.name, "dataset": self.dataset, **self.report.as_dict()}
 
 
 class ChangeRefused(Exception):
-    """Something cannot be changed so; the message says why and what would be right."""
+    """A change that the current state does not allow; the message explains why and suggests an alternative."""
 
-    #: The status of a page that says it.
+    #: HTTP status of the page that shows the message.
     status = 400
 
 
 class Refused(Exception):
-    """Nothing was stored. `problems` are about the request, `files` the verdict on each file that was read."""
+    """A refused submission, of which nothing was stored.
+
+    `problems` concern the request as a whole, `files` holds the verdict on each file that was read.
+    """
 
     def __init__(
         self,
@@ -69,30 +73,34 @@ class Refused(Exception):
 
     @classmethod
     def of(cls, code: ProblemCode, message: str, hint: str = "") -> Refused:
-        """Return a refusal for one reason that lies in the request."""
+        """Build a refusal for one problem of the request."""
         return cls(code, message, [code.problem(message, hint)])
 
     @classmethod
     def for_files(cls, files: Iterable[FileReport]) -> Refused:
-        """Return a refusal because of what the files contain."""
+        """Build a refusal for files that cannot be scored."""
         files = tuple(files)
-        bad = [file for file in files if not file.report.valid]
-        named = bad[0].name if len(bad) == 1 else f"{len(bad)} of {len(files)} files"
-        return cls(INVALID_RUN, f"Nothing was submitted: {named} cannot be scored.", files=files)
+        invalid_files = [file for file in files if not file.report.valid]
+        subject = (
+            invalid_files[0].name
+            if len(invalid_files) == 1
+            else f"{len(invalid_files)} of {len(files)} files"
+        )
+        return cls(INVALID_RUN, f"No run was submitted: {subject} cannot be scored.", files=files)
 
     @classmethod
     def for_checkpoint(cls, file: FileReport) -> Refused:
-        """Return a refusal because of what a checkpoint contains, or lacks."""
-        detail = f"Nothing was submitted: {file.name} is not a checkpoint that can be run here."
+        """Build a refusal for a checkpoint that cannot be run."""
+        detail = f"No model was submitted: {file.name} is not a checkpoint that Runboard can run."
         return cls(INVALID_CHECKPOINT, detail, files=[file])
 
     def all_problems(self) -> list[Problem]:
-        """Every problem, those of files named by file where there are several."""
-        several = len(self.files) > 1
+        """Return the problems of the request and of its files, with file names if there are several files."""
+        prefix_names = len(self.files) > 1
         return [
             *self.problems,
             *(
-                replace(problem, message=f"{file.name}: {problem.message}") if several else problem
+                replace(problem, message=f"{file.name}: {problem.message}") if prefix_names else problem
                 for file in self.files
                 for problem in file.report.problems
             ),

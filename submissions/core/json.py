@@ -1,4 +1,4 @@
-"""The bodies of calls: JSON as `read_json` takes it."""
+"""Strict JSON parser for API requests."""
 
 from collections.abc import Mapping
 from typing import IO, Any
@@ -12,7 +12,7 @@ from leaderboard.core.text.json import read_json
 
 
 class StrictJSONParser(JSONParser):
-    """A JSON body as `read_json` reads it, no larger than a form may be. The default of all calls (REST_FRAMEWORK)."""
+    """Parser for JSON bodies up to the size limit of forms; the default of all API calls (REST_FRAMEWORK)."""
 
     def parse(
         self,
@@ -20,12 +20,17 @@ class StrictJSONParser(JSONParser):
         media_type: str | None = None,
         parser_context: Mapping[str, Any] | None = None,
     ) -> Any:
-        """The value. Raises ParseError for what is no usable JSON in UTF-8, RequestDataTooBig for a large body."""
+        """Return the parsed value.
+
+        Raises:
+            ParseError: If the body is not valid UTF-8 JSON in the sense of `read_json`.
+            RequestDataTooBig: If the body exceeds DATA_UPLOAD_MAX_MEMORY_SIZE.
+        """
         limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
         body = stream.read(limit + 1)
         if len(body) > limit:
-            raise RequestDataTooBig(f"The body is over {limit:,} bytes.")
+            raise RequestDataTooBig(f"The body exceeds {limit:,} bytes.")
         try:
             return read_json(body.decode())
         except ValueError as error:
-            raise ParseError(f"The body is not JSON that can be used: {error}") from None
+            raise ParseError(f"The body is not valid JSON: {error}") from None

@@ -1,4 +1,4 @@
-"""Fields of forms for names and texts that others read, and the name that only the site itself has."""
+"""Form fields for public names and texts, and the reserved name of the site."""
 
 import unicodedata
 from typing import Any
@@ -10,7 +10,7 @@ from leaderboard.core.text.names import validate_name, validate_text
 
 
 def is_site_name(text: str) -> bool:
-    """Return whether a name reads as the site's own, which stands beside what the site itself made."""
+    """Return whether a name reads like the site's own, which is reserved for results that the site produces."""
     return _casefold_name(text) == _casefold_name(settings.SITE_NAME)
 
 
@@ -19,7 +19,7 @@ def _casefold_name(text: str) -> str:
 
 
 class NameField(forms.CharField):
-    """A line of text that others see."""
+    """Form field for one line of public text."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -27,7 +27,7 @@ class NameField(forms.CharField):
 
 
 class TextField(forms.CharField):
-    """A text of several lines that others see."""
+    """Form field for several lines of public text."""
 
     def __init__(self, *, rows: int, **options: Any) -> None:
         super().__init__(widget=forms.Textarea(attrs={"rows": rows}), **options)

@@ -1,1 +1,1 @@
-"""Work: what each kind of job does, and the workers that do it."""
+"""Jobs of each kind, and the workers that run them."""

@@ -1,4 +1,4 @@
-"""Changes that submitters and curators request: withdraw, cancel, show, lend, try again, measure again."""
+"""Changes requested by submitters and curators: withdraw, cancel, publish, allow reuse, retry, and measure again."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -47,7 +47,7 @@ from submissions.queue.queue import (
 from submissions.queue.workers import UNPROTECTED
 from submissions.quotas.ledger import charge_again, lock_quota
 
-#: Payload key: how often its people had the job tried again.
+#: Payload key: number of retries requested by users.
 RETRIES = "retries"
 _RUN_MODELS = (Job.Kind.MODEL, Job.Kind.SAMPLE_MODEL)
 _NOTHING: Mapping[str, Any] = {}
@@ -58,7 +58,7 @@ def _is_team_member(submission: Submission, person: User) -> bool:
 
 
 def _actor_label(submission: Submission, person: User) -> str:
-    """Return the person's role for the submission's log, which its team reads: never a name."""
+    """Return the person's role for the log of the submission, which never contains names."""
     if not _is_team_member(submission, person):
         return "a curator"
     return "the submitter" if person.pk == submission.submitter_id else "its team"
@@ -67,56 +67,58 @@ def _actor_label(submission: Submission, person: User) -> str:
 def _record_curator_action(
     action: str,
     submission: Submission,
-    by: User,
-    after: Mapping[str, Any],
-    before: Mapping[str, Any] = _NOTHING,
+    person: User,
+    new_values: Mapping[str, Any],
+    previous_values: Mapping[str, Any] = _NOTHING,
 ) -> None:
-    """Record what a curator did to a submission. The acts of its own team are not recorded."""
-    if before != after and not _is_team_member(submission, by):
-        with acting(by, actor().reason):
-            record(action, f"submission {submission.pk}", before=dict(before), after=dict(after))
+    """Record a curator's action on a submission in the audit log, unless it is the curator's own team."""
+    if previous_values != new_values and not _is_team_member(submission, person):
+        with acting(person, actor().reason):
+            record(
+                action, f"submission {submission.pk}", before=dict(previous_values), after=dict(new_values)
+            )
 
 
 @transaction.atomic
-def withdraw(submission: Submission, reason: str, by: User) -> bool:
-    """Take the submission off every board; a tombstone with the reason remains. False if it was before.
+def withdraw(submission: Submission, reason: str, person: User) -> bool:
+    """Withdraw the submission from all boards, leaving a tombstone with the reason.
 
-    Jobs under way are ended: their workers lose their claims and write nothing more.
+    Returns False if it was withdrawn before. Active jobs end: their workers lose their claims and write nothing more.
     """
     _lock_boards_and_jobs(submission)
-    moved = Submission.objects.filter(pk=submission.pk, withdrawn_at=None).update(
+    updated_count = Submission.objects.filter(pk=submission.pk, withdrawn_at=None).update(
         withdrawn_at=timezone.now(), withdrawal_reason=reason[:300]
     )
-    if not moved:
+    if not updated_count:
         return False
-    who = "its team" if _is_team_member(submission, by) else "a curator"
+    role = "its team" if _is_team_member(submission, person) else "a curator"
     for job in submission.jobs.order_by("pk"):
-        if advance(job.pk, State.WITHDRAWN, line=f"Withdrawn by {who}: {reason}"):
+        if advance(job.pk, State.WITHDRAWN, line=f"Withdrawn by {role}: {reason}"):
             transaction.on_commit(partial(delete_upload, job))
-    # After the commit: a worker that stores a shard holds its job's row, and wants those of the waiting jobs.
+    # After the commit: a worker that stores a shard locks its job first and the waiting jobs second.
     transaction.on_commit(cancel_unneeded_shards)
-    with acting(by, reason):
-        _record_curator_action("submission withdrawn", submission, by, {"reason": reason[:300]})
+    with acting(person, reason):
+        _record_curator_action("submission withdrawn", submission, person, {"reason": reason[:300]})
         withdraw_entries(submission.pk, reason)
         _delete_waiting_runs(submission)
     submission.refresh_from_db()
     return True
 
 
-def cancel(submission: Submission, by: User) -> int:
-    """Stop every job that has not ended, at once if it waits, soon if it runs. Return how many."""
-    count, who = 0, _actor_label(submission, by)
+def cancel(submission: Submission, person: User) -> int:
+    """Cancel all jobs that have not ended, waiting ones at once; return their number."""
+    count, role = 0, _actor_label(submission, person)
     jobs = list(submission.jobs.exclude(state__in=TERMINAL))
     if jobs:
-        # First: each job ends with a commit of its own, and what cut this short would leave an act without a record.
-        _record_curator_action("submission cancelled", submission, by, {"jobs": len(jobs)})
+        # Record first: each job ends with its own commit, so an interruption would leave changes without a record.
+        _record_curator_action("submission cancelled", submission, person, {"jobs": len(jobs)})
     for job in jobs:
         if request_cancel(job):
             job.refresh_from_db()
-            waited = job.state == State.CANCELLED
-            asked = f"{who[:1].upper()}{who[1:]} asked to stop."
-            write_log(job.pk, f"Cancelled by {who}." if waited else asked)
-            if waited:
+            was_waiting = job.state == State.CANCELLED
+            request_line = f"{role[:1].upper()}{role[1:]} requested cancellation."
+            write_log(job.pk, f"Canceled by {role}." if was_waiting else request_line)
+            if was_waiting:
                 delete_upload(job)
             count += 1
     cancel_unneeded_shards()
@@ -128,36 +130,41 @@ def cancel(submission: Submission, by: User) -> int:
 
 
 def _lock_boards_and_jobs(submission: Submission) -> None:
-    """Lock the boards that the submission is on, or may be on, then its jobs, until the commit."""
+    """Lock the boards that the submission is or may be on, then its jobs, until the commit."""
     lock_boards(submission.jobs.values_list("dataset_id", flat=True))
     Submission.objects.select_for_update(no_key=True).get(pk=submission.pk)
     list(submission.jobs.select_for_update(no_key=True).order_by("pk").values_list("pk"))
 
 
 @transaction.atomic
-def set_public(submission: Submission, public: bool, by: User | None = None) -> None:
-    """Show the submission's results to everyone, or keep them with the team; withdrawn ones remain as they are.
+def set_public(submission: Submission, public: bool, person: User | None = None) -> None:
+    """Make the results of the submission public or private; withdrawn results do not change.
 
-    The record of what changes on boards names `by`.
+    The audit log names `person` as the author of the change.
     """
     _lock_boards_and_jobs(submission)
-    was = submission.public
+    was_public = submission.public
     if not Submission.objects.filter(pk=submission.pk, withdrawn_at=None).update(public=public):
         return
     submission.public = public
-    with acting(by, f"submission {submission.pk} {'shown' if public else 'kept back'}"):
-        if by is not None:
-            _record_curator_action("visibility", submission, by, {"public": public}, {"public": was})
+    with acting(person, f"submission {submission.pk} {'made public' if public else 'made private'}"):
+        if person is not None:
+            _record_curator_action(
+                "visibility", submission, person, {"public": public}, {"public": was_public}
+            )
         set_visibility(submission.pk, public=public)
         records.set_waiting_visibility(submission.pk, public=public)
         _waiting_changed(submission)
 
 
 @transaction.atomic
-def set_reusable(submission: Submission, reusable: bool, by: User) -> None:
-    """Let others re-rank and fuse the submission's runs from now on, or no longer."""
-    action, before = "runs lent" if reusable else "runs no longer lent", {"reusable": submission.reusable}
-    _record_curator_action(action, submission, by, {"reusable": reusable}, before)
+def set_reusable(submission: Submission, reusable: bool, person: User) -> None:
+    """Allow or forbid others to re-rank and fuse the submission's runs from now on."""
+    action, previous_values = (
+        "runs lent" if reusable else "runs no longer lent",
+        {"reusable": submission.reusable},
+    )
+    _record_curator_action(action, submission, person, {"reusable": reusable}, previous_values)
     Submission.objects.filter(pk=submission.pk).update(reusable=reusable)
     submission.reusable = reusable
     entries = Entry.objects.filter(submission_reference=submission.pk)
@@ -167,7 +174,7 @@ def set_reusable(submission: Submission, reusable: bool, by: User) -> None:
 
 
 def _delete_waiting_runs(submission: Submission) -> None:
-    """Delete the submission's runs that wait for judgments: no pool is drawn from them, and no page names them."""
+    """Delete runs that wait for judgments, so that no pool is drawn from them and no page names them."""
     _waiting_changed(submission)
     records.delete_waiting_runs(submission.pk)
 
@@ -179,44 +186,57 @@ def _waiting_changed(submission: Submission) -> None:
 
 
 @transaction.atomic
-def set_priority(submission: Submission, priority: int, by: User) -> None:
-    """Give the submission another place among its team's runs; a run that has that place gets the old one.
+def set_priority(submission: Submission, priority: int, person: User) -> None:
+    """Set the priority of a submission among its team's runs, exchanging places with the run that has it.
 
-    Raises Refused for one that is in no open round, and for a place that the round does not have.
+    Raises Refused if the submission is in no open round, or the round has no such priority.
     """
     Team.objects.select_for_update(no_key=True).get(pk=submission.team_id)
-    found = Submission.objects.select_related("round").get(pk=submission.pk)
-    row = found.round
-    if row is None or not may_reorder(found):
-        closed = row is not None and timezone.now() >= row.closes_at
-        when = f"{row} closed at {utc(row.closes_at)}." if row and closed else "It is in no open round."
-        message = f"The priority stays. {when}"
-        raise Refused.of(ROUND_CLOSED, message, "Priorities change until a round closes.")
-    if not 1 <= priority <= row.runs_per_team:
-        message = f"Priority {priority} is not between 1 and {row.runs_per_team}, the runs of a team."
-        raise Refused.of(INVALID_PRIORITY, message, f"Send one of 1 to {row.runs_per_team}.")
-    other = counted_submissions(row, team=found.team).filter(priority=priority).exclude(pk=found.pk).first()
-    for each, place in ((other, found.priority), (found, priority)):
+    current = Submission.objects.select_related("round").get(pk=submission.pk)
+    round_ = current.round
+    if round_ is None or not may_reorder(current):
+        is_closed = round_ is not None and timezone.now() >= round_.closes_at
+        reason = (
+            f"{round_} closed at {utc(round_.closes_at)}."
+            if round_ and is_closed
+            else "The run is in no open round."
+        )
+        message = f"The priority was not changed. {reason}"
+        raise Refused.of(ROUND_CLOSED, message, "You can change priorities until a round closes.")
+    if not 1 <= priority <= round_.runs_per_team:
+        message = (
+            f"Priority {priority} is not between 1 and {round_.runs_per_team}, the number of runs per team."
+        )
+        raise Refused.of(INVALID_PRIORITY, message, f"Choose a priority from 1 to {round_.runs_per_team}.")
+    conflicting = (
+        counted_submissions(round_, team=current.team)
+        .filter(priority=priority)
+        .exclude(pk=current.pk)
+        .first()
+    )
+    for each, new_priority in ((conflicting, current.priority), (current, priority)):
         if each is not None:
-            Submission.objects.filter(pk=each.pk).update(priority=place)
-            records.set_priority(each.pk, place)
-            _record_curator_action("priority", each, by, {"priority": place}, {"priority": each.priority})
+            Submission.objects.filter(pk=each.pk).update(priority=new_priority)
+            records.set_priority(each.pk, new_priority)
+            _record_curator_action(
+                "priority", each, person, {"priority": new_priority}, {"priority": each.priority}
+            )
     submission.priority = priority
 
 
-# --- try again
+# --- retry
 
 
 def retriable_jobs(submission: Submission) -> list[Job]:
-    """Return the jobs that may be tried again: lost through our fault, and whose file is still here."""
-    lost = submission.jobs.lost_by_us().select_related("submission__checkpoint__team")
-    return [job for job in lost if _has_its_file(job)]
+    """Return the jobs that failed through our fault and whose files are still stored."""
+    failed_jobs = submission.jobs.lost_by_us().select_related("submission__checkpoint__team")
+    return [job for job in failed_jobs if _has_its_file(job)]
 
 
-def retry(submission: Submission, by: User) -> int:
-    """Queue lost jobs again, and count them again if their units were refunded. Return how many.
+def retry(submission: Submission, person: User) -> int:
+    """Requeue failed jobs, charging them again if they were refunded; return their number.
 
-    Raises Refused if no quota, or no place in the round, is left for them.
+    Raises Refused if the quota or the round has no room for them.
     """
     with transaction.atomic():
         lock_quota(submission.submitter, submission.team)
@@ -226,14 +246,14 @@ def retry(submission: Submission, by: User) -> int:
             return 0
         readmit(submission)
         charge_again(submission, {job.dataset_id for job in jobs})
-        _record_curator_action("tried again", submission, by, {"jobs": len(jobs)})
+        _record_curator_action("tried again", submission, person, {"jobs": len(jobs)})
         for job in jobs:
             payload, queue = {**job.payload, RETRIES: job.payload.get(RETRIES, 0) + 1}, job.queue
             retrieval = RetrievalResult.from_payload(payload)
             if retrieval is not None and payload.pop(MISSED, 0):  # its runs are lost
                 queue = retrieval.queue
                 del payload[KEY]
-            log = append_log_line(f"Tried again: asked for by {_actor_label(submission, by)}.")
+            log = append_log_line(f"Retry requested by {_actor_label(submission, person)}.")
             if revive(job.pk, waiting_state(job), payload=payload, queue=queue, log=log):
                 wake_worker(queue)
         Submission.objects.filter(pk=submission.pk).update(noticed_at=None)
@@ -253,33 +273,42 @@ def _has_its_file(job: Job) -> bool:
 
 
 class CannotMeasure(ValueError):
-    """The costs of a result cannot be measured again; the text says why."""
+    """The costs of a result cannot be measured again, for the reason in the text."""
 
 
 @transaction.atomic
 def request_measurement(entry: Entry) -> Job:
-    """Queue a job that runs the entry's model again and measures it. The present costs remain until it ends.
+    """Queue a job that runs the entry's model again and measures its costs; present costs remain until it ends.
 
-    Call it as the requesting curator (`leaderboard.core.audit.acting`). Raises CannotMeasure.
+    Call it within `leaderboard.core.audit.acting` as the requesting curator.
+
+    Raises:
+        CannotMeasure: If the model did not run here, or the entry is outdated, withdrawn, or being measured already.
     """
     evaluation = entry.evaluation
-    made = evaluation.run.metadata.get(MADE_BY) if evaluation else None
+    provenance = evaluation.run.metadata.get(MADE_BY) if evaluation else None
     origin = Job.objects.filter(Q(entry=entry) | Q(further_entries=entry), kind__in=_RUN_MODELS).last()
-    if evaluation is None or made is None or origin is None:
-        raise CannotMeasure(f"{entry} was not made by a model that ran here, so nothing was timed.")
+    if evaluation is None or provenance is None or origin is None:
+        raise CannotMeasure(
+            f"{entry} was not produced by a model that ran here, so it has no measured costs."
+        )
     if entry.visibility == Entry.Visibility.WITHDRAWN:
         raise CannotMeasure(f"{entry} was withdrawn.")
     if evaluation.run.version_id != entry.dataset.current_version_id:
-        raise CannotMeasure(f"{entry} was made from earlier content of the dataset: run the model again.")
+        raise CannotMeasure(
+            f"{entry} was produced from an earlier version of the dataset. Run the model again."
+        )
     if Job.objects.exclude(state__in=TERMINAL).filter(payload__measures=entry.pk).exists():
-        raise CannotMeasure(f"{entry} is being measured already.")
+        raise CannotMeasure(f"{entry} is already being measured.")
     retrieval = RetrievalResult.from_payload(origin.payload)
-    queue = retrieval.queue if retrieval else origin.queue  # a scorer may have ended it
+    queue = retrieval.queue if retrieval else origin.queue  # a scorer may have finished the job
     if origin.submission is not None:
         checkpoint = origin.submission.checkpoint_id
-    else:  # the site's own, if any
-        own = Checkpoint.objects.filter(team=None, model_sha256=made.get("checkpoint", {}).get("sha256", ""))
-        checkpoint = own.values_list("pk", flat=True).first()
+    else:  # the checkpoint may be the site's own
+        site_checkpoints = Checkpoint.objects.filter(
+            team=None, model_sha256=provenance.get("checkpoint", {}).get("sha256", "")
+        )
+        checkpoint = site_checkpoints.values_list("pk", flat=True).first()
     job = Job.objects.create(
         kind=Job.Kind.MODEL,
         queue=queue,
@@ -290,13 +319,13 @@ def request_measurement(entry: Entry) -> Job:
         payload={
             MEASURES: entry.pk,
             "system": entry.system.slug,
-            "engine": made["engine"],
-            "parameters": made["parameters"],
+            "engine": provenance["engine"],
+            "parameters": provenance["parameters"],
             "checkpoint": checkpoint,
             "run_ids": origin.payload.get("run_ids", []),
             **({UNPROTECTED: True} if origin.payload.get(UNPROTECTED) else {}),
         },
-        log=log_line(f"{entry} is measured again."),
+        log=log_line(f"Measuring {entry} again."),
     )
     record("measurement requested", entry, dataset=entry.dataset, entry=entry, after={"job": job.pk})
     wake_worker(queue)
@@ -307,14 +336,14 @@ def request_measurement(entry: Entry) -> Job:
 
 
 @transaction.atomic
-def merge_systems(duplicate: System, into: System) -> System:
-    """Move the duplicate's submissions and everything else of it to the other system, in one transaction.
+def merge_systems(duplicate: System, target: System) -> System:
+    """Move all submissions and other data of the duplicate to another system, and return that one.
 
-    Submissions stay their team's and their submitter's. Raises leaderboard.systems.records.CannotMerge with all
-    conflicts, and nothing is changed. Call within `leaderboard.core.audit.acting`.
+    Submissions keep their teams and submitters. Raises leaderboard.systems.records.CannotMerge with all conflicts, in
+    which case nothing is changed. Call it within `leaderboard.core.audit.acting`.
     """
-    lock_systems(duplicate, into)
-    if conflicts := system_records.merge_conflicts(duplicate, into):
+    lock_systems(duplicate, target)
+    if conflicts := system_records.merge_conflicts(duplicate, target):
         raise system_records.CannotMerge(conflicts)
-    Submission.objects.filter(system=duplicate).update(system=into)
-    return system_records.merge_systems(duplicate, into)
+    Submission.objects.filter(system=duplicate).update(system=target)
+    return system_records.merge_systems(duplicate, target)

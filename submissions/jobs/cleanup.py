@@ -1,6 +1,4 @@
-"""Files that no row names, which a crash between writing bytes and committing their row leaves behind; and rows whose
-files are missing, once a backup has come back.
-"""
+"""Removal of unreferenced files that crashes leave behind, and detection of missing files after a restore."""
 
 import logging
 import re
@@ -29,23 +27,23 @@ from submissions.uploads.service import discard_expired_uploads
 
 logger = logging.getLogger(__name__)
 
-#: A file younger than this, in seconds, may belong to a transaction that is still open.
+#: Minimum age in seconds of files to remove; younger ones may belong to an open transaction.
 GRACE = 24 * 3600
-#: So many files that no row names may be what crashes left, however few others there are.
+#: Maximum number of unreferenced files that is removed without comparing it with the number of all files.
 _FEW = 20
-#: Columns of JSON that may have checksums in them.
+#: JSON columns that may contain checksums.
 _JSON_COLUMNS = ((Pool, "files"), (Rescore, "content"), (WorkRequest, "payload"), (Job, "payload"))
 _CHECKSUM = re.compile(rb"[0-9a-f]{64}")
 
 
 def remove_unreferenced(grace: float = GRACE) -> int:
-    """Remove what no row names and nobody touched for `grace` seconds; returns how many files and folders.
+    """Remove files that no row references and that are older than `grace` seconds; return the number removed.
 
-    What cannot be removed in one place does not keep the others from being swept. While a backup runs nothing is: the
-    database that it copied may name what no row names now. One may begin at any moment, so each step looks again.
+    A failure in one place does not stop the others. No file is removed during a backup, since the copied database
+    may refer to files that are unreferenced now. A backup may begin at any moment, so each step checks again.
     """
     if deletion_lock.deletions_are_paused():
-        logger.info("nothing is swept while a backup runs")
+        logger.info("No files are swept during a backup.")
         return 0
     profiles = CollectionProfile.objects.values_list("terms_sha256", flat=True)
     uploads = Job.objects.needing_files().values_list("upload_sha256", flat=True)
@@ -71,9 +69,9 @@ def remove_unreferenced(grace: float = GRACE) -> int:
         try:
             count += step()
         except Exception:
-            logger.exception("%s could not be swept", name)
+            logger.exception("Could not sweep %s", name)
     if count:
-        logger.info("swept %s files that no row names", count)
+        logger.info("Swept %s unreferenced files.", count)
     return count
 
 
@@ -81,107 +79,110 @@ def _folder(area: Area) -> Path:
     return Path(settings.VAR) / area.value
 
 
-def _sweep_files(folder: Path, named: Container[str], grace: float) -> int:
-    """Remove old files except the named ones, and none if a backup has begun by the time that the names are known."""
+def _sweep_files(folder: Path, referenced_names: Container[str], grace: float) -> int:
+    """Remove old files except the named ones, unless a backup has begun meanwhile."""
     if deletion_lock.deletions_are_paused():
         return 0
-    return remove_old([p for p in folder.rglob("*") if p.name not in named and p.is_file()], grace)
+    return remove_old([p for p in folder.rglob("*") if p.name not in referenced_names and p.is_file()], grace)
 
 
 def _sweep_datasets(grace: float) -> int:
-    """What datasets are made of, judgements among it. There every checksum in any row keeps its file.
+    """Sweep files of datasets, judgments included, keeping every file whose checksum any row contains.
 
-    Where most of an area would go, nothing does.
+    If most files of an area would be removed, none is.
     """
-    named = referenced_checksums()
+    checksums = referenced_checksums()
     if deletion_lock.deletions_are_paused():
         return 0
     count = 0
     for area in (Area.FILES, Area.INDEXES, Area.EXCERPTS, Area.QRELS, Area.CURATION):
         files = [path for path in _folder(area).rglob("*") if path.is_file()]
-        unnamed = [path for path in files if path.name not in named]
-        whole = [path for path in unnamed if not path.name.startswith(PARTIAL)]
-        if _are_too_many(whole, files, area.value):
-            unnamed = [path for path in unnamed if path.name.startswith(PARTIAL)]
-        count += remove_old(unnamed, grace)
+        unreferenced = [path for path in files if path.name not in checksums]
+        complete_files = [path for path in unreferenced if not path.name.startswith(PARTIAL)]
+        if _are_too_many(complete_files, files, area.value):
+            unreferenced = [path for path in unreferenced if path.name.startswith(PARTIAL)]
+        count += remove_old(unreferenced, grace)
     return count
 
 
 def _sweep_shared(grace: float) -> int:
-    """What was sent to a storage for several hosts, by a worker that died before its row, say, or was removed here."""
-    named = referenced_checksums() | referenced_runs()
+    """Sweep files in the shared storage that were removed here, or whose row was never stored."""
+    checksums = referenced_checksums() | referenced_runs()
     if deletion_lock.deletions_are_paused():
         return 0
-    sent = list(shared.sent_paths())
-    unnamed = [path for path in sent if path.name not in named]
-    if _are_too_many(unnamed, sent, "the shared storage"):
+    paths = list(shared.sent_paths())
+    unreferenced = [path for path in paths if path.name not in checksums]
+    if _are_too_many(unreferenced, paths, "the shared storage"):
         return 0
-    return sum(shared.remove(path, grace) for path in unnamed)
+    return sum(shared.remove(path, grace) for path in unreferenced)
 
 
-def _are_too_many(unnamed: Sized, files: Sized, where: str) -> bool:
-    """Return whether most of a place would go: then this is another site's database, or an empty one."""
-    if len(unnamed) <= _FEW or 2 * len(unnamed) <= len(files):
+def _are_too_many(unreferenced: Sized, files: Sized, place: str) -> bool:
+    """Return whether most files are unreferenced, which suggests that the database is empty or another site's."""
+    if len(unreferenced) <= _FEW or 2 * len(unreferenced) <= len(files):
         return False
-    logger.error("no row names %s of %s files in %s: none is removed", len(unnamed), len(files), where)
+    logger.error(
+        "%s of %s files in %s are unreferenced; removing none of them.", len(unreferenced), len(files), place
+    )
     return True
 
 
 def referenced_runs() -> set[str]:
-    """Return the checksums of the runs that any row names, or a job that has not ended, or may be tried again."""
-    named = set(Run.objects.values_list("sha256", flat=True))
-    # A job that has not run yet, or was put back, names its run in its payload alone.
-    waiting = Job.objects.needing_files().values_list("payload", flat=True)
-    requested = WorkRequest.objects.filter(taken_at=None).values_list("payload", flat=True)
-    for payload in (*waiting, *requested):
-        found = RetrievalResult.from_payload(payload)
-        named |= {payload.get("run_sha256", ""), *(found.sha256s if found else ())}
-    return named
+    """Return the checksums of runs referenced by rows, including jobs that are active or can be retried."""
+    checksums = set(Run.objects.values_list("sha256", flat=True))
+    # A job that has not run, or was requeued, references its run only in its payload.
+    job_payloads = Job.objects.needing_files().values_list("payload", flat=True)
+    request_payloads = WorkRequest.objects.filter(taken_at=None).values_list("payload", flat=True)
+    for payload in (*job_payloads, *request_payloads):
+        retrieval = RetrievalResult.from_payload(payload)
+        checksums |= {payload.get("run_sha256", ""), *(retrieval.sha256s if retrieval else ())}
+    return checksums
 
 
 def _top_documents() -> set[str]:
-    """Return the names of the files with first documents of runs that any row names."""
-    listed = Run.objects.exclude(version__excluded_sha256="").values_list(
-        "sha256", "version__excluded_sha256"
-    )
-    return referenced_runs() | {top_documents_path(*each).name for each in listed}
+    """Return the names of the files with the top documents of referenced runs."""
+    runs = Run.objects.exclude(version__excluded_sha256="").values_list("sha256", "version__excluded_sha256")
+    return referenced_runs() | {top_documents_path(*each).name for each in runs}
 
 
 def referenced_checksums() -> set[str]:
-    """Every sha256 in any row, histories included: of a table to come as well, as long as its column says so."""
-    named: set[str] = set()
+    """Return all SHA-256 checksums in any row, including history tables.
+
+    Columns of future tables are found by their names, which must end with "sha256".
+    """
+    checksums: set[str] = set()
     for label in ("leaderboard", "submissions"):
         for model in apps.get_app_config(label).get_models():
             for field in model._meta.concrete_fields:
                 if isinstance(field, models.CharField) and field.name.endswith("sha256"):
                     rows = model._default_manager.values_list(field.name, flat=True)
-                    named.update(rows.distinct().iterator())
+                    checksums.update(rows.distinct().iterator())
     for table, column in _JSON_COLUMNS:
         for value in table._default_manager.values_list(column, flat=True).iterator():
-            named.update(match.decode() for match in _CHECKSUM.findall(orjson.dumps(value)))
-    return named - {""}
+            checksums.update(match.decode() for match in _CHECKSUM.findall(orjson.dumps(value)))
+    return checksums - {""}
 
 
 def find_missing_files(*, private: bool) -> list[str]:
-    """What is missing of uploads that jobs wait for, runs, checkpoints, and, where asked, judgements: a line each."""
+    """Return a line for each missing file of waiting jobs, runs, checkpoints, and with `private` of judgments."""
     root = Path(settings.VAR)
     return [
-        f"{path.relative_to(root)}: missing, {who} needs it"
-        for path, who in _named_files(private=private)
+        f"{path.relative_to(root)}: missing, needed by {user}"
+        for path, user in _named_files(private=private)
         if not path.exists()
     ]
 
 
 def _named_files(*, private: bool) -> Iterator[tuple[Path, str]]:
-    """The files that rows name, and who needs each."""
-    # Jobs that have neither ended nor kept their run.
-    waiting = Job.objects.exclude(state__in=TERMINAL).filter(validated=False).exclude(upload_sha256="")
-    for pk, submission, sha256 in waiting.values_list("pk", "submission_id", "upload_sha256"):
+    """Yield the path of each referenced file with a description of the row that needs it."""
+    # Uploads of active jobs whose run is not stored yet.
+    waiting_jobs = Job.objects.exclude(state__in=TERMINAL).filter(validated=False).exclude(upload_sha256="")
+    for pk, submission, sha256 in waiting_jobs.values_list("pk", "submission_id", "upload_sha256"):
         yield path_of(Area.UPLOADS, sha256), f"job {pk} of submission {submission}"
     for key in Upload.objects.values_list("pk", flat=True):
         yield storage.path_of(key), f"upload {key}"
     for sha256 in sorted(referenced_runs() - {""}):
-        yield local_path(Area.RUNS, sha256), "a run or a job that waits"
+        yield local_path(Area.RUNS, sha256), "a run or a waiting job"
     for row in Checkpoint.objects.select_related("team"):
         yield folder_of(row) / FILE_NAME, f"checkpoint {row.pk} ({row})"
     if private:

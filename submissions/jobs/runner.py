@@ -1,4 +1,4 @@
-"""Work through a queue: claim, do, and settle however it ends."""
+"""Main loop of workers: claim jobs, run them, and settle them in all outcomes."""
 
 import logging
 import math
@@ -38,23 +38,23 @@ from submissions.sandbox import SandboxUnavailable
 
 logger = logging.getLogger(__name__)
 
-#: The kinds of jobs that score runs.
+#: Kinds of jobs that score runs.
 _SCORING = (Job.Kind.SCORE, Job.Kind.RETRIEVE, Job.Kind.BASELINE, Job.Kind.MODEL)
-#: How long a worker waits for the database to give its job back, in seconds; then the reaper finds the job.
+#: Seconds for which a worker tries to reach the database to requeue its job. After that, `reap` finds the job.
 _PATIENCE = 3600.0
-#: How often one job may be given back in this way, or because of its worker: one that takes the database down with it
-#: ends all the same.
+#: Maximum number of claims of a job whose attempts do not count because of the database or the worker. It ends jobs
+#: that crash the database.
 _CLAIMS = 30
-#: How often the pause of a process in which shards keep failing is doubled.
+#: Maximum number of times that the pause of a process with failing shards is doubled.
 _DOUBLINGS = 3
 
-#: Seconds between two looks at the disk by a worker that has much to do.
+#: Seconds between two sweeps of the disk while jobs are waiting.
 _DISK_PAUSE = 60.0
 
-#: What PostgreSQL says when it ends a session: shut down, crashed, not up yet, a transaction that stood still.
+#: SQLSTATE codes with which PostgreSQL ends a session: shutdown, crash, startup, and idle transactions.
 _ENDED = frozenset({"57P01", "57P02", "57P03", "25P03"})
 
-#: The function that does the work of each kind of job under a lease.
+#: Function for each kind of job, called while the lease is held.
 WORK: dict[Job.Kind, Callable[[Job, Lease], None]] = {
     Job.Kind.SCORE: score_job,
     Job.Kind.RETRIEVE: retrieve_job,
@@ -73,21 +73,21 @@ WORK: dict[Job.Kind, Callable[[Job, Lease], None]] = {
 
 
 class _Failures:
-    """Shards that failed in this process in a row through a fault of ours, and until when it takes no models."""
+    """Consecutive failures of shards in this process, and the time until which it takes no models."""
 
     in_a_row = 0
     paused_until = -math.inf
 
     @classmethod
     def add(cls) -> None:
-        """Count one: what ails this worker would take an attempt of each shard, faster than others encode them."""
+        """Count a failure and pause, since a broken worker would soon use up the attempts of all shards."""
         pause = BACKOFF[-1].total_seconds() * 2 ** min(cls.in_a_row, _DOUBLINGS)
         cls.in_a_row, cls.paused_until = cls.in_a_row + 1, time.monotonic() + pause
 
 
 def drain_queue(queue: str, worker: str) -> int:
-    """Do the waiting jobs of a queue that this worker can do, oldest first, until there are none. Returns how many."""
-    done, swept_at = 0, time.monotonic()
+    """Run the waiting jobs of a queue that this worker can run, in order; return their number."""
+    count, swept_at = 0, time.monotonic()
     with keep_leases(), closing(WARM):
         while not workers.refusal():
             permitted = workers.own_capability([queue]).permitted() if workers.runs_models([queue]) else Q()
@@ -99,16 +99,16 @@ def drain_queue(queue: str, worker: str) -> int:
             if job.kind != Job.Kind.SHARD:
                 WARM.close()
             run_job(job)
-            done += 1
-            if time.monotonic() - swept_at > _DISK_PAUSE:  # it costs more than many a shard
+            count += 1
+            if time.monotonic() - swept_at > _DISK_PAUSE:  # a sweep costs more than many shards
                 _trim_disk(queue)
                 swept_at = time.monotonic()
-    _trim_disk(queue)  # without a job, too: perhaps it was woken for this
-    return done
+    _trim_disk(queue)  # also without a job: the worker may have been woken for this
+    return count
 
 
 def _trim_disk(queue: str) -> None:
-    """Keep what a worker that runs models brought to its host, or left there, within its bounds. Logs what fails."""
+    """Trim caches and copies on this host's disk, logging failures."""
     if queue == Job.Queue.SCORE:
         return
     trim_cache()
@@ -119,56 +119,56 @@ def _trim_disk(queue: str) -> None:
         try:
             step()
         except Exception:
-            logger.exception("this host's disk could not be swept")
+            logger.exception("Could not sweep this host's disk")
 
 
 def run_job(job: Job) -> None:
-    """Do one claimed job and settle it: done, rejected (their file), failed (our fault), or back in the queue."""
-    done = False
+    """Run a claimed job and settle it: done, rejected (the file's fault), failed (our fault), or requeued."""
+    is_done = False
     try:
-        done = _settle_outcome(job) and job.state == State.DONE
+        is_done = _settle_outcome(job) and job.state == State.DONE
     except DatabaseError as error:
         if not is_connection_lost(error):
             raise
         requeue_after_loss(job)
     finally:
-        if job.kind == Job.Kind.SHARD and not done:
+        if job.kind == Job.Kind.SHARD and not is_done:
             settle_shard_waiters(job)
-    if not done:
+    if not is_done:
         release(job)
     prepare_query_pages(job)
 
 
 def _settle_outcome(job: Job) -> bool:
-    """Do the job, and settle it if its work ends otherwise than by returning. Return whether it returned."""
-    # The submitter is named in the record of what the job changes, else the site.
+    """Run the job, and settle it if the work raises an exception. Return whether it returned normally."""
+    # The audit log names the submitter, or else the site, as the author of the job's changes.
     submission = job.submission
     person = submission.submitter if submission is not None else None
-    why = f"submission {submission.pk}" if submission else f"{job.get_kind_display()} (job {job.pk})"
+    reason = f"submission {submission.pk}" if submission else f"{job.get_kind_display()} (job {job.pk})"
     try:
         with hold_lease(job) as lease:
             if job.attempts > 1:
                 write_log(job.pk, f"Attempt {job.attempts} of {ATTEMPTS}.")
-            with acting(person, why):
+            with acting(person, reason):
                 WORK[Job.Kind(job.kind)](job, lease)
         if job.kind in workers.KINDS:
             _Failures.in_a_row = 0
         return True
-    except WorkEnded as ended:
-        ended.settle(job)
+    except WorkEnded as end:
+        end.settle(job)
     except JudgementsNotCopied:
-        # The dispatcher copies open judgments within seconds if it is alive: this is not a fault.
-        line = "The judgements are not laid out here yet: the job waits for them."
+        # The dispatcher copies open judgments within seconds if it is alive, so this is not a failure.
+        line = "The judgments are not available here yet; the job waits for them."
         _put_back(job, line, timedelta(seconds=2 * settings.QUEUE_TIMES.dispatch))
     except InvalidRun as error:
-        line = "The file did not pass validation and was not kept."
+        line = "The file did not pass validation and was not stored."
         report = error.report.as_dict()
         if advance(job.pk, State.REJECTED, fence=job.fence, line=line, report=report, error_code=INVALID_RUN):
             delete_upload(job)
     except ModelFailure as failure:
         reject_model(job, failure)
     except (SystemExit, KeyboardInterrupt):
-        requeue(job, counted=False)
+        requeue(job, counts_attempt=False)
         raise
     except Exception as error:
         if is_connection_lost(error):
@@ -176,11 +176,14 @@ def _settle_outcome(job: Job) -> bool:
         if job.kind == Job.Kind.SHARD:
             _Failures.add()
         if shared.is_away(error):
-            line = "The site's storage cannot be reached: a fault of ours. The job waits for it."
+            line = "The site's storage cannot be reached, which is a fault on our side. The job waits for it."
             _put_back(job, line, BACKOFF[-1], error)
         elif (line := _what_ails_worker(job, error)) and job.fence < _CLAIMS:
             _put_back(
-                job, f"{line}: a fault of ours. The job waits for one that can do it.", BACKOFF[-1], error
+                job,
+                f"{line}, which is a fault on our side. The job waits for another worker.",
+                BACKOFF[-1],
+                error,
             )
         else:
             _fail(job, error)
@@ -188,57 +191,59 @@ def _settle_outcome(job: Job) -> bool:
 
 
 def _what_ails_worker(job: Job, error: Exception) -> str:
-    """Return why this worker caused the failure, so that the attempt does not count. Empty if the job may be the cause.
+    """Return why this worker caused the failure, so that the attempt does not count; "" if the job may be the cause.
 
-    A disk that the job filled itself is free again by now, so it does not count as the worker's fault.
+    A disk that the job itself filled is free again by now, and is not considered the worker's fault.
     """
     if isinstance(error, SandboxUnavailable):
         workers.reset_own_capability()
         if job.kind == Job.Kind.SHARD or not workers.own_capability([job.queue]).works:
-            return "This worker has no working sandbox, or no room on its disk"
+            return "This worker has no working sandbox or no free disk space"
     elif job.kind == Job.Kind.SHARD and _Failures.in_a_row > 1 and workers.workers_alive(job.queue) > 1:
-        return "One part of a corpus after the other fails on this worker"
+        return "Several parts of a corpus failed on this worker"
     return ""
 
 
 def _put_back(job: Job, line: str, delay: timedelta, error: Exception | None = None) -> None:
-    """Put the job back for a while, its attempt not counted: as things are, none can do better."""
-    if requeue(job, counted=False, delay=delay, line=line if line not in job.log else ""):
-        logger.log(logging.ERROR if error else logging.INFO, "job %s: %s", job.pk, line, exc_info=error)
+    """Requeue the job after a delay without counting the attempt."""
+    if requeue(job, counts_attempt=False, delay=delay, line=line if line not in job.log else ""):
+        logger.log(logging.ERROR if error else logging.INFO, "Job %s: %s", job.pk, line, exc_info=error)
 
 
 def _fail(job: Job, error: Exception) -> None:
-    """Log a fault of ours under an id, and try the job again while attempts are left.
+    """Log the failure under an id and retry the job if attempts remain.
 
-    Wrong scores are not tried again: they would be wrong again, or be right by chance. Nor is a pattern among the
-    dataset's answers that takes too long, which only its curator can correct.
+    Wrong scores are not retried: they would be wrong again, or right by chance. Patterns in a dataset's answers that
+    take too long are not retried either, since only its curator can correct them.
     """
     fault = secrets.token_hex(4)
-    logger.error("fault %s in job %s (%s)", fault, job.pk, job.kind, exc_info=error)
-    full = is_disk_full(error)
-    what = ("The site's disk is full: a" if full else "A") + f" fault of ours ({fault})"
+    logger.error("Fault %s in job %s (%s)", fault, job.pk, job.kind, exc_info=error)
+    is_full = is_disk_full(error)
+    description = (
+        "The site's disk is full, which is a fault" if is_full else "A fault"
+    ) + f" on our side ({fault})"
     if isinstance(error, ScoresDiffer):
-        code, line = "scores_differ", f"The scores could not be confirmed: a fault of ours ({fault})."
+        code, line = "scores_differ", f"The scores could not be verified, a fault on our side ({fault})."
     elif isinstance(error, EndlessPattern):
         code = "endless_pattern"
         line = (
-            f"A pattern among {job.dataset}’s answers takes too long: its curators must correct it ({fault})."
+            f"A pattern among {job.dataset}’s answers takes too long. Its curators must correct it ({fault})."
         )
     elif job.attempts < ATTEMPTS:
-        requeue(job, counted=True, line=f"{what}; the job is tried again.")
+        requeue(job, counts_attempt=True, line=f"{description}. The job will be retried.")
         return
     else:
-        code, line = "disk_full" if full else "fault", f"{what}, three times."
+        code, line = "disk_full" if is_full else "fault", f"{description} occurred three times."
     columns: dict[str, Any] = {"line": f"{line} We are sorry.", "error_code": code, "fault": fault}
     if not advance(job.pk, State.FAILED, fence=job.fence, unless_cancelled=True, **columns):
-        end_cancelled(job, "Cancelled.")
+        end_cancelled(job, "Canceled.")
 
 
 def is_connection_lost(error: BaseException) -> bool:
-    """Return whether the error is that this process has lost its connection to the database.
+    """Return whether the error means that this process lost its connection to the database.
 
-    Of SQLite it has none to lose; a question that the server refused leaves the connection as it was. Where the server
-    says that it ended the session, a new connection may be there already.
+    SQLite has no connection to lose, and a query rejected by the server leaves the connection usable. If the server
+    reports the end of the session, a new connection may exist already.
     """
     if not isinstance(error, DatabaseError):
         return False
@@ -246,18 +251,19 @@ def is_connection_lost(error: BaseException) -> bool:
 
 
 def requeue_after_loss(job: Job) -> None:
-    """Put a job that the loss of the database has broken off back into the queue, as soon as there is one.
+    """Requeue a job after losing the database connection, as soon as the database is available.
 
-    The attempt is not counted: it is no fault of the job. What had been committed stands, and the job is not put back.
+    The attempt does not count, since the job is not at fault. Committed results remain, and then the job is not
+    requeued.
     """
     logger.warning(
-        "job %s: the connection to the database was lost; the job is requeued once there is one", job.pk
+        "Job %s: lost the connection to the database; the job is requeued once it is available.", job.pk
     )
     deadline = time.monotonic() + _PATIENCE
     while True:
         connection.close()
         try:
-            requeue(job, counted=job.fence >= _CLAIMS)
+            requeue(job, counts_attempt=job.fence >= _CLAIMS)
             return
         except (OperationalError, InterfaceError):
             if time.monotonic() > deadline or workers.STOPPING.wait(settings.QUEUE_TIMES.look):
@@ -265,13 +271,13 @@ def requeue_after_loss(job: Job) -> None:
 
 
 def prepare_query_pages(job: Job) -> None:
-    """Make the excerpts that the query pages of an open dataset show of its documents, with its first result.
+    """Create the excerpts for the query pages of an open dataset when it has its first result.
 
-    After the result is out, and without the job's lease: nothing of the result depends on it, and a fault is logged.
+    Runs after the result is published, without the job's lease; failures are only logged.
     """
     try:
         is_wanted = job.kind in _SCORING and lacks_excerpts(job.dataset)
         if is_wanted and Job.objects.filter(pk=job.pk, state=State.DONE).exists():
             prepare_files(job.dataset)
     except Exception:
-        logger.exception("job %s: derived files were not made", job.pk)
+        logger.exception("Job %s: could not create derived files", job.pk)

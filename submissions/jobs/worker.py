@@ -1,15 +1,15 @@
-"""Ties our worker to Celery's: it announces itself before it looks for the broker, and gives its work back at its end.
+"""Integration with Celery: heartbeats, graceful shutdown, replacement of hung processes, and polling.
 
-At SIGTERM whoever can leaves by itself, at its next look whether it may go on, and the attempt does not count. After
-`GRACE` seconds the worker ends those of its pool processes that could not, and puts their jobs back in their place.
+At SIGTERM, work that checks its lease stops by itself, and the attempt does not count. After `GRACE` seconds the worker
+kills the remaining pool processes and requeues their jobs.
 
-A working pool process reports every `QUEUE_TIMES.look` seconds. Its worker ends one that has not for half a lease in
-two looks: between two looks a database that was away is back, and so is whoever only waited for it. One whose
-job somebody else has ended hears of it at its next look, and ends itself where its work goes on; its worker ends one
-that does neither.
+Working pool processes extend their leases every `QUEUE_TIMES.look` seconds. The worker kills a process whose lease was
+not extended for half its length at two consecutive checks: after an outage of the database, processes need a moment to
+extend their leases. A process whose job was ended elsewhere notices at its next extension and kills itself if the work
+continues; the worker kills processes that do neither.
 
-Idle processes also look into the database, so that a lost message, a deaf worker or no broker at all only slow things.
-They do so in a thread: the broker's loop stands still while it has no connection, and so does the clock in it.
+Idle processes poll the database, so that lost messages or a missing broker only delay work. They poll in a thread,
+because the event loop and its timers stop while the broker is not connected.
 """
 
 import logging
@@ -45,21 +45,21 @@ from submissions.sandbox.processes import send_signal
 
 logger = logging.getLogger(__name__)
 
-#: Tells a pool process to leave. Celery has taken SIGTERM (the end) and SIGUSR1 (a soft time limit).
-LEAVE = signal.SIGUSR2
-#: Seconds that work may take to leave by itself. The supervisor gives a worker eight in all.
+#: Signal that makes a pool process stop. Celery uses SIGTERM (exit) and SIGUSR1 (soft time limit).
+STOP_SIGNAL = signal.SIGUSR2
+#: Seconds for work to stop by itself. The supervisor allows eight seconds in all.
 GRACE = 1.5
 _PAUSE = 0.1
-#: Errors of reading an entry that is not a message: text that is not JSON, is nested too deeply, or lacks a field.
+#: Errors of malformed queue entries: invalid or too deeply nested JSON, or a missing field.
 MALFORMED = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
-#: A process and the claim under which it has a job: the job's key and fence.
+#: Process id, and key and fence of the job that it has claimed.
 Claim = tuple[int, int, int]
 
 
 class WorkerPresence(bootsteps.StartStopStep):
-    """Between the pool and the consumer: the pool's processes are there, and no broker is needed yet."""
+    """Bootstep between pool and consumer: the pool's processes exist, and the broker is not needed yet."""
 
-    requires = ("celery.worker.components:Pool",)  # type: ignore[assignment]  # Celery says nothing of the type
+    requires = ("celery.worker.components:Pool",)  # type: ignore[assignment]  # untyped in Celery
 
     def __init__(self, worker: Any, **_: Any) -> None:
         self._worker = worker
@@ -70,28 +70,28 @@ class WorkerPresence(bootsteps.StartStopStep):
     def start(self, worker: Any) -> None:
         """Announce the worker."""
         monitor, idle_since = HungProcessMonitor(workers.worker_name()), time.monotonic()
-        longest = settings.WORKER_UNTIL_IDLE
+        idle_limit = settings.WORKER_UNTIL_IDLE
 
-        def look() -> None:
+        def check() -> None:
             nonlocal idle_since
             monitor.end(self._pool())
-            if longest and _held_jobs():
+            if idle_limit and _held_jobs():
                 idle_since = time.monotonic()
-            if not longest or time.monotonic() - idle_since <= longest:
+            if not idle_limit or time.monotonic() - idle_since <= idle_limit:
                 return
-            # A job of this worker may have ended between two looks.
-            own = Job.objects.filter(worker__startswith=f"{workers.worker_name()}:")
-            if not own.filter(finished_at__gt=timezone.now() - timedelta(seconds=longest)).exists():
-                logger.info("nothing was to be done for %g seconds: the worker ends", longest)
+            # A job of this worker may have started and ended between two checks.
+            own_jobs = Job.objects.filter(worker__startswith=f"{workers.worker_name()}:")
+            if not own_jobs.filter(finished_at__gt=timezone.now() - timedelta(seconds=idle_limit)).exists():
+                logger.info("The worker was idle for %g seconds and stops.", idle_limit)
                 send_signal(os.getpid(), signal.SIGTERM)
 
         self._heartbeat = workers.Heartbeat(
-            workers.worker_name(), workers.own_queues(), VERSION, each_time=look
+            workers.worker_name(), workers.own_queues(), VERSION, callback=check
         )
         self._heartbeat.start()
 
     def stop(self, worker: Any) -> None:
-        """Take it off the list, once its work is given back."""
+        """Return the worker's jobs and end its heartbeat."""
         self._stop_working().join(2 * GRACE)
         if self._heartbeat is not None:
             self._heartbeat.stop()
@@ -100,18 +100,18 @@ class WorkerPresence(bootsteps.StartStopStep):
     terminate = stop
 
     def _pool(self) -> list[int]:
-        """Return the ids of the pool's processes; none if it has no processes."""
+        """Return the process ids of the pool; empty for pools without processes."""
         pool = getattr(self._worker.pool, "_pool", None)
         return [process.pid for process in list(getattr(pool, "_pool", ()))]
 
     def _stop_working(self, **_: Any) -> threading.Thread:
-        """Called in a handler of signals, by the main thread. The thread that gives the work back."""
+        """Stop all work and return the thread that requeues jobs. Called by a signal handler in the main thread."""
         if self._draining is None:
             workers.STOPPING.set()
             pool = [process for process in self._pool() if process != os.getpid()]
             for process in pool:
-                send_signal(process, LEAVE)
-            # No daemon: the worker's end waits for it.
+                send_signal(process, STOP_SIGNAL)
+            # Not a daemon thread: the worker must wait for it.
             self._draining = threading.Thread(target=_drain_in_thread, args=(pool,), name="draining")
             self._draining.start()
         return self._draining
@@ -121,9 +121,9 @@ app.steps["worker"].add(WorkerPresence)
 
 
 class BrokerRepair(bootsteps.StartStopStep):
-    """Bootstep that keeps the consumer alive if the worker's queues contain other data than messages.
+    """Bootstep that keeps the consumer alive if the worker's queues contain anything but messages.
 
-    Kombu ends the worker when it reads such an entry, or when a queue's key holds a value of another type. Here the
+    Kombu would stop the worker on reading such an entry, or if a queue's key holds a value of another type. Here the
     consumer reconnects instead, as after a lost connection. Reading a malformed entry removes it.
     """
 
@@ -131,9 +131,9 @@ class BrokerRepair(bootsteps.StartStopStep):
         consumer.channel_errors = (*consumer.channel_errors, *MALFORMED)
 
     def stop(self, consumer: Any) -> None:
-        """Delete the keys of its queues that hold no list, before the consumer reconnects."""
+        """Delete keys of the worker's queues that hold no list, before the consumer reconnects."""
         if consumer.blueprint.state != bootsteps.RUN:
-            return  # the worker ends
+            return  # the worker is stopping
         with suppress(OperationalError), consumer.app.connection_for_write() as broker:
             channel = broker.default_channel
             keys = [
@@ -145,7 +145,7 @@ class BrokerRepair(bootsteps.StartStopStep):
                 try:
                     channel.client.llen(key)
                 except ResponseError as error:
-                    logger.error("the broker's key %r is no queue and is deleted: %s", key, error)
+                    logger.error("Deleting the broker's key %r, which is not a queue: %s", key, error)
                     channel.client.delete(key)
 
 
@@ -154,100 +154,101 @@ app.steps["consumer"].add(BrokerRepair)
 
 @worker_init.connect
 def register(sender: Any, **_: Any) -> None:
-    """Before the pool's processes are forked, which inherit it."""
+    """Set the worker's identity before the pool's processes are forked."""
     workers.set_identity(tuple(sender.app.amqp.queues.consume_from))
 
 
 @worker_process_init.connect
 def start_pool_process(**_: Any) -> None:
-    """In each process that works: leave when the worker says so, and look for work."""
+    """Install the signal handler of a pool process and start polling."""
     if threading.current_thread() is threading.main_thread():
-        signal.signal(LEAVE, lambda number, frame: workers.STOPPING.set())
+        signal.signal(STOP_SIGNAL, lambda number, frame: workers.STOPPING.set())
     ENDS_ITS_PROCESS.set()
     threading.Thread(target=_poll_forever, daemon=True, name="polling").start()
 
 
-# --- giving work back
+# --- returning work
 
 
 def _drain_in_thread(pool: list[int]) -> None:
     try:
         drain_pool(pool)
     except DatabaseError as error:
-        logger.warning("jobs were not requeued, their leases run out: %s", type(error).__name__)
+        logger.warning("Could not requeue jobs; their leases will expire: %s", type(error).__name__)
     finally:
         connection.close()
 
 
 def drain_pool(pool: list[int]) -> None:
-    """Wait until these processes hold nothing, for `GRACE` seconds; then end them and put back what they hold."""
+    """Wait up to `GRACE` seconds until these processes hold no jobs; then kill them and requeue their jobs."""
     deadline = time.monotonic() + GRACE
-    while (held := _held_jobs()) and time.monotonic() < deadline:
+    while (jobs := _held_jobs()) and time.monotonic() < deadline:
         time.sleep(_PAUSE)
-    if not held:
+    if not jobs:
         return
     for process in pool:
         send_signal(process, signal.SIGKILL)
     for job in _held_jobs():
-        requeue(job, counted=False, line=STOPPED)
+        requeue(job, counts_attempt=False, line=STOPPED)
 
 
 def _held_jobs() -> list[Job]:
-    """Return the jobs that pool processes of this worker hold."""
     return list(Job.objects.held_by(workers.worker_name()))
 
 
-# --- processes that no longer answer
+# --- hung processes
 
 
 class HungProcessMonitor:
-    """What one worker knows of its pool processes from one look to the next."""
+    """Monitor of a worker's pool processes that compares consecutive checks."""
 
     def __init__(self, worker: str) -> None:
         self._worker = worker
         self._silent: set[Claim] = set()
-        #: Since when (on the monotonic clock) the job of a claim is known to have ended under its process.
+        #: Time (on the monotonic clock) since which the job of a claim is known to have ended elsewhere.
         self._ended: dict[Claim, float] | None = None
-        #: What a worker of the same name left, whose process ids may be others' now: containers use both again.
-        self._of_old: frozenset[Claim] = frozenset()
+        #: Claims of a former worker of the same name, whose process ids may be reused. Containers reuse both.
+        self._former_claims: frozenset[Claim] = frozenset()
 
     def end(self, pool: Collection[int]) -> list[int]:
-        """End those of the pool that were silent before and still are; which. The pool starts others in their place."""
+        """Kill pool processes that hang and return their ids. The pool replaces them."""
         jobs = Job.objects.silent_or_ended(self._worker).only("worker", "fence", "state")
-        found = {(workers.process_number(job.worker), job.pk, job.fence): job for job in jobs}
-        over = {claim: job for claim, job in found.items() if job.state in ENDED_BY_OTHERS}
-        silent = found.keys() - over
-        hung = {claim: found[claim] for claim in silent & self._silent} | self._ended_claims(over)
-        self._silent = silent
-        ended = []
+        jobs_by_claim = {(workers.process_number(job.worker), job.pk, job.fence): job for job in jobs}
+        ended_elsewhere = {claim: job for claim, job in jobs_by_claim.items() if job.state in ENDED_BY_OTHERS}
+        silent_claims = jobs_by_claim.keys() - ended_elsewhere
+        hung = {claim: jobs_by_claim[claim] for claim in silent_claims & self._silent} | self._ended_claims(
+            ended_elsewhere
+        )
+        self._silent = silent_claims
+        killed_processes = []
         for (process, key, _), job in hung.items():
             if process in pool and process != os.getpid():
-                logger.error("process %s no longer answers (job %s): ended", process, key)
+                logger.error("Process %s hangs (job %s); killing it.", process, key)
                 send_signal(process, signal.SIGKILL)
-                ended.append(process)
+                killed_processes.append(process)
                 release(job)
-        return ended
+        return killed_processes
 
     def _ended_claims(self, jobs: Mapping[Claim, Job]) -> dict[Claim, Job]:
-        """Those of ended jobs that ended for longer than a process goes on that hears of it."""
+        """Return claims whose jobs ended elsewhere for longer than their processes need to notice."""
         now = time.monotonic()
         if self._ended is None:
-            self._of_old = frozenset(jobs)
-        known = self._ended or {}
-        self._ended = {claim: known.get(claim, now) for claim in jobs.keys() - self._of_old}
-        longest = settings.QUEUE_TIMES.unheard + settings.QUEUE_TIMES.lease / 2
-        return {claim: jobs[claim] for claim, since in self._ended.items() if now - since > longest}
+            self._former_claims = frozenset(jobs)
+        first_seen = self._ended or {}
+        self._ended = {claim: first_seen.get(claim, now) for claim in jobs.keys() - self._former_claims}
+        grace_seconds = settings.QUEUE_TIMES.unheard + settings.QUEUE_TIMES.lease / 2
+        return {claim: jobs[claim] for claim, seen_at in self._ended.items() if now - seen_at > grace_seconds}
 
 
-#: Turns by queue for those that hold no jobs; `tasks` says what they are.
+#: Actions when polling queues that hold no jobs; set in `submissions.tasks`.
 TURNS: dict[str, Callable[[], object]] = {}
 
 
-# --- looking for work
+# --- polling
 
 
 def drain_if_idle(queue: str) -> None:
-    """Do what waits in a queue, unless this process works already: another will, or this one when it is done."""
+    """Run the waiting jobs of a queue, unless this process is already working."""
     if not workers.AT_WORK.acquire(blocking=False):
         return
     try:
@@ -257,21 +258,21 @@ def drain_if_idle(queue: str) -> None:
 
 
 def _poll_forever() -> None:
-    # Processes that were started together need not look together.
+    # Spread the polls of processes that started together.
     while not workers.STOPPING.wait(settings.QUEUE_TIMES.idle_poll * random.uniform(0.8, 1.0)):  # noqa: S311
         try:
             close_old_connections()
             poll_queues()
         except DatabaseError as error:
-            logger.warning("polling failed, the database does not answer: %s", type(error).__name__)
+            logger.warning("Polling failed because the database does not respond: %s", type(error).__name__)
             connection.close()
         except Exception:
-            logger.exception("fault %s while polling", secrets.token_hex(4))
+            logger.exception("Fault %s while polling", secrets.token_hex(4))
     connection.close()
 
 
 def poll_queues() -> None:
-    """Do whatever waits in the queues of this worker."""
+    """Run the waiting jobs in the queues of this worker."""
     if workers.refusal():
         return
     for queue in workers.own_queues():
@@ -282,8 +283,8 @@ def poll_queues() -> None:
 
 
 def dispatcher_is_late() -> bool:
-    """Whether nobody has dispatched for three times as long as it should take: wakeups are not sent, or get lost."""
-    # Within that time to both sides: a clock that was set back must not keep everybody waiting.
-    while_ago = timedelta(seconds=3 * settings.QUEUE_TIMES.dispatch)
+    """Return whether no worker dispatched for three intervals, so that wakeups may be missing."""
+    # The range has an upper limit, because a clock that was set back must not delay dispatching.
+    tolerance = timedelta(seconds=3 * settings.QUEUE_TIMES.dispatch)
     now = Now()
-    return not Worker.objects.filter(dispatched_at__range=(now - while_ago, now + while_ago)).exists()
+    return not Worker.objects.filter(dispatched_at__range=(now - tolerance, now + tolerance)).exists()

@@ -1,5 +1,5 @@
-"""Notifications: rows are written first, in the transaction of the event; mail and webhooks are sent from the rows.
+"""Notifications by inbox, mail, and webhook, stored in the transaction of the event and sent later.
 
-`events` finds events (the dispatcher asks every few seconds), `inbox` stores notices for each person, `sending` and
+`events` finds events (the dispatcher asks every few seconds), `inbox` stores notices for each user, `sending` and
 `webhooks` send them. See docs/decisions/0027-notifications.md.
 """

@@ -1,4 +1,4 @@
-"""Notices: stored for each person as the person prefers. The rows are the inbox and the outbox of mail."""
+"""Notices of each user: the rows are both the inbox and the outbox of mail."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -13,13 +13,16 @@ from django.utils.functional import SimpleLazyObject
 from leaderboard.models import Team, User
 from submissions.models import Notice, NoticeKind, NoticePreference
 
-#: Unread notices beyond this number are not counted.
+#: Maximum number of unread notices that is counted.
 MANY = 99
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message to people. `key` names the event, so that nobody is told of it twice; `path` leads to more."""
+    """Message to users.
+
+    `key` identifies the event, so that each user gets it once. `path` is the page with details.
+    """
 
     kind: NoticeKind
     key: str
@@ -29,9 +32,9 @@ class Message:
 
 
 def notify(people: Iterable[User], message: Message) -> int:
-    """Store the message for everyone who wants it and does not have it. Return how many want it.
+    """Store the message for users who want it and do not have it yet; return the number of users who want it.
 
-    Call it in the transaction that marks the event as told.
+    Call it in the transaction that marks the event as processed.
     """
     people = list(people)
     rows = NoticePreference.objects.filter(kind=message.kind, person__in=people)
@@ -46,7 +49,7 @@ def notify(people: Iterable[User], message: Message) -> int:
                     person=person,
                     kind=message.kind,
                     key=message.key,
-                    # One line, whatever names are in it: it becomes a header.
+                    # Collapse line breaks of names: the subject becomes a mail header.
                     subject=" ".join(message.subject.split())[:200],
                     text=message.text.strip(),
                     path=message.path,
@@ -59,30 +62,30 @@ def notify(people: Iterable[User], message: Message) -> int:
 
 
 def team_members(teams: Iterable[Team | int]) -> list[User]:
-    """Return the people of these teams who can sign in."""
+    """Return the active members of these teams."""
     return list(
         User.objects.filter(is_active=True, memberships__team__in=list(teams)).distinct().order_by("pk")
     )
 
 
 def team_owners(team: Team) -> list[User]:
-    """Return the people who decide for the team."""
+    """Return the active owners of the team."""
     people = User.objects.filter(memberships__team=team, memberships__owner=True, is_active=True)
     return list(people.distinct().order_by("pk"))
 
 
-def inbox_of(person: User) -> QuerySet[Notice]:
-    """Return the person's notices, the newest first."""
+def get_inbox(person: User) -> QuerySet[Notice]:
+    """Return the user's notices, newest first."""
     return Notice.objects.filter(person=person, in_inbox=True)
 
 
 def unread_count(person: User) -> int:
-    """Count the notices that the person has not read; `MANY` + 1 stands for more."""
-    return inbox_of(person).filter(read_at=None)[: MANY + 1].count()
+    """Count the user's unread notices; `MANY` + 1 stands for more."""
+    return get_inbox(person).filter(read_at=None)[: MANY + 1].count()
 
 
 def unread_notices(request: HttpRequest) -> dict[str, Any]:
-    """Return the number of unread notices for the head of every page, counted when a template first reads it."""
+    """Return the number of unread notices for the header of every page, counted when a template reads it."""
 
     def count() -> int:
         return unread_count(request.user) if isinstance(request.user, User) else 0
@@ -91,29 +94,29 @@ def unread_notices(request: HttpRequest) -> dict[str, Any]:
 
 
 def mark_read(person: User, notices: Collection[int] | None = None) -> int:
-    """Mark these of the person's notices as read, or all of them. Return how many were not."""
-    unread = inbox_of(person).filter(read_at=None)
+    """Mark the given notices of the user as read, or all of them; return how many were unread."""
+    unread = get_inbox(person).filter(read_at=None)
     if notices is not None:
         unread = unread.filter(pk__in=notices)
     return unread.update(read_at=timezone.now())
 
 
-def preferences_of(person: User) -> list[NoticePreference]:
-    """Return a preference for every kind; the default if the person has set none."""
+def get_preferences(person: User) -> list[NoticePreference]:
+    """Return the user's preference for each kind of notice, with defaults for missing ones."""
     rows = {row.kind: row for row in NoticePreference.objects.filter(person=person)}
     return [rows.get(kind) or NoticePreference(person=person, kind=kind) for kind in NoticeKind.values]
 
 
 @transaction.atomic
-def set_preferences(person: User, ticked: Collection[str]) -> None:
-    """Store the preferences for future notices. `ticked` has `KIND-mail`, `KIND-inbox` and `KIND-everywhere`."""
-    for row in preferences_of(person):
+def set_preferences(person: User, checked_boxes: Collection[str]) -> None:
+    """Store the user's preferences. `checked_boxes` contains `KIND-mail`, `KIND-inbox`, and `KIND-everywhere`."""
+    for row in get_preferences(person):
         NoticePreference.objects.update_or_create(
             person=person,
             kind=row.kind,
             defaults={
-                "by_mail": f"{row.kind}-mail" in ticked,
-                "in_inbox": f"{row.kind}-inbox" in ticked,
-                "everywhere": row.concerns_rounds and f"{row.kind}-everywhere" in ticked,
+                "by_mail": f"{row.kind}-mail" in checked_boxes,
+                "in_inbox": f"{row.kind}-inbox" in checked_boxes,
+                "everywhere": row.concerns_rounds and f"{row.kind}-everywhere" in checked_boxes,
             },
         )

@@ -1,7 +1,7 @@
-"""Sending of mail about accounts, notices, and messages to webhooks, in a process of its own; never in a web request.
+"""Sending of account mail, notices, and webhook messages in the notifier's process, never in web requests.
 
-A signup waits for no mail server, and the web processes need no connection to one, nor to a server of a stranger. Mail
-about accounts has links with secrets, so its row lasts until it is sent, or was tried as often as other mail.
+Sign-ups thus do not wait for mail servers, and web processes need no connection to mail servers or webhooks. Account
+mail contains links with secrets, so its rows are deleted once it is sent or given up.
 """
 
 import logging
@@ -30,50 +30,54 @@ from submissions.notifications.webhooks import deliveries_are_due, send_deliveri
 
 logger = logging.getLogger(__name__)
 
-#: Seconds of one turn, half of them for mail. The remaining messages are sent in the next turn.
+#: Duration of a turn in seconds, half of it for mail. Remaining messages are sent in the next turn.
 TURN = 20.0
-#: With several workers there is one turn at a time. The lock ends by itself; rows are claimed all the same.
+#: Cache lock for one turn at a time. It expires on its own; rows are claimed in any case.
 _LOCK, _LOCK_SECONDS = "notices-turn", 60
 ATTEMPTS = 3
-#: How long after the first and the second failure it is tried again.
+#: Delays after the first and the second failure.
 BACKOFF = (timedelta(minutes=1), timedelta(minutes=15))
-#: Errors that concern one mail and say nothing about the server: the next mail may go.
-OF_ONE_MAIL = (smtplib.SMTPRecipientsRefused, smtplib.SMTPSenderRefused, smtplib.SMTPDataError, ValueError)
+#: Errors that concern one mail only, so that sending continues.
+SINGLE_MAIL_ERRORS = (
+    smtplib.SMTPRecipientsRefused,
+    smtplib.SMTPSenderRefused,
+    smtplib.SMTPDataError,
+    ValueError,
+)
 
 
 class Mailer:
-    """Sender of one kind of mail from its rows. A subclass has the rows, and `message`, `mark_sent` and `give_up`."""
+    """Base class for sending one kind of mail; subclasses provide rows, `message`, `mark_sent`, and `give_up`."""
 
-    #: What the log calls a row.
+    #: Name of a row in the log.
     kind: str
     message: Callable[[Any], EmailMessage]
     mark_sent: Callable[[Any], None]
     give_up: Callable[[Any], None]
 
     def waiting(self) -> OutboxQuerySet:
-        """Return the rows whose mail is not sent yet."""
+        """Return the unsent rows."""
         raise NotImplementedError
 
     def is_due(self) -> bool:
-        """Return whether any mail is to be sent now."""
         return self.waiting().due().exists()
 
-    def send(self, until: float) -> int:
-        """Send what is due until `time.monotonic()` is `until`, or the server is away. Returns how many were sent."""
+    def send(self, deadline: float) -> int:
+        """Send due mail until `time.monotonic()` reaches `deadline` or the server fails; return the number sent."""
         count = 0
         connection = get_connection()
         try:
-            while time.monotonic() < until and (row := self.claim()) is not None:
+            while time.monotonic() < deadline and (row := self.claim()) is not None:
                 try:
                     message = self.message(row)
                     message.connection = connection
                     message.send()
                 except Exception as error:
-                    # The error's own text stays out of the log: servers repeat the address in it.
-                    logger.warning("%s %s could not be mailed: %s", self.kind, row.pk, type(error).__name__)
+                    # Do not log the text of the error: servers repeat the address in it.
+                    logger.warning("Could not mail %s %s: %s", self.kind, row.pk, type(error).__name__)
                     self.retry_later(row)
                     connection.close()
-                    if not isinstance(error, OF_ONE_MAIL):
+                    if not isinstance(error, SINGLE_MAIL_ERRORS):
                         break
                 else:
                     self.mark_sent(row)
@@ -83,8 +87,9 @@ class Mailer:
         return count
 
     def claim(self) -> Any:
-        """Take the oldest row that is due, or None. One that was tried for the last time by a sender that died, or
-        whose person is gone, is given up.
+        """Claim the oldest due row and return it, or None.
+
+        Rows without attempts left, or whose recipient is gone, are given up.
         """
         while (row := self.waiting().due().order_by("pk").first()) is not None:
             if row.attempts >= ATTEMPTS or not self.is_wanted(row):
@@ -94,11 +99,11 @@ class Mailer:
         return None
 
     def is_wanted(self, row: Any) -> bool:
-        """Return whether anybody is there to read it."""
+        """Return whether the recipient still exists."""
         return True
 
     def retry_later(self, row: Any) -> None:
-        """Try again after a while; give up after the last attempt."""
+        """Schedule another attempt, or give up after the last one."""
         if row.attempts >= ATTEMPTS:
             self.give_up(row)
         else:
@@ -107,47 +112,45 @@ class Mailer:
 
 
 class AccountMailer(Mailer):
-    """Sends mail about accounts: verifying an address, a new password, what has changed, an invitation."""
+    """Sender of account mail: address verification, passwords, changes, and invitations."""
 
     kind = "account mail"
 
     def waiting(self) -> OutboxQuerySet:
-        """Every row: a row goes with its mail."""
+        """Return all rows, since rows are deleted once they are sent."""
         return AccountMail.objects.all()
 
     def message(self, row: AccountMail) -> EmailMessage:
-        """Return the mail as it was written down."""
         return EmailMessage(
             row.subject, row.text, row.sender, [row.address], headers=_headers("account", row)
         )
 
     def mark_sent(self, row: AccountMail) -> None:
-        """Delete the row, and with it the secret of its link."""
+        """Delete the row with the secret in its link."""
         self.waiting().held(row).delete()
 
     def give_up(self, row: AccountMail) -> None:
-        """Delete the row."""
         self.mark_sent(row)
-        logger.warning("account mail %s was given up", row.pk)
+        logger.warning("Gave up account mail %s", row.pk)
 
 
 class NoticeMailer(Mailer):
-    """Sends notices to people who want them by mail."""
+    """Sender of notices to users who want them by mail."""
 
     kind = "notice"
 
     def waiting(self) -> OutboxQuerySet:
-        """Notices whose mail is not sent yet."""
+        """Return the notices with unsent mail."""
         return Notice.objects.filter(mail_state="waiting").select_related("person")
 
     def message(self, row: Notice) -> EmailMessage:
-        """Return the text, where to read more, and where to choose what mail to have."""
+        """Return the notice as mail with links to its page and to the preferences."""
         address = own_address()
         preferences = address + reverse("notice-preferences")
         parts = [row.text]
         if row.path:
             parts.append(address + row.path)
-        parts.append(f"-- \n{settings.SITE_NAME}. Choose what you are told of: {preferences}\n")
+        parts.append(f"-- \n{settings.SITE_NAME}. Choose your notifications: {preferences}\n")
         return EmailMessage(
             subject=" ".join(row.subject.split()),
             body="\n\n".join(parts),
@@ -156,20 +159,19 @@ class NoticeMailer(Mailer):
         )
 
     def mark_sent(self, row: Notice) -> None:
-        """Keep the notice as sent."""
         self.waiting().held(row).update(mail_state="sent", not_before=None)
 
     def give_up(self, row: Notice) -> None:
-        """Have the inbox show it, whatever the person's wish, and say that it could not be mailed."""
+        """Mark the mail as failed and show the notice in the inbox in any case."""
         self.waiting().held(row).update(mail_state="failed", in_inbox=True)
 
     def is_wanted(self, row: Notice) -> bool:
-        """Return whether the person can still sign in."""
+        """Return whether the recipient's account is active."""
         return row.person.is_active
 
 
 def _headers(kind: str, row: AccountMail | Notice) -> dict[str, str]:
-    """Return the same for each attempt: a mail program that gets the mail twice shows it once."""
+    """Return headers that are the same for all attempts, so that mail programs show duplicates once."""
     domain = parseaddr(settings.DEFAULT_FROM_EMAIL)[1].rpartition("@")[2] or "localhost"
     return {"Message-ID": f"<{kind}-{row.pk}@{domain}>", "Auto-Submitted": "auto-generated"}
 
@@ -181,10 +183,10 @@ account_mailer, notice_mailer = AccountMailer(), NoticeMailer()
 
 
 def wake_notifier() -> bool:
-    """Wake a notifier if there is anything to tell. Return whether there is."""
+    """Wake the notifier if there is anything to send. Return whether there is."""
     if not has_notifications():
         return False
-    if not wakeup.count_pending(outbox.QUEUE):  # without a notifier they would pile up in the broker
+    if not wakeup.count_pending(outbox.QUEUE):  # without a notifier, messages would pile up in the broker
         wakeup.send_wakeup(outbox.NOTIFY, outbox.QUEUE)
     return True
 
@@ -204,19 +206,19 @@ def has_notifications() -> bool:
 
 
 def send_notifications() -> None:
-    """Store notices of what happened, then send messages for `TURN` seconds at most, unless another worker does."""
+    """Store notices of new events and send messages for `TURN` seconds, unless another worker does."""
     token = uuid.uuid4().hex
     if not cache.add(_LOCK, token, timeout=_LOCK_SECONDS):
         return
     try:
-        # First: somebody waits for it in front of a page.
-        account_mailer.send(until=time.monotonic() + TURN / 2)
+        # Account mail comes first, since users wait for it.
+        account_mailer.send(deadline=time.monotonic() + TURN / 2)
         events.notify_finished()
         events.process_events()
         events.announce_rounds()
         now = time.monotonic()
-        notice_mailer.send(until=now + TURN / 2)
-        send_deliveries(until=now + TURN)
+        notice_mailer.send(deadline=now + TURN / 2)
+        send_deliveries(deadline=now + TURN)
     finally:
-        if cache.get(_LOCK) == token:  # else it ended before the turn did, and may be another's by now
+        if cache.get(_LOCK) == token:  # otherwise it has expired, and another turn may hold it
             cache.delete(_LOCK)

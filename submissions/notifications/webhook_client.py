@@ -1,8 +1,7 @@
-"""Sends one signed message to one address: bounded in time, with no redirect followed, and to the internet alone.
+"""Client that sends one signed message to a webhook, with time limits, without redirects, and only to the internet.
 
-A webhook never leads into the network that this site stands in. A name is resolved when something is sent, every
-address it has is judged, and the connection is made to the very address that passed: a name that resolves to something
-else a moment later gains nothing.
+Webhooks must not reach the network of this site. Names are resolved for each message, all their addresses are checked,
+and the connection uses a checked address, so that a name that resolves differently a moment later has no effect.
 """
 
 import http.client
@@ -17,21 +16,21 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 
-#: Seconds for connecting and for each wait for an answer, and for everything together once the name is resolved.
-PATIENCE, ALTOGETHER = 5.0, 10.0
-#: The ports of the internet's https. Others are of services that a signed message should not reach.
+#: Timeout in seconds for connecting and each read, and for the whole exchange after name resolution.
+PATIENCE, EXCHANGE_SECONDS = 5.0, 10.0
+#: Permitted ports. Signed messages should not reach other services.
 PORTS = (443, 8443)
-#: How long a name may take to resolve, in seconds: the system's own patience is half a minute, and not ours to set.
+#: Timeout for name resolution in seconds; that of the system is half a minute and cannot be set.
 RESOLVING = 5.0
-#: One text for every answer of the resolver: which names it knows, of the site's own network too, is not told.
+#: Same text for all results of name resolution, so that it does not reveal which internal names exist.
 _UNREACHABLE = "The host is unknown, or not on the internet."
-#: A port of this machine's own, where that is allowed: none that only the system may open.
+#: Permitted ports on this machine if WEBHOOKS_LOOPBACK is set: unprivileged ones.
 LOOPBACK_PORTS = range(1024, 65536)
 
-#: Networks with no host of the internet in them, though `is_global` passes all of them or a part: protocol assignments
-#: (RFC 6890; a cloud has its metadata in them), relays of old (RFC 7526), another cloud's own address for every virtual
-#: machine, documentation (RFC 9637), site-local addresses, and IPv6 addresses that carry an IPv4 address within, to
-#: which the system or somebody on the way may translate them.
+#: Networks without internet hosts, though `is_global` accepts them at least partly: protocol assignments (RFC 6890,
+#: including cloud metadata), deprecated relays (RFC 7526), a cloud's host address for virtual machines, documentation
+#: (RFC 9637), site-local addresses, and IPv6 addresses with an embedded IPv4 address, which the system or a router
+#: may translate.
 _NOT_HOSTS = tuple(
     ipaddress.ip_network(each)
     for each in (
@@ -42,12 +41,12 @@ _NOT_HOSTS = tuple(
 
 
 class AddressRefused(ValueError):
-    """Nothing is sent there; the text says why."""
+    """An address that webhooks may not have; the text explains why."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookTarget:
-    """A webhook's address, taken apart. `path` is with its query."""
+    """Parsed address of a webhook. `path` includes the query string."""
 
     secure: bool
     host: str
@@ -56,55 +55,56 @@ class WebhookTarget:
 
     @property
     def host_header(self) -> str:
-        """The host as HTTP names it."""
+        """Value of the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == (443 if self.secure else 80) else f"{host}:{self.port}"
 
 
 def parse_target(url: str) -> WebhookTarget:
-    """Return the address taken apart. Raises AddressRefused for one that no webhook may have."""
+    """Parse an address. Raises AddressRefused if webhooks may not have it."""
     if not url.isascii() or any(character <= " " or character == "\x7f" for character in url):
-        raise AddressRefused("The address has characters in it that are to be percent-encoded.")
+        raise AddressRefused("The address contains characters that must be percent-encoded.")
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise AddressRefused("This is no address. Write https://HOST/PATH.") from None
+        raise AddressRefused("This is not a valid address. Write https://HOST/PATH.") from None
     host = (parts.hostname or "").rstrip(".")
     if not host or parts.scheme not in ("https", "http"):
         raise AddressRefused("Write https://HOST/PATH.")
     if parts.username is not None or parts.password is not None or parts.fragment:
         raise AddressRefused(
-            "Leave user, password and fragment out of the address; the signature says who sends."
+            "Remove user, password, and fragment from the address. Receivers verify the signature instead."
         )
     secure = parts.scheme == "https"
     if not secure and not (settings.WEBHOOKS_LOOPBACK and _is_own_machine(host)):
-        raise AddressRefused("Only https is sent to. Write https://HOST/PATH.")
+        raise AddressRefused("Webhooks require https. Write https://HOST/PATH.")
     port = port or (443 if secure else 80)
     if port not in (LOOPBACK_PORTS if settings.WEBHOOKS_LOOPBACK and _is_own_machine(host) else PORTS):
-        raise AddressRefused(f"Port {port} is not sent to: use {' or '.join(str(each) for each in PORTS)}.")
+        raise AddressRefused(f"Port {port} is not allowed. Use {' or '.join(str(each) for each in PORTS)}.")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return WebhookTarget(secure, host, port, path)
 
 
 def resolve(target: WebhookTarget) -> list[str]:
-    """The addresses of the target's host. Raises AddressRefused where one is not on the internet, or none is known.
+    """Resolve the target's host and return its addresses.
 
-    One that is not is enough: who controls a name could put the other one there for the check alone.
+    Raises AddressRefused if there is none or if any is not on the internet: the owner of a name could publish a public
+    address only for the check.
     """
     addresses = _resolve_host(target)
-    own = settings.WEBHOOKS_LOOPBACK and _is_own_machine(target.host)
+    is_loopback_target = settings.WEBHOOKS_LOOPBACK and _is_own_machine(target.host)
     for text in addresses:
         address = ipaddress.ip_address(text)
-        if not (address.is_loopback if own else is_public(address)):
+        if not (address.is_loopback if is_loopback_target else is_public(address)):
             raise AddressRefused(_UNREACHABLE)
     return addresses
 
 
 def _resolve_host(target: WebhookTarget) -> list[str]:
-    """Return the addresses as the system knows them, within `RESOLVING` seconds. Raises AddressRefused.
+    """Return the host's addresses from the system's resolver. Raises AddressRefused, also after `RESOLVING` seconds.
 
-    A resolver cannot be called off: one that hangs is left to itself, in a thread that ends when it does.
+    A resolver cannot be interrupted, so it runs in a thread that is abandoned if it hangs.
     """
     answer: Future[list[str]] = Future()
 
@@ -125,8 +125,10 @@ def _resolve_host(target: WebhookTarget) -> list[str]:
 
 
 def is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    """Whether the address is one host's on the internet: not private, loopback, link-local, reserved, or many hosts',
-    nor an IPv6 address that carries an IPv4 address.
+    """Return whether the address belongs to a single host on the internet.
+
+    Private, loopback, link-local, reserved, and multicast addresses are not public, nor are IPv6 addresses with an
+    embedded IPv4 address.
     """
     return (
         address.is_global
@@ -143,14 +145,14 @@ def _is_own_machine(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryOutcome:
-    """What came of an attempt. `text` is ours: nothing that the other side says is repeated but its status number."""
+    """Outcome of an attempt. `text` contains nothing of the response but its status code."""
 
     arrived: bool
     text: str
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str]) -> DeliveryOutcome:
-    """POST the body. An answer of 200 to 299 is an arrival; its content is not read."""
+    """Send the body by POST and return the outcome. Status 200 to 299 means success; the response body is not read."""
     try:
         target = parse_target(url)
         addresses = resolve(target)
@@ -159,9 +161,9 @@ def post(url: str, body: bytes, headers: Mapping[str, str]) -> DeliveryOutcome:
     try:
         status = _exchange(target, addresses[0], body, headers)
     except ssl.SSLCertVerificationError:
-        return DeliveryOutcome(False, "its certificate is not valid")
+        return DeliveryOutcome(False, "the TLS certificate is not valid")
     except TimeoutError:
-        return DeliveryOutcome(False, f"no answer within {PATIENCE:.0f} s")
+        return DeliveryOutcome(False, f"no response within {PATIENCE:.0f} s")
     except (OSError, http.client.HTTPException) as error:
         return DeliveryOutcome(False, f"no connection ({type(error).__name__})")
     if 300 <= status < 400:
@@ -170,17 +172,17 @@ def post(url: str, body: bytes, headers: Mapping[str, str]) -> DeliveryOutcome:
 
 
 def _exchange(target: WebhookTarget, address: str, body: bytes, headers: Mapping[str, str]) -> int:
-    """Send the body and read the status. Raises OSError, HTTPException, TimeoutError."""
+    """Send the body and return the status. Raises OSError, HTTPException, or TimeoutError."""
     connection = _Connection(target, address)
-    late = threading.Event()
+    has_timed_out = threading.Event()
 
     def cut_off() -> None:
-        late.set()
+        has_timed_out.set()
         connection.cut_off()
 
-    watch = threading.Timer(ALTOGETHER, cut_off)
-    watch.daemon = True
-    watch.start()
+    timer = threading.Timer(EXCHANGE_SECONDS, cut_off)
+    timer.daemon = True
+    timer.start()
     try:
         connection.putrequest("POST", target.path, skip_host=True, skip_accept_encoding=True)
         connection.putheader("Host", target.host_header)
@@ -190,41 +192,40 @@ def _exchange(target: WebhookTarget, address: str, body: bytes, headers: Mapping
         connection.putheader("Connection", "close")
         connection.endheaders(body)
         status = connection.getresponse().status
-        if late.is_set():  # what was cut off among its headers reads as if they were complete
+        if has_timed_out.is_set():  # headers that were cut off look complete
             raise TimeoutError
         return status
     except (OSError, http.client.HTTPException) as error:
-        if late.is_set():
+        if has_timed_out.is_set():
             raise TimeoutError from error
         raise
     finally:
-        watch.cancel()
+        timer.cancel()
         connection.close()
 
 
 class _Connection(http.client.HTTPConnection):
-    """A connection to one address, whatever its name resolves to by now; TLS is checked against the name."""
+    """Connection to a fixed address, with TLS verified against the host name."""
 
     def __init__(self, target: WebhookTarget, address: str) -> None:
         super().__init__(target.host, target.port, timeout=PATIENCE)
         self._target, self._address = target, address
 
     def connect(self) -> None:
-        """Connect to the address."""
         self.sock = socket.create_connection((self._address, self._target.port), timeout=PATIENCE)
         if self._target.secure:
             context = ssl.create_default_context()
             wrapped = context.wrap_socket(
                 self.sock, server_hostname=self._target.host, do_handshake_on_connect=False
             )
-            self.sock = wrapped  # before the handshake, which may have to be cut off as well
+            self.sock = wrapped  # set before the handshake, so that `cut_off` can end it too
             wrapped.do_handshake()
 
     def cut_off(self) -> None:
-        """End every wait of the thread that uses it."""
+        """Interrupt all waits of the thread that uses the connection."""
         sock = self.sock
         if sock is not None:
             try:
                 sock.shutdown(socket.SHUT_RDWR)
             except OSError:
-                return  # it has ended by itself
+                return  # already closed

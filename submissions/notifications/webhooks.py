@@ -1,6 +1,4 @@
-"""A team's webhooks, and the messages to them: written in the transaction of the event, sent from their rows, tried
-five times.
-"""
+"""Webhooks of teams, and their messages, which are stored with the event and sent later with up to five attempts."""
 
 import json
 import logging
@@ -32,33 +30,33 @@ from submissions.notifications.webhook_client import AddressRefused, DeliveryOut
 
 logger = logging.getLogger(__name__)
 
-#: How many webhooks a team may have.
+#: Maximum number of webhooks per team.
 LIMIT = 5
-#: How long after each failure but the last it is tried again.
+#: Delays after each failure but the last.
 BACKOFF = (timedelta(minutes=1), timedelta(minutes=10), timedelta(hours=1), timedelta(hours=6))
 ATTEMPTS = len(BACKOFF) + 1
-#: A webhook that took nothing for so long, of so many messages at least, is switched off.
+#: Days without success, and minimum number of failed messages, after which a webhook is switched off.
 DAYS_OF_FAILURE, FAILURES = 3, 3
-#: How long the log of what was sent is kept.
-KEPT_FOR = timedelta(days=90)
+#: Retention period of the delivery log.
+LOG_RETENTION = timedelta(days=90)
 
 
 class TooManyWebhooks(ChangeRefused):
-    """The team has as many as it may."""
+    """The team has the maximum number of webhooks."""
 
 
 class WebhookForm(forms.Form):
-    """Where results are to be sent."""
+    """Form for the address of a webhook."""
 
     url = forms.CharField(
         label=gettext_lazy("Address"),
         max_length=500,
         widget=forms.URLInput(attrs={"placeholder": "https://", "autocomplete": "off"}),
-        help_text=gettext_lazy("https, port 443 or 8443, on the internet. Each message is signed."),
+        help_text=gettext_lazy("An https address on the internet, port 443 or 8443. Messages are signed."),
     )
 
     def clean_url(self) -> str:
-        """The address. Raises ValidationError for one that nothing is sent to."""
+        """Return the address. Raises ValidationError if webhooks may not have it."""
         url: str = self.cleaned_data["url"]
         try:
             parse_target(url)
@@ -68,32 +66,34 @@ class WebhookForm(forms.Form):
 
 
 @transaction.atomic
-def add_webhook(team: Team, url: str, by: User) -> Webhook:
-    """Have finished and rescored results of the team sent there; the caller shows the secret, this once.
+def add_webhook(team: Team, url: str, creator: User) -> Webhook:
+    """Create a webhook for finished and rescored results; the caller shows its secret once.
 
-    Raises AddressRefused for an address that nothing is sent to, TooManyWebhooks.
+    Raises:
+        AddressRefused: If webhooks may not have this address.
+        TooManyWebhooks: If the team has the maximum number of webhooks.
     """
     parse_target(url)
     Team.objects.select_for_update(no_key=True).get(pk=team.pk)
     if Webhook.objects.filter(team=team).count() >= LIMIT:
         raise TooManyWebhooks(f"A team has at most {LIMIT} webhooks. Remove one first.")
-    return Webhook.objects.create(team=team, url=url, secret=_new_secret(), created_by=by)
+    return Webhook.objects.create(team=team, url=url, secret=_new_secret(), created_by=creator)
 
 
 def rotate_secret(webhook: Webhook) -> str:
-    """Another secret, which signs whatever is sent from now on; the old one is gone."""
+    """Replace the secret for all messages from now on, and return it."""
     webhook.secret = _new_secret()
     webhook.save(update_fields=["secret"])
     return webhook.secret
 
 
 def switch_on(webhook: Webhook) -> None:
-    """Send to it again, what happens from now on."""
+    """Resume sending, starting with future events."""
     Webhook.objects.filter(pk=webhook.pk, active=False).update(active=True, active_since=timezone.now())
 
 
 def switch_off(webhook: Webhook) -> None:
-    """Send nothing more to it; what waits is given up."""
+    """Stop sending; waiting messages are given up."""
     Webhook.objects.filter(pk=webhook.pk).update(active=False)
 
 
@@ -102,12 +102,11 @@ def _new_secret() -> str:
 
 
 def has_webhooks(team: Team) -> bool:
-    """Return whether anything is to be sent for the team."""
     return bool(settings.WEBHOOKS_ENABLED) and Webhook.objects.filter(team=team, active=True).exists()
 
 
 def queue_delivery(team: Team, event: str, key: str, body: Mapping[str, Any]) -> int:
-    """Write down a message for each of the team's webhooks, once for each `key`. Returns for how many."""
+    """Store a message for each of the team's webhooks, once per `key`; return the number of webhooks."""
     if not settings.WEBHOOKS_ENABLED:
         return 0
     webhooks = Webhook.objects.filter(team=team, active=True)
@@ -117,7 +116,7 @@ def queue_delivery(team: Team, event: str, key: str, body: Mapping[str, Any]) ->
 
 
 def send_test(webhook: Webhook) -> Delivery:
-    """Write down a message that says nothing, to see whether it arrives."""
+    """Store a test message."""
     name = uuid.uuid4().hex
     row = _delivery(webhook, "test", name, {"outcome": "This is a test."})
     row.save()
@@ -130,17 +129,16 @@ def _delivery(webhook: Webhook, event: str, key: str, body: Mapping[str, Any]) -
 
 
 def deliveries_are_due() -> bool:
-    """Return whether any message is to be sent now."""
     return bool(settings.WEBHOOKS_ENABLED) and _waiting().due().exists()
 
 
-def send_deliveries(until: float) -> int:
-    """Send what is due until `time.monotonic()` is `until`. Returns how many arrived."""
-    arrived = 0
-    while settings.WEBHOOKS_ENABLED and time.monotonic() < until and (delivery := _claim()) is not None:
+def send_deliveries(deadline: float) -> int:
+    """Send due messages until `time.monotonic()` reaches `deadline`; return the number that arrived."""
+    arrived_count = 0
+    while settings.WEBHOOKS_ENABLED and time.monotonic() < deadline and (delivery := _claim()) is not None:
         outcome = _attempt(delivery)
-        logger.info("delivery %s to webhook %s: %s", delivery.pk, delivery.webhook_id, outcome.text)
-        # What came of the attempt is stored unless another sender has claimed the message since.
+        logger.info("Delivery %s to webhook %s: %s", delivery.pk, delivery.webhook_id, outcome.text)
+        # Store the outcome unless another sender has claimed the message meanwhile.
         now = timezone.now()
         changes: dict[str, Any] = {"answer": outcome.text[:120]}
         if outcome.arrived:
@@ -152,13 +150,13 @@ def send_deliveries(until: float) -> int:
         with transaction.atomic():
             if _waiting().held(delivery).update(**changes) and changes.get("state") == "failed":
                 _switch_off_if_failing(delivery.webhook, now)
-        arrived += outcome.arrived
-    return arrived
+        arrived_count += outcome.arrived
+    return arrived_count
 
 
 def delete_old_deliveries() -> int:
-    """Remove what was sent, or given up, long ago. Returns how many."""
-    old = Delivery.objects.filter(created_at__lt=timezone.now() - KEPT_FOR).exclude(state="waiting")
+    """Delete messages that were sent or given up long ago; return their number."""
+    old = Delivery.objects.filter(created_at__lt=timezone.now() - LOG_RETENTION).exclude(state="waiting")
     return old.delete()[0]
 
 
@@ -167,12 +165,12 @@ def _waiting() -> OutboxQuerySet:
 
 
 def _claim() -> Delivery | None:
-    """Take the message that was tried least and has waited longest, for the length of a claim."""
-    due = _waiting().due().order_by("attempts", "pk").select_related("webhook__team")
-    while (delivery := due.first()) is not None:
+    """Claim the due message with the fewest attempts, oldest first."""
+    due_deliveries = _waiting().due().order_by("attempts", "pk").select_related("webhook__team")
+    while (delivery := due_deliveries.first()) is not None:
         if not delivery.webhook.active:
             _waiting().held(delivery).update(state="failed", answer="not sent: the webhook is switched off")
-        elif delivery.attempts >= ATTEMPTS:  # its sender died in the middle of the last attempt
+        elif delivery.attempts >= ATTEMPTS:  # the sender died during the last attempt
             _waiting().held(delivery).update(state="failed", answer="given up")
         elif _waiting().claim(delivery):
             return delivery
@@ -183,7 +181,7 @@ def _attempt(delivery: Delivery) -> DeliveryOutcome:
     body = json.dumps(delivery.body, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     identifier, now, secret = delivery.body["id"], timezone.now(), delivery.webhook.secret
     try:
-        # The bytes of an older secret, which does not begin with `whsec_`, are the key.
+        # Older secrets lack the prefix `whsec_`; their bytes are the key.
         signer = standardwebhooks.Webhook(secret if secret.startswith("whsec_") else secret.encode())
         headers = {
             "Content-Type": "application/json",
@@ -195,24 +193,28 @@ def _attempt(delivery: Delivery) -> DeliveryOutcome:
         }
         return post(delivery.webhook.url, body.encode(), headers)
     except Exception as error:
-        logger.error("delivery %s could not be sent: %s", delivery.pk, type(error).__name__)
-        return DeliveryOutcome(False, "a fault of ours")
+        logger.error("Could not send delivery %s: %s", delivery.pk, type(error).__name__)
+        return DeliveryOutcome(False, "a fault on our side")
 
 
 def _switch_off_if_failing(webhook: Webhook, now: datetime) -> None:
-    """Switch off a webhook that nothing has arrived at for days, and notify its team's owners."""
-    arrived = webhook.deliveries.aggregate(last=Max("sent_at"))["last"]
-    since = max(filter(None, (arrived, webhook.active_since)))
-    failed = webhook.deliveries.filter(state="failed", created_at__gt=since).order_by("created_at")
-    first = failed.first()
-    if first is None or failed.count() < FAILURES or first.created_at > now - timedelta(days=DAYS_OF_FAILURE):
+    """Switch off a webhook to which no message was delivered for days, and notify the team's owners."""
+    last_success = webhook.deliveries.aggregate(last=Max("sent_at"))["last"]
+    start = max(filter(None, (last_success, webhook.active_since)))
+    failures = webhook.deliveries.filter(state="failed", created_at__gt=start).order_by("created_at")
+    first = failures.first()
+    if (
+        first is None
+        or failures.count() < FAILURES
+        or first.created_at > now - timedelta(days=DAYS_OF_FAILURE)
+    ):
         return
     if not Webhook.objects.filter(pk=webhook.pk, active=True).update(active=False):
         return
     team = webhook.team
     text = _(
-        "A webhook of {team} took nothing that was sent to it for {days} days, and was switched off. Its page "
-        "says what it answered; there it can be switched on again."
+        "A webhook of {team} has not accepted any message for {days} days and was switched off. Its page shows "
+        "the responses, and you can switch it on again there."
     ).format(team=team.name, days=DAYS_OF_FAILURE)
     key = f"webhook-{webhook.pk}-{now:%Y%m%dT%H%M%S}"
     subject = _("A webhook of {team} was switched off").format(team=team.name)

@@ -1,1 +1,1 @@
-"""The queue: states of jobs, claims, leases, heartbeats."""
+"""Job queue: states, claims, leases, and heartbeats."""

@@ -1,6 +1,6 @@
-"""Holding a claimed job: a thread says that we are alive and how far we are, and hears when to stop.
+"""Leases of claimed jobs, extended by a thread that also learns when the work must stop.
 
-How long each stage took is noted meanwhile, and added up once the attempt has ended.
+The time of each stage is recorded and added to the histograms at the end of the attempt.
 """
 
 import logging
@@ -25,108 +25,109 @@ from submissions.sandbox.machine_lock import WAITING
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two signs of life, which also look for a wish to cancel; a lease is thirty times as long by default.
-LOOK: float = settings.QUEUE_TIMES.look
-#: Set in pool processes, which are replaced when they end: one whose work does not stop when it must is ended.
+#: Seconds between two heartbeats of a job, which also check for cancellation. By default a lease lasts 30 times as
+#: long.
+CHECK_INTERVAL: float = settings.QUEUE_TIMES.look
+#: Set in pool processes: a process whose work does not stop when it must is killed and replaced.
 ENDS_ITS_PROCESS = threading.Event()
-#: Upper limits of the buckets, in seconds: from a run that is scored at once to a model that runs all day.
+#: Upper limits of the histogram buckets in seconds, from the scoring of small runs to models that run all day.
 LIMITS = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0, 21600.0)
-STOPPED = "The worker was stopped; the job goes on elsewhere."
-#: The bucket of all.
+STOPPED = "The worker was stopped. The job continues on another worker."
+#: Limit of the bucket that counts all attempts.
 NO_LIMIT = 0.0
-#: A new bucket begins with what is counted now, be it nothing, so that a histogram has all of them.
+#: New buckets start with the present count, even if it is zero, so that each histogram has all buckets.
 _UPSERT = """INSERT INTO submissions_stagetime AS kept (kind, stage, "limit", count, seconds) VALUES {}
 ON CONFLICT (kind, stage, "limit") DO UPDATE SET count = kept.count + excluded.count,
 seconds = kept.seconds + excluded.seconds WHERE excluded.count > 0"""
 
 
 class WorkEnded(Exception):
-    """The work on a job ended without a result; each subclass says what becomes of the job."""
+    """Base class of exceptions that end the work on a job without a result."""
 
     def settle(self, job: Job) -> None:
-        """Move the job to where it goes from here, once its lease is not kept alive any more."""
+        """Move the job to its next state once the lease is no longer extended."""
         raise NotImplementedError
 
 
 class LeaseLost(WorkEnded):
-    """Another worker holds the job now, or it has ended: write nothing more."""
+    """The job has ended or another worker holds it now; nothing more may be written."""
 
     def settle(self, job: Job) -> None:
-        """Nothing is left to do here."""
-        logger.warning("job %s: another worker holds it now, nothing was written", job.pk)
+        """Log that nothing was written."""
+        logger.warning("Job %s: another worker holds it now; nothing was written.", job.pk)
 
 
 class Cancelled(WorkEnded):
-    """The submitter asked to stop."""
+    """The submitter canceled the job."""
 
     def settle(self, job: Job) -> None:
-        """End the job."""
-        advance(job.pk, State.CANCELLED, fence=job.fence, line="Cancelled.")
+        advance(job.pk, State.CANCELLED, fence=job.fence, line="Canceled.")
 
 
 class Stopped(LeaseLost):
-    """The worker is to stop: the job goes back into the queue, as if nobody had tried it."""
+    """The worker is stopping; the job returns to the queue and the attempt does not count."""
 
     def settle(self, job: Job) -> None:
-        """Put the job back."""
-        requeue(job, counted=False, line=STOPPED)
+        requeue(job, counts_attempt=False, line=STOPPED)
 
 
-def advance_claimed(job: Job, to: State, *, line: str = "", **changes: object) -> None:
-    """Move the job on, in the transaction that writes its result.
+def advance_claimed(job: Job, new_state: State, *, line: str = "", **changes: object) -> None:
+    """Move a claimed job to another state, in the transaction that writes its result.
 
-    Raises Cancelled where its submitter asked to stop before this moment, LeaseLost where the claim is gone.
+    Raises:
+        Cancelled: If the submitter canceled the job.
+        LeaseLost: If the claim is no longer held.
     """
-    # A run that is done counts; only that of a seed may decide for others of its set.
-    charged = job.submission_id is not None and (to != State.DONE or bool(job.seed))
+    # A finished run keeps its unit. Only the end of a seed may settle the unit of its seed set.
+    charged = job.submission_id is not None and (new_state != State.DONE or bool(job.seed))
     options: dict[str, Any] = {"charged": charged, "line": line, **changes}
-    if not advance(job.pk, to, fence=job.fence, unless_cancelled=True, **options):
-        stopped = Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists()
-        raise Cancelled if stopped else LeaseLost
-    job.state = to
+    if not advance(job.pk, new_state, fence=job.fence, unless_cancelled=True, **options):
+        is_cancelled = Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists()
+        raise Cancelled if is_cancelled else LeaseLost
+    job.state = new_state
 
 
 def finish(job: Job, line: str) -> None:
-    """End the job as done, with a line in its log, in the transaction that writes its result.
+    """Mark the job as done with a line in its log, in the transaction that writes its result.
 
-    Raises as `advance_claimed`.
+    Raises the exceptions of `advance_claimed`.
     """
     advance_claimed(job, State.DONE, progress=1.0, line=line)
 
 
 class Lease:
-    """What the working code tells (progress) and asks (may I go on?) while it works."""
+    """Lease of a job, through which the work reports progress and learns whether it must stop."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
         self.stage = job.stage
-        #: How long each stage takes; the stages of what is done here, in this thread, enter by themselves.
+        #: Time per stage; stages of work in this thread are entered by `report_stage`.
         self.clock = StageTimer(job.stage)
         self.progress = 0.0
         self.note = ""
-        #: Seconds in which the job waited for the machine, as of the last report.
+        #: Seconds spent waiting for the machine, as of the last report.
         self.waited = 0.0
         self._reported_at = self.claimed_at = time.monotonic()
-        #: When the row was last told of it, and with which stage.
-        self.extended_at, self.told_stage = self.claimed_at, job.stage
+        #: Time and stage of the last extension written to the row.
+        self.extended_at, self.extended_stage = self.claimed_at, job.stage
         self.lost = False
         self.lost_database = False
         self.cancelled = False
-        #: For how many seconds the work has not stopped though it must.
-        self.unheard = 0.0
+        #: Seconds for which the work has ignored the request to stop.
+        self.ignored_seconds = 0.0
 
     @property
     def seconds_left(self) -> float:
-        """For how many seconds the job may go on, beside those that it waits for the machine."""
+        """Remaining wall-clock time in seconds, not counting the time spent waiting for the machine."""
         return settings.JOB_WALL_CLOCK_SECONDS - (time.monotonic() - self.claimed_at - self.waited)
 
     def report(self, progress: float) -> None:
-        """Note how far the work is, 0 to 1. Raises LeaseLost or Cancelled when it must stop."""
+        """Record the progress, 0 to 1. Raises LeaseLost, Stopped, or Cancelled if the work must stop."""
         self.progress = progress
         self.check()
 
     def report_stage(self, stage: str, progress: float, note: str = "") -> None:
-        """Note the stage too, and what a bar cannot say of it."""
+        """Record the stage and progress, with a note for details that a progress bar cannot show."""
         now = time.monotonic()
         if stage != self.stage:
             self.clock.enter(stage)
@@ -137,7 +138,7 @@ class Lease:
         self.report(progress)
 
     def check(self) -> None:
-        """Raise LeaseLost, Stopped or Cancelled when the work must stop."""
+        """Raise LeaseLost, Stopped, or Cancelled if the work must stop."""
         if self.lost:
             raise LeaseLost
         if STOPPING.is_set():
@@ -145,119 +146,130 @@ class Lease:
         if self.cancelled:
             raise Cancelled
 
-    def look_after(self) -> None:
-        """Extend the lease. End this process if its work, foreign code that never asks, does not stop as it must."""
+    def extend_or_kill(self) -> None:
+        """Extend the lease; kill this process if its work ignores the request to stop.
+
+        Third-party code may run for long without checking the lease.
+        """
         try:
             if not self.lost:
                 self.extend()
         except Exception:
-            logger.exception("fault %s in keeping a lease", secrets.token_hex(4))
-        self.unheard = self.unheard + LOOK if self.lost or self.cancelled else 0.0
-        if self.unheard > settings.QUEUE_TIMES.unheard and ENDS_ITS_PROCESS.is_set():
-            logger.error("job %s must stop and does not: the process ends", self.job.pk)
+            logger.exception("Fault %s while extending a lease", secrets.token_hex(4))
+        self.ignored_seconds = self.ignored_seconds + CHECK_INTERVAL if self.lost or self.cancelled else 0.0
+        if self.ignored_seconds > settings.QUEUE_TIMES.unheard and ENDS_ITS_PROCESS.is_set():
+            logger.error("Job %s must stop but does not: killing this process.", self.job.pk)
             with suppress(DatabaseError):
                 if self.cancelled and not self.lost:
                     advance(self.job.pk, State.CANCELLED, fence=self.job.fence)
             os.kill(os.getpid(), signal.SIGKILL)
 
     def extend(self) -> None:
-        """Report that the worker is alive, and note whether the work must stop."""
+        """Extend the lease in the database, and record whether the work must stop."""
         job = self.job
         try:
             if self.seconds_left < 0:
-                time_out(job)  # the dispatcher does so too, but it may be away
+                time_out(job)  # the dispatcher does the same, but it may be down
             now, stage = time.monotonic(), self.stage
-            # Nobody watches the progress of a shard, or waits for it to be cancelled: its row is written several times
-            # in a lease, and not at each look. Hundreds of workers look.
-            is_recent = stage == self.told_stage and now - self.extended_at < settings.QUEUE_TIMES.lease / 6
+            # Users do not watch or cancel single shards, and hundreds of workers extend leases: write the row of a
+            # shard only a few times per lease.
+            is_recent = (
+                stage == self.extended_stage and now - self.extended_at < settings.QUEUE_TIMES.lease / 6
+            )
             if job.kind == Job.Kind.SHARD and is_recent:
                 return
-            told = (self.progress, stage, self.note)
-            if not extend_lease(job, *told, waited=self.waited, unless_cancelled=True):
-                held = Job.objects.filter(pk=job.pk, fence=job.fence).exclude(state__in=TERMINAL)
-                self.cancelled = held.filter(cancel_requested=True).exists()
-                # It is held until the work has stopped.
-                self.lost = not (self.cancelled and extend_lease(job, *told, waited=self.waited))
-            self.extended_at, self.told_stage = now, stage
+            report = (self.progress, stage, self.note)
+            if not extend_lease(job, *report, waited=self.waited, unless_cancelled=True):
+                active_jobs = Job.objects.filter(pk=job.pk, fence=job.fence).exclude(state__in=TERMINAL)
+                self.cancelled = active_jobs.filter(cancel_requested=True).exists()
+                # Keep the lease until the work has stopped.
+                self.lost = not (self.cancelled and extend_lease(job, *report, waited=self.waited))
+            self.extended_at, self.extended_stage = now, stage
         except DatabaseError:
-            connection.close()  # the next look opens a new one; the lease outlasts several failures
+            connection.close()  # the next attempt opens a new one; the lease outlasts several failures
 
 
-class _Keeper(threading.Thread):
-    """Keeps a lease alive, one after the other over one connection: to open one costs more than all a shard asks."""
+class _LeaseKeeper(threading.Thread):
+    """Thread that extends one lease after another over one database connection.
+
+    Opening a connection costs more than all queries of a shard.
+    """
 
     def __init__(self) -> None:
         super().__init__(daemon=True, name="lease")
         self._lease: Lease | None = None
-        #: Held while the row is told: whoever lets go of a lease waits for that.
-        self._telling = threading.Lock()
-        self._ended = threading.Event()
+        #: Held during an extension, so that a lease is released only after it.
+        self._extension_lock = threading.Lock()
+        self._stop_event = threading.Event()
 
     @contextmanager
     def hold(self, lease: Lease) -> Iterator[None]:
-        """Keep this one alive while the block runs."""
-        with self._telling:
+        """Extend this lease while the block runs."""
+        with self._extension_lock:
             self._lease = lease
         try:
             yield
         finally:
-            with self._telling:
+            with self._extension_lock:
                 self._lease = None
 
     def end(self) -> None:
-        """Return when the thread has ended."""
-        self._ended.set()
+        """Stop the thread and wait for it."""
+        self._stop_event.set()
         self.join()
 
     def run(self) -> None:
         try:
-            while not self._ended.wait(LOOK):
-                with self._telling:
-                    if self._lease is not None and time.monotonic() - self._lease.claimed_at >= LOOK:
-                        self._lease.look_after()
+            while not self._stop_event.wait(CHECK_INTERVAL):
+                with self._extension_lock:
+                    if (
+                        self._lease is not None
+                        and time.monotonic() - self._lease.claimed_at >= CHECK_INTERVAL
+                    ):
+                        self._lease.extend_or_kill()
         finally:
             connection.close()
 
 
-_own = threading.local()
+_thread_local = threading.local()
 
 
 @contextmanager
 def keep_leases() -> Iterator[None]:
-    """Have all leases that this thread holds in the block kept by one thread, over one connection."""
-    _own.keeper = keeper = _Keeper()
+    """Use one thread and one connection for all leases that the current thread holds in the block."""
+    _thread_local.keeper = keeper = _LeaseKeeper()
     keeper.start()
     try:
         yield
     finally:
-        _own.keeper = None
+        _thread_local.keeper = None
         keeper.end()
 
 
 @contextmanager
 def hold_lease(job: Job) -> Iterator[Lease]:
-    """Keep the job's lease alive while the block runs."""
+    """Extend the job's lease while the block runs."""
     with ExitStack() as stack:
-        if getattr(_own, "keeper", None) is None:
+        if getattr(_thread_local, "keeper", None) is None:
             stack.enter_context(keep_leases())
         lease = Lease(job)
         try:
-            with _own.keeper.hold(lease), job_context(job.pk):
+            with _thread_local.keeper.hold(lease), job_context(job.pk):
                 yield lease
         except DatabaseError:
             lease.lost_database = True
             raise
         finally:
-            # Figures only: no job fails for want of them. Who lost the job, or the database, writes nothing.
+            # Statistics only: no job fails because of them. After losing the job or the database, write nothing.
             if not lease.lost and not lease.lost_database:
                 try:
-                    add_stage_times(job.kind, lease.clock.ended())
+                    add_stage_times(job.kind, lease.clock.finish())
                 except DatabaseError:
-                    logger.warning("the stage times of job %s were not recorded", job.pk)
+                    logger.warning("Job %s: its stage times were not recorded.", job.pk)
 
 
 class StageTimer:
-    """Seconds by stage, of one attempt. Not for several threads."""
+    """Timer of the stages of one attempt. Not thread-safe."""
 
     def __init__(self, stage: str) -> None:
         self._seconds: dict[str, float] = {}
@@ -265,22 +277,22 @@ class StageTimer:
         self._since = time.monotonic()
 
     def enter(self, stage: str) -> None:
-        """The stage so far has ended; `stage` begins, perhaps again."""
+        """End the current stage and begin or resume `stage`."""
         now = time.monotonic()
         self._seconds[self._stage] = self._seconds.get(self._stage, 0.0) + now - self._since
         self._stage, self._since = stage, now
 
-    def ended(self) -> Mapping[str, float]:
-        """Seconds by stage, now that the attempt has ended. Time before any stage was named counts as "starting"."""
+    def finish(self) -> Mapping[str, float]:
+        """End the current stage and return seconds by stage; time before the first stage counts as "starting"."""
         self.enter(self._stage)
         return {stage or "starting": seconds for stage, seconds in self._seconds.items()}
 
 
 def add_stage_times(kind: str, seconds: Mapping[str, float]) -> None:
-    """Count each of these stages in its buckets, in one statement, so that two workers lose none of each other's.
+    """Add the stage times to the histograms in one statement, so that concurrent workers lose no counts.
 
-    `bulk_create(update_conflicts=True)` would put the new counts in place of the old ones. The rows are in the order of
-    their key, so two statements at once take the rows' locks in one order and no deadlock comes of it.
+    `bulk_create(update_conflicts=True)` would replace the old counts. The rows are sorted by key, so that two
+    concurrent statements lock them in the same order and cannot deadlock.
     """
     values: list[str | float] = []
     for stage, duration in sorted(seconds.items()):
@@ -293,12 +305,12 @@ def add_stage_times(kind: str, seconds: Mapping[str, float]) -> None:
 
 
 def histograms() -> Iterator[tuple[str, str, list[tuple[float, int]], int, float]]:
-    """For each kind and stage: (kind, stage, [(limit, how many took at most so long)], how many in all, seconds)."""
+    """Yield (kind, stage, [(limit, cumulative count)], total count, total seconds) for each kind and stage."""
     rows: dict[tuple[str, str], list[StageTime]] = {}
     for row in StageTime.objects.all():
         rows.setdefault((row.kind, row.stage), []).append(row)
     for (kind, stage), buckets in rows.items():
-        all_of_them = next((bucket for bucket in buckets if bucket.limit == NO_LIMIT), None)
-        if all_of_them is not None:
+        total = next((bucket for bucket in buckets if bucket.limit == NO_LIMIT), None)
+        if total is not None:
             limits = [(bucket.limit, bucket.count) for bucket in buckets if bucket.limit != NO_LIMIT]
-            yield kind, stage, limits, all_of_them.count, all_of_them.seconds
+            yield kind, stage, limits, total.count, total.seconds

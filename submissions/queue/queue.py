@@ -1,7 +1,7 @@
-"""The queue: states, claims, leases and retries are columns of the job's row; Celery only carries wakeups.
+"""Job queue in the database: states, claims, leases, and retries are columns of the job; Celery only sends wakeups.
 
-A job moves from state to state by compare-and-set, as one table permits. A claim counts the fence up; a write under an
-older fence changes nothing. A silent worker loses its lease, and `reap` puts the job back, three attempts at most.
+Jobs change state by compare-and-set, along the transitions below. Each claim increments the fence, and writes with an
+older fence change nothing. `reap` returns the jobs of silent workers to the queue, up to three attempts.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,14 +23,14 @@ from submissions.quotas.ledger import settle_quota
 
 _ENDS = {State.FAILED, State.CANCELLED, State.TIMED_OUT, State.WITHDRAWN}
 
-#: Which states may follow which. Going back to a waiting state is a retry.
+#: Permitted transitions. Returning to a waiting state is a retry.
 TRANSITIONS: Mapping[State, frozenset[State]] = {
     State.UPLOADING: frozenset({State.VALIDATING, State.QUEUED, State.REJECTED} | _ENDS),
-    # Queued: it passed, and waits for judgements that its dataset does not have yet.
+    # Queued: the run is valid and waits for judgments that its dataset does not have yet.
     State.VALIDATING: frozenset({State.VALIDATING, State.QUEUED, State.SCORING, State.REJECTED} | _ENDS),
-    # Rejected: another job of its submission has found that the checkpoint of both cannot be run.
+    # Rejected: another job of the submission found that their checkpoint cannot be run.
     State.QUEUED: frozenset({State.QUEUED, State.RETRIEVING, State.SCORING, State.REJECTED} | _ENDS),
-    # Again "retrieving": a job that waits for the shards of its corpus. Done: a shard, which has nothing to score.
+    # Retrieving again: a job that waits for the shards of its corpus. Done: a shard, which has nothing to score.
     State.RETRIEVING: frozenset(
         {State.RETRIEVING, State.SCORING, State.QUEUED, State.REJECTED, State.DONE} | _ENDS
     ),
@@ -39,7 +39,7 @@ TRANSITIONS: Mapping[State, frozenset[State]] = {
     **dict.fromkeys(TERMINAL - {State.DONE}, frozenset()),
 }
 
-#: A submission is in the first of these states that one of its jobs is in.
+#: The state of a submission is the first of these that one of its jobs has.
 _PRECEDENCE = (
     State.UPLOADING, State.VALIDATING, State.QUEUED, State.RETRIEVING, State.SCORING, State.DONE,
     State.FAILED, State.TIMED_OUT, State.REJECTED, State.CANCELLED, State.WITHDRAWN,
@@ -48,7 +48,7 @@ _PRECEDENCE = (
 
 def advance(
     job_id: int,
-    to: State,
+    new_state: State,
     *,
     fence: int | None = None,
     unless_cancelled: bool = False,
@@ -56,25 +56,25 @@ def advance(
     line: str = "",
     **changes: Any,
 ) -> bool:
-    """Move the job to `to` if its present state allows it and, if given, the caller still holds the claim.
+    """Move the job to `new_state` if its present state permits it and the caller still holds the claim.
 
-    One UPDATE, so that of two callers one wins. Ending a job frees its lease and the encoding that it waited for, and
-    settles its cost. A claim that goes back to the queue ends there, not when the next one begins: its holder can write
-    no more.
+    A single UPDATE, so that of two concurrent callers one succeeds. Ending a job frees its lease and the encoding that
+    it waits for, and settles its quota. A claim that returns to the queue ends at once, so that its holder cannot write
+    anymore.
 
     Args:
-        job_id: the job's key.
-        to: the new state.
-        fence: the fence of the caller's claim.
-        unless_cancelled: do nothing if somebody asked to stop the job.
+        job_id: Key of the job.
+        new_state: New state.
+        fence: Fence of the caller's claim; None if the job need not be claimed.
+        unless_cancelled: Do nothing if cancellation was requested.
         charged: False if the job belongs to no submission, so that no quota is read.
-        line: a line for the log that the submitter reads.
-        **changes: other columns to set.
+        line: Line for the log that the submitter reads.
+        **changes: Other columns to set.
 
     Returns:
-        Whether it moved.
+        Whether the job moved.
     """
-    sources = [state for state, followers in TRANSITIONS.items() if to in followers]
+    sources = [state for state, followers in TRANSITIONS.items() if new_state in followers]
     jobs = Job.objects.filter(pk=job_id, state__in=sources)
     if fence is not None:
         jobs = jobs.filter(fence=fence)
@@ -82,116 +82,120 @@ def advance(
         jobs = jobs.filter(cancel_requested=False)
     if line:
         changes["log"] = append_log_line(line)
-    if to in WAITING:
+    if new_state in WAITING:
         unclaimed = {"lease_expires_at": None, "stage": "", "progress": 0.0, "progress_note": ""}
         changes = {**unclaimed, **changes}
         if fence is not None:
             changes["fence"] = F("fence") + 1
-    if to in TERMINAL:
-        # A result that is withdrawn later keeps the time at which it was there.
-        finished = Coalesce(F("finished_at"), Value(timezone.now()), output_field=DateTimeField())
-        ended = {"lease_expires_at": None, "finished_at": finished, "waits_for": None}
-        changes = {**ended, "stage": "", "progress_note": "", **changes}
+    if new_state in TERMINAL:
+        # A result that is withdrawn later keeps the time at which it finished.
+        finished_at = Coalesce(F("finished_at"), Value(timezone.now()), output_field=DateTimeField())
+        terminal_columns = {"lease_expires_at": None, "finished_at": finished_at, "waits_for": None}
+        changes = {**terminal_columns, "stage": "", "progress_note": "", **changes}
         with transaction.atomic(savepoint=False):
-            moved = jobs.update(state=to, **changes) == 1
-            if moved and charged:
+            has_moved = jobs.update(state=new_state, **changes) == 1
+            if has_moved and charged:
                 settle_quota(job_id)
-        return moved
-    return jobs.update(state=to, **changes) == 1
+        return has_moved
+    return jobs.update(state=new_state, **changes) == 1
 
 
-def revive(job_id: int, to: State, **changes: Any) -> bool:
-    """Put a job that ended through our fault back into its waiting state, as if never tried. Return whether it moved.
+def revive(job_id: int, new_state: State, **changes: Any) -> bool:
+    """Return a job that failed or timed out to its waiting state with no attempts counted; return whether it moved.
 
-    No holder of an earlier claim can write any more, which is why this is none of the transitions.
+    It is not one of the transitions, because holders of earlier claims must not be able to write.
     """
-    ended = Job.objects.filter(pk=job_id, state__in=(State.FAILED, State.TIMED_OUT))
-    anew: dict[str, Any] = {"attempts": 0, "progress": 0.0, "cancel_requested": False}
+    unsuccessful = Job.objects.filter(pk=job_id, state__in=(State.FAILED, State.TIMED_OUT))
+    reset_columns: dict[str, Any] = {"attempts": 0, "progress": 0.0, "cancel_requested": False}
     texts = dict.fromkeys(("error_code", "fault", "worker"), "")
     times = dict.fromkeys(("started_at", "finished_at", "not_before"))
-    return ended.update(state=to, fence=F("fence") + 1, **anew, **texts, **times, **changes) == 1
+    return (
+        unsuccessful.update(
+            state=new_state, fence=F("fence") + 1, **reset_columns, **texts, **times, **changes
+        )
+        == 1
+    )
 
 
 def log_line(line: str) -> str:
-    """Return a line of the log that the submitter reads, with its time."""
+    """Return a line of the submitter's log with its time."""
     return f"{timezone.now():%H:%M:%S}  {line}\n"
 
 
 def append_log_line(line: str) -> Concat:
-    """Return the log with one more line, for an update of the row."""
+    """Return an expression that appends a line to the log."""
     return Concat(F("log"), Value(log_line(line)))
 
 
 def write_log(job_id: int, line: str) -> None:
-    """Add a line, with its time, to the log that the submitter reads."""
+    """Append a line to the log that the submitter reads."""
     Job.objects.filter(pk=job_id).update(log=append_log_line(line))
 
 
 def submission_state(states: Iterable[str]) -> State:
-    """Return the state of a submission from those of its jobs.
+    """Return the state of a submission from the states of its jobs.
 
-    While one is under way, the least advanced of them; then `done` if any is done, else the worst.
+    That is the least advanced state while a job is active, then `done` if any job is done, else the worst state.
     """
-    present = set(states)
-    return next((state for state in _PRECEDENCE if state in present), State.UPLOADING)
+    job_states = set(states)
+    return next((state for state in _PRECEDENCE if state in job_states), State.UPLOADING)
 
 
 # --- claims
 
 
 ATTEMPTS = 3
-#: How long a job waits before its second and third attempt: a lost worker is made good at once, a second loss is not.
+#: Delays before the second and third attempt. A lost worker is usually replaced at once, after a second loss we wait.
 BACKOFF = tuple(timedelta(seconds=seconds) for seconds in settings.QUEUE_TIMES.retries)
-#: What nobody waits for: it comes after every verdict.
+#: Background job kinds, scheduled after all scoring.
 _LAST = (Job.Kind.CERTAINTY, Job.Kind.STATISTICS)
-#: What finds the dataset as it is when it begins: one that waits is enough.
+#: Kinds that read the dataset when they begin, so that one waiting job is enough.
 _ONCE = (*_LAST, Job.Kind.BASELINE)
-#: What retrievers do; whatever reads judgements is the scorer's.
+#: Kinds of jobs for retrievers; jobs that read judgments run on the scorer.
 _RETRIEVING = (Job.Kind.BASELINE, Job.Kind.RETRIEVE, Job.Kind.SAMPLE_MODEL, Job.Kind.STATISTICS)
-#: Baselines first, since a dataset is published with its own; then by turn, but a rescore after every verdict.
+#: Baselines come first, since a dataset is published with its baseline. Rescores come after all other scoring.
 _PRIORITIES = {Job.Kind.BASELINE: 0, Job.Kind.RESCORE: 2, **dict.fromkeys(_LAST, 3)}
 _PRIORITY = Case(*(When(kind=kind, then=turn) for kind, turn in _PRIORITIES.items()), default=1)
-#: What a retriever may not read (leaderboard.core.database_grants): of people it knows key and name.
+#: Columns that a retriever may not read (leaderboard.core.database_grants); of users it may read id and name.
 _NOT_READ = (
     "submission__note", "submission__withdrawal_reason",
     *(f"submission__submitter__{field.name}" for field in User._meta.concrete_fields
       if field.name not in ("id", "name")),
 )  # fmt: skip
-#: In a job's payload: how many seconds those took who had it before it was handed over to who has it now.
+#: Key in a job's payload: seconds of work by earlier holders, before the job was handed over.
 WORKED = "worked_seconds"
-#: The task that a wakeup starts. A name on the wire.
+#: Name of the task that a wakeup starts. Part of the protocol with the broker.
 WORK = "runboard.work"
 
 
 def wake_worker(queue: str) -> None:
-    """Wake a worker of this queue once the current transaction has committed."""
     transaction.on_commit(partial(wakeup.send_wakeup, WORK, queue, queue=queue))
 
 
 def _lease_end() -> CombinedExpression:
-    """By the database's clock, as all times that decide about claims: those of several machines may differ."""
+    """Return the end of a new lease by the database's clock, since the clocks of workers may differ."""
     return Now() + timedelta(seconds=settings.QUEUE_TIMES.lease)
 
 
 def claim(queues: Sequence[str], worker: str, permitted: Q | None = None) -> Job | None:
-    """Take the waiting job whose turn it is in these queues under a lease, or None where there is none.
+    """Claim the next waiting job in these queues under a lease, or return None if there is none.
 
-    `permitted`: which of them this worker can do, as its capability says.
+    `permitted` restricts the jobs to those that this worker can run, see `Capability.permitted`.
     """
     while True:
         with transaction.atomic():
-            waiting = (
+            candidates = (
                 Job.objects.waiting()
                 .filter(permitted or Q(), queue__in=queues)
                 .order_by(_PRIORITY, "turn", "pk")
             )
             if connection.features.has_select_for_update_skip_locked:
-                waiting = waiting.select_for_update(skip_locked=True, of=("self",))
-            candidate = waiting.values("pk", "fence").first()
+                candidates = candidates.select_for_update(skip_locked=True, of=("self",))
+            candidate = candidates.values("pk", "fence").first()
             if candidate is None:
                 return None
-            taken = Job.objects.waiting().filter(pk=candidate["pk"], fence=candidate["fence"])
-            if taken.update(
+            rows = Job.objects.waiting().filter(pk=candidate["pk"], fence=candidate["fence"])
+            if rows.update(
                 fence=F("fence") + 1,
                 attempts=F("attempts") + 1,
                 lease_expires_at=_lease_end(),
@@ -206,15 +210,18 @@ def claim(queues: Sequence[str], worker: str, permitted: Q | None = None) -> Job
 
 
 def next_turn(queue: str, team: Team | None) -> int:
-    """Return the round of a queue that the team's next job is in: that behind its last one there, else the present one.
+    """Return the round for the team's next job in a queue: one after its last waiting job, else the present round.
 
-    So a team's sixty jobs stand in sixty rounds, and everybody's first one comes before its second. A. Demers et al.,
-    "Analysis and simulation of a fair queueing algorithm", 1989, for jobs instead of packets.
+    Each of a team's sixty waiting jobs is thus in a round of its own, and every team's first job comes before any
+    second one. A. Demers et al., "Analysis and simulation of a fair queueing algorithm", 1989, for jobs instead of
+    packets.
     """
-    waiting = Job.objects.filter(queue=queue, state__in=WAITING, lease_expires_at=None)
-    own = Q(submission__team=team) | Q(shard__encoding__waiting_jobs__submission__team=team)
-    found = waiting.aggregate(present=Min("turn"), last=Max("turn", filter=own if team else Q(pk=None)))
-    return max(found["present"] or 0, -1 if found["last"] is None else found["last"] + 1)
+    waiting_jobs = Job.objects.filter(queue=queue, state__in=WAITING, lease_expires_at=None)
+    team_jobs = Q(submission__team=team) | Q(shard__encoding__waiting_jobs__submission__team=team)
+    turns = waiting_jobs.aggregate(
+        present=Min("turn"), last=Max("turn", filter=team_jobs if team else Q(pk=None))
+    )
+    return max(turns["present"] or 0, -1 if turns["last"] is None else turns["last"] + 1)
 
 
 def extend_lease(
@@ -226,87 +233,94 @@ def extend_lease(
     waited: float = 0.0,
     unless_cancelled: bool = False,
 ) -> bool:
-    """Say that the holder is alive and how far it is. False when the claim is no longer theirs.
+    """Extend the lease and write the progress. Return False if the claim is no longer the caller's.
 
-    `unless_cancelled`: nothing is said, and False comes back, also where somebody asked to stop the job.
-    `waited` are the seconds since the claim in which it could not work, because the machine was another's: its start
-    moves by them, so that they count neither towards JOB_WALL_CLOCK_SECONDS nor in estimates.
+    Args:
+        job: The claimed job.
+        progress: Share of the work, 0 to 1.
+        stage: Name of the stage.
+        note: Details for the submitter.
+        waited: Seconds since the claim spent waiting for the machine. They move the start of
+            the job, so that they count neither towards JOB_WALL_CLOCK_SECONDS nor in estimates.
+        unless_cancelled: Write nothing and return False also if cancellation was requested.
     """
-    held = Job.objects.filter(pk=job.pk, fence=job.fence).exclude(state__in=TERMINAL)
+    rows = Job.objects.filter(pk=job.pk, fence=job.fence).exclude(state__in=TERMINAL)
     if unless_cancelled:
-        held = held.filter(cancel_requested=False)
-    told = {"progress": min(max(progress, 0.0), 1.0), "stage": stage, "progress_note": note[:120]}
+        rows = rows.filter(cancel_requested=False)
+    columns = {"progress": min(max(progress, 0.0), 1.0), "stage": stage, "progress_note": note[:120]}
     if waited and job.started_at is not None:
-        told["started_at"] = job.started_at + timedelta(seconds=waited)
-    return held.update(lease_expires_at=_lease_end(), **told) == 1
+        columns["started_at"] = job.started_at + timedelta(seconds=waited)
+    return rows.update(lease_expires_at=_lease_end(), **columns) == 1
 
 
 def seconds_worked_before(payload: Mapping[str, Any]) -> float:
-    """Return how long a job was worked on, without waiting, before it was handed over for the last time."""
+    """Return the seconds of work, without waiting, before the job was last handed over."""
     return float(payload.get(WORKED, 0.0))
 
 
 def waiting_state(job: Job) -> State:
-    """Return where the job waits when it is to be done (again)."""
+    """Return the state in which the job waits for its next attempt."""
     return State.QUEUED if job.validated or job.kind != Job.Kind.SCORE else State.VALIDATING
 
 
-def requeue(job: Job, *, counted: bool, delay: timedelta = timedelta(0), line: str = "") -> bool:
-    """Give a claimed job back to the queue, or end it if its submitter asked to stop it.
+def requeue(job: Job, *, counts_attempt: bool, delay: timedelta = timedelta(0), line: str = "") -> bool:
+    """Return a claimed job to the queue, or end it if cancellation was requested.
 
     Args:
-        job: the job.
-        counted: whether the attempt counts; it does not if the worker was asked to stop.
-        delay: how long a job whose attempt does not count waits at least.
-        line: a line for its log.
+        job: The claimed job.
+        counts_attempt: Whether the attempt counts; it does not if the worker was stopped.
+        delay: Minimum delay before the next attempt if this one does not count.
+        line: Line for its log.
 
     Returns:
         Whether the claim was still the caller's.
     """
-    attempts = job.attempts if counted else job.attempts - 1
-    delay = BACKOFF[min(attempts, len(BACKOFF)) - 1] if counted else delay
+    attempts = job.attempts if counts_attempt else job.attempts - 1
+    delay = BACKOFF[min(attempts, len(BACKOFF)) - 1] if counts_attempt else delay
     changes: dict[str, Any] = {"attempts": attempts, "not_before": Now() + delay if delay else None}
-    moved = advance(job.pk, waiting_state(job), fence=job.fence, unless_cancelled=True, line=line, **changes)
-    if moved:
+    has_moved = advance(
+        job.pk, waiting_state(job), fence=job.fence, unless_cancelled=True, line=line, **changes
+    )
+    if has_moved:
         wake_worker(job.queue)
-    return moved or end_cancelled(job)
+    return has_moved or end_cancelled(job)
 
 
 def end_cancelled(job: Job, line: str = "") -> bool:
-    """End a claimed job that its submitter asked to stop. Return False if nobody did, or the claim is over."""
-    wished = Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists()
-    return wished and advance(job.pk, State.CANCELLED, fence=job.fence, line=line)
+    """End a claimed job if cancellation was requested. Return False if not, or if the claim is over."""
+    is_requested = Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists()
+    return is_requested and advance(job.pk, State.CANCELLED, fence=job.fence, line=line)
 
 
 def release(job: Job) -> None:
-    """Note that the process which had claimed the job works on it no more, however that ended.
+    """Clear the job's worker once its process has stopped.
 
-    Of a job that somebody else ended, or put back, this alone tells that its process has heard of it.
+    For a job that another process ended or requeued, only this tells that its former process has noticed.
     """
-    done_by_itself = (State.DONE, State.REJECTED, State.FAILED)
-    left = Job.objects.filter(pk=job.pk, worker=job.worker, lease_expires_at=None)
-    left.exclude(state__in=done_by_itself).update(worker="")
+    completed_states = (State.DONE, State.REJECTED, State.FAILED)
+    released_jobs = Job.objects.filter(pk=job.pk, worker=job.worker, lease_expires_at=None)
+    released_jobs.exclude(state__in=completed_states).update(worker="")
 
 
 def reap() -> int:
-    """Take jobs from workers that went silent or ran too long, in every state that is not terminal.
+    """End or requeue jobs whose workers are silent or which ran too long; return their number.
 
-    Not while the database has only just come back: until then nobody could say that they are alive.
+    Does nothing shortly after a restart of the database, since workers could not extend their leases before.
     """
-    # Less than nothing is a clock that was set back past the server's start: it says nothing of how long ago that was,
-    # and nobody waits until it has caught up. Set back by less, it costs a few seconds' pause, as a start does, once.
+    # A negative uptime means that the clock was set back past the server's start. It says nothing about the real
+    # uptime, so do not wait. A clock set back by less causes one pause of a few seconds, as a restart does.
     if 0 <= _database_uptime() < 5 * settings.QUEUE_TIMES.look:
         return 0
     count = 0
     for job in Job.objects.expired():
         if job.attempts >= ATTEMPTS:
-            line = "The worker was lost three times. This is a fault of ours."
+            line = "The worker was lost three times. This is a fault on our side."
             reason: dict[str, Any] = {"line": line, "error_code": "worker_lost"}
-            failed = advance(job.pk, State.FAILED, fence=job.fence, unless_cancelled=True, **reason)
-            count += failed or end_cancelled(job)
+            has_failed = advance(job.pk, State.FAILED, fence=job.fence, unless_cancelled=True, **reason)
+            count += has_failed or end_cancelled(job)
         else:
-            count += requeue(job, counted=True, line="The worker was lost; the job is tried again.")
-    # The holder counts by its own steady clock too (lease.py): after one that was set back, that comes first.
+            count += requeue(job, counts_attempt=True, line="The worker was lost. The job will be retried.")
+    # The holder also counts by its own monotonic clock (lease.py), which comes first if the clock was set back.
     limit = Now() - timedelta(seconds=settings.JOB_WALL_CLOCK_SECONDS)
     overdue = Job.objects.exclude(state__in=TERMINAL).filter(
         lease_expires_at__isnull=False, started_at__lt=limit
@@ -315,15 +329,15 @@ def reap() -> int:
 
 
 def time_out(job: Job) -> bool:
-    """End a claimed job that ran longer than JOB_WALL_CLOCK_SECONDS, whatever it is doing."""
-    line = "The job ran longer than it may and was stopped."
+    """End a claimed job that ran longer than JOB_WALL_CLOCK_SECONDS."""
+    line = "The job exceeded its time limit and was stopped."
     return advance(job.pk, State.TIMED_OUT, fence=job.fence, line=line, error_code="timed_out")
 
 
 def _database_uptime() -> float:
-    """For how many seconds the server has been running, by its clock; SQLite has none that could be away.
+    """Return the server's uptime in seconds by its own clock; infinite for SQLite.
 
-    Negative after that clock was set back past the server's start.
+    Negative if that clock was set back past the server's start.
     """
     if connection.vendor != "postgresql":
         return float("inf")
@@ -333,16 +347,16 @@ def _database_uptime() -> float:
 
 
 def create_requested_jobs() -> int:
-    """Turn the domain's wishes into jobs, each exactly once."""
+    """Create a job for each new work request, exactly once; return their number."""
     count = 0
-    # What people are told of and what is settled is no job: other steps of the dispatcher take these.
+    # Other steps of the dispatcher take requests for notices and settlements.
     for request in WorkRequest.objects.filter(taken_at=None, kind__in=Job.Kind.values):
         kind = Job.Kind(request.kind)
         with transaction.atomic():
             if not WorkRequest.objects.filter(pk=request.pk, taken_at=None).update(taken_at=timezone.now()):
                 continue
             if request.dataset_id is None or (kind in _ONCE and _is_waiting(kind, request.dataset_id)):
-                continue  # it will find the dataset as it is now
+                continue  # the waiting job will read the present dataset
             Job.objects.create(
                 kind=kind,
                 queue=Job.Queue.CPU if kind in _RETRIEVING else Job.Queue.SCORE,
@@ -356,14 +370,13 @@ def create_requested_jobs() -> int:
 
 
 def _is_waiting(kind: Job.Kind, dataset_id: int) -> bool:
-    """Return whether such a job waits that nobody has claimed."""
     return Job.objects.waiting().filter(kind=kind, dataset=dataset_id).exists()
 
 
 def wake_waiting_queues() -> None:
-    """Send one wakeup for every queue that has waiting jobs: what a lost message, or a restart, left behind.
+    """Send one wakeup for each queue with waiting jobs, in case messages were lost.
 
-    Not where messages lie already: a worker that comes takes those, and without one they would pile up in the broker.
+    Queues with pending messages are skipped, since without workers messages would pile up in the broker.
     """
     for queue in Job.objects.waiting().order_by().values_list("queue", flat=True).distinct():
         if not wakeup.count_pending(queue):
@@ -371,31 +384,33 @@ def wake_waiting_queues() -> None:
 
 
 def queue_position(job: Job) -> int | None:
-    """Return how many jobs are before this one in its queue; None when it does not wait."""
+    """Return the number of jobs before this one in its queue, or None if it does not wait."""
     if job.state not in (State.QUEUED, State.VALIDATING) or job.lease_expires_at is not None:
         return None
     if awaits_judgements(job):
         return None
     priority = _PRIORITIES.get(Job.Kind(job.kind), 1)
-    earlier = Q(turn__lt=job.turn) | Q(turn=job.turn, pk__lt=job.pk)
-    waiting = Job.objects.waiting().filter(queue=job.queue).annotate(priority=_PRIORITY)
-    return waiting.filter(Q(priority__lt=priority) | Q(earlier, priority=priority)).count()
+    precedes = Q(turn__lt=job.turn) | Q(turn=job.turn, pk__lt=job.pk)
+    waiting_jobs = Job.objects.waiting().filter(queue=job.queue).annotate(priority=_PRIORITY)
+    return waiting_jobs.filter(Q(priority__lt=priority) | Q(precedes, priority=priority)).count()
 
 
 def awaits_judgements(job: Job) -> bool:
-    """Return whether the job has nothing to do before its dataset is judged."""
-    checked = job.kind in Job.NEEDS_JUDGEMENTS or (job.kind == Job.Kind.SCORE and job.validated)
-    return checked and job.state in (State.QUEUED, State.VALIDATING) and job.dataset.awaits_judgements
+    """Return whether the job cannot continue before its dataset has judgments."""
+    needs_judgements = job.kind in Job.NEEDS_JUDGEMENTS or (job.kind == Job.Kind.SCORE and job.validated)
+    return (
+        needs_judgements and job.state in (State.QUEUED, State.VALIDATING) and job.dataset.awaits_judgements
+    )
 
 
 def request_cancel(job: Job) -> bool:
-    """Cancel the job: at once where it waits, through its worker where it runs. False when it had ended."""
+    """Cancel a waiting job at once, or a running one through its worker. Return False if it had ended."""
     if job.lease_expires_at is None and advance(job.pk, State.CANCELLED, fence=job.fence):
         return True
-    # It runs, perhaps since we looked: its worker, or the moment of publishing, sees the wish.
-    wished = Job.objects.filter(pk=job.pk).exclude(state__in=TERMINAL).update(cancel_requested=True)
-    # Or it was put back since: nobody would see the wish before the next claim, which may be far away.
-    waits = Job.objects.filter(pk=job.pk, cancel_requested=True, lease_expires_at=None)
-    for fence in waits.exclude(state__in=TERMINAL).values_list("fence", flat=True):
+    # It may have been claimed meanwhile: its worker, or the final transaction, sees the request.
+    updated_count = Job.objects.filter(pk=job.pk).exclude(state__in=TERMINAL).update(cancel_requested=True)
+    # It may have been requeued meanwhile: nothing would see the request before the next claim.
+    unclaimed = Job.objects.filter(pk=job.pk, cancel_requested=True, lease_expires_at=None)
+    for fence in unclaimed.exclude(state__in=TERMINAL).values_list("fence", flat=True):
         advance(job.pk, State.CANCELLED, fence=fence)
-    return bool(wished)
+    return bool(updated_count)

@@ -1,7 +1,7 @@
-"""Workers: the identity of this process, whether it may take work and run models, and how it announces itself.
+"""Workers: identity of this process, permission to start work, capability to run models, and heartbeats.
 
-Each worker tries its own sandbox and reports whether it works, since nobody else can try it. Pages can so tell "no
-worker is alive" from "12 before you".
+Each worker tests its own sandbox and reports the result, which cannot be tested from elsewhere. Pages can thus
+distinguish "no worker is alive" from "12 jobs before yours".
 """
 
 import functools
@@ -35,94 +35,92 @@ from submissions.sandbox.supervision import require_free_disk
 
 logger = logging.getLogger(__name__)
 
-#: Set when this process is to stop: it takes no more work, and gives back what it has.
+#: Set when this process is stopping: it claims no more jobs and returns those that it holds.
 STOPPING = threading.Event()
-#: Held by whoever works in this process: the task that a wakeup started, or the thread that polls.
+#: Held while this process works, be it in a task started by a wakeup or in the polling thread.
 AT_WORK = threading.Lock()
 
 
 @dataclass
 class _ProcessIdentity:
-    """The worker that this process is, or is a pool process of."""
+    """Worker that this process is, or is a pool process of."""
 
     worker: str = ""
     queues: tuple[str, ...] = ()
-    #: Why it may take nothing, and when that was asked (on the monotonic clock).
+    #: Reason to start no work, and the time of that check on the monotonic clock.
     refusal: str = ""
     asked_at: float = -math.inf
 
 
-_own = _ProcessIdentity()
+_identity = _ProcessIdentity()
 
 
 def set_identity(queues: tuple[str, ...]) -> None:
-    """Say that this process is a worker of these queues; its pool processes, forked later, inherit that."""
-    _own.worker, _own.queues = f"{socket.gethostname()}:{os.getpid()}", queues
+    """Make this process a worker of these queues; pool processes forked later inherit that."""
+    _identity.worker, _identity.queues = f"{socket.gethostname()}:{os.getpid()}", queues
 
 
 def worker_name() -> str:
-    """Return the name that the worker announces itself under."""
-    return _own.worker or f"{socket.gethostname()}:{os.getpid()}"
+    return _identity.worker or f"{socket.gethostname()}:{os.getpid()}"
 
 
 def process_name() -> str:
-    """The name that claims of this process are made under: the worker's, and behind the last colon its process id."""
+    """Return the name under which this process claims jobs: the worker's name, a colon, and the process id."""
     return f"{worker_name()}:{os.getpid()}"
 
 
 def process_number(name: str) -> int:
-    """Return the process id in the name of a claim; 0 where there is none."""
+    """Return the process id in the name of a claim, or 0 if there is none."""
     number = name.rpartition(":")[2]
     return int(number) if number.isdecimal() else 0
 
 
 def own_queues() -> tuple[str, ...]:
-    """Return the queues that the worker serves."""
-    return _own.queues
+    return _identity.queues
 
 
 def refusal(*, heartbeats: int = 1) -> str:
-    """Return a sentence that says why this process must not start work now, empty if it may.
+    """Return a sentence on why this process must not start work now, or "" if it may.
 
-    The database is queried once in `heartbeats` heartbeats, and in each one while the answer is a refusal. Raises
-    django.db.Error if the database does not answer.
+    The database is queried once in `heartbeats` heartbeats, or in each one while work is refused. Raises
+    django.db.Error if the database does not respond.
     """
     if STOPPING.is_set():
         return "The worker is stopping."
-    age = time.monotonic() - _own.asked_at
-    if age >= settings.QUEUE_TIMES.heartbeat * (1 if _own.refusal else heartbeats):
+    age = time.monotonic() - _identity.asked_at
+    if age >= settings.QUEUE_TIMES.heartbeat * (1 if _identity.refusal else heartbeats):
         reason = mismatch()
-        if reason and reason != _own.refusal:
-            logger.error("This worker takes no work. %s", reason)
-        elif reason != _own.refusal:
-            logger.warning("Code and database match again: this worker takes work.")
-        _own.refusal, _own.asked_at = reason, time.monotonic()
-    return _own.refusal
+        if reason and reason != _identity.refusal:
+            logger.error("This worker starts no work. %s", reason)
+        elif reason != _identity.refusal:
+            logger.warning("Code and database versions match again: this worker resumes work.")
+        _identity.refusal, _identity.asked_at = reason, time.monotonic()
+    return _identity.refusal
 
 
-# --- what a worker can do
+# --- capabilities
 
 
-#: A worker not heard of for so long counts as dead.
+#: Time without a heartbeat after which a worker counts as dead.
 SILENCE = timedelta(seconds=settings.QUEUE_TIMES.worker_silence)
-#: The queues whose workers run models, and the kinds of jobs that do.
+#: Queues whose workers run models, and the kinds of these jobs.
 QUEUES = frozenset({Job.Queue.CPU, Job.Queue.GPU})
 KINDS = (Job.Kind.MODEL, Job.Kind.SHARD)
-#: In a job's payload: it may run without a sandbox, since staff brought it from the machine itself.
+#: Key in a job's payload: the job may run without a sandbox, since staff submitted it on the machine itself.
 UNPROTECTED = "unprotected"
-#: What a worker may lack, and seconds until it tries again whether that works now. To try a GPU takes a core for some.
-_AGAIN = {"sandbox": 60.0, "GPU": 600.0, "disk": 60.0}
+#: Seconds until a failed test of sandbox, GPU, or disk is repeated. Testing a GPU occupies a core for some seconds.
+_RETEST_SECONDS = {"sandbox": 60.0, "GPU": 600.0, "disk": 60.0}
 _GPU_REMEDY = "nvidia-smi   (and a build of torch for CUDA: pip install --requirement locks/torch-cuda.txt)"
-#: How often any process of this worker has asked for another try: the memory is shared by those that are forked later.
+#: Number of retests that processes of this worker requested, in memory shared with processes forked later.
 _resets = RawValue("L", 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """What a worker found when it tried its sandbox: whether it works and isolates, else why not and what helps.
+    """Result of a worker's test of its sandbox, with the reason and remedy of a failure.
 
-    One of the queue gpu has tried its GPU in it, too. `lacks` is which of the two does not work, or "disk" where only
-    room is missing.
+    Workers of the queue gpu also test their GPU in the sandbox. `lacks` names the part that does not work: "sandbox",
+    "GPU", or "disk" if only disk space is missing.
     """
 
     works: bool
@@ -133,62 +131,61 @@ class Capability:
     lacks: str = "sandbox"
 
     @classmethod
-    def from_row(cls, told: Mapping[str, Any]) -> Self:
-        """From what `as_dict` gave; whatever else another version of ours wrote is left out."""
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
+        """Create a capability from a worker's row, ignoring fields of other versions."""
         names = cls.__dataclass_fields__
-        return cls(**{name: value for name, value in told.items() if name in names})
+        return cls(**{name: value for name, value in row.items() if name in names})
 
     def as_dict(self) -> dict[str, Any]:
-        """As the worker's row holds it."""
         return asdict(self)
 
     @property
     def because(self) -> str:
-        """Why it does not work, as the end of a sentence."""
+        """Reason of the failure, as the end of a sentence."""
         return self.reason if self.reason.endswith((".", "?", "!")) else f"{self.reason}."
 
     @property
     def refusal(self) -> str:
-        """Why such a worker takes nothing at all, as a sentence: it is there for its GPU. Else empty."""
+        """Sentence on why the worker starts no work at all because its GPU does not work; empty otherwise."""
         return f"Its GPU cannot be used: {self.because}" if not self.works and self.lacks == "GPU" else ""
 
     def runs(self, *, unprotected: bool) -> bool:
-        """Return whether such a worker takes jobs with models; `unprotected`: those that may run without a sandbox."""
+        """Return whether the worker runs models; `unprotected` asks for jobs that may run without a sandbox."""
         return self.works and (self.isolates or unprotected)
 
     def will_run(self, *, unprotected: bool) -> bool:
-        """Return the same, once there is room on its disk: jobs that end make some, and so does the sweep."""
+        """Return whether the worker runs models once there is disk space, which ending jobs and the sweep provide."""
         return (self.works or self.lacks == "disk") and (self.isolates or unprotected)
 
     def permitted(self) -> Q:
-        """Return the same for rows of jobs."""
+        """Return a filter for the jobs that the worker can run."""
         if self.works and self.isolates:
             return Q()
-        others = ~Q(kind__in=KINDS)
-        return (others | Q(**{f"payload__{UNPROTECTED}": True})) if self.works else others
+        other_kinds = ~Q(kind__in=KINDS)
+        return (other_kinds | Q(**{f"payload__{UNPROTECTED}": True})) if self.works else other_kinds
 
 
 class _RetryTime:
-    """When this process tries again what did not work, and how many resets it knows of."""
+    """Time at which this process repeats a failed test, and the number of resets that it has followed."""
 
     until = math.inf
     resets = 0
 
 
 def own_capability(queues: Container[str] = ()) -> Capability:
-    """What this process can do for these queues. One that found something not to work tries again after a while."""
+    """Return the capability of this process for these queues, repeating failed tests after a while."""
     if time.monotonic() > _RetryTime.until:
         reset_own_capability()
     if _RetryTime.resets != _resets.value:
         _forget()
-    found = _probe(gpu=Job.Queue.GPU in queues)
-    if not found.works:
-        _RetryTime.until = min(_RetryTime.until, time.monotonic() + _AGAIN[found.lacks])
-    return found
+    capability = _probe(gpu=Job.Queue.GPU in queues)
+    if not capability.works:
+        _RetryTime.until = min(_RetryTime.until, time.monotonic() + _RETEST_SECONDS[capability.lacks])
+    return capability
 
 
 def reset_own_capability() -> None:
-    """Have all processes of this worker try it anew: what worked has failed, or the other way round."""
+    """Make all processes of this worker repeat the test, because the result has changed."""
     _resets.value += 1
     _forget()
 
@@ -200,171 +197,170 @@ def _forget() -> None:
 
 def _probe(*, gpu: bool) -> Capability:
     try:
-        chosen = sandbox.backend()
+        backend = sandbox.backend()
     except ImproperlyConfigured as error:
         return Capability(False, False, reason=str(error), remedy="SANDBOX=auto for the worker")
-    if not chosen.available:
-        return Capability(False, False, chosen.name, chosen.reason, chosen.remedy)
-    if gpu and chosen.cuda_reason:
-        return Capability(False, False, chosen.name, chosen.cuda_reason, _GPU_REMEDY, "GPU")
+    if not backend.available:
+        return Capability(False, False, backend.name, backend.reason, backend.remedy)
+    if gpu and backend.cuda_reason:
+        return Capability(False, False, backend.name, backend.cuda_reason, _GPU_REMEDY, "GPU")
     try:
         require_free_disk(Path(settings.VAR), sandbox.SandboxLimits.from_settings())
     except sandbox.SandboxUnavailable as error:
-        return Capability(False, chosen.isolates, chosen.name, str(error), lacks="disk")
-    return Capability(True, chosen.isolates, chosen.name)
+        return Capability(False, backend.isolates, backend.name, str(error), lacks="disk")
+    return Capability(True, backend.isolates, backend.name)
 
 
 def runs_models(queues: Iterable[str]) -> bool:
-    """Return whether a worker of these queues is one that models may come to."""
     return not QUEUES.isdisjoint(queues)
 
 
 def reported_capabilities(time_ago: timedelta = SILENCE, queues: Iterable[str] = QUEUES) -> list[Capability]:
-    """What workers of these queues told who were heard of within this time, the last heard of first.
+    """Return what workers of these queues reported within this time, latest heartbeat first.
 
-    By default those that are alive.
+    By default these are the workers that are alive.
     """
     recent = Worker.objects.heard_within(time_ago).order_by("-seen_at")
-    wanted = set(queues)
+    queue_names = set(queues)
     return [
-        Capability.from_row(told)
-        for served, told in recent.values_list("queues", "sandbox")
-        if told and not wanted.isdisjoint(served)
+        Capability.from_row(row)
+        for served, row in recent.values_list("queues", "sandbox")
+        if row and not queue_names.isdisjoint(served)
     ]
 
 
 def count_workers(queue: str) -> tuple[int, int]:
-    """Return how many workers of this queue were heard of lately and take work, and how many of them refuse it."""
+    """Return how many living workers of this queue accept work, and how many refuse it."""
     alive = [worker for worker in Worker.objects.heard_within(SILENCE) if queue in worker.queues]
     refusing = sum(bool(worker.refusal) for worker in alive)
     return len(alive) - refusing, refusing
 
 
 def workers_alive(queue: str) -> int:
-    """Return how many workers of this queue were heard of lately and take work."""
     return count_workers(queue)[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Why a job waits although workers are alive, and what helps."""
+    """Reason why a job waits although workers are alive, with a remedy."""
 
     reason: str
     remedy: str = ""
 
     @property
     def text(self) -> str:
-        """Both in a sentence each, commands between backticks."""
-        return f"{self.reason} What helps: `{self.remedy}`." if self.remedy else self.reason
+        """Reason and remedy as sentences, with commands between backticks."""
+        return f"{self.reason} To fix it: `{self.remedy}`." if self.remedy else self.reason
 
 
 def find_obstacle(job: Job) -> Obstacle | None:
-    """Return why no living worker of its queue takes a job that waits; None where one does, or none is alive."""
+    """Return why no living worker of the queue can run a waiting job; None if one can, or none is alive."""
     if job.kind not in KINDS:
         return None
-    told = reported_capabilities(queues=[job.queue])
-    if not told or any(each.runs(unprotected=job.payload.get(UNPROTECTED) is True) for each in told):
+    capabilities = reported_capabilities(queues=[job.queue])
+    if not capabilities or any(
+        each.runs(unprotected=job.payload.get(UNPROTECTED) is True) for each in capabilities
+    ):
         return None
-    lack = common_obstacle(told)
-    if lack is not None:
-        wanted = "room on its disk" if lack.lacks == "disk" else f"a working {lack.lacks}"
-        return Obstacle(f"No worker that is alive has {wanted}: {lack.because}", lack.remedy)
+    obstacle = common_obstacle(capabilities)
+    if obstacle is not None:
+        requirement = "enough disk space" if obstacle.lacks == "disk" else f"a working {obstacle.lacks}"
+        return Obstacle(f"No living worker has {requirement}: {obstacle.because}", obstacle.remedy)
     return Obstacle(
-        "Models run here without a sandbox now, for staff on the machine itself; this one waits for a worker that has "
-        "one."
+        "Workers currently run models without a sandbox, for staff on the machine itself. This job waits for a "
+        "worker with a sandbox."
     )
 
 
-def common_obstacle(told: Sequence[Capability]) -> Capability | None:
-    """One of these workers, for what all of them lack; None where a sandbox, or doing without one, works."""
-    return told[0] if told and not any(each.works for each in told) else None
+def common_obstacle(capabilities: Sequence[Capability]) -> Capability | None:
+    """Return the first capability if none of these workers works, else None."""
+    return capabilities[0] if capabilities and not any(each.works for each in capabilities) else None
 
 
-# --- signs of life
+# --- heartbeats
 
 
-#: Seconds between two signs of life.
+#: Seconds between two heartbeats.
 INTERVAL: float = settings.QUEUE_TIMES.heartbeat
-#: What a worker could do is remembered for so long after it was last heard of: jobs for its like are taken, and wait.
+#: Time for which a silent worker's capability is remembered: jobs for workers like it are accepted and wait.
 MEMORY = timedelta(days=1)
 
 
 class Heartbeat:
-    """A thread that keeps one worker's row fresh."""
+    """Thread that keeps a worker's row up to date."""
 
     def __init__(
-        self, name: str, queues: Sequence[str], version: str, each_time: Callable[[], object] | None = None
+        self, name: str, queues: Sequence[str], version: str, callback: Callable[[], object] | None = None
     ) -> None:
-        """`each_time` is called after every sign of life."""
+        """Initialize the thread; `callback` is called after every heartbeat."""
         self.name, self.queues, self.version = name, sorted(queues), version
-        self._each_time = each_time
+        self._callback = callback
         self._announced = False
-        self._ended = threading.Event()
+        self._stop_event = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="heartbeat")
 
     def start(self) -> None:
-        """Announce the worker and keep announcing it."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Take the worker off the list."""
-        self._ended.set()
+        """Stop the thread and mark the worker as dead."""
+        self._stop_event.set()
         self._thread.join(timeout=5)
 
     def _run(self) -> None:
         while True:
             try:
-                # First: while the database is away this process lives, and waits for it.
+                # Touch the file first: while the database is down, this process is alive and waits for it.
                 if settings.HEARTBEAT_FILE:
                     Path(settings.HEARTBEAT_FILE).touch()
                 self._write_row()
-                if self._each_time is not None:
-                    self._each_time()
+                if self._callback is not None:
+                    self._callback()
             except DatabaseError as error:
-                logger.warning("no heartbeat written: %s", type(error).__name__)
+                logger.warning("No heartbeat written: %s", type(error).__name__)
                 connection.close()
             except Exception:
-                logger.exception("fault %s in the heartbeat", secrets.token_hex(4))
-            if self._ended.wait(INTERVAL):
+                logger.exception("Fault %s in the heartbeat", secrets.token_hex(4))
+            if self._stop_event.wait(INTERVAL):
                 break
         try:
-            # Not removed: where nobody is alive, what the last ones could do still says what the next will.
+            # Keep the row: if no worker is alive, the last capability predicts that of the next worker.
             Worker.objects.filter(name=self.name).update(seen_at=Now() - SILENCE)
         except DatabaseError:
-            logger.warning("the worker's row could not be changed; it ages out")
+            logger.warning("Could not update the worker's row; it expires on its own.")
         finally:
             connection.close()
 
     @functools.cached_property
     def _hardware_class(self) -> str:
-        """Hardware class of the timings that are made here; empty for a worker that makes none."""
+        """Slug of the hardware class for timings made here; empty if this worker makes none."""
         device = "cuda" if Job.Queue.GPU in self.queues else "cpu"
         return describe(settings.MODEL_THREADS, device).slug if runs_models(self.queues) else ""
 
     def _write_row(self) -> None:
-        """Write the row; that of a worker for models waits until its sandbox has been tried."""
-        able = own_capability(self.queues) if runs_models(self.queues) else None
+        """Write the worker's row; workers that run models test their sandbox first."""
+        capability = own_capability(self.queues) if runs_models(self.queues) else None
         row = {
             "queues": self.queues,
             "version": self.version,
             "hardware_class": self._hardware_class,
-            "sandbox": {**able.as_dict(), "device": own_device(self.queues)} if able else {},
-            # Whoever takes work in this worker asks for itself, and more often.
-            "refusal": (refusal(heartbeats=6) or (able.refusal if able else ""))[:300],
+            "sandbox": {**capability.as_dict(), "device": own_device(self.queues)} if capability else {},
+            # Processes that start work check this themselves, and more often.
+            "refusal": (refusal(heartbeats=6) or (capability.refusal if capability else ""))[:300],
             "seen_at": Now(),
         }
         if self._announced and Worker.objects.filter(name=self.name).update(**row):
             return
-        # A container that is started again has the name and the number of the one before.
+        # A restarted container has the same name and process id as its predecessor.
         Worker.objects.update_or_create(name=self.name, defaults={**row, "started_at": Now()})
         self._announced = True
 
 
 def own_device(queues: Sequence[str]) -> str:
-    """What a worker of these queues computes on, for operators: "cuda:3", by the number it has there, or "cpu"."""
+    """Return the device of a worker of these queues for operators: "cuda:3" in the host's numbering, or "cpu"."""
     return f"cuda:{own_gpu().number}" if Job.Queue.GPU in queues else "cpu"
 
 
 def delete_silent_workers() -> None:
-    """Remove the rows of workers not heard of for a day."""
+    """Delete the rows of workers without a heartbeat for a day."""
     Worker.objects.filter(seen_at__lt=Now() - MEMORY).delete()

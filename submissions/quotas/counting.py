@@ -1,4 +1,4 @@
-"""What has been used of quotas, and what is left: counted in the ledger, by day and calendar month, UTC."""
+"""Used and remaining quota, counted from the ledger by day and calendar month in UTC."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,13 +13,19 @@ from submissions.models import QuotaException, QuotaUse, Submission
 
 
 def needs_approval(team: Team | None) -> bool:
-    """Whether a curator is to approve the team before it submits to hidden judgements; None is one yet to be made."""
+    """Return whether a curator must approve the team before it submits to hidden datasets.
+
+    `team` is None for a team that is created with the submission.
+    """
     return settings.TEAM_APPROVAL and (team is None or not team.approved_at)
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A day or a month: submissions of the person, for whatever team, and of the team; `limit` None: no limit."""
+    """Submissions within a day or month by the user (for any team) and by the team.
+
+    `limit` is None if there is no limit.
+    """
 
     by_person: int
     by_team: int
@@ -28,41 +34,41 @@ class Window:
 
     @property
     def used(self) -> int:
-        """The count that the limit stops: the larger of the two."""
+        """Count that the limit applies to: the larger of the two."""
         return max(self.by_person, self.by_team)
 
     @property
     def left(self) -> int | None:
-        """How many more there may be; None where there is no limit."""
+        """Number of remaining submissions, or None if there is no limit."""
         return None if self.limit is None else max(0, self.limit - self.used)
 
     @property
     def resets_in(self) -> str:
-        """How long until counting begins anew, in words."""
+        """Time until the window resets, in words."""
         return format_remaining(self.resets_at)
 
 
 @dataclass(frozen=True, slots=True)
 class DailyCount:
-    """A count of today, from midnight to midnight, UTC, and its limit."""
+    """Today's count (UTC) and its limit."""
 
     used: int
     limit: int
 
     @property
     def left(self) -> int:
-        """How many more there may be today."""
+        """Remaining number for today."""
         return max(0, self.limit - self.used)
 
     @property
     def resets_at(self) -> datetime:
-        """The moment at which counting begins anew."""
+        """Next midnight, UTC."""
         return start_of_day(timezone.now()) + timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What a person may still submit to a hidden dataset for a team (None: for a team that is yet to be made)."""
+    """Quota of a user and a team on one dataset; `team` is None for a team that does not exist yet."""
 
     dataset: Dataset
     team: Team | None
@@ -71,79 +77,81 @@ class Quota:
 
     @property
     def limited(self) -> bool:
-        """Whether anything is counted at all: where judgements are open, nothing is."""
+        """Whether any limit applies; open datasets have none."""
         return self.day.limit is not None or self.month.limit is not None
 
     @property
     def left(self) -> int | None:
-        """How many more there may be now; None where there is no limit."""
+        """Number of submissions that are possible now, or None if there is no limit."""
         return min(
             (window.left for window in (self.day, self.month) if window.left is not None), default=None
         )
 
     @property
     def awaits_approval(self) -> bool:
-        """Whether a curator is to approve the team before it submits here."""
+        """Whether a curator must approve the team before it submits to this dataset."""
         return self.dataset.hidden and needs_approval(self.team)
 
     @property
     def spent(self) -> bool:
-        """Whether nothing is left."""
         return self.left == 0
 
     @property
     def resets_at(self) -> datetime:
-        """When there is more again: the next day, or where the month is used up the next month. UTC."""
+        """Start (UTC) of the next day, or of the next month if the month is used up."""
         return self.month.resets_at if self.month.left == 0 else self.day.resets_at
 
     @property
     def resets_in(self) -> str:
-        """The same in words: in 5 h."""
+        """Time until `resets_at` in words, for example "in 5 h"."""
         return format_remaining(self.resets_at)
 
 
 def format_remaining(moment: datetime) -> str:
-    """How long it is to a moment, rounded up: in 12 min, in 5 h, in 9 days."""
+    """Return the time until a moment in words, rounded up: "in 12 min", "in 5 h", "in 9 days"."""
     seconds = max(0.0, (moment - timezone.now()).total_seconds())
-    for size, unit, below in ((60, "min", 3600), (3600, "h", 48 * 3600)):
-        if seconds <= below:
+    for size, unit, limit in ((60, "min", 3600), (3600, "h", 48 * 3600)):
+        if seconds <= limit:
             return f"in {max(1, -int(-seconds // size))} {unit}"
     return f"in {-int(-seconds // 86400)} days"
 
 
 def start_of_day(now: datetime) -> datetime:
-    """Midnight, UTC."""
+    """Return midnight (UTC) of the day."""
     return now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def start_of_month(now: datetime) -> datetime:
-    """Midnight on the first, UTC."""
+    """Return midnight (UTC) of the first day of the month."""
     return start_of_day(now).replace(day=1)
 
 
-def quotas_of(person: User, teams: Sequence[Team | None], datasets: Iterable[Dataset]) -> list[Quota]:
-    """Return a quota for each dataset and each of the teams, in their order, from three queries."""
+def get_quotas(person: User, teams: Sequence[Team | None], datasets: Iterable[Dataset]) -> list[Quota]:
+    """Return the quotas for all pairs of dataset and team, datasets first, in the given order.
+
+    Takes three queries, however many datasets and teams there are.
+    """
     now, datasets = timezone.now(), list(datasets)
-    known = [team for team in teams if team is not None]
+    existing_teams = [team for team in teams if team is not None]
     uses = QuotaUse.objects.filter(
         kind=QuotaUse.Kind.SUBMISSION, refunded_at=None, at__gte=start_of_month(now), dataset__in=datasets
     ).order_by()
-    own = _counted(uses.filter(person=person), now, "dataset")
-    shared = _counted(uses.filter(team__in=known), now, "dataset", "team")
+    by_person = _count_uses(uses.filter(person=person), now, "dataset")
+    by_team = _count_uses(uses.filter(team__in=existing_teams), now, "dataset", "team")
     rows = QuotaException.objects.filter(
-        Q(until=None) | Q(until__gt=now), Q(dataset=None) | Q(dataset__in=datasets), team__in=known
+        Q(until=None) | Q(until__gt=now), Q(dataset=None) | Q(dataset__in=datasets), team__in=existing_teams
     )
     exceptions: dict[tuple[int, int], QuotaException] = {}
     for row in sorted(rows, key=lambda each: each.dataset_id is not None):
-        named = [dataset.pk for dataset in datasets] if row.dataset_id is None else [row.dataset_id]
-        exceptions.update({(dataset, row.team_id): row for dataset in named})
+        dataset_ids = [dataset.pk for dataset in datasets] if row.dataset_id is None else [row.dataset_id]
+        exceptions.update({(dataset, row.team_id): row for dataset in dataset_ids})
     tomorrow = start_of_day(now) + timedelta(days=1)
     next_month = (start_of_month(now) + timedelta(days=32)).replace(day=1)
-    found = []
+    quotas = []
     for dataset in datasets:
         for team in teams:
-            today, month = own.get((dataset.pk,), (0, 0))
-            team_today, team_month = shared.get((dataset.pk, team.pk), (0, 0)) if team else (0, 0)
+            today, month = by_person.get((dataset.pk,), (0, 0))
+            team_today, team_month = by_team.get((dataset.pk, team.pk), (0, 0)) if team else (0, 0)
             daily, monthly = (dataset.daily_quota, dataset.monthly_quota) if dataset.hidden else (None, None)
             if dataset.hidden and team and (exception := exceptions.get((dataset.pk, team.pk))):
                 daily, monthly = exception.daily, exception.monthly
@@ -151,14 +159,14 @@ def quotas_of(person: User, teams: Sequence[Team | None], datasets: Iterable[Dat
                 Window(today, team_today, daily, tomorrow),
                 Window(month, team_month, monthly, next_month),
             )
-            found.append(Quota(dataset, team, *windows))
-    return found
+            quotas.append(Quota(dataset, team, *windows))
+    return quotas
 
 
-def _counted(
+def _count_uses(
     uses: QuerySet[QuotaUse], now: datetime, *columns: str
 ) -> Mapping[tuple[int, ...], tuple[int, int]]:
-    """By these columns how many were used today and this month."""
+    """Count today's and this month's submissions, grouped by `columns`."""
     rows = uses.values_list(*columns).annotate(
         today=Count("pk", filter=Q(at__gte=start_of_day(now))), month=Count("pk")
     )
@@ -167,7 +175,10 @@ def _counted(
 
 @dataclass(frozen=True, slots=True)
 class DatasetCharge:
-    """The cost of a submission on one dataset: a unit, or nothing any more, and why; `quota` as it is now."""
+    """Quota charged to a submission for one dataset.
+
+    `is_counted` is False once the unit was refunded for `refund_reason`. `quota` is the present state of the quota.
+    """
 
     dataset: Dataset
     refund_reason: str
@@ -176,22 +187,22 @@ class DatasetCharge:
 
 
 def quotas_for(person: User, teams: Sequence[Team], datasets: Iterable[Dataset]) -> dict[int, list[Quota]]:
-    """By dataset, where judgements are hidden and something is limited, a quota for each of the person's teams."""
+    """Return the quotas of the user's teams on the limited hidden datasets, by dataset id."""
     hidden = [dataset for dataset in datasets if dataset.hidden]
-    found: dict[int, list[Quota]] = {}
-    for quota in quotas_of(person, list(teams) or [None], hidden) if hidden else ():
+    quotas: dict[int, list[Quota]] = {}
+    for quota in get_quotas(person, list(teams) or [None], hidden) if hidden else ():
         if quota.limited:
-            found.setdefault(quota.dataset.pk, []).append(quota)
-    return found
+            quotas.setdefault(quota.dataset.pk, []).append(quota)
+    return quotas
 
 
-def charges_of(submission: Submission, *, now: bool = True) -> list[DatasetCharge]:
-    """Return the cost of a submission by dataset, with `now` beside the present use of the quota."""
+def get_charges(submission: Submission, *, now: bool = True) -> list[DatasetCharge]:
+    """Return the charges of a submission sorted by dataset name; with `now` they include the present quota."""
     uses = [each for each in submission.quota_uses.all() if each.kind == QuotaUse.Kind.SUBMISSION]
     uses.sort(key=lambda use: use.dataset.name)
     datasets = [use.dataset for use in uses]
-    present = quotas_of(submission.submitter, [submission.team], datasets) if now and uses else []
-    by_dataset = {quota.dataset.pk: quota for quota in present if quota.limited}
+    quotas = get_quotas(submission.submitter, [submission.team], datasets) if now and uses else []
+    by_dataset = {quota.dataset.pk: quota for quota in quotas if quota.limited}
     return [
         DatasetCharge(use.dataset, use.refund_reason, use.refunded_at is None, by_dataset.get(use.dataset_id))
         for use in uses

@@ -1,6 +1,6 @@
-"""The ledger: what is charged when a submission is stored, and given back when it could not be scored.
+"""Quota ledger: charges for stored submissions, refunds for unscored ones, and refused files.
 
-Refused files cost nothing, up to a limit by day, and are written down here too.
+Refused files are free up to a daily limit.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,79 +20,86 @@ from submissions.core.errors import Refused
 from submissions.models import TERMINAL, Flag, Job, QuotaException, QuotaUse, State, Submission
 from submissions.quotas import counting
 
-#: Rejected files for hidden datasets per user and day (UTC); further files are not read.
+#: Maximum number of refused files for hidden datasets per user and day (UTC); further files are not read.
 REFUSALS_PER_DAY = 20
-QUOTA = ProblemCode("quota", "You or your team have used the submissions that a dataset with hidden judgements takes "
-    "in a day or month, or your team its runs of models for today.", "The message says when counting begins anew.",
+QUOTA = ProblemCode("quota", "You or your team have used up the daily or monthly submissions to a hidden dataset, "
+    "or your team has used up today's runs of models.", "The message says when you can submit again.",
     is_free=True)  # fmt: skip
-TEAM_NOT_APPROVED = ProblemCode("team_not_approved", "The dataset's judgements are hidden, and a curator approves a "
-    "team before it first submits to such a dataset. Nothing was counted.", "Ask whoever runs the site to approve "
-    "your team. Datasets with open judgements take its submissions.", is_free=True)  # fmt: skip
+TEAM_NOT_APPROVED = ProblemCode("team_not_approved", "The dataset is hidden, and a curator must approve your team "
+    "before its first submission to a hidden dataset. No quota was used.", "Ask the operators of this site to approve "
+    "your team. You can submit to open datasets in the meantime.", is_free=True)  # fmt: skip
 
-#: Why a unit was given back, as its people read it.
+#: Reasons for refunds, as submitters read them. The ledger stores these texts, and `charge_again` compares them.
 OUR_FAULT = "the fault was ours"
 REJECTED = "it was refused, and never scored"
 NEVER_BEGAN = "it was cancelled before a worker began"
 
 
 class QuotaSpent(Refused):
-    """There is no more of a quota now; `quotas` are those that are used up."""
+    """Refusal because quotas are used up; `quotas` lists them."""
 
-    def __init__(self, spent: Sequence[counting.Quota], wanted: int) -> None:
-        self.quotas = tuple(spent)
-        problems = [_spent_problem(quota, others=wanted > len(spent)) for quota in spent]
+    def __init__(self, quotas: Sequence[counting.Quota], dataset_count: int) -> None:
+        self.quotas = tuple(quotas)
+        problems = [_spent_problem(quota, has_others=dataset_count > len(quotas)) for quota in quotas]
         super().__init__(QUOTA, problems[0].message, problems)
 
 
-def _spent_problem(quota: counting.Quota, *, others: bool) -> Problem:
+def _spent_problem(quota: counting.Quota, *, has_others: bool) -> Problem:
     month = quota.month.left == 0
     window, period = (quota.month, "this month") if month else (quota.day, "today")
-    own = bool(window.limit) and window.by_person >= (window.limit or 0)
-    whose = "you" if own or quota.team is None else f"your team {quota.team.name}"
+    limits_person = bool(window.limit) and window.by_person >= (window.limit or 0)
+    subject = "you" if limits_person or quota.team is None else f"your team {quota.team.name}"
     if window.limit == 0:
-        return QUOTA.problem(f"{quota.dataset} takes no submissions of {whose} for now.", "Ask a curator.")
+        return QUOTA.problem(
+            f"{quota.dataset} does not accept submissions from {subject} at present.", "Ask a curator."
+        )
     message = (
-        f"{whose[0].upper()}{whose[1:]} ha{'ve' if whose == 'you' else 's'} used {window.used} of {window.limit} "
-        f"submissions to {quota.dataset} {period}; its judgements are hidden."
+        f"{subject[0].upper()}{subject[1:]} ha{'ve' if subject == 'you' else 's'} used {window.used} of {window.limit} "
+        f"submissions to the hidden dataset {quota.dataset} {period}."
     )
-    hint = f"The next one may come {quota.resets_in}, at {quota.resets_at:%H:%M} UTC on {quota.resets_at:%-d %B}."
-    return QUOTA.problem(message, hint + (" Leave it out to submit the others." if others else ""))
+    hint = (
+        f"You can submit again {quota.resets_in}, at {quota.resets_at:%H:%M} UTC on {quota.resets_at:%-d %B}."
+    )
+    return QUOTA.problem(message, hint + (" Leave it out to submit the others." if has_others else ""))
 
 
 def refuse_unapproved(team: Team | None, datasets: Iterable[Dataset]) -> None:
-    """Raise Refused where a curator is to approve the team first, for it would submit to hidden judgements.
+    """Raise Refused if the team needs a curator's approval before it submits to these datasets.
 
-    `team` None: one that is yet to be made.
+    `team` is None for a team that is created with the submission.
     """
     if not counting.needs_approval(team):
         return
     hidden = list(dict.fromkeys(dataset.name for dataset in datasets if dataset.hidden))
     if hidden:
-        named = f"Your team {team.name}" if team is not None else "Your team"
+        subject = f"Your team {team.name}" if team is not None else "Your team"
         raise Refused.of(
             TEAM_NOT_APPROVED,
-            f"{named} is not approved yet: the judgements of {', '.join(hidden)} are hidden, and a curator approves a "
-            "team before it first submits to such a dataset.",
-            "Nothing was counted. Ask whoever runs this site to approve the team; datasets with open judgements take "
-            "your submissions now.",
+            f"{subject} is not approved yet. {', '.join(hidden)}: relevance judgments are hidden, and a curator must "
+            "approve a team before its first submission to a hidden dataset.",
+            "No quota was used. Ask the operators of this site to approve the team. You can submit to open "
+            "datasets in the meantime.",
         )
 
 
 def lock_quota(person: User, team: Team) -> Team:
-    """Let nobody else count for the person or the team until the transaction ends; the team as it is now.
+    """Lock the counts of the user and the team until the transaction ends; return the current team.
 
-    Always in this order, after boards and before a system's row is held, so that no two requests wait for each other.
-    Rows that refer to the two can be written meanwhile.
+    To avoid deadlocks, the order is always: boards, user, team, system. Rows that refer to user or team can still be
+    written by others.
     """
     User.objects.select_for_update(no_key=True).get(pk=person.pk)
     return Team.objects.select_for_update(no_key=True).get(pk=team.pk)
 
 
 def charge(submission: Submission, datasets: Iterable[Dataset]) -> None:
-    """Count a stored submission once on each hidden dataset, in the transaction that stores it, after `lock_quota`.
+    """Charge a stored submission once per hidden dataset.
 
-    Raises QuotaSpent where the person or the team has had its share, and Refused where the team is not approved; then
-    nothing is counted.
+    Call it in the transaction that stores the submission, after `lock_quota`.
+
+    Raises:
+        QuotaSpent: If the quota of the user or the team is used up. No dataset is charged then.
+        Refused: If the team is not approved. No dataset is charged then.
     """
     hidden = list(Dataset.objects.filter(pk__in={dataset.pk for dataset in datasets}, hidden=True))
     if not hidden:
@@ -108,17 +115,17 @@ def charge(submission: Submission, datasets: Iterable[Dataset]) -> None:
     )
 
 
-def _refuse_spent(person: User, team: Team | None, hidden: Sequence[Dataset], wanted: int) -> None:
-    """Raise QuotaSpent where the person or the team has no more of a quota; `wanted` counts all datasets asked for."""
-    quotas = counting.quotas_of(person, [team], hidden) if hidden else []
-    if spent := [quota for quota in quotas if quota.spent]:
-        raise QuotaSpent(spent, wanted)
+def _refuse_spent(person: User, team: Team | None, hidden: Sequence[Dataset], dataset_count: int) -> None:
+    """Raise QuotaSpent if a quota is used up; `dataset_count` is the number of all requested datasets."""
+    quotas = counting.get_quotas(person, [team], hidden) if hidden else []
+    if exhausted := [quota for quota in quotas if quota.spent]:
+        raise QuotaSpent(exhausted, dataset_count)
 
 
 def charge_again(submission: Submission, datasets: Iterable[int]) -> None:
-    """Count a submission that is tried again, once, where its unit was given back; after `lock_quota`.
+    """Charge a retried submission once more if its unit had been refunded; call it after `lock_quota`.
 
-    It is one of today's. Raises QuotaSpent where the unit was used for another submission meanwhile.
+    It counts as one of today's submissions. Raises QuotaSpent if the unit was used for another submission meanwhile.
     """
     given_back = QuotaUse.objects.filter(
         submission=submission, dataset__in=datasets, kind=QuotaUse.Kind.SUBMISSION, refund_reason=OUR_FAULT
@@ -128,17 +135,17 @@ def charge_again(submission: Submission, datasets: Iterable[int]) -> None:
     given_back.update(refunded_at=None, refund_reason="", at=timezone.now())
 
 
-def refund_use(use: QuotaUse, why: str) -> bool:
-    """Give back one use of the ledger. False where it was given back before, or was a refusal."""
+def refund_use(use: QuotaUse, reason: str) -> bool:
+    """Refund one use; return False if it was refunded before or is a refusal."""
     unit = QuotaUse.objects.filter(pk=use.pk, kind=QuotaUse.Kind.SUBMISSION, refunded_at=None)
-    return unit.update(refunded_at=timezone.now(), refund_reason=why[:120]) == 1
+    return unit.update(refunded_at=timezone.now(), refund_reason=reason[:120]) == 1
 
 
 def settle_quota(job_id: int) -> None:
-    """Give back the unit of a job that has just ended if no result can come of it, in the transaction that ended it.
+    """Refund the unit of a job that has just ended if no result can come of it.
 
-    Of a seed set the last job that ends decides. A process whose role of the database may not write the ledger, which
-    is a retriever, asks the dispatcher to do it. `advance` and `settle_requested` alone call this.
+    Called only by `advance`, in the transaction that ended the job, and by `settle_requested`. The last job of a seed
+    set decides. A retriever, whose database role may not write the ledger, asks the dispatcher to settle instead.
     """
     if not may_change(QuotaUse._meta.db_table):
         datasets = Job.objects.filter(pk=job_id).exclude(submission=None).values_list("dataset", flat=True)
@@ -151,18 +158,18 @@ def settle_quota(job_id: int) -> None:
         kind=QuotaUse.Kind.SUBMISSION,
         refunded_at=None,
     )
-    # Held before the jobs are read: of two seeds that end at once, the second sees the first.
+    # Lock before reading the jobs: if two seeds end at once, the second sees the first.
     use = uses.select_for_update(of=("self",)).first()
     if use is None:
         return
-    ended = Job.objects.filter(submission=use.submission_id, dataset=use.dataset_id)
-    jobs = list(ended.exclude(kind=Job.Kind.SHARD))
+    dataset_jobs = Job.objects.filter(submission=use.submission_id, dataset=use.dataset_id)
+    jobs = list(dataset_jobs.exclude(kind=Job.Kind.SHARD))
     if any(job.state not in TERMINAL for job in jobs):
         return
-    why = _refund_reason(jobs)
-    if why:
-        refund_use(use, why)
-    if why == REJECTED:
+    reason = _refund_reason(jobs)
+    if reason:
+        refund_use(use, reason)
+    if reason == REJECTED:
         QuotaUse.objects.create(
             kind=QuotaUse.Kind.REFUSAL,
             dataset_id=use.dataset_id,
@@ -174,23 +181,26 @@ def settle_quota(job_id: int) -> None:
 
 
 def settle_requested() -> None:
-    """Settle what retrievers asked for. A request decides nothing: the states of the jobs do."""
+    """Settle the jobs that retrievers asked for. The states of the jobs decide, not the request."""
     for request in WorkRequest.objects.filter(taken_at=None, kind=WorkRequest.Kind.SETTLE):
         job = request.payload.get("job") if isinstance(request.payload, dict) else None
         with transaction.atomic():
-            taken = WorkRequest.objects.filter(pk=request.pk, taken_at=None).update(taken_at=timezone.now())
-            if taken and isinstance(job, int) and 0 < job < 2**63:
+            claimed_count = WorkRequest.objects.filter(pk=request.pk, taken_at=None).update(
+                taken_at=timezone.now()
+            )
+            if claimed_count and isinstance(job, int) and 0 < job < 2**63:
                 settle_quota(job)
 
 
 def _refund_reason(jobs: Sequence[Job]) -> str:
-    """Why what a submission cost on one dataset is given back; empty where it counts.
+    """Return the reason to refund the unit of one dataset, or "" if it counts.
 
-    What failed through us does not, a seed set of which we lost one run included: nothing is told of an incomplete
-    set. What was scored counts, and what was cancelled or withdrawn after a worker began: its sender chose the moment.
+    Failures on our side are refunded. That includes a seed set of which one run was lost, since an incomplete set
+    reveals no scores. Scored jobs count, and so do jobs canceled or withdrawn after they started: the submitter chose
+    the moment.
     """
     states = {job.state for job in jobs}
-    # A run that takes the scorer too long is our fault; models' own time is not.
+    # Scoring that takes too long is our fault; a model that runs too long is not.
     if State.FAILED in states or any(
         job.state == State.TIMED_OUT and job.kind != Job.Kind.MODEL for job in jobs
     ):
@@ -201,12 +211,12 @@ def _refund_reason(jobs: Sequence[Job]) -> str:
     return REJECTED if State.REJECTED in states else NEVER_BEGAN
 
 
-TOO_MANY_REFUSALS = ProblemCode("too_many_refusals", "Many of your files for hidden datasets were refused today; "
-    "only so many cost nothing.", "Check files first, which is never counted.", is_free=True)  # fmt: skip
+TOO_MANY_REFUSALS = ProblemCode("too_many_refusals", "Too many of your files for hidden datasets were refused "
+    "today.", "Use “Check only” first, which never counts.", is_free=True)  # fmt: skip
 
 
-def refusals_of(person: User) -> counting.DailyCount:
-    """Count the person's files that were refused today, over all hidden datasets and teams."""
+def count_refusals(person: User) -> counting.DailyCount:
+    """Count the user's refused files of today over all hidden datasets and teams."""
     midnight = counting.start_of_day(timezone.now())
     uses = QuotaUse.objects.filter(kind=QuotaUse.Kind.REFUSAL, person=person, at__gte=midnight)
     return counting.DailyCount(uses.count(), REFUSALS_PER_DAY)
@@ -214,70 +224,78 @@ def refusals_of(person: User) -> counting.DailyCount:
 
 @contextmanager
 def recording_refusals(person: User, datasets: Iterable[Dataset]) -> Iterator[None]:
-    """Around reading what was sent, outside of any transaction: a refusal is written down, on hidden datasets.
+    """Record a refusal raised in the block for the hidden datasets; use it outside of any transaction.
 
-    Raises Refused before anything is read where the person has nothing left, or had too many files refused today, and
-    in place of a verdict where that many were meanwhile: of many that come at once no more than the limit are told.
+    Raises Refused before the block if the user has no quota left or had too many files refused today. If many requests
+    run at once, the limit also replaces the verdict: users see at most as many verdicts as the limit allows.
     """
     hidden = list({dataset.pk: dataset for dataset in datasets if dataset.hidden}.values())
     if hidden:
-        # The person's own count, without a team's exceptions: who has one is counted again under the lock.
+        # Exceptions for teams are not considered here: a user with one is counted again under the lock.
         if not person.teams.exclude(quota_exceptions=None).exists():
             _refuse_spent(person, None, hidden, len(hidden))
         _refuse_beyond_limit(person)
     try:
         yield
     except Refused as refusal:
-        # Where files are wrong too, theirs is the first code.
+        # If files have errors too, the refusal has the code of the files.
         if hidden and not is_free(refusal.code):
             with transaction.atomic():
-                # Held before they are counted: of two that end at once the second sees the first.
+                # Lock before counting: if two requests end at once, the second sees the first.
                 User.objects.select_for_update(no_key=True).get(pk=person.pk)
                 _refuse_beyond_limit(person)
-                wrong, now = {file.dataset for file in refusal.files if not file.report.valid}, timezone.now()
+                invalid_slugs, now = (
+                    {file.dataset for file in refusal.files if not file.report.valid},
+                    timezone.now(),
+                )
                 QuotaUse.objects.bulk_create(
                     QuotaUse(kind=QuotaUse.Kind.REFUSAL, dataset=dataset, person=person, at=now)
                     for dataset in hidden
-                    if not wrong or dataset.slug in wrong
+                    if not invalid_slugs or dataset.slug in invalid_slugs
                 )
         raise
 
 
 def _refuse_beyond_limit(person: User) -> None:
-    refusals = refusals_of(person)
+    refusals = count_refusals(person)
     if refusals.left:
         return
     raise Refused.of(
         TOO_MANY_REFUSALS,
-        f"Today {refusals.used} of your files for datasets with hidden judgements were refused, and only "
-        f"{refusals.limit} a day cost nothing.",
-        f"Submit to these again {counting.format_remaining(refusals.resets_at)}, at {refusals.resets_at:%H:%M} UTC on "
-        f"{refusals.resets_at:%-d %B}. Until then “Check only” says what is wrong with a file.",
+        f"{refusals.used} of your files for hidden datasets were refused today; the limit is {refusals.limit} a day.",
+        f"Submit to these datasets again {counting.format_remaining(refusals.resets_at)}, at "
+        f"{refusals.resets_at:%H:%M} UTC on {refusals.resets_at:%-d %B}. “Check only” still shows a file's problems.",
     )
 
 
 def refund_unit(use: QuotaUse) -> None:
-    """Give a unit back for the reason of the act, which its people read. Raises ValueError where none is charged."""
+    """Refund a unit for the reason of the current act, which the submitters see.
+
+    Raises ValueError if no unit is charged.
+    """
     if not refund_use(use, actor().reason):
-        what = "was given back before" if use.refunded_at else "is a refused file, and cost nothing"
-        raise ValueError(f"{use} ({use.pk}) {what}.")
+        explanation = "was refunded before" if use.refunded_at else "is a refused file, which used no quota"
+        raise ValueError(f"{use} ({use.pk}) {explanation}.")
     record("quota refunded", use, dataset=use.dataset_id, after={"submission": use.submission_id})
 
 
 def grant_exception(
     team: Team, dataset: Dataset | None, *, daily: int | None, monthly: int | None, until: datetime | None
 ) -> QuotaException:
-    """Give the team another quota on a dataset (None: on all) until a moment (None: for good); None is no limit."""
+    """Give a team its own quota on a dataset, or on all datasets if `dataset` is None.
+
+    `daily` and `monthly` are None for no limit, `until` is None for an unlimited period.
+    """
     reason = actor().reason
     values = {"daily": daily, "monthly": monthly, "until": until, "reason": reason[:300]}
     row, _ = QuotaException.objects.update_or_create(team=team, dataset=dataset, defaults=values)
-    told = {**values, "until": until.isoformat() if until else None}
-    record("quota exception", row, dataset=dataset, after=told)
+    audit_values = {**values, "until": until.isoformat() if until else None}
+    record("quota exception", row, dataset=dataset, after=audit_values)
     return row
 
 
 def end_exception(team: Team, dataset: Dataset | None) -> None:
-    """Put the team under the dataset's own quota again. Raises ValueError where it had no other."""
+    """End the team's own quota on a dataset. Raises ValueError if it has none."""
     row = QuotaException.objects.filter(team=team, dataset=dataset).first()
     if row is None:
         raise ValueError(f"{team} has no quota of its own on {dataset or 'all datasets'}.")
@@ -286,29 +304,29 @@ def end_exception(team: Team, dataset: Dataset | None) -> None:
 
 
 def settle_flag(flag: Flag, state: Flag.State) -> None:
-    """Clear the flag, confirm it, or open it again. Nothing else follows: that is the curator's to say."""
-    before, who = flag.state, actor()
-    flag.state, flag.note = state, who.reason[:300]
-    opened = state == Flag.State.OPEN
-    flag.settled_by, flag.settled_at = (None, None) if opened else (who.person, timezone.now())
+    """Clear, confirm, or reopen a flag. Further consequences are the curator's decision."""
+    previous_state, decision = flag.state, actor()
+    flag.state, flag.note = state, decision.reason[:300]
+    is_open = state == Flag.State.OPEN
+    flag.settled_by, flag.settled_at = (None, None) if is_open else (decision.person, timezone.now())
     flag.save(update_fields=["state", "note", "settled_by", "settled_at"])
     record(
         f"flag {Flag.State(state).label}", flag, dataset=flag.dataset_id,
-        before={"state": before}, after={"state": state},
+        before={"state": previous_state}, after={"state": state},
     )  # fmt: skip
 
 
 def flag_details(flag: Flag) -> str:
-    """Return the cause of a flag, in words: never a score, a query or a document."""
+    """Describe the cause of a flag, without scores, queries, or documents."""
     details = flag.details
     if flag.kind == Flag.Kind.FEW_QUERIES:
         return f"{details['answered']} of {details['topics']} queries answered"
     if flag.kind == Flag.Kind.FEW_DOCUMENTS:
         return f"{details['usual_documents']:g} documents for most queries"
     if flag.kind == Flag.Kind.SAME_SCORES:
-        return f"as submission {details['submission']}"
+        return f"same scores as submission {details['submission']}"
     text = (
-        f"{details['same_documents']} of {details['compared']} queries have the same first ten documents as "
+        f"{details['same_documents']} of {details['compared']} queries have the same top ten documents as "
         f"submission {details['submission']}, {details['same_order']} in the same order"
     )
     linked = len(details.get("chain", ()))

@@ -1,7 +1,7 @@
-"""Which runs over hidden judgements look like probes: flagged for the curator beside their scoring, never refused.
+"""Detection of runs that probe hidden judgments; they are flagged for curators and still scored.
 
-See docs/decisions/0018-quotas-and-young-teams.md for the thresholds. Details name submissions and say how many queries
-are alike; never a score, a query or a document.
+docs/decisions/0018-quotas-and-young-teams.md explains the thresholds. Details of flags name submissions and count
+similar queries; they never contain scores, queries, or documents.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,37 +20,37 @@ from leaderboard.datasets.qrels import scoring_target
 from leaderboard.models import Evaluation, Qrels, Run
 from submissions.models import Flag, Job, RunSignature, Submission
 
-#: Fewer of the topics answered than this, and fewer documents for most of those answered, is what a probe looks like.
+#: Share of queries answered, and usual number of documents per query, below which a run looks like a probe.
 LEAST_ANSWERED = 0.5
 LEAST_DOCUMENTS = 10
-#: So many earlier submissions to the same version are compared, whosever they are: who has several accounts sends what
-#: is nearly the same from each.
+#: Number of earlier submissions to the same version that are compared. They include other users' submissions, since
+#: one person may use several accounts.
 COMPARED = 300
-#: A chain of so many submissions, each nearly one of the others, is a walk.
+#: Length from which a chain of nearly identical submissions counts as probing.
 CHAIN = 3
 
 
-def signature_of(job: Job, stored: StoredRun, qrels: Qrels) -> RunFingerprints | None:
-    """Return the fingerprints of a submitted run over hidden judgements; call it outside of transactions."""
+def fingerprint_submitted_run(job: Job, stored: StoredRun, qrels: Qrels) -> RunFingerprints | None:
+    """Return the fingerprints of a submitted run on a hidden dataset; call it outside of transactions."""
     if not job.dataset.hidden or job.submission_id is None:
         return None
     return fingerprint_run(run_path(stored.sha256), scoring_target(qrels.version))
 
 
 def flag_suspicious_run(
-    job: Job, submission: Submission, evaluation: Evaluation, signed: RunFingerprints
+    job: Job, submission: Submission, evaluation: Evaluation, fingerprints: RunFingerprints
 ) -> list[Flag]:
-    """Keep the run's signature and flag what is noticed, in the transaction that records the evaluation."""
+    """Store the run's signature and create flags, in the transaction that records the evaluation."""
     run = evaluation.run
-    defaults = {"submission": submission, "tops": signed.signature.pack()}
+    defaults = {"submission": submission, "tops": fingerprints.signature.pack()}
     RunSignature.objects.get_or_create(run=run, defaults=defaults)
-    noticed: dict[Flag.Kind, Mapping[str, Any]] = {}
-    if signed.answered < LEAST_ANSWERED:
-        answered = int((signed.documents > 0).sum())
-        noticed[Flag.Kind.FEW_QUERIES] = {"answered": answered, "topics": len(signed.documents)}
-    if 0 < signed.usual_documents < LEAST_DOCUMENTS:
-        noticed[Flag.Kind.FEW_DOCUMENTS] = {"usual_documents": signed.usual_documents}
-    # The runs of all teams' last submissions to the version, by submission, the latest first.
+    findings: dict[Flag.Kind, Mapping[str, Any]] = {}
+    if fingerprints.answered < LEAST_ANSWERED:
+        answered_count = int((fingerprints.documents > 0).sum())
+        findings[Flag.Kind.FEW_QUERIES] = {"answered": answered_count, "topics": len(fingerprints.documents)}
+    if 0 < fingerprints.usual_documents < LEAST_DOCUMENTS:
+        findings[Flag.Kind.FEW_DOCUMENTS] = {"usual_documents": fingerprints.usual_documents}
+    # Runs of the latest submissions of all teams to this version, latest first, grouped by submission.
     signatures = (
         RunSignature.objects.filter(run__version=run.version_id)
         .exclude(submission=submission)
@@ -58,62 +58,64 @@ def flag_suspicious_run(
         .select_related("run")
         .order_by("-pk")
     )
-    earlier: dict[str, list[RunSignature]] = {}
+    earlier_signatures: dict[str, list[RunSignature]] = {}
     for row in signatures.iterator(chunk_size=50):
         key = str(row.submission_id)
-        if key not in earlier and len(earlier) == COMPARED:
+        if key not in earlier_signatures and len(earlier_signatures) == COMPARED:
             break
-        earlier.setdefault(key, []).append(row)
-    runs = {row.run_id: key for key, rows in earlier.items() for row in rows}
-    others = Evaluation.objects.filter(
+        earlier_signatures.setdefault(key, []).append(row)
+    runs = {row.run_id: key for key, rows in earlier_signatures.items() for row in rows}
+    evaluations = Evaluation.objects.filter(
         run__in=runs, qrels=evaluation.qrels_id, specification=evaluation.specification
     ).order_by("-run")
-    for run_id, means in others.values_list("run", "means"):
+    for run_id, means in evaluations.values_list("run", "means"):
         common = set(means) & set(evaluation.means)
         if common and all(means[name] == evaluation.means[name] for name in common):
-            noticed[Flag.Kind.SAME_SCORES] = {"submission": runs[run_id]}
-            break  # the latest one alone
-    if alike := _nearest_earlier(run, signed.signature, earlier):
-        noticed[Flag.Kind.NEARLY_THE_SAME] = alike
-    about = {"dataset": job.dataset, "team": submission.team, "submission": submission}
+            findings[Flag.Kind.SAME_SCORES] = {"submission": runs[run_id]}
+            break  # flag the latest one only
+    if similarity := _nearest_earlier(run, fingerprints.signature, earlier_signatures):
+        findings[Flag.Kind.NEARLY_THE_SAME] = similarity
+    context = {"dataset": job.dataset, "team": submission.team, "submission": submission}
     return [
-        Flag.objects.get_or_create(job=job, kind=kind, defaults={**about, "details": dict(details)})[0]
-        for kind, details in noticed.items()
+        Flag.objects.get_or_create(job=job, kind=kind, defaults={**context, "details": dict(details)})[0]
+        for kind, details in findings.items()
     ]
 
 
 def _nearest_earlier(
-    run: Run, signature: Signature, earlier: Mapping[str, Sequence[RunSignature]]
+    run: Run, signature: Signature, earlier_signatures: Mapping[str, Sequence[RunSignature]]
 ) -> dict[str, Any]:
     """Return the nearest earlier submission, or the chain that the run continues; empty if there is neither.
 
-    The very same run again is not "nearly" the same: it has the same scores.
+    Identical runs are ignored: they are found by their scores.
     """
-    kept: dict[str, list[Signature]] = {}
-    for key, rows in earlier.items():
-        others = [Signature.unpack(bytes(row.tops)) for row in rows if row.run.sha256 != run.sha256]
-        # Signatures over other topics of the same version are not comparable.
-        if comparable := [other for other in others if len(other.sets) == len(signature.sets)]:
-            kept[key] = comparable
-    likest: tuple[RunSimilarity, str] | None = None
-    for key, signatures in kept.items():
-        for other in signatures:
-            likeness = compare(signature, other)
-            if likeness.enough and (likest is None or likeness.share > likest[0].share):
-                likest = (likeness, key)
-    if likest is None:
+    comparable_signatures: dict[str, list[Signature]] = {}
+    for key, rows in earlier_signatures.items():
+        candidates = [Signature.unpack(bytes(row.tops)) for row in rows if row.run.sha256 != run.sha256]
+        # Signatures are comparable only if they cover the same topics of the version.
+        if same_topics := [
+            candidate for candidate in candidates if len(candidate.sets) == len(signature.sets)
+        ]:
+            comparable_signatures[key] = same_topics
+    best: tuple[RunSimilarity, str] | None = None
+    for key, signatures in comparable_signatures.items():
+        for candidate in signatures:
+            similarity = compare(signature, candidate)
+            if similarity.enough and (best is None or similarity.share > best[0].share):
+                best = (similarity, key)
+    if best is None:
         return {}
-    likeness, nearest = likest
-    keys = list(kept)
-    places = linked_submissions([signature], [kept[key] for key in keys])
-    linked = [keys[place] for place in places]
-    if not likeness.nearly_the_same and len(linked) + 1 < CHAIN:
+    similarity, nearest_submission = best
+    keys = list(comparable_signatures)
+    positions = linked_submissions([signature], [comparable_signatures[key] for key in keys])
+    linked = [keys[position] for position in positions]
+    if not similarity.nearly_the_same and len(linked) + 1 < CHAIN:
         return {}
     return {
-        "submission": nearest,
-        "compared": likeness.compared,
-        "same_documents": likeness.same_documents,
-        "same_order": likeness.same_order,
+        "submission": nearest_submission,
+        "compared": similarity.compared,
+        "same_documents": similarity.same_documents,
+        "same_order": similarity.same_order,
         "chain": linked,
-        "compared_submissions": len(kept),
+        "compared_submissions": len(comparable_signatures),
     }

@@ -1,1 +1,1 @@
-"""What a submission looks like to somebody, and what operators see of the queue."""
+"""Status of submissions for users, and of the queue for operators."""

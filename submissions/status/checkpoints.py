@@ -1,4 +1,4 @@
-"""What the status of a model's job has beside that of a run's: where it is, what it found, what it cost."""
+"""Additional status of model jobs: stage, shards, variants, and costs."""
 
 from __future__ import annotations
 
@@ -21,65 +21,64 @@ from leaderboard.results.reported_facts import fact_texts
 from submissions.accounts.permissions import run_stays_private
 from submissions.models import Job, State
 
-#: The stages of a model's job, in their order, in words.
+#: Stages of a model job in order, with their descriptions.
 STAGES = {
-    "fetching": "fetching the model from the hub",
-    "checking": "checking the model against its library",
+    "fetching": "downloading the model from the hub",
+    "checking": "verifying the checkpoint",
     "loading": "loading the model",
     "encoding": "encoding the documents",
     "storing": "writing the embeddings to shared storage",
-    "bringing": "bringing the embeddings to this machine",
+    "bringing": "copying the embeddings to this machine",
     "indexing": "building the index",
     "searching": "searching",
-    "measuring": "measuring what a search costs",
+    "measuring": "measuring search latency",
 }
-#: What helps against a warning on a run that was made here, where it is not what helps whoever sent one.
+#: Hints for warnings about runs that Runboard made, if they differ from those for uploaded runs.
 _HINTS = dict.fromkeys(
     ("judged_queries_missing", "queries_missing"),
-    "The model found no document for them. Nothing to do, if that is to be expected of it.",
+    "The model retrieved no document for these queries. Check whether that is expected.",
 )
-#: Before this share is done, what is left is anybody's guess.
-_TELLING = 0.02
-#: Shards that say how fast the next ones will come.
-_LATELY = 17
+#: Share of the work from which the remaining time is estimated.
+_MIN_PROGRESS = 0.02
+#: Number of recent shards from which the encoding rate is computed.
+_RECENT_SHARDS = 17
 
 
 @dataclass(frozen=True, slots=True)
 class ResultVariant:
-    """One of a job's results: its entry, its place among several by depth or bytes, and what a search took."""
+    """One of several results of a job."""
 
     entry: Entry
 
     @property
     def place(self) -> tuple[Axis, float] | None:
-        """Its depth or bytes. Its own label precedes the submission's in the configuration."""
+        """Axis and value (depth or bytes) of the variant, from the first part of the configuration."""
         return depth_of(self.entry.configuration.split(" · ")[0], self.entry.facts)
 
     @property
     def latency_ms(self) -> float | None:
-        """The mean latency of a search, unless it is in doubt."""
-        measured = _measured(self.entry)
-        if measured is None or _measured_entry(measured).doubt:
+        """Mean latency of a search, or None if it is missing or doubtful."""
+        measurement = _get_newest_measurement(self.entry)
+        if measurement is None or _convert_measurement(measurement).doubt:
             return None
-        return float(measured.figures["latency_ms"]["mean"])
+        return float(measurement.figures["latency_ms"]["mean"])
 
     @property
     def label(self) -> str:
-        """What tells it apart."""
         return self.entry.configuration
 
     def score(self, measure: str) -> float | None:
-        """Its published value."""
+        """Return the published value of a measure, if any."""
         value: float | None = self.entry.scores.get(measure)
         return value
 
 
 @dataclass(frozen=True, slots=True)
 class ShardProgress:
-    """Shards of a corpus: how many are encoded, how fast all workers are together, what their time cost so far.
+    """Progress of encoding a corpus in shards: finished shards, common rate of all workers, and cost so far.
 
-    The rate is that of the shards that came last; None before there are two. The cost is None where an hour of some
-    machine has no price, or prices are in several currencies.
+    The rate is that of the latest shards, None before there are two. The cost is None if a machine has no hourly price,
+    or prices are in several currencies.
     """
 
     done: int
@@ -91,13 +90,12 @@ class ShardProgress:
 
     @property
     def seconds_left(self) -> float | None:
-        """The time left in seconds."""
         return self.time_left.total_seconds() if self.time_left is not None else None
 
 
 @dataclass(frozen=True, slots=True)
 class ModelPart:
-    """A model's job: `stage` in words, shards of the corpus and the time left while it runs."""
+    """Status of a model job, with its stage, shards, and remaining time while it runs."""
 
     stage: str = ""
     note: str = ""
@@ -109,28 +107,30 @@ class ModelPart:
     costs: MeasuredCosts | None = None
     meaning: str = ""
     remedy: str = ""
-    #: Whether it would have further results, and has none because the judgements are hidden.
+    #: Whether variants are omitted because the dataset is hidden.
     main_alone: bool = False
-    #: Whether its run is for nobody to download.
+    #: Whether the run cannot be downloaded.
     run_stays: bool = False
-    #: Parameters that the dataset has for itself.
+    #: Parameters that apply to this dataset only.
     own_parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
 def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
-    """What there is to say of a model's job; without `complete` what boards show alone."""
+    """Return the status of a model job; without `complete` only what boards show."""
     failure = MODEL_FAILURES.get(job.error_code) if complete else None
-    running = job.state == State.RETRIEVING and complete
-    further = [
+    is_running = job.state == State.RETRIEVING and complete
+    further_entries = [
         each
         for each in (job.further_entries.all() if entry else ())
         if complete or each.visibility == Entry.Visibility.PUBLIC
     ]
-    variants = [ResultVariant(each) for each in (*further, entry)] if entry and further else []
+    variants = (
+        [ResultVariant(each) for each in (*further_entries, entry)] if entry and further_entries else []
+    )
     variants.sort(key=lambda variant: (variant.place or (DEPTH, 0), variant.label))
-    measured = _measured(entry) if entry else None
-    shards = _shards(job) if running else None
-    # Effectiveness and latency against depth, of a re-ranker; against bytes where dimensions differ.
+    measurement = _get_newest_measurement(entry) if entry else None
+    shards = _shards(job) if is_running else None
+    # Effectiveness and latency against depth for re-rankers, against bytes for truncated embeddings.
     measure, points = job.dataset.primary_measure, []
     for variant in variants:
         value = variant.score(measure)
@@ -139,17 +139,19 @@ def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
     axis = next((variant.place[0] for variant in variants if variant.place), DEPTH)
     submission, main_alone = job.submission, False
     if submission is not None and job.dataset.hidden and submission.engine in ENGINES:
-        left_out = ENGINES[submission.engine].main_alone
-        main_alone = any(submission.parameters.get(name) != value for name, value in left_out.items())
+        omitted_parameters = ENGINES[submission.engine].main_alone
+        main_alone = any(
+            submission.parameters.get(name) != value for name, value in omitted_parameters.items()
+        )
     return ModelPart(
-        stage=STAGES.get(job.stage, job.stage) if running else "",
-        note=job.progress_note if running else "",
-        time_left=shards.time_left if shards else _time_left(job) if running else None,
+        stage=STAGES.get(job.stage, job.stage) if is_running else "",
+        note=job.progress_note if is_running else "",
+        time_left=shards.time_left if shards else _time_left(job) if is_running else None,
         shards=shards,
         facts=fact_texts(entry.facts) if entry else (),
         variants=variants,
         depth=depth_series(measure, points, axis),
-        costs=costs_of(measured) if measured else None,
+        costs=_describe_costs(measurement) if measurement else None,
         meaning=failure.meaning if failure else "",
         remedy=failure.remedy if failure else "",
         main_alone=main_alone,
@@ -159,57 +161,60 @@ def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
 
 
 def model_problems(problems: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What was found in a run that a model made here, in words for whoever sent the model."""
+    """Return the problems of a run that Runboard made, with hints for the submitter of the model."""
     return [{**each, "hint": _HINTS.get(each["code"], each["hint"])} for each in problems]
 
 
 def _time_left(job: Job) -> timedelta | None:
-    """From how long encoding has taken so far; other stages are short, or say nothing of their pace."""
-    if job.stage != "encoding" or job.started_at is None or job.waits_for_id or job.progress < _TELLING:
+    """Estimate the remaining time of encoding; other stages are short or report no progress."""
+    if job.stage != "encoding" or job.started_at is None or job.waits_for_id or job.progress < _MIN_PROGRESS:
         return None
-    taken: timedelta = timezone.now() - job.started_at
-    return taken * (1 - job.progress) / job.progress
+    elapsed: timedelta = timezone.now() - job.started_at
+    return elapsed * (1 - job.progress) / job.progress
 
 
 def _shards(job: Job) -> ShardProgress | None:
     encoding = job.waits_for
-    if (
-        encoding is None or job.lease_expires_at is not None
-    ):  # where it runs, it only keeps them from the sweep
+    if encoding is None or job.lease_expires_at is not None:
+        # A running job refers to the encoding only to protect it from the sweep.
         return None
-    made = encoding.shards.exclude(done_at=None)
-    by_machine = list(made.order_by("hardware").values_list("hardware").annotate(Count("pk"), Sum("seconds")))
-    done = sum(count for _, count, _ in by_machine)
-    lately = list(made.order_by("-done_at").values_list("done_at", "documents")[:_LATELY])
-    moments = [moment for moment, _ in lately if moment]
-    taken = (moments[0] - moments[-1]).total_seconds() if moments else 0.0
-    rate = sum(documents for _, documents in lately[:-1]) / taken if taken > 0 else None
-    left = (encoding.shards_expected - done) * encoding.shard_size
+    finished_shards = encoding.shards.exclude(done_at=None)
+    by_machine = list(
+        finished_shards.order_by("hardware").values_list("hardware").annotate(Count("pk"), Sum("seconds"))
+    )
+    finished_count = sum(count for _, count, _ in by_machine)
+    latest = list(finished_shards.order_by("-done_at").values_list("done_at", "documents")[:_RECENT_SHARDS])
+    moments = [moment for moment, _ in latest if moment]
+    elapsed_seconds = (moments[0] - moments[-1]).total_seconds() if moments else 0.0
+    rate = sum(documents for _, documents in latest[:-1]) / elapsed_seconds if elapsed_seconds > 0 else None
+    remaining_documents = (encoding.shards_expected - finished_count) * encoding.shard_size
     prices = prices_today((machine for machine, *_ in by_machine), "hardware__slug")
     currencies = {prices[machine][1] if machine in prices else "" for machine, *_ in by_machine}
     currency = currencies.pop() if len(currencies) == 1 else ""
     return ShardProgress(
-        done,
+        finished_count,
         encoding.shards_expected,
         rate,
-        timedelta(seconds=left / rate) if rate else None,
+        timedelta(seconds=remaining_documents / rate) if rate else None,
         sum(seconds / 3600 * prices[machine][0] for machine, _, seconds in by_machine) if currency else None,
         currency,
     )
 
 
-def _measured(entry: Entry) -> Measurement | None:
-    """Return the entry's newest measurement."""
+def _get_newest_measurement(entry: Entry) -> Measurement | None:
     return max(entry.measurements.all(), key=lambda each: each.measured_at, default=None)
 
 
-#: Columns that a sentence of their own stands for.
-_TOLD = frozenset({"mean-latency", "times-bm25", "cost-per-million"})
+#: Columns that `MeasuredCosts` has as fields of their own.
+_SEPARATE_COLUMNS = frozenset({"mean-latency", "times-bm25", "cost-per-million"})
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredCosts:
-    """A measurement in words. `spread` is p50, p95 and p99; `figures` are labels and values of all else."""
+    """Costs of a measurement as text.
+
+    `spread` has the percentiles p50, p95, and p99, and `figures` has label and value of the remaining columns.
+    """
 
     latency_ms: float
     spread: str
@@ -222,32 +227,34 @@ class MeasuredCosts:
     data: dict[str, Any]
 
 
-def costs_of(measurement: Measurement) -> MeasuredCosts:
-    """Return the measurement as a board would show it."""
-    measured = _measured_entry(measurement)
-    ratio = None if measured.over_stored_runs else times_baseline(measured)
-    others = [(each, each.value(measured)) for each in COSTS if each.key not in _TOLD]
+def _describe_costs(measurement: Measurement) -> MeasuredCosts:
+    """Return the costs of a measurement as boards show them."""
+    measured_entry = _convert_measurement(measurement)
+    ratio = None if measured_entry.over_stored_runs else times_baseline(measured_entry)
+    other_columns = [
+        (each, each.value(measured_entry)) for each in COSTS if each.key not in _SEPARATE_COLUMNS
+    ]
     return MeasuredCosts(
-        latency_ms=measured.latency["mean"],
-        spread=spread_of_latency(measured),
-        hardware=measured.machine.name,
-        machine=measured.machine.slug,
+        latency_ms=measured_entry.latency["mean"],
+        spread=spread_of_latency(measured_entry),
+        hardware=measured_entry.machine.name,
+        machine=measured_entry.machine.slug,
         remark="; ".join(
-            filter(None, (OVER_STORED_RUNS if measured.over_stored_runs else "", measured.doubt))
+            filter(None, (OVER_STORED_RUNS if measured_entry.over_stored_runs else "", measured_entry.doubt))
         ),
         times_bm25="" if ratio is None else format_quantity(ratio),
-        bm25_ms=measured.baseline_latency,
+        bm25_ms=measured_entry.baseline_latency,
         figures=[
             (each.label, f"{format_quantity(value)} {each.unit}".strip())
-            for each, value in others
+            for each, value in other_columns
             if value is not None
         ],
-        data={**measured.as_data(), "times_bm25": ratio},
+        data={**measured_entry.as_data(), "times_bm25": ratio},
     )
 
 
-def _measured_entry(measurement: Measurement) -> MeasuredEntry:
-    """Return the measurement as boards read theirs."""
+def _convert_measurement(measurement: Measurement) -> MeasuredEntry:
+    """Convert a measurement to the form that board columns read."""
     entry, hardware = measurement.entry, measurement.hardware
     return MeasuredEntry(
         entry.dataset_id,

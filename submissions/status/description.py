@@ -1,4 +1,4 @@
-"""What a submission looks like to somebody: one description for the status page and the API."""
+"""Description of a submission's state, shared by the status page, the API, and notifications."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -19,11 +19,11 @@ from leaderboard.results.publishing.publication import best_shown_result
 from submissions.models import TERMINAL, WAITING, Job, State, Submission
 from submissions.queue.queue import awaits_judgements, queue_position, submission_state
 from submissions.queue.workers import Obstacle, count_workers, find_obstacle
-from submissions.quotas.counting import DatasetCharge, charges_of
+from submissions.quotas.counting import DatasetCharge, get_charges
 from submissions.status.checkpoints import ModelPart, model_part, model_problems
 from submissions.status.scores import NO_CHANGE, Score, describe_held, is_held, scores_of_entry, scores_of_job
 
-#: What each state means, in words for the submitter.
+#: Meaning of each state for the submitter.
 MEANING = {
     State.UPLOADING: gettext_noop("The files are still arriving."),
     State.VALIDATING: gettext_noop("Waiting for a worker to check the file."),
@@ -31,16 +31,16 @@ MEANING = {
     State.RETRIEVING: gettext_noop("A worker is retrieving."),
     State.SCORING: gettext_noop("A worker is scoring the run."),
     State.DONE: gettext_noop("Scored."),
-    State.REJECTED: gettext_noop("The file cannot be scored; the report says where and why."),
-    State.FAILED: gettext_noop("This failed through a fault of ours. We are sorry."),
-    State.CANCELLED: gettext_noop("Cancelled before it was scored."),
-    State.TIMED_OUT: gettext_noop("It ran longer than a job may and was stopped."),
+    State.REJECTED: gettext_noop("The file cannot be scored. The report lists the problems."),
+    State.FAILED: gettext_noop("This failed because of a fault on our side. We are sorry."),
+    State.CANCELLED: gettext_noop("Canceled before it was scored."),
+    State.TIMED_OUT: gettext_noop("The job exceeded its time limit and was stopped."),
     State.WITHDRAWN: gettext_noop("Withdrawn."),
 }
 
 
 class _Result:
-    """What a job and a seed set alike say of their result."""
+    """Base class for results of single jobs and of seed sets."""
 
     __slots__ = ()
     entry: Entry | None
@@ -48,23 +48,23 @@ class _Result:
 
     @property
     def held(self) -> bool:
-        """Whether it is no significant change: its scores are then those that the team has already."""
+        """Whether the result is withheld as no significant change, so that scores are those the team has already."""
         return is_held(self.entry)
 
     @property
     def told_later(self) -> bool:
-        """Whether it waits for its turn to be told."""
+        """Whether the result is scored but waits for its release."""
         return self.entry is not None and self.entry.waits_for_its_turn
 
     @property
     def baseline(self) -> str:
-        """How the baseline is called that scores stand beside; empty where there is none."""
-        return next((score.beside for score in self.scores if score.baseline is not None), "")
+        """Name of the baseline that scores are compared with; empty if there is none."""
+        return next((score.baseline_name for score in self.scores if score.baseline is not None), "")
 
 
 @dataclass(frozen=True, slots=True)
 class JobStatus(_Result):
-    """One dataset's part. What only its team may see is empty for others."""
+    """Status of one job of a submission; private fields are empty for viewers outside the team."""
 
     job: Job
     state: State
@@ -83,65 +83,67 @@ class JobStatus(_Result):
 
     @property
     def no_worker(self) -> str:
-        """Why nobody takes a job that waits, as a sentence without its full stop; empty where somebody will."""
+        """Reason why no worker takes a waiting job, without a final period; empty if one will."""
         if not self.waits or self.workers_alive:
             return ""
         if self.workers_refusing:
             or_gpus = ", or their GPUs cannot be used" if self.job.queue == Job.Queue.GPU else ""
-            return f"Its workers are of another version than the database and wait for the upgrade{or_gpus}"
+            return f"The workers run another version than the database and wait for the upgrade{or_gpus}"
         needs_gpu = self.job.queue == Job.Queue.GPU or self.job.kind == Job.Kind.MODEL
         return f"No {self.job.queue.upper()} worker is alive" if needs_gpu else "No worker is alive"
 
     @property
     def elapsed(self) -> timedelta:
-        """Duration of the last attempt, or the time since its arrival while it has not ended."""
-        begun = self.job.created_at if self.job.finished_at is None else self.job.started_at
-        return max((self.job.finished_at or timezone.now()) - (begun or self.job.created_at), timedelta(0))
+        """Duration of the last attempt, or the time since the job was created while it has not ended."""
+        started_at = self.job.created_at if self.job.finished_at is None else self.job.started_at
+        return max(
+            (self.job.finished_at or timezone.now()) - (started_at or self.job.created_at), timedelta(0)
+        )
 
     @property
     def progress(self) -> float:
-        """Share of the present stage's work, 0 to 1."""
+        """Share of the current stage that is done, 0 to 1."""
         return round(self.job.progress, 4)
 
     @property
     def error_code(self) -> str:
-        """The stable name of what went wrong; empty where nothing did."""
+        """Stable code of the failure; empty if there is none."""
         return self.job.error_code if self.error else ""
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What papers report of such a system."""
+        """Facts about the system that papers report."""
         return self.entry.facts if self.entry else {}
 
     @property
     def missing_queries(self) -> int | None:
-        """Judged queries that the run does not have; unknown until it is scored, and where judgements are hidden."""
+        """Number of judged queries without results; None before scoring and for hidden datasets."""
         return None if self.entry is None or self.job.dataset.hidden else self.entry.missing_queries
 
     @property
     def waits(self) -> bool:
-        """Whether it waits for a worker."""
+        """Whether the job waits for a worker."""
         return self.queue_position is not None
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will happen."""
+        """Whether the job is in a terminal state."""
         return self.state in TERMINAL
 
     @property
     def lost(self) -> bool:
-        """Whether it ended without a score."""
+        """Whether the job ended without a score."""
         return self.ended and self.state not in (State.DONE, State.WITHDRAWN)
 
     @property
     def word_pieces(self) -> str:
-        """What BM25 over word pieces is called where scores stand beside it too; else empty."""
+        """Label of the BM25 baseline over word pieces if scores are compared with it, else empty."""
         return LABEL if any(score.word_pieces is not None for score in self.scores) else ""
 
 
 @dataclass(frozen=True, slots=True)
 class SeedRow:
-    """One measure of a seed set: its mean, None before the set is published, the seeds' where they are told."""
+    """One measure of a seed set: the mean, None before publication, and the values of the seeds if they are public."""
 
     measure: str
     mean: Score | None
@@ -149,15 +151,15 @@ class SeedRow:
 
     @property
     def lower_is_better(self) -> bool:
-        """Whether a smaller value is the better one, as for Hole@10."""
+        """Whether smaller values are better, as for Hole@10."""
         return Score(self.measure, 0.0).lower_is_better
 
 
 @dataclass(frozen=True, slots=True)
 class SeedSetStatus(_Result):
-    """The runs of one dataset that are seeds of one system: one result, once all of them are scored.
+    """Status of a seed set: runs of one system on one dataset that form one result once all are scored.
 
-    `scores` are the means of the published set, with their deviations; empty before that.
+    `scores` are the means of the published set with their deviations, and empty before publication.
     """
 
     jobs: Sequence[JobStatus]
@@ -166,58 +168,57 @@ class SeedSetStatus(_Result):
 
     @property
     def dataset(self) -> Dataset:
-        """What they are seeds on."""
         return self.jobs[0].job.dataset
 
     @property
     def published(self) -> bool:
-        """Whether its result is told."""
+        """Whether the result is published and not withheld."""
         return self.entry is not None and not self.held
 
     @property
-    def tells_seeds(self) -> bool:
-        """Whether seeds have values of their own beside the mean: not over hidden judgements."""
+    def shows_seeds(self) -> bool:
+        """Whether the values of single seeds are shown; they are not on hidden datasets."""
         return not self.dataset.hidden and not self.held
 
     @property
     def rows(self) -> list[SeedRow]:
-        """The scores by measure: the mean, then each seed's, as far as there are any."""
+        """Means and values of the seeds by measure."""
         means = {score.measure: score for score in self.scores}
-        told = self.jobs if self.tells_seeds else ()
-        of_seeds = [{score.measure: score.value for score in job.scores} for job in told]
-        measures = dict.fromkeys([*(measure for scores in of_seeds for measure in scores), *means])
+        shown_jobs = self.jobs if self.shows_seeds else ()
+        seed_scores = [{score.measure: score.value for score in job.scores} for job in shown_jobs]
+        measures = dict.fromkeys([*(measure for scores in seed_scores for measure in scores), *means])
         return [
-            SeedRow(measure, means.get(measure), [scores.get(measure) for scores in of_seeds])
+            SeedRow(measure, means.get(measure), [scores.get(measure) for scores in seed_scores])
             for measure in measures
         ]
 
     @property
     def lost(self) -> list[JobStatus]:
-        """Those that ended without a score: while there are any, the set is not published."""
+        """Jobs that ended without a score. The set is not published while there are any."""
         return [job for job in self.jobs if job.lost]
 
     @property
     def meaning(self) -> str:
-        """How it stands, in words for the submitter."""
-        done = sum(job.state == State.DONE for job in self.jobs)
+        """State of the set in a sentence for the submitter."""
+        done_count = sum(job.state == State.DONE for job in self.jobs)
         if self.entry is not None and is_held(self.entry):
             return describe_held(self.entry)
         if self.entry is not None:
             return _("One result: the mean of {number} seeds.").format(number=len(self.jobs))
         if self.lost:
-            lost = ", ".join(f"{job.job.seed} ({job.state.label})" for job in self.lost)
+            failed_seeds = ", ".join(f"{job.job.seed} ({job.state.label})" for job in self.lost)
             return _(
-                "Not published: a set is one result, and has no score for seed {lost}. Send all of its "
-                "runs again in one submission."
-            ).format(lost=lost)
+                "Not published: seed {lost} has no score, and a seed set is published as a whole. Submit all runs of "
+                "the set again in one submission."
+            ).format(lost=failed_seeds)
         return _("{done} of {number} seeds are scored. The set is published when all of them are.").format(
-            done=done, number=len(self.jobs)
+            done=done_count, number=len(self.jobs)
         )
 
 
 @dataclass(slots=True)
 class DatasetPart:
-    """What a submission has on one dataset: a job, or a seed set with several."""
+    """Part of a submission on one dataset: a single job or a seed set."""
 
     jobs: Sequence[JobStatus]
     seeds: SeedSetStatus | None = None
@@ -225,52 +226,55 @@ class DatasetPart:
 
     @property
     def dataset(self) -> Dataset:
-        """What it is on."""
         return self.jobs[0].job.dataset
 
     @property
     def entry(self) -> Entry | None:
-        """Its result, of a seed set the set's."""
+        """Published entry of the job or of the seed set, if there is one."""
         return self.seeds.entry if self.seeds is not None else self.jobs[0].entry
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will happen to it by itself."""
+        """Whether all jobs are in a terminal state."""
         return all(job.ended for job in self.jobs)
 
     @property
     def reason(self) -> str:
-        """Why it has no score, in a few words; empty where it has one, or may still get one."""
-        lost = [job for job in self.jobs if job.lost]
-        errors = [each for job in lost for each in job.problems if each["severity"] == "error"]
-        return str(errors[0]["message"]) if errors else next((job.error for job in lost), "")
+        """Short reason why there is no score; empty if there is one or may still be."""
+        lost_jobs = [job for job in self.jobs if job.lost]
+        errors = [each for job in lost_jobs for each in job.problems if each["severity"] == "error"]
+        return str(errors[0]["message"]) if errors else next((job.error for job in lost_jobs), "")
 
     @property
     def outcome(self) -> str:
-        """How it ended, in a line: of a seed set what the set has, and nothing where it is not complete."""
+        """Outcome in one line; for seed sets that of the whole set."""
         name, entry = self.dataset.name, self.entry
         if entry is not None and entry.waits_for_its_turn:
-            return f"{name}: scored, and published in its turn."
+            return f"{name}: scored, and published once it is released."
         if entry is not None and is_held(entry):
-            known = best_shown_result(entry)
+            shown_entry = best_shown_result(entry)
             measure = self.dataset.primary_measure
-            shown = known.scores.get(measure) if known is not None else None
-            told = f" Your team has {measure} {shown:.3f}." if shown is not None else ""
-            return f"{name}: {NO_CHANGE}.{told}"
+            value = shown_entry.scores.get(measure) if shown_entry is not None else None
+            team_score = f" Your team has {measure} {value:.3f}." if value is not None else ""
+            return f"{name}: {NO_CHANGE}.{team_score}"
         if self.standing is not None:
             sentence = self.standing.sentence
             return f"{name}: {self.standing.score_text}. {sentence[:1].upper()}{sentence[1:]}."
-        lost = [job for job in self.jobs if job.state != State.DONE]
+        unscored_jobs = [job for job in self.jobs if job.state != State.DONE]
         seeds = (
-            f" (seed {', '.join(job.job.seed for job in lost)})" if self.seeds is not None and lost else ""
+            f" (seed {', '.join(job.job.seed for job in unscored_jobs)})"
+            if self.seeds is not None and unscored_jobs
+            else ""
         )
-        return f"{name}: {(lost or self.jobs)[0].state.label}{seeds}."
+        return f"{name}: {(unscored_jobs or self.jobs)[0].state.label}{seeds}."
 
 
 @dataclass(frozen=True, slots=True)
 class SubmissionStatus:
-    """A submission and its jobs. `complete` says whether the viewer sees everything or the public facts,
-    `compare` whether scores stand beside their baseline."""
+    """Status of a submission and its jobs.
+
+    `complete` tells whether the viewer sees private fields, `compare` whether scores are compared with their baseline.
+    """
 
     submission: Submission
     state: State
@@ -282,71 +286,73 @@ class SubmissionStatus:
 
     @property
     def priority(self) -> int | None:
-        """Among its team's runs, for the team."""
+        """Priority among the team's runs; None for other viewers."""
         return self.submission.priority if self.complete else None
 
     @property
     def charges(self) -> list[DatasetCharge]:
-        """What it cost of quotas, for its team; beside how these stand now where scores are compared too."""
-        return charges_of(self.submission, now=self.compare) if self.complete else []
+        """Quota charged to the submission, for its team; with the present quota if scores are compared."""
+        return get_charges(self.submission, now=self.compare) if self.complete else []
 
     @property
     def workers_alive(self) -> int | None:
-        """Workers that take its waiting jobs; None when none waits."""
+        """Number of workers for the waiting jobs; None if no job waits."""
         return max((job.workers_alive for job in self.jobs if job.waits), default=None)
 
     @property
     def results(self) -> list[DatasetPart]:
-        """The parts with a result whose standing is told."""
+        """Parts with a published standing."""
         return [part for part in self.parts if part.standing is not None]
 
     @property
     def seed_sets(self) -> list[SeedSetStatus]:
-        """The sets that it brought."""
         return [part.seeds for part in self.parts if part.seeds is not None]
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will happen by itself."""
+        """Whether all jobs are in a terminal state."""
         return all(job.ended for job in self.jobs)
 
     @property
     def progress(self) -> str:
-        """How far it is as a whole: `1 of 3 datasets done. NFCorpus: a worker is retrieving.`"""
-        busy = [part for part in self.parts if not part.ended]
-        if not busy or len(self.parts) == 1:
+        """Overall progress in words, such as "1 of 3 datasets done" and what the current job does."""
+        active_parts = [part for part in self.parts if not part.ended]
+        if not active_parts or len(self.parts) == 1:
             return self.meaning
-        part = min(busy, key=lambda part: part.jobs[0].waits)
+        part = min(active_parts, key=lambda part: part.jobs[0].waits)
         job = next(job for job in part.jobs if not job.ended)
-        what = f"{job.meaning[:1].lower()}{job.meaning[1:]}"
+        activity = f"{job.meaning[:1].lower()}{job.meaning[1:]}"
         return _("{done} of {all} datasets done. {dataset}: {what}").format(
-            done=len(self.parts) - len(busy), all=len(self.parts), dataset=part.dataset.name, what=what
+            done=len(self.parts) - len(active_parts),
+            all=len(self.parts),
+            dataset=part.dataset.name,
+            what=activity,
         )
 
     @property
     def may_change(self) -> bool:
-        """Whether there is anything left to cancel, show, hide or withdraw."""
+        """Whether there is anything to cancel, show, hide, or withdraw."""
         if self.submission.withdrawn_at is not None:
             return False
         return not self.ended or any(job.entry is not None for job in self.jobs)
 
     @property
     def queue_position(self) -> int | None:
-        """How many jobs are before the first of these that waits; None when none waits."""
+        """Number of jobs before the first waiting job; None if no job waits."""
         return min((job.queue_position for job in self.jobs if job.queue_position is not None), default=None)
 
 
 def with_jobs(submissions: QuerySet[Submission]) -> QuerySet[Submission]:
-    """Return the submissions with all that `describe` needs, read at once."""
-    measured = ("entry__measurements__hardware", "further_entries__measurements__hardware")
-    jobs = Prefetch("jobs", _jobs().prefetch_related(*measured))
+    """Return the submissions with everything that `describe` reads prefetched."""
+    measurements = ("entry__measurements__hardware", "further_entries__measurements__hardware")
+    jobs = Prefetch("jobs", _jobs().prefetch_related(*measurements))
     return submissions.select_related("system", "team", "checkpoint", "round").prefetch_related(
         jobs, "quota_uses__dataset"
     )
 
 
 def load_jobs(submission: Submission) -> None:
-    """Read what `describe` needs of a submission that has just been stored, and has no results yet."""
+    """Prefetch what `describe` reads of a submission that was just stored and has no results yet."""
     prefetch_related_objects([submission], Prefetch("jobs", _jobs()))
 
 
@@ -357,9 +363,12 @@ def _jobs() -> QuerySet[Job]:
 
 
 def describe(submission: Submission, *, complete: bool, compare: bool = True) -> SubmissionStatus:
-    """Return the submission as it stands now, whole or only the facts that a public board shows as well.
+    """Return the status of a submission.
 
-    With `compare`, scores stand beside their dataset's baseline.
+    Args:
+        submission: The submission, best from `with_jobs`.
+        complete: Whether to include private fields; otherwise only facts that public boards show.
+        compare: Whether to compare scores with the baselines of their datasets.
     """
     if not complete and submission.system.anonymous_until is not None:
         submission.team.name, submission.checkpoint = anonymity.ANONYMOUS, None
@@ -387,56 +396,56 @@ def describe(submission: Submission, *, complete: bool, compare: bool = True) ->
 
 
 def with_standings(statuses: Iterable[SubmissionStatus]) -> list[SubmissionStatus]:
-    """Return the same, where each dataset's part says where its result stands. They are read together."""
+    """Set the standing of each part; all standings are computed together."""
     statuses = list(statuses)
     parts = [part for status in statuses for part in status.parts]
     for part in parts:
         if part.entry is not None:
-            part.entry.dataset = part.dataset  # the same row, which need not be read again
-    found = standings([part.entry for part in parts if part.entry is not None])
+            part.entry.dataset = part.dataset  # saves a query
+    standings_by_entry = standings([part.entry for part in parts if part.entry is not None])
     for part in parts:
-        part.standing = found.get(part.entry.pk if part.entry else 0)
+        part.standing = standings_by_entry.get(part.entry.pk if part.entry else 0)
     return statuses
 
 
 def describe_with_standing(
     submission: Submission, *, complete: bool, compare: bool = True
 ) -> SubmissionStatus:
-    """`describe` for one submission, with where its results stand."""
+    """Return the status of one submission with the standings of its results."""
     return with_standings([describe(submission, complete=complete, compare=compare)])[0]
 
 
 def outcome_text(status: SubmissionStatus, dataset: Dataset | None = None) -> str:
-    """Return how a submission ended, for mails and webhooks: plain text, a line for each dataset, or for one alone.
+    """Return the outcome of a submission as plain text, one line per dataset or for `dataset` only.
 
-    The status is one with standings, and its jobs have all ended.
+    All jobs must have ended, and the status must come from `with_standings`.
     """
     return "\n".join(part.outcome for part in status.parts if dataset in (None, part.dataset))
 
 
 def describe_job(job: Job, *, complete: bool, compare: bool = True) -> JobStatus:
-    """One job as it stands now."""
+    """Return the present status of one job."""
     state = State(job.state)
-    shown = job.entry is not None and (complete or job.entry.visibility in _FOR_EVERYONE)
-    entry = job.entry if shown else None
-    awaits = awaits_judgements(job)
-    waits = state in WAITING and job.lease_expires_at is None and not awaits
-    # What keeps every worker from a job that nobody works on, or from the shards that it waits for.
-    idle = state not in TERMINAL and job.lease_expires_at is None
-    hindered = find_obstacle(job) if idle and complete and not awaits else None
+    is_visible = job.entry is not None and (complete or job.entry.visibility in _FOR_EVERYONE)
+    entry = job.entry if is_visible else None
+    is_awaiting_judgements = awaits_judgements(job)
+    waits = state in WAITING and job.lease_expires_at is None and not is_awaiting_judgements
+    # Find an obstacle only for unclaimed jobs; a job that waits for shards has the obstacle of the shards.
+    is_unclaimed = state not in TERMINAL and job.lease_expires_at is None
+    obstacle = find_obstacle(job) if is_unclaimed and complete and not is_awaiting_judgements else None
     alive, refusing = count_workers(job.queue) if waits else (0, 0)
     problems, runs_model = job.report.get("problems", []), job.kind == Job.Kind.MODEL
     return JobStatus(
         job=job,
         state=state,
-        meaning=hindered.text if hindered else _meaning(job, state, entry),
+        meaning=obstacle.text if obstacle else _meaning(job, state, entry),
         queue_position=queue_position(job),
         workers_alive=alive,
         workers_refusing=refusing,
-        obstacle=hindered,
+        obstacle=obstacle,
         scores=scores_of_job(job, entry, compare) if state == State.DONE else (),
         entry=entry,
-        awaits_judgements=awaits,
+        awaits_judgements=is_awaiting_judgements,
         model=model_part(job, entry, complete=complete) if runs_model else ModelPart(),
         problems=(model_problems(problems) if runs_model else problems) if complete else (),
         log=job.log.splitlines() if complete else (),
@@ -444,7 +453,7 @@ def describe_job(job: Job, *, complete: bool, compare: bool = True) -> JobStatus
     )
 
 
-#: Whose scores a submission's page shows to everyone: those that a board shows, or showed.
+#: Visibilities of entries whose scores everyone sees on the submission's page, since a board shows or showed them.
 _FOR_EVERYONE = (Entry.Visibility.PUBLIC, Entry.Visibility.WITHDRAWN, Entry.Visibility.SUPERSEDED)
 
 
@@ -456,26 +465,26 @@ def _meaning(job: Job, state: State, entry: Entry | None) -> str:
     if awaits_judgements(job):
         return (
             _(
-                "Awaiting judgements: the dataset is collecting runs. Yours passed, and is scored with all others when "
-                "the first judgements arrive."
+                "Awaiting judgments: the dataset is collecting runs. Your run is valid and will be scored with all "
+                "others when the first judgments arrive."
             )
             if job.kind == Job.Kind.SCORE
             else _(
-                "Awaiting judgements: the dataset is collecting runs. It begins when the first judgements arrive."
+                "Awaiting judgments: the dataset is collecting runs. The job begins when the first judgments arrive."
             )
         )
     if state in WAITING and job.not_before and job.not_before > timezone.now():
-        tried = _("Tried {n} times; the next attempt begins at {at} UTC.")
-        told = tried if job.attempts else _("The next attempt begins at {at} UTC.")
-        return told.format(n=job.attempts, at=f"{job.not_before:%H:%M:%S}")
+        message_after_attempts = _("Tried {n} times; the next attempt begins at {at} UTC.")
+        message = message_after_attempts if job.attempts else _("The next attempt begins at {at} UTC.")
+        return message.format(n=job.attempts, at=f"{job.not_before:%H:%M:%S}")
     return _(MEANING[state])
 
 
 def _error(job: Job) -> str:
-    """What went wrong, for a job that ended badly; empty otherwise."""
+    """Return the cause of the failure of a job that ended badly, else ""."""
     if job.error_code in MODEL_FAILURES:
         return MODEL_FAILURES[job.error_code].meaning
     if job.state == State.FAILED:
-        known = _(" Our log knows it as {id}.").format(id=job.fault) if job.fault else ""
-        return _(MEANING[State.FAILED]) + known
+        reference = _(" The error id in our log is {id}.").format(id=job.fault) if job.fault else ""
+        return _(MEANING[State.FAILED]) + reference
     return _(MEANING[State(job.state)]) if job.state in (State.REJECTED, State.TIMED_OUT) else ""

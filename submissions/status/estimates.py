@@ -1,4 +1,4 @@
-"""How long a model's job will take: by jobs like it that ended here, else a wide range. Never a promise."""
+"""Estimated duration of model jobs, from similar finished jobs or else as a wide range."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,27 +15,27 @@ from leaderboard.models import Dataset
 from submissions.models import Job, State
 from submissions.queue.queue import seconds_worked_before
 
-#: How many ended jobs are looked at, the newest ones, and how many of those, the most alike, an estimate is made of.
+#: Maximum number of finished jobs considered (newest first), and of the most similar ones that an estimate uses.
 HISTORY, ALIKE = 40, 5
-#: So many jobs of a kind say how long the next one takes; fewer say it within this factor both ways.
+#: Number of similar jobs from which their median is used as it is; with fewer, the range is this factor both ways.
 ENOUGH, FACTOR = 3, 3.0
-#: Jobs are of a kind where the rule of thumb gives them times within this factor.
+#: Jobs are similar if their times by the rule of thumb differ at most by this factor.
 SAME_KIND = 8.0
-#: The rule of thumb. Seconds for starting and for loading libraries, twice, with BM25; documents that are read, counted
-#: or looked up in a second; two operations for each weight and word piece, some 200 pieces a text; what a core does.
+#: Constants of the rule of thumb: seconds for two starts with imports and BM25, documents read or counted per second,
+#: and operations per second of a core. Each weight takes two operations per word piece, and a text has 200 pieces.
 START_SECONDS = 8.0
 LIGHT_TEXTS_PER_SECOND = 3_000
 _PIECES = 200
-#: Pieces of a word, and of the shortest text.
-_PIECES_PER_WORD, _LEAST_PIECES = 1.3, 16
+#: Word pieces per word, and of the shortest text.
+_PIECES_PER_WORD, _MIN_PIECES = 1.3, 16
 _OPERATIONS_PER_SECOND = 1e11
-#: By what factor the rule may be wrong: a loaded machine, long texts, a processor with many cores, a graphics card.
+#: Uncertainty of the rule of thumb: a loaded machine, long texts, many cores, or a GPU.
 RULE_FACTOR = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class ModelLoad:
-    """What decides how long a model takes: how many texts go through it, and how many weights each text meets."""
+    """Amount of work of a model: the number of texts it reads, and the number of weights applied to each."""
 
     engine: EngineDescription
     kind: str = ""
@@ -44,7 +44,7 @@ class ModelLoad:
 
     @property
     def light(self) -> bool:
-        """Whether a text meets few weights or none: words are counted, or vectors looked up."""
+        """Whether few or no weights are applied to each text, as in counting words or looking up vectors."""
         return (
             not self.engine.needs_checkpoint
             or self.engine.architecture == "lexical"
@@ -53,29 +53,29 @@ class ModelLoad:
 
     @property
     def known(self) -> bool:
-        """Whether it is known what each text meets."""
+        """Whether the number of weights per text is known."""
         return self.light or bool(self.weights)
 
     def seconds(self, dataset: Dataset) -> float:
-        """What the rule of thumb gives for a load that is known."""
-        meets = 0 if self.light else self.weights or 0
-        work = self._texts(dataset) * meets * 2 * self._pieces(dataset) / _OPERATIONS_PER_SECOND
-        return self.least(dataset) + work
+        """Return the seconds by the rule of thumb; the load must be known."""
+        weights = 0 if self.light else self.weights or 0
+        work = self._texts(dataset) * weights * 2 * self._pieces(dataset) / _OPERATIONS_PER_SECOND
+        return self.minimum_seconds(dataset) + work
 
-    def least(self, dataset: Dataset) -> float:
-        """What it gives where no text meets a weight."""
+    def minimum_seconds(self, dataset: Dataset) -> float:
+        """Return the seconds by the rule of thumb without any weights."""
         return START_SECONDS + _count(dataset, "documents") / LIGHT_TEXTS_PER_SECOND
 
     def _texts(self, dataset: Dataset) -> int:
-        """Documents where these are encoded or indexed; pairs where candidates are scored; else queries."""
+        """Count documents if they are encoded or indexed, pairs if candidates are scored, else queries."""
         if self.engine.encoding_parameters is not None or self.light:
-            # Tokens that a model writes for each text that it reads, as texts.
+            # Count generated tokens as texts of 200 pieces that the model reads.
             tokens = self._value("queries_per_document", 0) * self._value("generated_tokens", 0)
             return _count(dataset, "documents") * (1 + math.ceil(tokens / _PIECES))
         return (_count(dataset, "queries") + FULL_EFFORT.searches) * self._value("reranking_depth", 1)
 
     def _pieces(self, dataset: Dataset) -> float:
-        """Word pieces of a document that are read, as far as its words are counted: all of those in passages."""
+        """Return the mean number of word pieces read per document, over all passages if it is split."""
         version = dataset.current_version
         words = (version.statistics if version else {}).get("words_per_document")
         longest = self._value("maximum_length", 0) or OWN_LENGTH_LIMIT
@@ -85,17 +85,17 @@ class ModelLoad:
         if 0 < passage < words:
             stride = self._value("passage_stride", 0) or max(passage // 2, 1)
             return float(_PIECES_PER_WORD * words * passage / stride)
-        return float(min(max(_PIECES_PER_WORD * words, _LEAST_PIECES), longest))
+        return float(min(max(_PIECES_PER_WORD * words, _MIN_PIECES), longest))
 
-    def _value(self, name: str, otherwise: int) -> int:
-        """What a parameter is set to; its default where it is not, and `otherwise` where the engine has none."""
+    def _value(self, name: str, fallback: int) -> int:
+        """Return the value of a parameter, its default, or `fallback` if the engine has no such parameter."""
         defaults = {parameter.name: parameter.default for parameter in self.engine.parameters}
-        value = self.parameters.get(name, defaults.get(name, otherwise))
-        return int(value) if isinstance(value, int | float) else otherwise
+        value = self.parameters.get(name, defaults.get(name, fallback))
+        return int(value) if isinstance(value, int | float) else fallback
 
 
 class FinishedJob(NamedTuple):
-    """A job that ended well: what the rule of thumb gives it, and what it took."""
+    """A finished job: seconds by the rule of thumb, and actual seconds."""
 
     rule: float
     seconds: float
@@ -103,16 +103,16 @@ class FinishedJob(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TimeEstimate:
-    """Between which times one dataset will probably take, equal where enough of the kind ended."""
+    """Range of the probable duration on one dataset; both ends are equal if enough similar jobs finished."""
 
     low: timedelta
     high: timedelta
 
 
 def similar_finished_jobs(load: ModelLoad) -> list[FinishedJob]:
-    """Jobs of the engine that ended here, newest first: of models of the same kind where that is known.
+    """Return finished jobs of the same engine and kind of model, newest first.
 
-    On one queue, that of the newest: those of another have other processors.
+    Only jobs of the newest one's queue are returned, since other queues run on other hardware.
     """
     jobs = (
         Job.objects.filter(kind=Job.Kind.MODEL, state=State.DONE, submission__engine=load.engine.name)
@@ -123,36 +123,44 @@ def similar_finished_jobs(load: ModelLoad) -> list[FinishedJob]:
     )
     if load.kind:
         jobs = jobs.filter(submission__checkpoint__kind=load.kind)
-    found, ended = list(jobs[:HISTORY]), []
-    for job in found:
-        if not (job.started_at and job.finished_at and job.submission) or _device(job) != _device(found[0]):
+    jobs_found, finished_jobs = list(jobs[:HISTORY]), []
+    for job in jobs_found:
+        if not (job.started_at and job.finished_at and job.submission) or _device(job) != _device(
+            jobs_found[0]
+        ):
             continue
         checkpoint = job.submission.checkpoint
         weights = checkpoint.description.get("parameters") if checkpoint else None
-        done = ModelLoad(load.engine, checkpoint.kind if checkpoint else "", weights, job.model_parameters)
-        if done.light == load.light:  # else a text met something else in it
-            took = (job.finished_at - job.started_at).total_seconds() + seconds_worked_before(job.payload)
-            ended.append(FinishedJob(done.seconds(job.dataset), max(took, 1.0)))
-    return ended
+        job_load = ModelLoad(
+            load.engine, checkpoint.kind if checkpoint else "", weights, job.model_parameters
+        )
+        if job_load.light == load.light:  # other loads apply different numbers of weights to a text
+            seconds = (job.finished_at - job.started_at).total_seconds() + seconds_worked_before(job.payload)
+            finished_jobs.append(FinishedJob(job_load.seconds(job.dataset), max(seconds, 1.0)))
+    return finished_jobs
 
 
 def estimate_time(load: ModelLoad, history: Sequence[FinishedJob], dataset: Dataset) -> TimeEstimate:
-    """What a known load probably takes: the rule of thumb, times what jobs most like it took of it, their median."""
-    expected = load.seconds(dataset)
-    alike = sorted(history, key=lambda ended: abs(math.log(ended.rule / expected)))
-    alike = [
-        each for each in alike[:ALIKE] if max(each.rule, expected) <= SAME_KIND * min(each.rule, expected)
+    """Estimate the duration of a known load: the rule of thumb times the median ratio of the most similar jobs."""
+    rule_seconds = load.seconds(dataset)
+    similar_jobs = sorted(history, key=lambda finished: abs(math.log(finished.rule / rule_seconds)))
+    similar_jobs = [
+        each
+        for each in similar_jobs[:ALIKE]
+        if max(each.rule, rule_seconds) <= SAME_KIND * min(each.rule, rule_seconds)
     ]
-    takes = expected * (median(each.seconds / each.rule for each in alike) if alike else 1.0)
-    factor = RULE_FACTOR if not alike else 1.0 if len(alike) >= ENOUGH else FACTOR
-    return TimeEstimate(timedelta(seconds=takes / factor), timedelta(seconds=takes * factor))
+    seconds = rule_seconds * (
+        median(each.seconds / each.rule for each in similar_jobs) if similar_jobs else 1.0
+    )
+    factor = RULE_FACTOR if not similar_jobs else 1.0 if len(similar_jobs) >= ENOUGH else FACTOR
+    return TimeEstimate(timedelta(seconds=seconds / factor), timedelta(seconds=seconds * factor))
 
 
 def _device(job: Job) -> str:
-    """What computed it: the queue that it was retrieved on."""
+    """Return the queue on which the job was retrieved."""
     return str(job.payload.get("retrieved", {}).get("queue", job.queue))
 
 
-def _count(dataset: Dataset, what: str) -> int:
+def _count(dataset: Dataset, name: str) -> int:
     version = dataset.current_version
-    return int(version.statistics.get(what, 0)) if version else 0
+    return int(version.statistics.get(name, 0)) if version else 0

@@ -53,22 +53,25 @@ class WorkerRow:
 
     @property
     def services(self) -> str:
-        """Names of its services, by the queues that it serves."""
+        """Service names for the queues that it serves."""
         return ", ".join(SERVICES.get(queue, queue) for queue in self.worker.queues)
 
     @property
     def state(self) -> str:
-        """Its state in a few words."""
+        """State of the worker in a few words."""
         if not self.alive:
             return "gone"
         if self.worker.refusal:
-            return "takes nothing"
-        return "at work" if self.jobs else "idle"
+            return "refuses work"
+        return "working" if self.jobs else "idle"
 
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """A queue with its waiting work and its workers. `under_way` is None if running work is not recorded."""
+    """A queue with its waiting work and its workers.
+
+    `under_way` is None if running work is not recorded.
+    """
 
     name: str
     waiting: int
@@ -83,15 +86,15 @@ class QueueRow:
 
     @property
     def problem(self) -> str:
-        """Return a sentence if no worker takes waiting jobs, or if nothing can be scored now; else an empty text."""
+        """Sentence about waiting jobs without a worker, or about missing scorers; empty if there is no problem."""
         if self.workers:
             return ""
         if not self.waiting:
             nobody_scores = self.name == Job.Queue.SCORE and not self.refusing
-            return "No score worker is alive: runs are accepted, and wait." if nobody_scores else ""
+            return "No score worker is alive: runs are accepted but must wait." if nobody_scores else ""
         waits = f"{self.waiting:,} {self.unit}{'s wait' if self.waiting != 1 else ' waits'}"
         if self.refusing:
-            return f"{waits} in {self.name}: its workers take nothing."
+            return f"{waits} in {self.name}: its workers refuse work."
         return f"{waits} in {self.name}, and no {self.name} worker is alive."
 
 
@@ -116,33 +119,35 @@ class Overview:
 
 
 def overview() -> Overview:
-    """Return workers, queues, jobs and failures as of now."""
+    """Return the present workers, queues, jobs, and failures."""
     now = Worker.objects.database_now()
-    held = Job.objects.exclude(state__in=TERMINAL).filter(lease_expires_at__isnull=False)
+    claimed_jobs = Job.objects.exclude(state__in=TERMINAL).filter(lease_expires_at__isnull=False)
     jobs = []
-    for job in held.select_related("dataset", "submission").defer("log", "report", "payload"):
+    for job in claimed_jobs.select_related("dataset", "submission").defer("log", "report", "payload"):
         assert job.lease_expires_at is not None
         jobs.append(JobRow(job, _age(job.started_at or now, now), job.lease_expires_at - now))
     workers = _workers(now, jobs)
-    # The notifier's messages, and the requests that the dispatcher has not yet turned into jobs.
-    messages, oldest_message, later = _count_messages()
+    # Messages for the notifier, and requests that the dispatcher has not processed yet.
+    messages, oldest_message, retried_later = _count_messages()
     requests, oldest_request = _count(WorkRequest.objects.filter(taken_at=None))
     queues = [
         *_job_queues(now, workers),
-        _row("notices", now, workers, oldest_message, waiting=messages, later=later, unit="message"),
+        _row("notices", now, workers, oldest_message, waiting=messages, later=retried_later, unit="message"),
         _row("dispatch", now, workers, oldest_request, waiting=requests, later=0, unit="request"),
     ]
-    ended = Job.objects.filter(state__in=_ENDED_BADLY, finished_at__gte=now - _PERIOD).order_by()
-    counted = ended.values("error_code", "kind", "state").annotate(count=Count("pk"), last=Max("finished_at"))
+    failed_jobs = Job.objects.filter(state__in=_ENDED_BADLY, finished_at__gte=now - _PERIOD).order_by()
+    failure_counts = failed_jobs.values("error_code", "kind", "state").annotate(
+        count=Count("pk"), last=Max("finished_at")
+    )
     failures = [
         {**row, "kind": Job.Kind(row["kind"]).label, "state": State(row["state"]).label}
-        for row in counted.order_by("-count", "error_code", "kind")
+        for row in failure_counts.order_by("-count", "error_code", "kind")
     ]
     return Overview(now, queues, workers, jobs, failures)
 
 
 def job_queues() -> list[QueueRow]:
-    """Return the queues of jobs as of now."""
+    """Return the present job queues."""
     now = Worker.objects.database_now()
     return _job_queues(now, _workers(now, []))
 
@@ -165,7 +170,7 @@ def _workers(now: datetime, jobs: Sequence[JobRow]) -> list[WorkerRow]:
 def _row(
     name: str, now: datetime, workers: Sequence[WorkerRow], oldest: datetime | None, **values: Any
 ) -> QueueRow:
-    """Return a queue with the number of workers that serve it, and of those that take nothing."""
+    """Return a queue with the numbers of its workers that accept and refuse work."""
     serving = [worker.worker.refusal for worker in workers if worker.alive and name in worker.worker.queues]
     refusing = sum(map(bool, serving))
     values |= {"workers": len(serving) - refusing, "refusing": refusing}
@@ -175,36 +180,36 @@ def _row(
 def _job_queues(now: datetime, workers: Sequence[WorkerRow]) -> list[QueueRow]:
     rows = []
     for name in Job.Queue.values:
-        of_queue = Job.objects.filter(queue=name).order_by()
-        waiting, oldest = _count(Job.objects.waiting().filter(queue=name))
-        unclaimed = of_queue.filter(state__in=WAITING, lease_expires_at=None).count()
-        under_way = of_queue.exclude(state__in=TERMINAL).filter(lease_expires_at__isnull=False).count()
-        counts = {"waiting": waiting, "later": unclaimed - waiting, "under_way": under_way}
+        queue_jobs = Job.objects.filter(queue=name).order_by()
+        waiting_count, oldest = _count(Job.objects.waiting().filter(queue=name))
+        unclaimed = queue_jobs.filter(state__in=WAITING, lease_expires_at=None).count()
+        under_way = queue_jobs.exclude(state__in=TERMINAL).filter(lease_expires_at__isnull=False).count()
+        counts = {"waiting": waiting_count, "later": unclaimed - waiting_count, "under_way": under_way}
         rows.append(_row(name, now, workers, oldest, **counts))
     return rows
 
 
 def _count(rows: QuerySet[Any]) -> tuple[int, datetime | None]:
     """Return the number of rows and the creation time of the oldest one."""
-    counted = rows.order_by().aggregate(n=Count("pk"), oldest=Min("created_at"))
-    return counted["n"], counted["oldest"]
+    aggregates = rows.order_by().aggregate(n=Count("pk"), oldest=Min("created_at"))
+    return aggregates["n"], aggregates["oldest"]
 
 
 def _count_messages() -> tuple[int, datetime | None, int]:
-    """Count mails and webhook messages: those due now, the creation time of the oldest, and those retried later."""
-    waiting = (
+    """Count due mails and webhook messages; also return the oldest creation time and the number retried later."""
+    outboxes = (
         AccountMail.objects.all(),
         Notice.objects.filter(mail_state="waiting"),
         Delivery.objects.filter(state="waiting"),
     )
     counts = [
         rows.order_by().aggregate(n=Count("pk"), now=Count("pk", filter=is_due()), oldest=Min("created_at"))
-        for rows in waiting
+        for rows in outboxes
     ]
     oldest = min((each["oldest"] for each in counts if each["oldest"]), default=None)
     now = sum(each["now"] for each in counts)
     return now, oldest, sum(each["n"] for each in counts) - now
 
 
-def _age(since: datetime, now: datetime) -> timedelta:
-    return max(now - since, timedelta(0))
+def _age(start: datetime, now: datetime) -> timedelta:
+    return max(now - start, timedelta(0))

@@ -1,7 +1,7 @@
-"""What is told of a submission's result, to anyone and on any way: page, API, mail and webhook ask here alone.
+"""Public scores of a submission's results, the single source for pages, the API, mails, and webhooks.
 
-Scores are the published values, beside those of the dataset's baseline. Of a result that a competition holds they are
-those that the team has already, never the new ones.
+Scores are published values compared with the dataset's baseline. For results that a competition withholds they are the
+scores that the team has already.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from leaderboard.results.publishing.publication import best_shown_result
 from leaderboard.results.values import comparison_group, published_scores
 from submissions.models import Job
 
-#: What is said of a result that a competition's Ladder holds.
+#: Text for a result that a competition's Ladder withholds.
 NO_CHANGE = "no significant change"
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A published value beside the dataset's baseline; `delta` is None where there is none to compare with.
+    """Published value of a measure, compared with the dataset's baseline.
 
-    `word_pieces` is what BM25 over word pieces had in the same job, where that gives it; of a seed set's mean
-    `deviation` is the sample standard deviation over its seeds.
+    `delta` is None without a baseline. `word_pieces` is the value of BM25 over word pieces from the same job, if
+    available. `deviation` is the sample standard deviation over the seeds of a seed set.
     """
 
     measure: str
@@ -38,54 +38,54 @@ class Score:
     baseline: float | None = None
     word_pieces: float | None = None
     deviation: float | None = None
-    #: How the baseline is called.
-    beside: str = ""
+    #: Name of the baseline.
+    baseline_name: str = ""
     #: Number of documents in the run's longest ranking, if the measure reads more.
     capped_at: int | None = None
 
     @property
     def lower_is_better(self) -> bool:
-        """Whether a smaller value is the better one, as for Hole@10."""
+        """Whether smaller values are better, as for Hole@10."""
         return better(self.measure) == "lower"
 
     @property
     def delta(self) -> float | None:
-        """The difference to the baseline."""
+        """Difference from the baseline."""
         return None if self.baseline is None else self.value - self.baseline
 
     @property
     def relative(self) -> float | None:
-        """The difference as a share of the baseline, in percent."""
+        """Difference from the baseline in percent of the baseline."""
         return 100 * (self.value / self.baseline - 1) if self.baseline else None
 
     @property
     def beside_word_pieces(self) -> Score:
-        """The same value with BM25 over word pieces as its baseline."""
+        """The same value compared with BM25 over word pieces."""
         return Score(self.measure, self.value, self.word_pieces)
 
 
 def is_held(entry: Entry | None) -> bool:
-    """Return whether the result is not told, since it is no significant change."""
+    """Return whether the result is withheld as no significant change."""
     return entry is not None and entry.visibility == Entry.Visibility.HELD
 
 
 def describe_held(entry: Entry) -> str:
-    """What the team of a held result is told, with what it may take for its score."""
+    """Return the sentences that the team of a withheld result reads."""
     if entry.waits_for_its_turn:
         return (
-            "Scored. It waits for its turn: of teams that are new here, a limited number of results a day is told of "
-            "a dataset with hidden judgements, and of a competition none before its baseline is published. As a rule "
-            "it is decided within 24 hours. Nothing is lost."
+            "Scored. The result waits for its release: for new teams only a limited number of results per day is "
+            "released on a hidden dataset, and in a competition none before its baseline is published. This usually "
+            "takes less than 24 hours, and the result is not lost."
         )
     if best_shown_result(entry) is None:
-        return "No significant change. Nothing else is told of this result."
-    return "No significant change. The scores are those that your team has already; nothing else is told."
+        return "No significant change. Runboard reports nothing else about this result."
+    return "No significant change. The scores shown are your team's earlier ones; the new ones are withheld."
 
 
 def scores_of_job(job: Job, entry: Entry | None, compare: bool) -> list[Score]:
-    """What the job's run has: of a seed its own, whether or not the set is there.
+    """Return the scores of a job's run, for seeds even if the seed set is incomplete.
 
-    Over hidden judgements nothing is told of a seed, before its set or after: each would be a reading of its own.
+    Scores of single seeds on hidden datasets are never returned, since each would reveal more of the judgments.
     """
     if job.seed and (job.dataset.hidden or is_held(entry)):
         return []
@@ -97,20 +97,22 @@ def scores_of_job(job: Job, entry: Entry | None, compare: bool) -> list[Score]:
 
 
 def scores_of_entry(entry: Entry, compare: bool, job: Job | None = None) -> list[Score]:
-    """What boards show of the entry: of a seed set the means with their deviations.
+    """Return the scores of an entry as boards show them, for seed sets the means with deviations.
 
-    Of a held one it is what its team has already.
+    For a withheld entry these are the scores that its team has already.
     """
     if is_held(entry):
-        known = best_shown_result(entry)
-        return scores_of_entry(known, compare) if known is not None else []
+        shown_entry = best_shown_result(entry)
+        return scores_of_entry(shown_entry, compare) if shown_entry is not None else []
     baseline, word_pieces = NONE, None
     if compare:
         baseline = _baseline(entry.dataset_id, entry.comparison_group, entry.pk)
-        # BM25 over word pieces, if the job has it and its result may be seen as this one.
-        further = job.further_entries.all() if job is not None else ()
-        found = (each for each in further if is_word_pieces(each.configuration))
-        word_pieces = next((each.scores for each in found if each.visibility == entry.visibility), None)
+        # BM25 over word pieces, if the job includes it with the same visibility.
+        further_entries = job.further_entries.all() if job is not None else ()
+        word_piece_entries = (each for each in further_entries if is_word_pieces(each.configuration))
+        word_pieces = next(
+            (each.scores for each in word_piece_entries if each.visibility == entry.visibility), None
+        )
     return _scores(entry.scores, baseline, job, word_pieces or {}, entry.deviations)
 
 
@@ -121,10 +123,10 @@ def _scores(
     word_pieces: Mapping[str, float] = MappingProxyType({}),
     deviations: Mapping[str, float] = MappingProxyType({}),
 ) -> list[Score]:
-    """Put values by measure beside those of the baseline."""
+    """Build scores from values by measure and those of the baseline."""
     report = job.report if job is not None else {}
     codes = [problem["code"] for problem in report.get("problems", [])]
-    # The depth of the run, if a measure of the dataset reads more documents.
+    # Depth of the run, if the report warns that a measure reads more documents.
     depth = report["statistics"].get("depth") if SHALLOW in codes else None
     return [
         Score(
@@ -141,12 +143,12 @@ def _scores(
 
 
 def _baseline(dataset_id: int, comparison_group: str, entry_id: int | None) -> Baseline:
-    """The entry that deltas in the group are taken against, unless that is this one, with its published scores."""
-    found = (
+    """Return the baseline of the comparison group with its published scores; NONE if it is `entry_id` itself."""
+    row = (
         Entry.objects.public()
         .filter(dataset=dataset_id, comparison_group=comparison_group, is_baseline=True)
         .exclude(pk=entry_id or 0)
         .values_list("system__name", "dataset__name", "scores")
         .first()
     )
-    return Baseline(baseline_label(found[0], found[1]), found[2]) if found else NONE
+    return Baseline(baseline_label(row[0], row[1]), row[2]) if row else NONE

@@ -9,7 +9,7 @@ from django.template import Context
 from leaderboard.models import Dataset, User
 from submissions.accounts.permissions import teams_of
 from submissions.models import Submission
-from submissions.quotas.counting import Quota, charges_of, quotas_for
+from submissions.quotas.counting import Quota, get_charges, quotas_for
 
 register = template.Library()
 
@@ -32,4 +32,4 @@ def own_quota(context: Context, slug: str) -> dict[str, Any]:
 
 @register.inclusion_tag("submissions/_charged.html")
 def quota_charged(submission: Submission) -> dict[str, Any]:
-    return {"charges": charges_of(submission)}
+    return {"charges": get_charges(submission)}

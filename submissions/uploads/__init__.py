@@ -1,1 +1,1 @@
-"""Uploads that go on where they broke off: the tus protocol, version 1.0, over files and rows of ours."""
+"""Resumable uploads in chunks: the tus protocol, version 1.0, on files and database rows."""

@@ -1,4 +1,4 @@
-"""Uploads on their way in: taken from whom and where they are wanted, counted, hashed, and stopped at the limit."""
+"""Upload handler that accepts files only where views expect them, hashes them, and enforces size limits."""
 
 import hashlib
 import socket
@@ -21,10 +21,10 @@ from leaderboard.core.http.middleware import Middleware
 from leaderboard.core.storage.disk import DiskFull, is_disk_full, require_free_space
 from submissions.core.errors import Refused
 
-#: Those tables that curators may bring in.
+#: Models whose rows curators can import as tables.
 _TABLES = ("dataset", "system", "benchmark", "price", "hardwareclass")
-#: The views that take files, by their names. Elsewhere, and from strangers, no byte is written: the check against
-#: forged requests reads a form, files and all, before any view can ask who sends it.
+#: Names of the views that accept files. Elsewhere, and from anonymous users, no byte is written: the CSRF check reads
+#: a form with its files before any view can check permissions.
 TAKE_FILES = frozenset(
     {
         "submit",
@@ -37,54 +37,57 @@ TAKE_FILES = frozenset(
         *(f"admin:leaderboard_{table}_table" for table in _TABLES),
     }
 )
-#: Those of them that take a model's checkpoint, in the field of this name.
+#: Views that accept a checkpoint, in this form field.
 TAKE_CHECKPOINTS = frozenset({"submit-model", "api-check", "api-submissions"})
 CHECKPOINT_FIELD = "checkpoint"
-#: What a form may have beside its files: fields, and the lines between them.
+#: Maximum size of a form without its files.
 FORM_BYTES = 1024 * 1024
-#: The disk is asked for room again after so many bytes: others, who were asked before these came, write to it too.
-ASK_EVERY = 16 * 1024 * 1024
-#: Where the handler notes, in `request.META`, the limit at which it stopped.
+#: Free disk space is checked again after this number of bytes, since other uploads are written at the same time.
+SPACE_CHECK_BYTES = 16 * 1024 * 1024
+#: Key in `request.META` for the limit at which the handler stopped.
 STOPPED_AT = "submissions.upload_stopped_at"
 
 
 def announced_bytes(request: HttpRequest | Request | None) -> int:
-    """How long the request says that its body is; 0 where it does not say."""
+    """Return the Content-Length of the request, or 0 if it is missing."""
     return int(request.META.get("CONTENT_LENGTH") or 0) if request is not None else 0
 
 
 class HashedUpload(TemporaryUploadedFile):
-    """An upload in a temporary file, with the sha256 of what came."""
+    """Temporary upload file with the SHA-256 of its content."""
 
     sha256: str | None = None
 
 
 class LimitedUploadHandler(TemporaryFileUploadHandler):
-    """Writes uploads to temporary files, finds their sha256 as they come, and cuts the connection once a request brings
-    more than it may: before the first byte of a file where the request's length says so."""
+    """Upload handler that hashes files and closes the connection when a request exceeds its limit.
+
+    If the Content-Length is too large already, it stops before the first byte of a file.
+    """
 
     received = 0
     limit = 0
-    asked_at = 0
-    #: Why nothing more is written. The request is read to its end all the same: who is cut off reads no answer.
-    trouble: DiskFull | None = None
+    checked_at = 0
+    #: Error after which nothing is written. The request is still read to its end, since the client would otherwise get
+    #: no response.
+    disk_error: DiskFull | None = None
 
     def new_file(self, field_name: str, *args: Any, **kwargs: Any) -> None:
-        """Begin a file; raises StopUpload where none is wanted, or what is announced is over the limit."""
+        """Begin a file. Raises StopUpload if the view expects none or the announced size exceeds the limit."""
         request = self.request
         view = request.resolver_match.view_name if request is not None and request.resolver_match else ""
         user = getattr(request, "user", None)
         if view not in TAKE_FILES or user is None or not user.is_authenticated:
             raise StopUpload(connection_reset=True)
         takes_checkpoint = field_name == CHECKPOINT_FIELD and view in TAKE_CHECKPOINTS
-        allowed = settings.CHECKPOINT_LIMIT_BYTES if takes_checkpoint else settings.UPLOAD_LIMIT_BYTES
-        self.limit = max(self.limit, allowed)
+        limit = settings.CHECKPOINT_LIMIT_BYTES if takes_checkpoint else settings.UPLOAD_LIMIT_BYTES
+        self.limit = max(self.limit, limit)
         if announced_bytes(request) > self.limit + FORM_BYTES:
             self._stop()
-        if self.trouble is None:
-            with self._giving_up():
+        if self.disk_error is None:
+            with self._stop_if_full():
                 require_free_space(settings.FILE_UPLOAD_TEMP_DIR, self._bytes_left())
-                # As the class above does, with a file of our own.
+                # Like the parent class, with our own file class.
                 super(TemporaryFileUploadHandler, self).new_file(field_name, *args, **kwargs)
                 self.sha256 = hashlib.sha256()
                 self.file = self.hashed = HashedUpload(
@@ -92,30 +95,32 @@ class LimitedUploadHandler(TemporaryFileUploadHandler):
                 )
 
     def receive_data_chunk(self, raw_data: bytes, start: int) -> None:
-        """Count, hash and write a chunk; raises StopUpload beyond the limit for the files that the request brings."""
+        """Count, hash, and write a chunk. Raises StopUpload if the files of the request exceed the limit."""
         self.received += len(raw_data)
         if self.received > self.limit:
             self._stop()
-        if self.trouble is None:
+        if self.disk_error is None:
             self.sha256.update(raw_data)
-            with self._giving_up():
-                if self.received - self.asked_at >= ASK_EVERY:
-                    self.asked_at = self.received
-                    require_free_space(settings.FILE_UPLOAD_TEMP_DIR, min(self._bytes_left(), ASK_EVERY))
+            with self._stop_if_full():
+                if self.received - self.checked_at >= SPACE_CHECK_BYTES:
+                    self.checked_at = self.received
+                    require_free_space(
+                        settings.FILE_UPLOAD_TEMP_DIR, min(self._bytes_left(), SPACE_CHECK_BYTES)
+                    )
                 super().receive_data_chunk(raw_data, start)
 
     def file_complete(self, file_size: int) -> UploadedFile | None:
-        """Return the whole file, on disk; None where it could not be kept."""
-        if self.trouble is None:
-            with self._giving_up():
+        """Return the complete file, or None if the disk was full."""
+        if self.disk_error is None:
+            with self._stop_if_full():
                 self.hashed.sha256 = self.sha256.hexdigest()
                 return super().file_complete(file_size)
         return None
 
     def upload_complete(self) -> None:
-        """Raise DiskFull at the end of a request whose files could not be kept."""
-        if self.trouble is not None:
-            raise self.trouble
+        """Raise DiskFull if the files could not be written."""
+        if self.disk_error is not None:
+            raise self.disk_error
 
     def _stop(self) -> None:
         if self.request is not None:
@@ -123,64 +128,69 @@ class LimitedUploadHandler(TemporaryFileUploadHandler):
         raise StopUpload(connection_reset=True)
 
     @contextmanager
-    def _giving_up(self) -> Iterator[None]:
-        """Store nothing more where the block finds no room."""
+    def _stop_if_full(self) -> Iterator[None]:
+        """Stop writing if the disk is full."""
         try:
             yield
         except OSError as error:
             if not is_disk_full(error):
                 raise
-            self.trouble = error if isinstance(error, DiskFull) else DiskFull(settings.FILE_UPLOAD_TEMP_DIR)
+            self.disk_error = (
+                error if isinstance(error, DiskFull) else DiskFull(settings.FILE_UPLOAD_TEMP_DIR)
+            )
             if hasattr(self, "file"):
-                # Closing writes what is left, and that fails again; the file is removed all the same.
+                # Closing flushes the buffer, which fails again; the file is removed anyway.
                 with suppress(OSError):
                     self.file.close()
                 del self.file
 
     def _bytes_left(self) -> int:
-        """How many bytes of the request are still to come, as far as it says."""
+        """Return the number of announced bytes that have not arrived."""
         return max(0, announced_bytes(self.request) - self.received)
 
 
-REQUEST_TOO_LARGE = ProblemCode("request_too_large", "The request as a whole is over the limit for uploads.",
+REQUEST_TOO_LARGE = ProblemCode("request_too_large", "The request exceeds the size limit for uploads.",
     "Compress the runs, or submit fewer at a time.")  # fmt: skip
 
-#: The views of uploads in pieces, of which one may be a checkpoint: they say themselves what is too much.
+#: Views of chunked uploads, which may be checkpoints and enforce their own limits.
 _PIECES = frozenset({"api-uploads", "api-upload"})
-#: For how long, in seconds, what a refused sender goes on sending is thrown away: cut off at once it would mostly
-#: not read the answer.
+#: Seconds for which data of a refused client is read and discarded. Most clients would not read the response if the
+#: connection were closed at once.
 _LINGER = 1.0
 
-#: The advice with it, for files of either kind.
+#: Advice for oversized requests, by kind of file.
 SMALLER_RUNS = (
     "Compress the runs with gzip or zstd, keep at most 1,000 documents per query, or submit fewer at a time."
 )
 SMALLER_CHECKPOINT = (
-    "Store the weights in half precision and leave out everything but the model: python -m evaluation pack FOLDER "
-    "writes an archive of what is needed."
+    "Store the weights in half precision and remove everything but the model: python -m evaluation pack FOLDER "
+    "writes an archive of the files that are needed."
 )
 
 
 def refuse_oversize(request: HttpRequest | Request) -> None:
-    """Raise Refused for a request whose body is over the limit: its files were not read to the end."""
+    """Raise Refused if the body exceeds the limit, so that its files were not read completely."""
     size = announced_bytes(request)
     with_checkpoint = CHECKPOINT_FIELD in request.FILES
-    allowed = settings.CHECKPOINT_LIMIT_BYTES if with_checkpoint else settings.UPLOAD_LIMIT_BYTES
-    limit = request.META.get(STOPPED_AT, allowed)
+    default_limit = settings.CHECKPOINT_LIMIT_BYTES if with_checkpoint else settings.UPLOAD_LIMIT_BYTES
+    limit = request.META.get(STOPPED_AT, default_limit)
     if STOPPED_AT in request.META or size > limit:
         raise _refusal(size, limit)
 
 
 class RequestSizeMiddleware(Middleware):
-    """Answers 413 before anything of the body is read, where its length is over all that the address takes.
+    """Middleware that responds with 413 before reading a body whose Content-Length exceeds the view's limit.
 
-    Whoever announces much and sends little would otherwise hold a thread for as long as it likes.
+    Otherwise clients that announce large bodies and send slowly would block threads.
     """
 
     def process_view(
         self, request: HttpRequest, view: Any, arguments: Any, options: Any
     ) -> HttpResponse | None:
-        """None where the view may read it; before the check against forged requests, which reads forms."""
+        """Return a 413 response, or None if the view may read the body.
+
+        Runs before the CSRF check, which reads forms.
+        """
         name = request.resolver_match.view_name if request.resolver_match else ""
         checkpoints = name in TAKE_CHECKPOINTS or name in _PIECES
         limit = settings.CHECKPOINT_LIMIT_BYTES if checkpoints else settings.UPLOAD_LIMIT_BYTES
@@ -207,11 +217,11 @@ def _refusal(size: int, limit: int) -> Refused:
 
 
 def _hang_up(connection: socket.socket) -> None:
-    """Once the answer is written: read on for a moment, then end what comes, so that the server's thread is free."""
-    until = time.monotonic() + _LINGER
+    """Discard input for a moment after the response, then close the receiving side to free the thread."""
+    deadline = time.monotonic() + _LINGER
     with suppress(OSError):
-        while (left := until - time.monotonic()) > 0:
-            connection.settimeout(left)
+        while (remaining_seconds := deadline - time.monotonic()) > 0:
+            connection.settimeout(remaining_seconds)
             if not connection.recv(1 << 16):
                 break
     with suppress(OSError):

@@ -1,7 +1,7 @@
-"""Uploads that come in pieces: begun, continued, expired, and taken by a submission once. The only writer of `Upload`.
+"""Chunked uploads: create, continue, expire, and consume them. Only this module writes `Upload`.
 
-The file comes first and the row after it, and the row goes before the file: a crash leaves at most a file without a
-row, which the sweep removes.
+The file is created before its row and deleted after it. A crash leaves at most a file without a row, which the sweep
+removes.
 """
 
 import hashlib
@@ -33,129 +33,135 @@ from submissions.models.uploads import UPLOAD_LIFETIME_SECONDS
 from submissions.uploads import storage
 from submissions.uploads.storage import UploadInUse
 
-#: The most uploads of a user, and their most bytes, that no submission has used yet.
+#: Maximum number and total size of a user's uploads that are not part of a submission yet.
 UPLOADS_PER_PERSON = 20
 UPLOAD_BYTES_PER_PERSON: int = settings.CHECKPOINT_PIECES_LIMIT_BYTES
-UNKNOWN_UPLOAD = ProblemCode("unknown_upload", "You have no upload of this id: a submission took it, or it was "
-    "deleted, or given up a day after its last bytes.", "Send the file again.", "-F upload=ID",
+UNKNOWN_UPLOAD = ProblemCode("unknown_upload", "You have no upload with this id. It was used by a submission, deleted, "
+    "or expired a day after its last bytes.", "Send the file again.", "-F upload=ID",
     is_free=True)  # fmt: skip
-UNFINISHED_UPLOAD = ProblemCode("unfinished_upload", "The upload is not whole.", "Send the rest, then submit "
+UNFINISHED_UPLOAD = ProblemCode("unfinished_upload", "The upload is incomplete.", "Send the rest, then submit "
     "it.")  # fmt: skip
-WRONG_UPLOAD_KIND = ProblemCode("wrong_upload_kind", "A checkpoint was uploaded for a run, or a run for a "
-    "checkpoint.", "Say kind run or model in Upload-Metadata.")  # fmt: skip
-UPLOAD_IN_USE = ProblemCode("upload_in_use", "The upload is being written, or another submission takes it.",
-    "Wait for that one to end; if it is refused, the upload stays.")  # fmt: skip
-UPLOAD_TOO_LARGE = ProblemCode("upload_too_large", "The file is over the limit for its kind, or longer than was "
-    "announced.", "512 MiB for runs, 33 GiB for checkpoints, unless the site's operator says otherwise.")  # fmt: skip
-UPLOAD_CHECKSUM = ProblemCode("upload_checksum", "The bytes are not those of Upload-Checksum, or it cannot be "
-    "tested.", "sha1 or sha256, a blank, and the digest in base64.")  # fmt: skip
-UPLOAD_OFFSET = ProblemCode("upload_offset", "The upload is elsewhere than where these bytes begin.",
-    "Ask with HEAD how far it is.", "Upload-Offset: 1048576")  # fmt: skip
-UPLOAD_EXPIRED = ProblemCode("upload_expired", "No bytes came for a day, so the upload was given up.",
-    "Begin another.")  # fmt: skip
-TOO_MANY_PIECES = ProblemCode("too_many_pieces", "You send as many pieces at once as you may, or the site takes no "
-    "more.", "Send it again in a few seconds; clients of tus do so by themselves.")  # fmt: skip
-TOO_MANY_UPLOADS = ProblemCode("too_many_uploads", "You have many uploads here that no submission has taken.",
-    "Submit or delete them; each is given up a day after its last bytes.")  # fmt: skip
+WRONG_UPLOAD_KIND = ProblemCode("wrong_upload_kind", "A checkpoint was uploaded as a run, or a run as a "
+    "checkpoint.", "Set kind to run or model in Upload-Metadata.")  # fmt: skip
+UPLOAD_IN_USE = ProblemCode("upload_in_use", "The upload is being written, or used by another submission.",
+    "Wait until that has finished. If the other submission is refused, the upload remains.")  # fmt: skip
+UPLOAD_TOO_LARGE = ProblemCode("upload_too_large", "The file exceeds the limit for its kind, or its announced "
+    "length.", "The default limits are 512 MiB for runs and 33 GiB for checkpoints.")  # fmt: skip
+UPLOAD_CHECKSUM = ProblemCode("upload_checksum", "The bytes do not match Upload-Checksum, or its algorithm is not "
+    "supported.", "Send sha1 or sha256, a space, and the digest in base64.")  # fmt: skip
+UPLOAD_OFFSET = ProblemCode("upload_offset", "Upload-Offset differs from the number of bytes received.",
+    "Request the offset with HEAD.", "Upload-Offset: 1048576")  # fmt: skip
+UPLOAD_EXPIRED = ProblemCode("upload_expired", "The upload expired because no bytes arrived for a day.",
+    "Start a new upload.")  # fmt: skip
+TOO_MANY_PIECES = ProblemCode("too_many_pieces", "You or the site have too many concurrent uploads.",
+    "Retry in a few seconds; tus clients do so on their own.")  # fmt: skip
+TOO_MANY_UPLOADS = ProblemCode("too_many_uploads", "You have too many uploads that are not part of a submission.",
+    "Submit or delete some. Uploads expire a day after their last bytes.")  # fmt: skip
 
 
-#: How many pieces one person may send at once to one web process.
+#: Maximum number of chunks that one user may send at once to one web process.
 PIECES_EACH = 2
-#: After so many seconds who finds no place tries again.
+#: Seconds after which clients without a slot should retry.
 RETRY_SECONDS = 5
 
-_lock = threading.Lock()
-_taken: Counter[int] = Counter()
+_slots_lock = threading.Lock()
+_used_slots: Counter[int] = Counter()
 
 
 class ChecksumMismatch(Refused):
-    """What arrived has another checksum than was sent. It is not stored."""
+    """Refusal of bytes that do not match their checksum; they are not stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checksum:
-    """Of what one request brings: the algorithm as hashlib calls it, and the digest."""
+    """Checksum of one request's bytes: the name of the algorithm in hashlib, and the digest."""
 
     algorithm: str
     digest: bytes
 
 
-def limit_of(kind: str) -> int:
-    """Return the most bytes that a file of the kind may have."""
+def get_size_limit(kind: str) -> int:
+    """Return the maximum size in bytes of files of this kind."""
     if kind == Upload.Kind.MODEL:
         return int(settings.CHECKPOINT_PIECES_LIMIT_BYTES)
     return int(settings.UPLOAD_LIMIT_BYTES)
 
 
 def begin_upload(owner: User, *, length: int, kind: str, file_name: str = "", metadata: str = "") -> Upload:
-    """Begin an upload. Raises Refused if it is too large or one of too many, and DiskFull without room."""
-    if length > limit_of(kind):
+    """Create an upload.
+
+    Raises:
+        Refused: If the file is too large or the user has too many uploads.
+        DiskFull: If there is not enough disk space.
+    """
+    if length > get_size_limit(kind):
         raise Refused.of(
             UPLOAD_TOO_LARGE,
             f"The file has {describe_bytes(length)}; the limit for a {Upload.Kind(kind).label} is "
-            f"{describe_bytes(limit_of(kind))}.",
-            "Say kind model where it is a checkpoint." if kind == Upload.Kind.RUN else "",
+            f"{describe_bytes(get_size_limit(kind))}.",
+            "Set kind to model if it is a checkpoint." if kind == Upload.Kind.RUN else "",
         )
     upload = Upload(owner=owner, length=length, kind=kind, file_name=file_name[:200], metadata=metadata)
     upload.touched_at = timezone.now()
     storage.create_file(upload.pk)
-    # Bytes are reserved for what uploads under way have announced and not sent: of each as many as came already, and
-    # what the next sync may bring. An upload that is only announced takes no room. Where more comes, `receive_bytes`
-    # finds no room.
-    since = timezone.now() - timedelta(seconds=UPLOAD_LIFETIME_SECONDS)
-    under_way = Upload.objects.filter(completed_at=None, touched_at__gt=since)
-    kept = Sum(Least(F("length") - F("offset"), F("offset") + storage.SYNC_EVERY))
+    # Reserve space for uploads in progress: for each as much as has arrived already, plus the next sync, up to what
+    # it announced. Announcing alone reserves little. `receive_bytes` checks the space again.
+    expiry_limit = timezone.now() - timedelta(seconds=UPLOAD_LIFETIME_SECONDS)
+    unfinished_uploads = Upload.objects.filter(completed_at=None, touched_at__gt=expiry_limit)
+    reserved_bytes = Sum(Least(F("length") - F("offset"), F("offset") + storage.SYNC_EVERY))
     try:
-        require_free_space(storage.folder(), length + int(under_way.aggregate(kept=kept)["kept"] or 0))
+        require_free_space(
+            storage.folder(), length + int(unfinished_uploads.aggregate(kept=reserved_bytes)["kept"] or 0)
+        )
         with transaction.atomic():
-            # Held while they are counted: of two that begin at once the second sees the first.
+            # Lock before counting: if two uploads begin at once, the second sees the first.
             User.objects.select_for_update(no_key=True).get(pk=owner.pk)
             _refuse_too_many(owner, length)
             upload.save(force_insert=True)
     except BaseException as error:
-        # Of these two it is known that no row was committed: a backup that is just being made has none either.
+        # After these two errors no row was committed, so that a concurrent backup has none either.
         storage.remove_file(upload.pk, named=not isinstance(error, (Refused, DiskFull)))
         raise
     return upload if length else _complete(upload, hashlib.sha256().hexdigest())
 
 
 def _refuse_too_many(owner: User, length: int) -> None:
-    mine = uploads_of(owner)
-    total = mine.aggregate(total=Sum("length"))["total"] or 0
-    if len(mine) < UPLOADS_PER_PERSON and total + length <= UPLOAD_BYTES_PER_PERSON:
+    uploads = get_uploads(owner)
+    total = uploads.aggregate(total=Sum("length"))["total"] or 0
+    if len(uploads) < UPLOADS_PER_PERSON and total + length <= UPLOAD_BYTES_PER_PERSON:
         return
     raise Refused.of(
         TOO_MANY_UPLOADS,
-        f"You have {len(mine)} uploads with {describe_bytes(total)} here that no submission has taken; you may have "
+        f"You have {len(uploads)} uploads with {describe_bytes(total)} that are not part of a submission; the limit is "
         f"{UPLOADS_PER_PERSON} with {describe_bytes(UPLOAD_BYTES_PER_PERSON)}.",
-        "Submit them, or delete those that you no longer need: your account's page and GET uploads/ list them. Each "
-        f"is given up by itself {UPLOAD_LIFETIME_SECONDS // 3600} hours after its last bytes.",
+        "Submit them, or delete those that you no longer need; your account page and GET uploads/ list them. Uploads "
+        f"expire {UPLOAD_LIFETIME_SECONDS // 3600} hours after their last bytes.",
     )
 
 
-def uploads_of(owner: User) -> QuerySet[Upload]:
-    """Return the person's uploads that have not expired, newest first."""
-    since = timezone.now() - timedelta(seconds=UPLOAD_LIFETIME_SECONDS)
-    return Upload.objects.filter(owner=owner, touched_at__gt=since)
+def get_uploads(owner: User) -> QuerySet[Upload]:
+    """Return the user's uploads that have not expired, newest first."""
+    expiry_limit = timezone.now() - timedelta(seconds=UPLOAD_LIFETIME_SECONDS)
+    return Upload.objects.filter(owner=owner, touched_at__gt=expiry_limit)
 
 
 def find_upload(owner: User, identifier: str) -> Upload | None:
-    """Return the person's own upload, or None. Raises Refused for one that has expired."""
+    """Return the user's upload or None. Raises Refused if it has expired."""
     if not storage.is_identifier(identifier):
         return None
     upload = Upload.objects.filter(owner=owner, pk=identifier).first()
     if upload is not None and upload.expires_at <= timezone.now():
         hours = UPLOAD_LIFETIME_SECONDS // 3600
-        message = f"No bytes came for {hours} hours, so the upload was given up."
-        raise Refused.of(UPLOAD_EXPIRED, message, "Begin another.")
+        message = f"The upload expired because no bytes arrived for {hours} hours."
+        raise Refused.of(UPLOAD_EXPIRED, message, "Start a new upload.")
     return upload
 
 
 def require_offset(upload: Upload, offset: int) -> None:
-    """Raise Refused for bytes that begin elsewhere than the upload ends."""
+    """Raise Refused if `offset` is not the end of the upload."""
     if offset != upload.offset:
-        message = f"The upload has {upload.offset:,} bytes, and these begin at {offset:,}."
-        hint = "Ask with HEAD how far it is, and go on from there."
+        message = f"The upload has {upload.offset:,} bytes, but the request starts at {offset:,}."
+        hint = "Request the offset with HEAD and continue from there."
         raise Refused.of(UPLOAD_OFFSET, message, hint)
 
 
@@ -163,41 +169,47 @@ def too_long(upload: Upload) -> Refused:
     """Return the refusal of more bytes than were announced."""
     return Refused.of(
         UPLOAD_TOO_LARGE,
-        f"More came than the {upload.length:,} bytes that were announced.",
-        "Begin another upload, with the file's length in Upload-Length.",
+        f"The client sent more than the announced {upload.length:,} bytes.",
+        "Start a new upload with the file's length in Upload-Length.",
     )
 
 
 def receive_bytes(
     upload: Upload, offset: int, blocks: Iterable[bytes], checksum: Checksum | None = None
 ) -> Upload:
-    """Write what comes, from `offset` on, as far as it comes; with a checksum all of it or nothing.
+    """Write the blocks from `offset` on as far as they arrive; with a checksum, write all or nothing.
 
-    Raises Refused, DiskFull, and UploadInUse; Upload.DoesNotExist where it is gone.
+    Raises:
+        Refused: If the offset, the length, or the checksum is wrong.
+        DiskFull: If there is not enough disk space.
+        UploadInUse: If another request writes or reads the upload.
+        Upload.DoesNotExist: If the upload was deleted.
     """
     try:
         with storage.lock_file(upload.pk) as file:
             upload.refresh_from_db()
             require_offset(upload, offset)
-            # Of what comes in one go the checksum is known; else the whole file is read once more.
-            whole = hashlib.sha256() if offset == 0 else None
-            part = hashlib.new(checksum.algorithm) if checksum else None
+            # A file that arrives in one request is hashed on the way; others are read once more.
+            file_hash = hashlib.sha256() if offset == 0 else None
+            request_hash = hashlib.new(checksum.algorithm) if checksum else None
 
-            def note(safe: int) -> None:
-                if checksum is None and safe > upload.offset:
-                    _record_offset(upload, safe)
+            def note(synced_bytes: int) -> None:
+                if checksum is None and synced_bytes > upload.offset:
+                    _record_offset(upload, synced_bytes)
 
-            hashed = _hashed(blocks, [each for each in (whole, part) if each])
-            end = storage.append_blocks(file, offset, upload.length, hashed, note)
-            if checksum is not None and part is not None:
-                if not hmac.compare_digest(part.digest(), checksum.digest):
+            hashed_blocks = _hashed(blocks, [each for each in (file_hash, request_hash) if each])
+            end = storage.append_blocks(file, offset, upload.length, hashed_blocks, note)
+            if checksum is not None and request_hash is not None:
+                if not hmac.compare_digest(request_hash.digest(), checksum.digest):
                     file.truncate(offset)
-                    message = "What arrived has another checksum than was sent: nothing of it was kept."
+                    message = "The received bytes do not match the checksum and were discarded."
                     problem = UPLOAD_CHECKSUM.problem(message, "Send it again.")
                     raise ChecksumMismatch(UPLOAD_CHECKSUM, message, [problem])
                 _record_offset(upload, end)
             if end == upload.length and upload.completed_at is None:
-                _complete(upload, whole.hexdigest() if whole else sha256_of(storage.path_of(upload.pk)))
+                _complete(
+                    upload, file_hash.hexdigest() if file_hash else sha256_of(storage.path_of(upload.pk))
+                )
     except storage.UploadTooLong as error:
         raise too_long(upload) from error
     except FileNotFoundError as error:
@@ -212,29 +224,28 @@ def _hashed(blocks: Iterable[bytes], hashes: list[Any]) -> Iterator[bytes]:
         yield block
 
 
-def _record_offset(upload: Upload, safe: int) -> None:
-    """How far the upload is, once that is on disk."""
-    upload.offset, upload.touched_at = safe, timezone.now()
-    Upload.objects.filter(pk=upload.pk).update(offset=safe, touched_at=upload.touched_at)
+def _record_offset(upload: Upload, offset: int) -> None:
+    upload.offset, upload.touched_at = offset, timezone.now()
+    Upload.objects.filter(pk=upload.pk).update(offset=offset, touched_at=upload.touched_at)
 
 
 def keep_file(owner: User, path: Path, sha256: str, file_name: str, kind: str) -> Upload:
-    """Keep a file as an upload, so that it need not be sent again; the same bytes are kept once.
+    """Store a file as an upload so that it need not be sent again; reuse an upload with the same content.
 
-    Raises as `begin_upload`.
+    Raises the exceptions of `begin_upload`.
     """
-    known = uploads_of(owner).filter(kind=kind, sha256=sha256).exclude(completed_at=None).first()
-    if known is not None:
-        return known
+    existing_upload = get_uploads(owner).filter(kind=kind, sha256=sha256).exclude(completed_at=None).first()
+    if existing_upload is not None:
+        return existing_upload
     upload = begin_upload(owner, length=path.stat().st_size, kind=kind, file_name=file_name)
     with path.open("rb") as file:
         return receive_bytes(upload, 0, iter(lambda: file.read(storage.SYNC_EVERY), b""))
 
 
 def finish_upload(upload: Upload) -> Upload:
-    """Complete an upload whose bytes are all here, but whose last writer was killed before hashing.
+    """Complete an upload whose bytes have all arrived but whose writer was killed before hashing.
 
-    What another has hold of is left to them. Raises Upload.DoesNotExist where it is gone.
+    An upload that is in use is returned unchanged. Raises Upload.DoesNotExist if it was deleted.
     """
     if upload.completed_at is not None or upload.offset < upload.length:
         return upload
@@ -257,9 +268,9 @@ def _complete(upload: Upload, sha256: str) -> Upload:
 
 
 def discard_upload(upload: Upload) -> None:
-    """Give the upload up, row and file. Raises UploadInUse while somebody writes or reads it, or a backup runs.
+    """Delete the upload's row and file. Raises UploadInUse while it is written or read, or a backup runs.
 
-    A backup keeps the file: were the row gone, nobody would count what its owner sends again and again meanwhile.
+    Backups delay the deletion of files. Deleting only the row would let its owner exceed the limits meanwhile.
     """
     try:
         with storage.lock_file(upload.pk):
@@ -272,7 +283,10 @@ def discard_upload(upload: Upload) -> None:
 
 
 def completed_upload(owner: User, identifier: str, kind: str) -> Upload:
-    """Return the upload that a submission names. Raises Refused if it is missing, incomplete, or of another kind."""
+    """Return the upload that a submission names.
+
+    Raises Refused if it is missing, incomplete, or of another kind.
+    """
     try:
         upload = find_upload(owner, identifier)
         upload = finish_upload(upload) if upload is not None else None
@@ -282,26 +296,26 @@ def completed_upload(owner: User, identifier: str, kind: str) -> Upload:
         raise Refused.of(
             UNKNOWN_UPLOAD,
             f"You have no upload “{identifier[:40]}”.",
-            "It was taken by a submission, deleted, or given up after a day without bytes. Send the file again.",
+            "It was used by a submission, deleted, or expired. Send the file again.",
         )
     if upload.completed_at is None:
         raise Refused.of(
             UNFINISHED_UPLOAD,
-            f"{upload.file_name or 'The upload'} is not whole: {upload.offset:,} of {upload.length:,} bytes came.",
+            f"{upload.file_name or 'The upload'} is incomplete: {upload.offset:,} of {upload.length:,} bytes arrived.",
             "Send the rest, then submit it.",
         )
     if upload.kind != kind:
-        message = f"{upload.file_name or 'The upload'} was sent as a {upload.get_kind_display()}."
-        hint = f"Send it with kind {kind} in Upload-Metadata."
+        message = f"{upload.file_name or 'The upload'} was uploaded as a {upload.get_kind_display()}."
+        hint = f"Upload it with kind {kind} in Upload-Metadata."
         raise Refused.of(WRONG_UPLOAD_KIND, message, hint)
     return upload
 
 
 @contextmanager
 def lock_for_reading(identifiers: Iterable[str], *, shared: bool = False) -> Iterator[None]:
-    """Around reading uploads for a submission, or (`shared`) a check: nobody else takes or deletes them meanwhile.
+    """Lock uploads for a submission, or with `shared` for a check, so that they are not used or deleted meanwhile.
 
-    Raises Refused where somebody has them now.
+    Raises Refused if one is in use.
     """
     with ExitStack() as stack:
         for identifier in identifiers:
@@ -310,26 +324,26 @@ def lock_for_reading(identifiers: Iterable[str], *, shared: bool = False) -> Ite
             except (UploadInUse, FileNotFoundError) as error:
                 raise Refused.of(
                     UPLOAD_IN_USE,
-                    "The upload is just being written, or taken by another submission.",
-                    "Wait for that one to end: if it is refused, the upload is here still.",
+                    "The upload is being written, or used by another submission.",
+                    "Wait until that has finished. If the other submission is refused, the upload remains.",
                 ) from error
         yield
 
 
 def consume_uploads(owner: User, identifiers: Iterable[str]) -> None:
-    """Use the uploads up, in the transaction of what they become: with its commit they are gone, else they stay.
+    """Delete the uploads in the transaction that stores their submission; a rollback keeps them.
 
-    Raises Refused where one is gone already.
+    Raises Refused if one was deleted already.
     """
     for identifier in set(identifiers):
-        gone, _ = Upload.objects.filter(owner=owner, pk=identifier).delete()
-        if not gone:
+        deleted_count, _ = Upload.objects.filter(owner=owner, pk=identifier).delete()
+        if not deleted_count:
             completed_upload(owner, identifier, "")
         transaction.on_commit(lambda identifier=identifier: storage.remove_file(identifier))  # type: ignore[misc]
 
 
 def discard_expired_uploads() -> int:
-    """Discard the uploads that have expired. Return how many."""
+    """Discard expired uploads and return their number."""
     limit = timezone.now() - timedelta(seconds=UPLOAD_LIFETIME_SECONDS)
     count = 0
     for upload in Upload.objects.filter(touched_at__lte=limit):
@@ -343,19 +357,19 @@ def discard_expired_uploads() -> int:
 
 @contextmanager
 def piece_slot(person: int) -> Iterator[None]:
-    """Hold a place of this process while a piece comes. Raises Refused where there is none."""
-    with _lock:
-        if _taken[person] >= PIECES_EACH or _taken.total() >= settings.PIECES_AT_ONCE:
-            message = f"You send {PIECES_EACH} pieces already, or this site takes as many as it can at once."
-            problem = TOO_MANY_PIECES.problem(
-                "No thread is free for this piece.", "Send it in a few seconds."
+    """Hold one of this process's slots while a chunk arrives. Raises Refused if all slots are taken."""
+    with _slots_lock:
+        if _used_slots[person] >= PIECES_EACH or _used_slots.total() >= settings.PIECES_AT_ONCE:
+            message = (
+                f"You are sending {PIECES_EACH} chunks already, or this site receives its maximum of chunks."
             )
+            problem = TOO_MANY_PIECES.problem("No thread is free for this chunk.", "Retry in a few seconds.")
             raise Refused(TOO_MANY_PIECES, message, [problem])
-        _taken[person] += 1
+        _used_slots[person] += 1
     try:
         yield
     finally:
-        with _lock:
-            _taken[person] -= 1
-            if not _taken[person]:
-                del _taken[person]
+        with _slots_lock:
+            _used_slots[person] -= 1
+            if not _used_slots[person]:
+                del _used_slots[person]

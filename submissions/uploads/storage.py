@@ -1,7 +1,7 @@
-"""The bytes of uploads that come in pieces: one file each under `store/pieces`, named by us, one writer at a time.
+"""Files of chunked uploads below `store/pieces`, with generated names and one writer at a time.
 
-What counts is what was synced: `append_blocks` says after every sync how far that is, and cuts off what an earlier
-writer that was killed left beyond it. A full disk is leaderboard.core.storage.disk.DiskFull.
+Only synced bytes count: `append_blocks` reports the length after each sync and truncates bytes beyond it that a killed
+writer left. A full disk raises leaderboard.core.storage.disk.DiskFull.
 """
 
 import fcntl
@@ -17,37 +17,37 @@ from leaderboard.core.storage import deletion_lock
 from leaderboard.core.storage.disk import disk_errors, require_free_space
 from leaderboard.core.storage.store import sync
 
-#: After so many bytes they are synced and counted: what a power failure in the middle costs.
+#: Number of bytes between two syncs, and thus the most that a power failure can cost.
 SYNC_EVERY = 16 * 1024 * 1024
 
 
 class UploadInUse(Exception):
-    """Somebody else writes to the file, or reads it for a submission or a backup."""
+    """Another process writes the file, or reads it for a submission or a backup."""
 
 
 class UploadTooLong(Exception):
-    """More bytes came than were announced."""
+    """More bytes arrived than were announced."""
 
 
 def folder() -> Path:
-    """Where the files lie: on the store's own disk, so that a link puts one into the store."""
+    """Return the folder of the files, on the disk of the store, so that files can be hard-linked into it."""
     return Path(settings.VAR) / "store" / "pieces"
 
 
 def is_identifier(text: str) -> bool:
-    """Whether an upload can be called so: 32 hexadecimal digits."""
+    """Return whether the text is an upload id: 32 hexadecimal digits."""
     return len(text) == 32 and set(text) <= set("0123456789abcdef")
 
 
 def path_of(identifier: str) -> Path:
-    """Return the path of an upload's file. Raises ValueError for anything but an identifier that we made."""
+    """Return the path of an upload's file. Raises ValueError unless the id is valid."""
     if not is_identifier(identifier):
         raise ValueError("not an upload's identifier")
     return folder() / identifier
 
 
 def create_file(identifier: str) -> None:
-    """Create an empty file, which survives a crash."""
+    """Create an empty file that survives a crash."""
     path = path_of(identifier)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -58,8 +58,8 @@ def create_file(identifier: str) -> None:
 def lock_file(identifier: str, *, shared: bool = False) -> Iterator[BinaryIO]:
     """Lock and open a file while the block lasts; with `shared`, others may read it too.
 
-    The lock is the process's: it ends with it, however it ends. Raises UploadInUse, and FileNotFoundError where it is
-    gone.
+    The operating system releases the lock if the process dies. Raises UploadInUse if the file is locked, and
+    FileNotFoundError if it was removed.
     """
     with path_of(identifier).open("rb" if shared else "r+b", buffering=0) as file:
         try:
@@ -74,44 +74,48 @@ def lock_file(identifier: str, *, shared: bool = False) -> Iterator[BinaryIO]:
 def append_blocks(
     file: BinaryIO, start: int, limit: int, blocks: Iterable[bytes], synced: Callable[[int], None]
 ) -> int:
-    """Write the blocks from `start` on, no byte at or beyond `limit`; returns where the file ends then.
+    """Write blocks from `start` on, up to `limit`; return the new end of the file.
 
-    `synced` is told how far the file is safe, every SYNC_EVERY bytes and at the end. Before the first of so many the
-    disk is asked for room: others write to it meanwhile. Raises UploadTooLong, after what fits, and DiskFull.
+    `synced` is called with the synced length every SYNC_EVERY bytes and at the end. Free disk space is checked at the
+    same intervals, since other uploads are written meanwhile. Raises UploadTooLong after writing what fits, and
+    DiskFull.
     """
     file.truncate(start)
     file.seek(start)
-    at = safe = start
-    too_long = False
+    end = synced_end = start
+    exceeds_limit = False
     try:
         for block in blocks:
-            if at == safe:
-                require_free_space(folder(), min(SYNC_EVERY, limit - at))
-            too_long = at + len(block) > limit
-            left = memoryview(block)[: limit - at]
-            at += len(left)
+            if end == synced_end:
+                require_free_space(folder(), min(SYNC_EVERY, limit - end))
+            exceeds_limit = end + len(block) > limit
+            remaining_view = memoryview(block)[: limit - end]
+            end += len(remaining_view)
             with disk_errors(folder()):
-                while left:  # an unbuffered file may take less at a time
-                    left = left[file.write(left) :]
-            if too_long:
+                while remaining_view:  # an unbuffered file may write fewer bytes
+                    remaining_view = remaining_view[file.write(remaining_view) :]
+            if exceeds_limit:
                 break
-            if at - safe >= SYNC_EVERY:
+            if end - synced_end >= SYNC_EVERY:
                 os.fsync(file.fileno())
-                safe = at
-                synced(safe)
-    except OSError:  # a full disk: what was counted stays, the rest makes room
+                synced_end = end
+                synced(synced_end)
+    except OSError:  # a full disk: synced bytes remain, the rest is discarded
         with suppress(OSError):
-            file.truncate(safe)
+            file.truncate(synced_end)
         raise
     os.fsync(file.fileno())
-    synced(at)
-    if too_long:
+    synced(end)
+    if exceeds_limit:
         raise UploadTooLong
-    return at
+    return end
 
 
 def remove_file(identifier: str, *, named: bool = True) -> None:
-    """Delete the file where there is one; while a backup runs one that a row may have `named` is left to the sweep."""
+    """Delete the file if it exists.
+
+    While a backup runs, files that a row may have `named` are kept for the sweep.
+    """
     if named and deletion_lock.deletions_are_paused():
         return
     path_of(identifier).unlink(missing_ok=True)

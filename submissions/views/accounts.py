@@ -356,7 +356,7 @@ def close(request: HttpRequest) -> HttpResponse:
 @personal_page("GET", "HEAD")
 def uploads(request: HttpRequest) -> HttpResponse:
     """List the person's uploads, and how much room there is."""
-    kept = list(service.uploads_of(signed_in(request)))
+    kept = list(service.get_uploads(signed_in(request)))
     context = {
         "uploads": kept,
         "used": sum(each.length for each in kept),

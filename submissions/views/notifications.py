@@ -21,7 +21,13 @@ from submissions.accounts.permissions import owned_team, personal_page, signed_i
 from submissions.models import Delivery, Webhook
 from submissions.models.notifications import LOG_LINES
 from submissions.notifications import webhooks as hooks
-from submissions.notifications.inbox import inbox_of, mark_read, preferences_of, set_preferences, unread_count
+from submissions.notifications.inbox import (
+    get_inbox,
+    get_preferences,
+    mark_read,
+    set_preferences,
+    unread_count,
+)
 
 PER_PAGE = 25
 
@@ -31,7 +37,7 @@ PER_PAGE = 25
 def inbox(request: HttpRequest) -> HttpResponse:
     """Show the person's notices, the newest first."""
     person = signed_in(request)
-    page = Paginator(inbox_of(person), PER_PAGE).get_page(whole_number(request.GET, "page", 1))
+    page = Paginator(get_inbox(person), PER_PAGE).get_page(whole_number(request.GET, "page", 1))
     context = {"section": "inbox", "page": page, "unread": unread_count(person)}
     return render(request, "submissions/inbox.html", context)
 
@@ -42,7 +48,7 @@ def read(request: HttpRequest) -> HttpResponse:
     person = signed_in(request)
     identifier = request.POST.get("notice", "")
     if (key := parse_number(identifier)) is not None:
-        notice = get_object_or_404(inbox_of(person), pk=key)
+        notice = get_object_or_404(get_inbox(person), pk=key)
         mark_read(person, [notice.pk])
         if request.POST.get("open") and url_has_allowed_host_and_scheme(notice.path, allowed_hosts=None):
             return redirect(notice.path)
@@ -61,7 +67,7 @@ def preferences(request: HttpRequest) -> HttpResponse:
         messages.success(request, _("Saved."))
         return redirect("notice-preferences")
     teams = Team.objects.filter(memberships__user=person, memberships__owner=True).order_by("name")
-    context = {"section": "inbox", "preferences": preferences_of(person), "owned_teams": teams}
+    context = {"section": "inbox", "preferences": get_preferences(person), "owned_teams": teams}
     return render(request, "submissions/notice_preferences.html", context)
 
 

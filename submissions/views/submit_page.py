@@ -38,7 +38,7 @@ from submissions.intake.system_form import SystemForm
 from submissions.models import Submission, Upload
 from submissions.quotas.counting import quotas_for
 from submissions.uploads.handler import refuse_oversize
-from submissions.uploads.service import discard_upload, keep_file, uploads_of
+from submissions.uploads.service import discard_upload, get_uploads, keep_file
 from submissions.uploads.storage import UploadInUse
 
 #: File inputs are named `run:<dataset>`; this one takes zips, and files named after their datasets.
@@ -210,7 +210,7 @@ class SubmissionPage:
             "dataset_quotas": quotas_for(
                 self.person, list(teams_of(self.person)), taking.filter(hidden=True)
             ),
-            "unfinished": uploads_of(self.person).filter(kind=self.kind, completed_at=None, offset__gt=0),
+            "unfinished": get_uploads(self.person).filter(kind=self.kind, completed_at=None, offset__gt=0),
             "kept": self.kept_files(refused, takes=not slow_down),
             "refusal": refusal,
             "reports": reports,
@@ -237,7 +237,7 @@ class SubmissionPage:
 
     def whole_uploads(self) -> QuerySet[Upload]:
         """Return the files that are here, and that no submission has taken."""
-        return uploads_of(self.person).filter(kind=self.kind).exclude(completed_at=None)
+        return get_uploads(self.person).filter(kind=self.kind).exclude(completed_at=None)
 
     def _optional_groups(self) -> Iterator[dict[str, Any]]:
         """Yield optional fields of a new system, unfolded where one is wrong.

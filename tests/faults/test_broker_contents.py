@@ -95,7 +95,7 @@ def test_a_worker_outlives_queues_of_another_type(scorer: tuple[subprocess.Popen
             assert takes_messages(client), processes.last_lines(log, 20)
             assert client.type(key) == b"none"
     assert process.poll() is None
-    assert log.read_text(errors="replace").count("is no queue and is deleted") == 2
+    assert log.read_text(errors="replace").count("which is not a queue") == 2
 
 
 @pytest.mark.parametrize("scorer", [1, pytest.param(0, marks=pytest.mark.long)], indirect=True)

@@ -180,7 +180,7 @@ def test_what_a_worker_cannot_write_is_tried_again(
         site.wait_for(lambda: ended([lost]), "three attempts")
         job = lost.jobs.get()
         assert (job.state, job.error_code, job.attempts) == (State.FAILED, "disk_full", 3)
-        assert job.log.count("The site's disk is full: a fault of ours") == 3
+        assert job.log.count("The site's disk is full, which is a fault on our side") == 3
         assert QuotaUse.objects.get(submission=lost).refunded_at is not None
         kept = work.submit([work.hidden])
         site.wait_for(

@@ -263,7 +263,7 @@ def test_a_row_whose_file_is_missing_is_named(
     folder = backup(tmp_path / "backups", "--in-the-clear")
     said = new_site.manage("restore_backup", str(folder), check=False)
     assert "Not all came back" in said
-    assert f"{name}: missing, job {job.pk} of submission {job.submission_id} needs it" in said
+    assert f"{name}: missing, needed by job {job.pk} of submission {job.submission_id}" in said
     assert said.count("missing") == 1
 
 

@@ -21,7 +21,7 @@ from tests.submissions.workers import work
 
 def account_mail() -> list[EmailMessage]:
     """All mail that was sent, once the notifier has sent what waits about accounts."""
-    account_mailer.send(until=time.monotonic() + 60)
+    account_mailer.send(deadline=time.monotonic() + 60)
     return mail.outbox
 
 

@@ -1,1 +1,1 @@
-"""What workers do with engines: retrieve, with a model in the sandbox, encode in shards, publish."""
+"""Retrieval by workers: models in the sandbox, encoding in shards, and the site's own engines."""

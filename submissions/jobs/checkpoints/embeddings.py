@@ -1,12 +1,12 @@
-"""Encoded shards on disk: in a folder that all workers share, or in a storage elsewhere with a copy on each machine.
+"""Storage of encoded shards: a folder shared by all workers, or a remote storage with copies on each machine.
 
-A folder has `<key>/00000`, `<key>/00001` and so on, beside the rows that name them. A storage elsewhere has a bundle of
-the same name for each shard, and `<key>/used`, whose age tells when the embeddings were last used. A shard comes out of
-a sandbox, so it is checked like a stranger's files before it is moved here, and it is renamed atomically.
+A folder contains `<key>/00000`, `<key>/00001`, and so on. A remote storage has a bundle of the same name per shard, and
+`<key>/used`, whose modification time is the time of last use. Shards come from a sandbox, so they are checked like
+untrusted files before they are moved here, and renamed atomically.
 
-The least recently used embeddings are removed first. A folder, shared or a host's own, is bounded by
-`EMBEDDINGS_CACHE_BYTES`, and a bucket by `EMBEDDINGS_STORAGE_BYTES`: no host with a small disk decides what the others
-find there. Only workers that run models use the storage elsewhere.
+The least recently used embeddings are removed first. Folders are limited by `EMBEDDINGS_CACHE_BYTES`, buckets by
+`EMBEDDINGS_STORAGE_BYTES`, so that a host with a small disk does not affect the others. Only workers that run models
+use the remote storage.
 """
 
 import errno
@@ -45,49 +45,49 @@ from submissions.sandbox.processes import free_bytes, remove, remove_old, size_o
 logger = logging.getLogger(__name__)
 
 Key = TypeVar("Key")
-#: Receives a stage, the share of its work and a note; may raise to stop.
+#: Callback for a stage, its progress, and a note; may raise to stop.
 Report = Callable[[str, float, str], None]
-#: A row may be about to name a folder younger than this, in seconds.
+#: Minimum age in seconds of folders to remove; a row may be about to refer to younger ones.
 GRACE = 24 * 3600
-#: Seconds between two sweeps of a storage elsewhere: by anybody, and by one process while the cache is away.
+#: Seconds between two sweeps of the remote storage, by any process or (without the cache) by this one.
 _SWEEP_PAUSE = 3600.0
 _SWEPT = "embeddings-swept"
 _FOLDER = "django.core.files.storage.FileSystemStorage"
 _KEY = re.compile(r"[0-9a-f]{64}")
-#: Logged once, though the job looks again every minute.
+#: Text that is logged only once, though the job checks again every minute.
 _WAITS_FOR_ROOM = "The job waits for room."
 _swept_at = -_SWEEP_PAUSE
 
 
 class UnusableOutput(RuntimeError):
-    """A child left something else than plain files: a link, a device, nothing at all."""
+    """The output of a child is missing or contains anything but plain files."""
 
 
 class DiskTooSmall(WorkEnded):
-    """The embeddings would not fit on this machine's disk now."""
+    """The embeddings do not fit on this machine's disk at present."""
 
     def __init__(self, needed: int, free: int) -> None:
         self.needed, self.free = needed, free
-        super().__init__(f"{needed} bytes are needed, {free} are free")
+        super().__init__(f"{needed} bytes needed, {free} free")
 
     def settle(self, job: Job) -> None:
-        """Put the job back for a while: an operator, or the sweep, makes room."""
+        """Requeue the job after a delay, in which an operator or the sweep may free disk space."""
         needed, free = (f"{size / 2**30:,.1f} GiB" for size in (self.needed, self.free))
-        line = f"The embeddings take {needed} or more; {free} of disk are free. {_WAITS_FOR_ROOM}"
+        line = f"The embeddings need at least {needed}; {free} of disk are free. {_WAITS_FOR_ROOM}"
         is_new = _WAITS_FOR_ROOM not in job.log
-        if requeue(job, counted=False, delay=BACKOFF[-1], line=line if is_new else "") and is_new:
-            logger.error("job %s waits for room on the disk: %s", job.pk, self)
+        if requeue(job, counts_attempt=False, delay=BACKOFF[-1], line=line if is_new else "") and is_new:
+            logger.error("Job %s waits for disk space: %s", job.pk, self)
 
 
 def require_free(needed: int) -> None:
-    """Raise DiskTooSmall if so many bytes of embeddings do not fit on this machine's disk."""
+    """Raise DiskTooSmall if `needed` bytes of embeddings do not fit on this machine's disk."""
     free = max(free_bytes(embeddings_root()) - settings.DISK_RESERVE_BYTES, 0)
     if needed > free:
         raise DiskTooSmall(needed, free)
 
 
 def is_remote() -> bool:
-    """Return whether embeddings are kept elsewhere than in a folder. This loads no client of any storage."""
+    """Return whether embeddings are in a remote storage, without loading its client."""
     return str(settings.STORAGES["embeddings"]["BACKEND"]) != _FOLDER
 
 
@@ -97,12 +97,10 @@ def embeddings_root() -> Path:
 
 
 def embeddings_folder(key: str) -> Path:
-    """Return the folder of an encoding's shards on this machine."""
     return embeddings_root() / key
 
 
 def shard_folder(key: str, number: int) -> Path:
-    """Return the folder of a shard on this machine."""
     return embeddings_folder(key) / shard_name(number)
 
 
@@ -118,10 +116,10 @@ def move_into_place(source: Path, target: Path) -> None:
 
 @contextmanager
 def arriving(source: Path, root: Path) -> Iterator[Path]:
-    """Fsync a folder and move it below `root`, to be renamed at once. It is removed in the end if it is not renamed."""
+    """Fsync a folder and move it below `root`, where the caller renames it; otherwise it is removed at the end."""
     root.mkdir(parents=True, exist_ok=True, mode=0o700)
-    aside = Path(tempfile.mkdtemp(prefix=".arriving-", dir=root))
-    folder = aside / "folder"
+    temporary_folder = Path(tempfile.mkdtemp(prefix=".arriving-", dir=root))
+    folder = temporary_folder / "folder"
     try:
         try:
             source.rename(folder)
@@ -134,13 +132,13 @@ def arriving(source: Path, root: Path) -> Iterator[Path]:
         yield folder
     finally:
         try:
-            aside.rmdir()
-        except OSError:  # it did not take its name, or took another's
-            remove(aside)
+            temporary_folder.rmdir()
+        except OSError:  # it was not renamed, or has replaced another folder
+            remove(temporary_folder)
 
 
 def take_name(folder: Path, target: Path) -> None:
-    """Rename an arriving folder, in no time. Hold the encoding's row, or a lock: only one caller may do so at once."""
+    """Rename an arriving folder. The caller must hold the encoding's row or another lock."""
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if target.exists():
         target.rename(folder.with_name("replaced"))
@@ -148,17 +146,17 @@ def take_name(folder: Path, target: Path) -> None:
 
 
 def remove_other_files(key: str, shards: int) -> None:
-    """Remove whatever is no shard: a child that searches may write beside the shards that it reads."""
-    known = {shard_name(number) for number in range(shards)}
+    """Remove files that are not shards, which a searching child may write beside the shards."""
+    shard_names = {shard_name(number) for number in range(shards)}
     for path in list(embeddings_folder(key).iterdir()):
-        if path.name not in known:
+        if path.name not in shard_names:
             remove(path)
 
 
 def checked_size(folder: Path) -> int:
-    """Return the bytes of a folder's files. Raises UnusableOutput for anything but plain files in plain folders."""
+    """Return the size in bytes of a folder's files. Raises UnusableOutput for anything but plain files and folders."""
     if not stat.S_ISDIR(folder.lstat().st_mode):
-        raise UnusableOutput(f"{folder.name} is no folder")
+        raise UnusableOutput(f"{folder.name} is not a folder")
     size = 0
     for entry in list(os.scandir(folder)):
         path = Path(entry.path)
@@ -167,20 +165,20 @@ def checked_size(folder: Path) -> int:
         elif is_plain_file(path):
             size += path.stat().st_size
         else:
-            raise UnusableOutput(f"{path.name!r} is no plain file")
+            raise UnusableOutput(f"{path.name!r} is not a plain file")
     return size
 
 
 def remove_least_used(
     sizes: Mapping[Key, int], least_used_first: Iterable[Key], bound: int, delete: Callable[[Key], bool]
 ) -> int:
-    """Remove items until their total size is within the bound. Returns how many were removed.
+    """Remove items until their total size is within the bound; return the number removed.
 
     Args:
-        sizes: bytes of each item.
-        least_used_first: the items that may be removed, in this order.
-        bound: bytes that may remain.
-        delete: removes an item, unless it is in use; returns whether it did.
+        sizes: Size in bytes of each item.
+        least_used_first: Items that may be removed, in this order.
+        bound: Maximum size in bytes of the remaining items.
+        delete: Function that removes an item unless it is in use, and returns whether it did.
     """
     total, count = sum(sizes.values()), 0
     for item in least_used_first:
@@ -192,14 +190,14 @@ def remove_least_used(
     return count
 
 
-# --- the storage elsewhere
+# --- remote storage
 
 
 def send_shard(folder: Path, key: str, number: int, report: Report) -> Manifest | None:
-    """Send a shard's files, then their manifest; return None if the folder is all the storage there is.
+    """Send a shard's files and then their manifest; return None if there is no remote storage.
 
-    Files are named by their content: two workers that make the same shard do not disturb each other, and it is complete
-    once its row has the manifest's checksum. Raises UnusableOutput, and whatever `report` does.
+    Files are named by their content, so that two workers encoding the same shard do not interfere. A shard is complete
+    once its row has the manifest's checksum. Raises UnusableOutput and the exceptions of `report`.
     """
     if not is_remote():
         return None
@@ -216,33 +214,36 @@ def send_shard(folder: Path, key: str, number: int, report: Report) -> Manifest 
 
 
 def fetch_shards(key: str, manifests: Mapping[int, str], report: Report) -> frozenset[int]:
-    """Download the shards that this machine lacks; return the numbers of those that are missing or damaged.
+    """Download the shards that this machine lacks; return the numbers of missing or damaged ones.
+
+    Only one process of a machine downloads the same shards at a time.
 
     Args:
-        key: the encoding's key.
-        manifests: the checksum of each shard's manifest by its number, as its row has it.
-        report: receives the progress.
+        key: Key of the encoding.
+        manifests: Checksum of each shard's manifest by number, from its row.
+        report: Callback for the progress.
 
-    One process of a machine at a time downloads the same shards. Raises whatever `report` does, the storage's errors
-    if it is away, and DiskTooSmall.
+    Raises:
+        DiskTooSmall: If the shards do not fit on the disk.
+        Exception: Any error of the storage or of `report`.
     """
-    lost: set[int] = set()
+    damaged_numbers: set[int] = set()
     with _fetch_lock(key, report):
-        wanted: dict[int, Manifest] = {}
+        missing_manifests: dict[int, Manifest] = {}
         for number, sha256 in manifests.items():
             copy = shard_folder(key, number) / MANIFEST
             if copy.exists() and hashlib.sha256(copy.read_bytes()).hexdigest() == sha256:
                 continue
             report("bringing", 0.0, "")
-            with _noting_damage(key, number, lost):
-                if not sha256:  # any manifest would match it
-                    raise BundleDamaged("its row names no manifest")
-                wanted[number] = _bundle(key, number).manifest(sha256)
-        size = sum(manifest.size for manifest in wanted.values())
+            with _collect_damage(key, number, damaged_numbers):
+                if not sha256:  # any manifest would match
+                    raise BundleDamaged("the row of the shard has no manifest")
+                missing_manifests[number] = _bundle(key, number).manifest(sha256)
+        size = sum(manifest.size for manifest in missing_manifests.values())
         require_free(size)
         count = _byte_counter("bringing", size, report)
-        for number, manifest in wanted.items():
-            with _noting_damage(key, number, lost):
+        for number, manifest in missing_manifests.items():
+            with _collect_damage(key, number, damaged_numbers):
                 folder = Path(tempfile.mkdtemp(prefix=".arriving-", dir=embeddings_root()))
                 try:
                     _bundle(key, number).fetch(manifest, folder, count)
@@ -251,40 +252,40 @@ def fetch_shards(key: str, manifests: Mapping[int, str], report: Report) -> froz
                 finally:
                     if folder.exists():
                         remove(folder)
-    return frozenset(lost)
+    return frozenset(damaged_numbers)
 
 
 @contextmanager
-def _noting_damage(key: str, number: int, lost: set[int]) -> Iterator[None]:
-    """Add the shard to the lost ones if its bundle is damaged."""
+def _collect_damage(key: str, number: int, damaged_numbers: set[int]) -> Iterator[None]:
+    """Add the shard to `damaged_numbers` if its bundle is damaged."""
     try:
         yield
     except BundleDamaged as error:
-        logger.warning("embeddings %s, shard %s: %s", key, number, error)
-        lost.add(number)
+        logger.warning("Embeddings %s, shard %s: %s", key, number, error)
+        damaged_numbers.add(number)
 
 
 def _byte_counter(stage: str, total: int, report: Report) -> Callable[[int], None]:
-    """Return a function that reports the progress of a transfer when it is called with the bytes of each part."""
-    done = 0
+    """Return a function that adds the bytes of each part and reports the progress of the transfer."""
+    transferred = 0
 
     def count(size: int) -> None:
-        nonlocal done
-        done += size
-        note = f"{done / 2**20:,.0f} of {max(total, 1) / 2**20:,.0f} MiB"
-        report(stage, min(done / max(total, 1), 1.0), note)
+        nonlocal transferred
+        transferred += size
+        note = f"{transferred / 2**20:,.0f} of {max(total, 1) / 2**20:,.0f} MiB"
+        report(stage, min(transferred / max(total, 1), 1.0), note)
 
     return count
 
 
 @contextmanager
 def _fetch_lock(key: str, report: Report) -> Iterator[None]:
-    """Wait until no other process of this machine downloads these shards. Raises whatever `report` does."""
+    """Hold this machine's lock for downloading these shards. Raises the exceptions of `report` while waiting."""
     embeddings_root().mkdir(parents=True, exist_ok=True, mode=0o700)
     path = embeddings_root() / f".lock-{key}"
     while True:
         with path.open("w") as file:
-            # Another process may have had the lock, and removed the file between our opening and our locking it.
+            # The former holder may have removed the file between our opening and locking it.
             if try_flock(file.fileno(), fcntl.LOCK_EX) and os.fstat(file.fileno()).st_nlink:
                 try:
                     yield
@@ -303,11 +304,11 @@ def _storage() -> Storage:
     return storages["embeddings"]
 
 
-# --- use, and removal
+# --- use and removal
 
 
 def mark_used(key: str) -> None:
-    """Store that the embeddings were used now, here and in the storage elsewhere."""
+    """Record the present time as the last use of the embeddings, here and in the remote storage."""
     if is_remote():
         _storage().save(f"{key}/used", ContentFile(b"\n"))
     with suppress(FileNotFoundError):  # this machine has no copy yet
@@ -315,12 +316,12 @@ def mark_used(key: str) -> None:
 
 
 def stored_keys() -> list[str]:
-    """Return the keys of all embeddings in the storage elsewhere."""
+    """Return the keys of all embeddings in the remote storage."""
     return [name for name in _storage().listdir("")[0] if _KEY.fullmatch(name)]
 
 
 def _last_used(key: str) -> float:
-    """Return when the embeddings were used, in seconds since the epoch; 0 if there are none."""
+    """Return the time of last use in seconds since the epoch, or 0 if there are no embeddings."""
     if is_remote():
         name = f"{key}/used"
         return _storage().get_modified_time(name).timestamp() if _storage().exists(name) else 0.0
@@ -329,9 +330,9 @@ def _last_used(key: str) -> float:
 
 
 def sweep_embeddings() -> int:
-    """Remove unreferenced encodings, and whole encodings beyond the bound; return how many.
+    """Remove unreferenced encodings and those beyond the size limit; return their number.
 
-    A storage elsewhere is swept by workers that run models (`trim_cache`): one of them is woken.
+    A remote storage is swept by workers that run models (`trim_cache`), one of which is woken.
     """
     if is_remote():
         wake_worker(Job.Queue.CPU)
@@ -340,7 +341,7 @@ def sweep_embeddings() -> int:
 
 
 def trim_cache() -> None:
-    """Sweep the storage elsewhere, if there is one, once an hour, and this machine's copies. Logs failures."""
+    """Sweep the remote storage, if there is one, once an hour, and trim this machine's copies. Logs failures."""
     global _swept_at
     if not is_remote():
         return
@@ -351,7 +352,7 @@ def trim_cache() -> None:
             if cache.add(_SWEPT, 1, _SWEEP_PAUSE):
                 _sweep()
     except Exception:
-        logger.exception("the embeddings could not be swept")
+        logger.exception("Could not sweep the embeddings")
 
 
 def _sweep() -> int:
@@ -359,54 +360,54 @@ def _sweep() -> int:
     sizes = dict(rows.values_list("key", "size"))
     if is_remote():
         limit = time.time() - GRACE
-        unnamed = [key for key in stored_keys() if key not in sizes and _last_used(key) < limit]
-        for key in unnamed:
+        unreferenced = [key for key in stored_keys() if key not in sizes and _last_used(key) < limit]
+        for key in unreferenced:
             _remove_stored(key)
-        count, bound = len(unnamed), settings.EMBEDDINGS_STORAGE_BYTES or sum(sizes.values())
+        count, bound = len(unreferenced), settings.EMBEDDINGS_STORAGE_BYTES or sum(sizes.values())
     else:
-        count, bound = _sweep_unnamed_folders(), settings.EMBEDDINGS_CACHE_BYTES
+        count, bound = _sweep_unreferenced_folders(), settings.EMBEDDINGS_CACHE_BYTES
     if sum(sizes.values()) > bound:
         count += remove_least_used(sizes, sorted(sizes, key=_last_used), bound, _delete_encoding)
     if count:
-        logger.info("swept the embeddings of %s encodings", count)
+        logger.info("Swept the embeddings of %s encodings.", count)
     return count
 
 
-def _sweep_unnamed_folders() -> int:
-    named = set(Encoding.objects.values_list("key", flat=True))
-    return remove_old([folder for folder in _list_folders() if folder.name not in named], GRACE)
+def _sweep_unreferenced_folders() -> int:
+    referenced_keys = set(Encoding.objects.values_list("key", flat=True))
+    return remove_old([folder for folder in _list_folders() if folder.name not in referenced_keys], GRACE)
 
 
 def _trim_local_copies() -> None:
-    """Remove this machine's unreferenced copies, and those beyond the bound. They can be downloaded again."""
-    _sweep_unnamed_folders()
-    sizes, used = {}, {}
+    """Remove unreferenced copies on this machine, and those beyond the limit; they can be downloaded again."""
+    _sweep_unreferenced_folders()
+    sizes, last_used = {}, {}
     for folder in _list_folders():
-        with suppress(FileNotFoundError):  # another worker of this host was quicker
-            sizes[folder.name], used[folder.name] = size_of([folder]), folder.stat().st_mtime
-    least_used_first = sorted(sizes, key=used.__getitem__)
+        with suppress(FileNotFoundError):  # another worker of this host removed it
+            sizes[folder.name], last_used[folder.name] = size_of([folder]), folder.stat().st_mtime
+    least_used_first = sorted(sizes, key=last_used.__getitem__)
     delete_copy = partial(_delete_encoding, copy_alone=True)
     remove_least_used(sizes, least_used_first, settings.EMBEDDINGS_CACHE_BYTES, delete_copy)
 
 
 def _list_folders() -> list[Path]:
-    """Return the folders on this machine, of encodings and of arriving shards."""
+    """Return the folders on this machine, including those of arriving shards."""
     root = embeddings_root()
     return [path for path in root.iterdir() if path.is_dir()] if root.exists() else []
 
 
 def _delete_encoding(key: str, *, copy_alone: bool = False) -> bool:
-    """Delete the encoding and its files, unless it is in use, or will be; or this machine's copy, unless in use."""
+    """Delete an encoding, or only this machine's copy, unless it is needed; return whether it was deleted."""
     with transaction.atomic():
         encoding = Encoding.objects.select_for_update().filter(key=key).first()
         if encoding is None:
             return False
-        # A job uses it, waits for it, or makes a part of it.
-        made = encoding.shards.filter(job__isnull=False).exclude(job__state__in=TERMINAL)
-        if encoding.waiting_jobs.exists() or made.exists():
+        # Check whether a job uses it, waits for it, or encodes a part of it.
+        active_shards = encoding.shards.filter(job__isnull=False).exclude(job__state__in=TERMINAL)
+        if encoding.waiting_jobs.exists() or active_shards.exists():
             return False
         if not copy_alone:
-            # A job that has not ended, of the same model and corpus, may be about to request it.
+            # An active job with the same model and corpus may be about to request it.
             jobs = Job.objects.filter(
                 submission__checkpoint__model_sha256=encoding.checkpoint.model_sha256,
                 dataset__current_version__corpus_sha256=encoding.version.corpus_sha256,
@@ -415,24 +416,23 @@ def _delete_encoding(key: str, *, copy_alone: bool = False) -> bool:
                 return False
             encoding.delete()
         _remove_folder(key)
-    if (
-        is_remote() and not copy_alone
-    ):  # a shard that is made anew in this moment is missed, and made again, by whoever needs it
+    # A shard stored at the same moment is missed here, and encoded again by the job that needs it.
+    if is_remote() and not copy_alone:
         _remove_stored(key)
     return True
 
 
 def _remove_folder(key: str) -> None:
-    """Delete an encoding's folder; an interrupted removal leaves nothing under the name."""
+    """Delete an encoding's folder; it is renamed first, so that an interrupted removal leaves no incomplete one."""
     folder = embeddings_folder(key)
     if folder.exists():
-        leaving = folder.with_name(f".leaving-{key}")
-        folder.rename(leaving)
-        shutil.rmtree(leaving, ignore_errors=True)
+        renamed_folder = folder.with_name(f".leaving-{key}")
+        folder.rename(renamed_folder)
+        shutil.rmtree(renamed_folder, ignore_errors=True)
 
 
 def _remove_stored(key: str) -> None:
-    """Delete stored embeddings, the mark of their use last: an interrupted removal can be resumed."""
+    """Delete stored embeddings, and their time of use last, so that an interrupted removal can be resumed."""
     for shard in _storage().listdir(key)[0]:
         Bundle(_storage(), f"{key}/{shard}").remove()
     _storage().delete(f"{key}/used")

@@ -1,8 +1,8 @@
-"""Embeddings of a dataset version: made in shards by any worker of a queue, kept, and shared by jobs.
+"""Embeddings of a dataset version, encoded in shards by all workers of a queue and shared by jobs.
 
-A shard is a row that one job makes, under the lease and the fence of every job. The job that needs the whole corpus
-gives up its claim and waits; the transaction that finishes the last shard puts it back into the queue. Every writer
-here locks the encoding's row first, so that of two last shards one sees the other.
+Each shard is a row with a job of its own. The job that needs the corpus gives up its claim and waits; the transaction
+that finishes the last shard requeues it. All writers lock the encoding's row first, so that of two last shards one sees
+the other.
 """
 
 import hashlib
@@ -36,23 +36,23 @@ from submissions.queue.workers import UNPROTECTED
 
 logger = logging.getLogger(__name__)
 
-#: States of a shard's job that end the jobs which wait for it. A cancelled one is made again if a job waits for it.
+#: States of a shard's job that end the waiting jobs. Canceled shards are encoded again if a job waits for them.
 _ENDED_BADLY = frozenset({State.FAILED, State.REJECTED, State.TIMED_OUT})
-#: Number of shards that are one turn of their team: a worker that goes on to another model has to load it.
+#: Number of shards in one turn of a team. Switching to another model costs the time of loading it.
 SHARDS_A_TURN = 8
-#: Most shards of a corpus in the queue: each claim looks at all waiting jobs. The dispatcher makes more when half of
-#: them are taken, which is enough for 50 shards a second.
-_MOST_WAITING = 512
-#: Number of workers that are woken at once for the shards of a corpus.
-_MOST_WAKEUPS = 32
+#: Maximum number of queued shards per corpus, since each claim scans all waiting jobs. The dispatcher adds shards when
+#: half of them are taken, which suffices for 50 shards per second.
+_MAX_WAITING = 512
+#: Maximum number of workers woken at once for the shards of a corpus.
+_MAX_WAKEUPS = 32
 
 
 @dataclass(frozen=True, slots=True)
 class EncodingSetting:
-    """Inputs that decide the bytes of encoded documents, and so which jobs share them.
+    """Inputs that determine the bytes of encoded documents, and thus which jobs share them.
 
-    `parameters` are those that the engine names as its `encoding_parameters`; `hardware` is the slug of the machine's
-    class. Embeddings stay with the owner of the checkpoint, as the checkpoint does.
+    `parameters` are the engine's `encoding_parameters`; `hardware` is the slug of the hardware class. Embeddings belong
+    to the owner of the checkpoint.
     """
 
     checkpoint: Checkpoint
@@ -66,8 +66,8 @@ class EncodingSetting:
 
     @property
     def key(self) -> str:
-        """Name of the embeddings: a sha256 over the whole setting."""
-        what = {
+        """Name of the embeddings: a SHA-256 over the whole setting."""
+        inputs = {
             "format": SHARD_FORMAT,
             "owner": self.checkpoint.team_id,
             "model": self.checkpoint.model_sha256,
@@ -79,11 +79,10 @@ class EncodingSetting:
             "threads": self.threads,
             "shard_size": self.shard_size,
         }
-        return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
     @property
     def documents(self) -> int:
-        """Number of documents in the corpus."""
         return int(self.version.statistics.get("documents", 0))
 
     @property
@@ -93,20 +92,20 @@ class EncodingSetting:
 
     @property
     def dimension(self) -> int:
-        """Dimension of the vectors; 0 if it is not known."""
-        wanted = self.parameters.get("truncate_dimension")
-        own = self.checkpoint.description.get("dimension")
-        return int((own if wanted in (None, AUTO, 0) else wanted) or 0)
+        """Dimension of the vectors, or 0 if it is unknown."""
+        truncated = self.parameters.get("truncate_dimension")
+        native = self.checkpoint.description.get("dimension")
+        return int((native if truncated in (None, AUTO, 0) else truncated) or 0)
 
     @property
     def least_bytes(self) -> int:
-        """Least size of the vectors: one of float32 for each document; 0 if their dimension is not known."""
+        """Minimum size of the vectors: one float32 vector per document, or 0 if the dimension is unknown."""
         return self.documents * self.dimension * 4
 
     def least_index_bytes(self, parameters: Mapping[str, Any]) -> int:
-        """Return the least number of bytes that a search with all these parameters writes beside the vectors.
+        """Return the minimum size in bytes of an index with these parameters, besides the vectors.
 
-        An index of lists exists twice while its groups become one.
+        An IVF index exists twice while its groups are merged.
         """
         stored = parameters.get("stored_dtype", "float32")
         copies = {"exact": int(stored != "float32"), "hnsw": 1, "ivf": 2}.get(parameters.get("search", ""), 0)
@@ -114,39 +113,40 @@ class EncodingSetting:
 
 
 def require_room(setting: EncodingSetting, parameters: Mapping[str, Any]) -> None:
-    """Raise DiskTooSmall if embeddings and index will not fit, rather than after hours of encoding.
+    """Raise DiskTooSmall at once if embeddings and index will not fit, instead of after hours of encoding.
 
-    Raises ModelFailure if the index alone is larger than a job may write.
+    Raises ModelFailure if the index alone exceeds the output limit of a job.
     """
     index = setting.least_index_bytes(parameters)
     if index > settings.MODEL_OUTPUT_BYTES:
         raise ModelFailure("too_much_output", MODEL_FAILURES["too_much_output"].meaning)
-    made = Shard.objects.filter(encoding__key=setting.key).exclude(done_at=None)
-    found = made.aggregate(size=Sum("size", default=0), documents=Sum("documents", default=0))
-    # Of several vectors a document the first shards say more than its one.
-    expected = max(setting.least_bytes, setting.documents * found["size"] // max(found["documents"], 1))
+    finished_shards = Shard.objects.filter(encoding__key=setting.key).exclude(done_at=None)
+    totals = finished_shards.aggregate(size=Sum("size", default=0), documents=Sum("documents", default=0))
+    # With several vectors per document, finished shards give a better estimate than one vector per document.
+    required_bytes = max(
+        setting.least_bytes, setting.documents * totals["size"] // max(totals["documents"], 1)
+    )
     embeddings.embeddings_root().mkdir(parents=True, exist_ok=True, mode=0o700)
     if embeddings.embeddings_root().stat().st_dev == Path(settings.VAR).stat().st_dev:
-        expected += index
-    # Shards in a bucket need local space too, because they are downloaded.
-    embeddings.require_free(expected - (0 if embeddings.is_remote() else found["size"]))
+        required_bytes += index
+    # Remote shards need local space too, because they are downloaded.
+    embeddings.require_free(required_bytes - (0 if embeddings.is_remote() else totals["size"]))
 
 
 class WaitsForShards(WorkEnded):
-    """The job can go on once all shards of its corpus exist; `setting` names them."""
+    """The job can continue once all shards of its corpus exist; `setting` identifies them."""
 
     def __init__(self, setting: EncodingSetting) -> None:
         self.setting = setting
         super().__init__(f"{setting.shards} shards")
 
     def settle(self, job: Job) -> None:
-        """Give up the claim until they exist."""
         wait_for_shards(job, self.setting)
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedCorpus:
-    """A whole encoded corpus: what it took, in seconds, and on which hardware classes it was made."""
+    """Completely encoded corpus with its encoding time in seconds and the hardware classes used."""
 
     key: str
     shards: int
@@ -157,13 +157,12 @@ class EncodedCorpus:
 
     @property
     def folder(self) -> Path:
-        """Folder of the shards."""
         return embeddings.embeddings_folder(self.key)
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedShard:
-    """A shard that a child wrote into a folder, with its statistics; `hardware` is the slug of the machine's class."""
+    """Shard that a child wrote into a folder, with its statistics; `hardware` is the slug of the hardware class."""
 
     folder: Path
     documents: int
@@ -172,14 +171,14 @@ class EncodedShard:
 
 
 def use_encoding(job: Job, setting: EncodingSetting, report: Report) -> EncodedCorpus | None:
-    """Return the embeddings if all exist: those that the job waited for, or that another job left behind.
+    """Return the embeddings if all shards exist, else None.
 
-    They are kept for as long as the job is under way. Embeddings in a storage elsewhere are downloaded first; damaged
-    ones are forgotten, and made again for the waiting jobs. Raises DiskTooSmall, and whatever `report` does.
+    They are kept while the job is active. Remote embeddings are downloaded first; damaged shards are encoded again for
+    the waiting jobs. Raises DiskTooSmall and the exceptions of `report`.
     """
     with transaction.atomic():
-        wanted = Q(waiting_jobs=job.pk) if job.waits_for_id else Q(key=setting.key)
-        encoding = _lock(Encoding.objects.filter(wanted, format=SHARD_FORMAT))
+        criteria = Q(waiting_jobs=job.pk) if job.waits_for_id else Q(key=setting.key)
+        encoding = _lock(Encoding.objects.filter(criteria, format=SHARD_FORMAT))
         if encoding is None:
             return None
         if not embeddings.is_remote():
@@ -193,17 +192,17 @@ def use_encoding(job: Job, setting: EncodingSetting, report: Report) -> EncodedC
         Job.objects.filter(pk=job.pk, fence=job.fence).update(waits_for=encoding)
     embeddings.mark_used(encoding.key)
     if embeddings.is_remote():
-        lost = embeddings.fetch_shards(
+        damaged_numbers = embeddings.fetch_shards(
             encoding.key, {shard.number: shard.manifest for shard in shards}, report
         )
-        if lost:
+        if damaged_numbers:
             with transaction.atomic():
                 _lock(Encoding.objects.filter(pk=encoding.pk))
-                encoding.shards.filter(number__in=lost).update(done_at=None)
-            for number in sorted(lost):
+                encoding.shards.filter(number__in=damaged_numbers).update(done_at=None)
+            for number in sorted(damaged_numbers):
                 write_log(
                     job.pk,
-                    f"Shard {number + 1} of the corpus is missing or damaged on the storage: made again.",
+                    f"Shard {number + 1} of the corpus is missing or damaged in the storage and will be encoded again.",
                 )
             return None
     return EncodedCorpus(
@@ -217,14 +216,14 @@ def use_encoding(job: Job, setting: EncodingSetting, report: Report) -> EncodedC
 
 
 def wait_for_shards(job: Job, setting: EncodingSetting) -> bool:
-    """Give up the claim until the shards exist: rows for all, and a job for each that is not being made.
+    """Give up the claim until all shards exist, creating rows for all and jobs for missing ones.
 
-    Call it once nothing keeps the job's lease alive any more. Returns False if the claim was lost.
+    Call it when the job's lease is no longer extended. Returns False if the claim was lost.
     """
     with transaction.atomic():
         encoding = _get_or_create_encoding(setting)
         columns: dict[str, Any] = {
-            "line": f"The corpus is encoded in {encoding.shards_expected} shards, by any worker that is free.",
+            "line": f"The corpus is encoded in {encoding.shards_expected} shards by all available workers.",
             "stage": "encoding",
             "waits_for": encoding,
             "lease_expires_at": None,
@@ -232,29 +231,28 @@ def wait_for_shards(job: Job, setting: EncodingSetting) -> bool:
         }
         if not advance(job.pk, State.RETRIEVING, fence=job.fence, unless_cancelled=True, **columns):
             return end_cancelled(job)
-        # Shards that failed earlier jobs are tried anew, also those that get no job of theirs yet.
+        # Retry shards that failed for earlier jobs, including those that get no job yet.
         encoding.shards.filter(done_at=None, job__state__in=_ENDED_BADLY).update(job=None)
-    settle_encoding(encoding.pk)  # in another transaction: this one holds the row of a job
+    settle_encoding(encoding.pk)  # in another transaction, since this one has locked a job
     return True
 
 
 def finish_shard(job: Job, shard: Shard, encoded: EncodedShard, report: Report) -> None:
-    """Store the encoded shard, end its job, and wake the jobs that waited for it alone.
+    """Store the encoded shard, end its job, and requeue the waiting jobs if it is the last one.
 
-    Its bytes travel, and are synced, before the transaction, which uses no storage but that of a folder. Raises
-    LeaseLost or Cancelled.
+    Its bytes are transferred and synced before the transaction. Raises LeaseLost or Cancelled.
     """
     with _arriving(encoded, shard.encoding.key, shard.number, report) as store, transaction.atomic():
         encoding = Encoding.objects.select_for_update().get(pk=shard.encoding_id)
         finish(job, f"{encoded.documents:,} documents encoded in {encoded.seconds:.1f} s.")
         store(shard)
-        # The dispatcher reports the overall progress: each shard makes as few queries as it can.
+        # The dispatcher reports the overall progress, so that each shard makes as few queries as possible.
         if not encoding.shards.filter(done_at=None).exists():
             requeue_waiting(encoding, "All shards are encoded.")
 
 
 def store_single_shard(setting: EncodingSetting, encoded: EncodedShard, report: Report) -> None:
-    """Store the one shard of a small corpus, which the job that needed it encoded itself."""
+    """Store the only shard of a small corpus, encoded by the job that needs it."""
     with _arriving(encoded, setting.key, 0, report) as store, transaction.atomic():
         shard = _get_or_create_encoding(setting).shards.get()
         if shard.done_at is None:
@@ -262,10 +260,10 @@ def store_single_shard(setting: EncodingSetting, encoded: EncodedShard, report: 
 
 
 def _get_or_create_encoding(setting: EncodingSetting) -> Encoding:
-    """Return the encoding's row, locked, with a row for every shard."""
+    """Return the locked row of the encoding, creating it with a row for every shard if necessary."""
     encoding, created = Encoding.objects.select_for_update().update_or_create(
         key=setting.key,
-        defaults={"format": SHARD_FORMAT},  # the key has it; a row may be older than the column
+        defaults={"format": SHARD_FORMAT},  # part of the key; a row may be older than the column
         create_defaults={
             "checkpoint": setting.checkpoint,
             "version": setting.version,
@@ -285,7 +283,10 @@ def _get_or_create_encoding(setting: EncodingSetting) -> Encoding:
 def _arriving(
     encoded: EncodedShard, key: str, number: int, report: Report
 ) -> Iterator[Callable[[Shard], None]]:
-    """Transfer the shard's bytes; the yielded function stores it in the caller's transaction. Raises UnusableOutput."""
+    """Transfer the shard's bytes, and yield a function that stores the shard in the caller's transaction.
+
+    Raises UnusableOutput.
+    """
     manifest = embeddings.send_shard(encoded.folder, key, number, report)
     size = manifest.size if manifest else embeddings.checked_size(encoded.folder)
     columns = {"size": size, "manifest": manifest.sha256 if manifest else ""}
@@ -296,15 +297,15 @@ def _arriving(
     ):
         yield partial(_store_shard, encoded, folder, columns)
     if manifest is None:
-        # Not while others wait for the row: a shard whose name a loss of power takes is made again.
-        with suppress(FileNotFoundError):  # no job needed it, and it was swept
+        # Sync without holding the row: a shard that is lost in a power failure is encoded again.
+        with suppress(FileNotFoundError):  # no job needed the shard, and it was swept
             sync(embeddings.embeddings_folder(key))
 
 
 def _store_shard(
     encoded: EncodedShard, folder: Path | None, columns: Mapping[str, Any], shard: Shard
 ) -> None:
-    """Give the shard's folder, if it has any here, its name, and complete its row."""
+    """Rename the shard's local folder, if there is one, and complete its row."""
     if folder is not None:
         embeddings.take_name(folder, embeddings.shard_folder(shard.encoding.key, shard.number))
     Shard.objects.filter(pk=shard.pk).update(
@@ -320,14 +321,14 @@ def _store_shard(
 
 
 def settle_shard_waiters(job: Job) -> None:
-    """Settle the jobs that wait for a shard whose job has just ended without it, or may have."""
-    unmade = Shard.objects.filter(job=job.pk).exclude(job__state=State.DONE)
-    for encoding in unmade.values_list("encoding_id", flat=True):
+    """Settle the jobs waiting for a shard whose job may have ended without it."""
+    unfinished_shards = Shard.objects.filter(job=job.pk).exclude(job__state=State.DONE)
+    for encoding in unfinished_shards.values_list("encoding_id", flat=True):
         settle_encoding(encoding)
 
 
 def settle_waiting_jobs() -> None:
-    """Requeue jobs whose shards exist, after a crash or a lost wakeup too, and cancel shards that no job needs."""
+    """Requeue jobs whose shards exist, in case of a crash or lost wakeup, and cancel unneeded shards."""
     encodings = Encoding.objects.filter(waiting_jobs__in=_waiting_jobs()).distinct()
     for pk in encodings.values_list("pk", flat=True):
         settle_encoding(pk)
@@ -335,53 +336,53 @@ def settle_waiting_jobs() -> None:
 
 
 def cancel_unneeded_shards() -> None:
-    """Cancel the shards that no job waits for any more."""
-    under_way = Job.objects.filter(kind=Job.Kind.SHARD, cancel_requested=False).exclude(state__in=TERMINAL)
-    for job in under_way.filter(shard__encoding__waiting_jobs=None):
+    """Cancel the shards for which no job waits."""
+    active_jobs = Job.objects.filter(kind=Job.Kind.SHARD, cancel_requested=False).exclude(state__in=TERMINAL)
+    for job in active_jobs.filter(shard__encoding__waiting_jobs=None):
         request_cancel(job)
 
 
 def settle_encoding(encoding_id: int) -> None:
-    """Requeue or end the jobs that wait for an encoding, as its shards are, and have missing shards made."""
+    """Requeue or end the jobs that wait for an encoding, depending on its shards, and create missing jobs."""
     with transaction.atomic():
         encoding = _lock(Encoding.objects.filter(pk=encoding_id))
-        waiting = list(_waiting_jobs().filter(waits_for=encoding_id))
-        if encoding is None or not waiting:
+        waiting_jobs = list(_waiting_jobs().filter(waits_for=encoding_id))
+        if encoding is None or not waiting_jobs:
             return
         if encoding.format != SHARD_FORMAT:
-            line = "The corpus is encoded anew: this version writes shards of another format."
+            line = "The corpus is encoded again, because this version uses another format for shards."
             requeue_waiting(encoding, line)
             return
-        missing = Q(done_at=None)
+        is_missing = Q(done_at=None)
         counts = encoding.shards.aggregate(
-            missing=Count("pk", filter=missing),
-            failed=Count("pk", filter=missing & Q(job__state__in=_ENDED_BADLY)),
+            missing=Count("pk", filter=is_missing),
+            failed=Count("pk", filter=is_missing & Q(job__state__in=_ENDED_BADLY)),
             queued=Count("pk", filter=Q(job__state=State.QUEUED)),
             under_way=Sum(
-                "job__progress", filter=missing & Q(job__lease_expires_at__isnull=False), default=0.0
+                "job__progress", filter=is_missing & Q(job__lease_expires_at__isnull=False), default=0.0
             ),
         )
         if counts["failed"]:
-            _fail_waiting(waiting, encoding)
+            _fail_waiting(waiting_jobs, encoding)
         elif not counts["missing"]:
             requeue_waiting(encoding, "All shards are encoded.")
         else:
-            made = make_shard_jobs(encoding, waiting[0], int(_MOST_WAITING - counts["queued"]))
-            for _ in range(min(made, _MOST_WAKEUPS)):
-                wake_worker(waiting[0].queue)
-            # The waiting jobs show how far the shards are, those under way by their own progress. A job that is being
-            # withdrawn is left out: waiting for it here would hold rows that its withdrawal wants.
-            done = encoding.shards_expected - counts["missing"] + counts["under_way"]
-            shown = (
+            created_count = make_shard_jobs(encoding, waiting_jobs[0], int(_MAX_WAITING - counts["queued"]))
+            for _ in range(min(created_count, _MAX_WAKEUPS)):
+                wake_worker(waiting_jobs[0].queue)
+            # The waiting jobs show the progress of all shards. Locked jobs are skipped: a withdrawal may hold them and
+            # wait for rows that are locked here.
+            progress = encoding.shards_expected - counts["missing"] + counts["under_way"]
+            updatable_jobs = (
                 _waiting_jobs().filter(waits_for=encoding).select_for_update(skip_locked=True, no_key=True)
             )
-            Job.objects.filter(pk__in=list(shown.values_list("pk", flat=True))).update(
-                progress=min(done / encoding.shards_expected, 1.0)
+            Job.objects.filter(pk__in=list(updatable_jobs.values_list("pk", flat=True))).update(
+                progress=min(progress / encoding.shards_expected, 1.0)
             )
 
 
 def _waiting_jobs() -> QuerySet[Job]:
-    """Return the jobs that gave up their claim for an encoding."""
+    """Return the jobs that wait for an encoding."""
     return Job.objects.filter(state=State.RETRIEVING, lease_expires_at=None, waits_for__isnull=False)
 
 
@@ -389,28 +390,30 @@ def _lock(encodings: QuerySet[Encoding]) -> Encoding | None:
     return encodings.select_for_update(of=("self",)).first()
 
 
-def make_shard_jobs(encoding: Encoding, like: Job, most: int) -> int:
-    """Create at most so many jobs for shards that are not being made, and none while few may be; return how many.
+def make_shard_jobs(encoding: Encoding, template: Job, limit: int) -> int:
+    """Create up to `limit` jobs for shards without one; return their number, which is 0 while few may be created.
 
-    They are in the queue of the job `like`, which waits for them, and may run without a sandbox if it may.
+    The jobs have the queue of the waiting job `template`, and may run without a sandbox if it may.
     """
-    if most < _MOST_WAITING // 2:
+    if limit < _MAX_WAITING // 2:
         return 0
-    unmade = encoding.shards.filter(Q(job=None) | Q(job__state__in=TERMINAL), done_at=None).order_by("number")
-    shards = list(unmade[:most])
+    available_shards = encoding.shards.filter(
+        Q(job=None) | Q(job__state__in=TERMINAL), done_at=None
+    ).order_by("number")
+    shards = list(available_shards[:limit])
     if not shards:
         return 0
-    turn = next_turn(like.queue, like.submission.team if like.submission else None)
-    unprotected = {UNPROTECTED: True} if like.payload.get(UNPROTECTED) is True else {}
+    turn = next_turn(template.queue, template.submission.team if template.submission else None)
+    permission = {UNPROTECTED: True} if template.payload.get(UNPROTECTED) is True else {}
     jobs = Job.objects.bulk_create(
         Job(
             kind=Job.Kind.SHARD,
-            queue=like.queue,
+            queue=template.queue,
             turn=turn + count // SHARDS_A_TURN,
-            dataset=like.dataset,
+            dataset=template.dataset,
             state=State.QUEUED,
             validated=True,
-            payload={**unprotected, "shard": shard.number, "shards": encoding.shards_expected},
+            payload={**permission, "shard": shard.number, "shards": encoding.shards_expected},
         )
         for count, shard in enumerate(shards)
     )
@@ -421,20 +424,20 @@ def make_shard_jobs(encoding: Encoding, like: Job, most: int) -> int:
 
 
 def requeue_waiting(encoding: Encoding, line: str) -> None:
-    """Put all waiting jobs back into the queue."""
+    """Requeue all jobs that wait for the encoding."""
     for job in _waiting_jobs().filter(waits_for=encoding):
         if advance(job.pk, State.QUEUED, line=line, not_before=None):
             wake_worker(job.queue)
 
 
-def _fail_waiting(waiting: list[Job], encoding: Encoding) -> None:
-    """End the waiting jobs as the first shard that failed has ended, with its reason."""
-    failed = encoding.shards.filter(done_at=None, job__state__in=_ENDED_BADLY).select_related("job")
-    shard = failed[0]
+def _fail_waiting(waiting_jobs: list[Job], encoding: Encoding) -> None:
+    """End the waiting jobs with the state and reason of the first failed shard."""
+    failed_shards = encoding.shards.filter(done_at=None, job__state__in=_ENDED_BADLY).select_related("job")
+    shard = failed_shards[0]
     cause = shard.job
     assert cause is not None
-    for job in waiting:
+    for job in waiting_jobs:
         line = f"Shard {shard.number + 1} of the corpus could not be encoded."
         outcome = {"report": cause.report, "error_code": cause.error_code, "fault": cause.fault}
         advance(job.pk, State(cause.state), line=line, **outcome)
-    logger.warning("shard %s failed %s", shard.pk, cause.error_code)
+    logger.warning("Shard %s failed with %s", shard.pk, cause.error_code)

@@ -1,12 +1,12 @@
-"""Retrieval with the site's own engines: baselines and the demo's other rows, BM25 beside a model, and BM25's indexes.
+"""Retrieval with Runboard's own engines: baselines, demo systems, the BM25 reference, and cached BM25 indexes.
 
-An index of a corpus is built once by a child of the site's own, kept, and opened by every job that needs it.
-`<key>/index` is what engines open, read-only. `<key>/<hardware class>.json` has the costs of building it on machines of
-that class, which are published; one of another class measures these itself, once. A folder is renamed atomically: of
-two workers that build the same one keeps its own, and a missing one is built again.
+An index is built once per corpus by a trusted child and opened by all jobs that need it. `<key>/index` is read-only for
+engines. `<key>/<hardware class>.json` has the published costs of building it on machines of that class; a machine of
+another class measures them once. Folders are renamed atomically: if two workers build the same index, one of the two
+remains, and a missing one is built again.
 
-The baseline of a dataset that collects runs is retrieved at once, so that pools can be drawn from it too, and scored
-with all others when the first judgments arrive.
+The baseline of a dataset that collects runs is retrieved at once, so that pools can include it, and scored with all
+others when the first judgments arrive.
 """
 
 import hashlib
@@ -49,9 +49,9 @@ from submissions.sandbox.processes import remove_old
 
 logger = logging.getLogger(__name__)
 
-#: Fewer documents are indexed sooner than a child starts; their index is not kept.
-LEAST_DOCUMENTS = 2_000
-#: Seconds for which an index stays after it was used: a child may be about to open it.
+#: Minimum number of documents for cached indexes. Indexing fewer is faster than starting a child.
+MIN_DOCUMENTS = 2_000
+#: Seconds for which an unused index remains, since a child may be about to open it.
 GRACE = 24 * 3600
 _ENGINE = "bm25"
 _DAMAGED = (OSError, ValueError, KeyError, TypeError, EOFError)
@@ -59,7 +59,7 @@ _DAMAGED = (OSError, ValueError, KeyError, TypeError, EOFError)
 
 @dataclass(frozen=True, slots=True)
 class _Building:
-    """What is noted of a building: wall seconds, the peak of memory, the index's size (bytes), and the corpus."""
+    """Costs of building an index: wall-clock seconds, peak memory, size in bytes, and the corpus."""
 
     seconds: float
     memory: int
@@ -68,35 +68,37 @@ class _Building:
 
 
 def with_kept_index(lease: Lease, work: ExecutionJob, version: DatasetVersion) -> ExecutionJob:
-    """Return the work with the index of words that its engine searches, built where it is missing or damaged.
+    """Return the work with the cached word index for its engine, built if it is missing or damaged.
 
-    As it was for an engine that searches none or runs, and where none is kept: then the engine builds its own.
-    `work.parameters` are all parameters. Raises LeaseLost or Cancelled.
+    The work is returned unchanged if its engine searches runs or no word index, or if the index cannot be cached; the
+    engine then builds its own. `work.parameters` must be complete. Raises LeaseLost or Cancelled.
     """
-    wanted = None if work.runs else describe(work.engine).word_index(work.parameters)
-    if wanted is None or version.statistics.get("documents", 0) < LEAST_DOCUMENTS:
+    parameters = None if work.runs else describe(work.engine).word_index(work.parameters)
+    if parameters is None or version.statistics.get("documents", 0) < MIN_DOCUMENTS:
         return work
-    wanted = resolve_language(describe(_ENGINE).complete(wanted), Resources(language=work.language))
-    analyser = analyser_for(wanted["language"], wanted["stemming"]).description
+    parameters = resolve_language(describe(_ENGINE).complete(parameters), Resources(language=work.language))
+    analyser = analyser_for(parameters["language"], parameters["stemming"]).description
     packages = [version_of(name) for name in ("PyStemmer", "icu4py", "whoosh-reloaded")]
-    what = [version.corpus_sha256, _ENGINE, wanted, FORMAT, analyser, packages]
-    place = path_of(Area.WORD_INDEXES, hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest())
-    note = place / f"{describe_hardware(settings.MODEL_THREADS, 'cpu').slug}.json"
-    building = _noted(note)
-    if building is None or not _is_whole(place, building.size, version):
+    inputs = [version.corpus_sha256, _ENGINE, parameters, FORMAT, analyser, packages]
+    folder = path_of(
+        Area.WORD_INDEXES, hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
+    )
+    note = folder / f"{describe_hardware(settings.MODEL_THREADS, 'cpu').slug}.json"
+    building = _read_building(note)
+    if building is None or not _is_whole(folder, building.size, version):
         try:
-            building = _build(lease, version, wanted, note)
+            building = _build(lease, version, parameters, note)
         except (ModelFailure, ModelTimedOut, RuntimeError, OSError) as error:
-            logger.warning("an index could not be kept: %s: %s", type(error).__name__, error)
-            write_log(lease.job.pk, f"BM25's index could not be kept ({type(error).__name__}).")
+            logger.warning("Could not cache an index: %s: %s", type(error).__name__, error)
+            write_log(lease.job.pk, f"BM25's index could not be cached ({type(error).__name__}).")
             return work
-    os.utime(place)
+    os.utime(folder)
     return replace(
-        work, index=place / INDEX_FOLDER, index_seconds=building.seconds, index_memory=building.memory
+        work, index=folder / INDEX_FOLDER, index_seconds=building.seconds, index_memory=building.memory
     )
 
 
-def _noted(note: Path) -> _Building | None:
+def _read_building(note: Path) -> _Building | None:
     try:
         return _Building(**json.loads(note.read_text("utf-8")))
     except _DAMAGED:
@@ -104,7 +106,7 @@ def _noted(note: Path) -> _Building | None:
 
 
 def _is_whole(place: Path, size: int, version: DatasetVersion) -> bool:
-    """Return whether the index can be opened, and has all of its bytes and documents."""
+    """Return whether the index can be opened and is complete."""
     try:
         index = InvertedIndex(place / INDEX_FOLDER)
         return (size_of(index.folder), index.document_count) == (size, version.statistics["documents"])
@@ -113,8 +115,8 @@ def _is_whole(place: Path, size: int, version: DatasetVersion) -> bool:
 
 
 def _build(lease: Lease, version: DatasetVersion, parameters: Mapping[str, Any], note: Path) -> _Building:
-    """Build the index, and keep it unless there is one now. Raises as `run_child`, and OSError."""
-    place = note.parent
+    """Build the index and store it unless there is one by now. Raises OSError and the exceptions of `run_child`."""
+    index_folder = note.parent
     with job_folder() as folder:
         work = ExecutionJob(
             task="index",
@@ -124,32 +126,32 @@ def _build(lease: Lease, version: DatasetVersion, parameters: Mapping[str, Any],
             parameters=parameters,
             threads=settings.MODEL_THREADS,
         )
-        told = run_child(work, lease, trusted=True)["index"]
+        costs = run_child(work, lease, trusted=True)["index"]
         size = checked_size(work.out / INDEX_FOLDER)
-        building = _Building(float(told["seconds"]), int(told["memory"]), size, version.corpus_sha256)
+        building = _Building(float(costs["seconds"]), int(costs["memory"]), size, version.corpus_sha256)
         if not _is_whole(work.out, size, version):
-            raise DamagedInput(f"the index of {work.corpus} lacks documents")
-        if not _is_whole(place, size, version):
-            kept = folder / "kept"
-            kept.mkdir()
-            (work.out / INDEX_FOLDER).rename(kept / INDEX_FOLDER)
-            move_into_place(kept, place)
+            raise DamagedInput(f"The index of {work.corpus} lacks documents.")
+        if not _is_whole(index_folder, size, version):
+            arriving_folder = folder / "kept"
+            arriving_folder.mkdir()
+            (work.out / INDEX_FOLDER).rename(arriving_folder / INDEX_FOLDER)
+            move_into_place(arriving_folder, index_folder)
         with atomic_write(note) as file:
             file.write_text(json.dumps(asdict(building)), "utf-8")
-    write_log(lease.job.pk, f"BM25's index is kept: {size / 2**20:.1f} MiB.")
+    write_log(lease.job.pk, f"BM25's index was cached: {size / 2**20:.1f} MiB.")
     return building
 
 
 def sweep_indexes() -> int:
-    """Remove indexes of no version that is now current, and beyond `EMBEDDINGS_CACHE_BYTES`; returns how many.
+    """Remove indexes of outdated versions, and those beyond `EMBEDDINGS_CACHE_BYTES`; return their number.
 
-    Those that were used longest ago go first, and none that was used within `GRACE`.
+    The least recently used indexes are removed first, and none that was used within `GRACE`.
     """
     root = Path(settings.VAR) / Area.WORD_INDEXES.value
-    used, sizes = {}, {}
-    for place in (*root.glob("??/*"), *root.glob(".arriving-*")):  # the latter of processes that were killed
-        with suppress(FileNotFoundError):  # another worker of this host was quicker, here as below
-            used[place], sizes[place] = place.stat().st_mtime, checked_size(place)
+    last_used, sizes = {}, {}
+    for place in (*root.glob("??/*"), *root.glob(".arriving-*")):  # including those of killed processes
+        with suppress(FileNotFoundError):  # another worker of this host removed it, here as below
+            last_used[place], sizes[place] = place.stat().st_mtime, checked_size(place)
     versions = Dataset.objects.exclude(current_version=None)
     current = set(versions.values_list("current_version__corpus_sha256", flat=True))
 
@@ -157,49 +159,53 @@ def sweep_indexes() -> int:
         return bool(remove_old([place], GRACE))
 
     def is_current(place: Path) -> bool:
-        return any(noted.corpus in current for note in place.glob("*.json") if (noted := _noted(note)))
+        return any(
+            building.corpus in current for note in place.glob("*.json") if (building := _read_building(note))
+        )
 
     stale = [place for place in sizes if not is_current(place)]
-    removed = {place for place in stale if delete_if_old(place)}
-    left = {place: size for place, size in sizes.items() if place not in removed}
-    needed = sorted(left.keys() - set(stale), key=used.__getitem__)
-    return len(removed) + remove_least_used(left, needed, settings.EMBEDDINGS_CACHE_BYTES, delete_if_old)
+    removed_folders = {place for place in stale if delete_if_old(place)}
+    remaining_sizes = {place: size for place, size in sizes.items() if place not in removed_folders}
+    least_used_first = sorted(remaining_sizes.keys() - set(stale), key=last_used.__getitem__)
+    return len(removed_folders) + remove_least_used(
+        remaining_sizes, least_used_first, settings.EMBEDDINGS_CACHE_BYTES, delete_if_old
+    )
 
 
 # --- retrieval
 
 
-#: Where a run's metadata says which queries it was retrieved for.
+#: Key in a run's metadata for the checksum of the queries that it was retrieved for.
 TOPICS = "topics_sha256"
 
 
 def retrieve_job(job: Job, lease: Lease) -> None:
-    """Run the job's configuration over its dataset and publish the result. Raises LeaseLost or Cancelled.
+    """Run the job's configuration on its dataset and publish the result. Raises LeaseLost or Cancelled.
 
-    Without judgements yet the run is kept, and the job is done.
+    If there are no judgments yet, the run is stored and the job is done.
     """
     if handover.score_handed_over(job, lease):
         return
     configuration = CONFIGURATIONS[job.payload.get("configuration", BM25.slug)]
     begin(job, State.RETRIEVING, "loading")
-    collecting, version = job.dataset.awaits_judgements, job.dataset.current_version
-    if not collecting:
+    is_collecting, version = job.dataset.awaits_judgements, job.dataset.current_version
+    if not is_collecting:
         version = judged_version(job.dataset)
     if version is None:
-        raise RuntimeError(f"{job.dataset.slug} collects runs and has no version")
-    stored_before = _find_waiting_run(configuration, version)
-    if collecting and stored_before is not None:
+        raise RuntimeError(f"{job.dataset.slug} collects runs but has no version.")
+    waiting_run = _find_waiting_run(configuration, version)
+    if is_collecting and waiting_run is not None:
         advance_claimed(job, State.DONE, progress=1.0)
         return
     system = configuration_system(configuration)
     with job_folder() as folder:
         out = folder / "run.txt"
-        if stored_before is not None:
-            write_log(job.pk, f"{configuration.name} over {version}, retrieved while runs were collected")
-            write_text(stored_before.sha256, out)
+        if waiting_run is not None:
+            write_log(job.pk, f"{configuration.name} over {version}, retrieved before the first judgments")
+            write_text(waiting_run.sha256, out)
         else:
             _retrieve(job, lease, configuration, version, out)
-        if not collecting:
+        if not is_collecting:
             run = handover.store_checked_run(out, version, may_be_empty=True)
             result = handover.RetrievalResult(system.slug, version.pk, job.queue, [run])
             handover.finish_retrieval(job, lease, result)
@@ -208,7 +214,7 @@ def retrieve_job(job: Job, lease: Lease) -> None:
         stored = store_run(out)
     statistics = RunStatistics(lines=read.lines, tags=read.tags, metadata={TOPICS: version.topics_sha256})
     with transaction.atomic():
-        finish(job, "Kept. It is scored when the first judgements come.")
+        finish(job, "The run was stored. It will be scored when the first judgments arrive.")
         record_job_run(job, system, stored, statistics, version)
 
 
@@ -237,7 +243,7 @@ def _retrieve(
         progress=lease.report_stage,
     )
     if retrieval.documents != version.statistics.get("documents", retrieval.documents):
-        raise DamagedInput(f"{retrieval.documents} documents were read of the corpus {corpus.name}")
+        raise DamagedInput(f"Only {retrieval.documents} documents of the corpus {corpus.name} were read.")
     seconds = retrieval.build_seconds + work.index_seconds
     write_log(
         job.pk,
@@ -248,17 +254,17 @@ def _retrieve(
 
 
 def _find_waiting_run(configuration: EngineConfiguration, version: DatasetVersion) -> Run | None:
-    """Return the configuration's run that was stored while the dataset collected runs, if it has all queries."""
+    """Return the configuration's run from when the dataset collected runs, if it covers all queries."""
     runs = Run.objects.filter(
         version=version,
         system=configuration_system(configuration),
         origin=Run.Origin.RETRIEVED,
         metadata__has_key=TOPICS,
     )
-    now = topic_ids(version.topics_sha256)
+    present_topics = topic_ids(version.topics_sha256)
     for run in runs.order_by("-pk"):
-        then = topic_ids(run.metadata[TOPICS])
-        if run_path(run.sha256).exists() and now <= then:
+        run_topics = topic_ids(run.metadata[TOPICS])
+        if run_path(run.sha256).exists() and present_topics <= run_topics:
             return run
     return None
 
@@ -266,7 +272,7 @@ def _find_waiting_run(configuration: EngineConfiguration, version: DatasetVersio
 def measure_bm25(
     lease: Lease, work: ExecutionJob, version: DatasetVersion, folder: Path
 ) -> Mapping[str, Any]:
-    """Measure BM25 on this machine, in this job; return its figures and hardware class, empty if that fails."""
+    """Measure BM25 on this machine in this job; return figures and hardware class, or nothing if that fails."""
     bm25 = ExecutionJob(
         task="measure",
         engine=BM25.engine,
@@ -283,5 +289,5 @@ def measure_bm25(
     try:
         return run_child(with_kept_index(lease, bm25, version), lease, trusted=True)
     except (ModelFailure, ModelTimedOut, RuntimeError) as error:
-        write_log(lease.job.pk, f"BM25 could not be measured beside it ({type(error).__name__}).")
+        write_log(lease.job.pk, f"BM25 could not be measured for comparison ({type(error).__name__}).")
         return {}

@@ -1,7 +1,7 @@
-"""Run a model over a dataset: retrieve in the sandbox, check the output like a stranger's, score, publish, measure.
+"""Runs of models on datasets: retrieve in the sandbox, check the output like an upload, score, publish, and measure.
 
-A corpus of several shards is encoded by as many workers as there are; the job then waits, and continues when all shards
-exist. The one shard of a small corpus is encoded by the job itself, in the same process, and kept.
+A corpus of several shards is encoded by all available workers, while the job waits. The single shard of a small corpus
+is encoded by the job itself, in the same process, and stored.
 """
 
 import gzip
@@ -39,7 +39,7 @@ from submissions.intake.run_records import MADE_BY, made_by
 from submissions.jobs.checkpoints import encodings
 from submissions.jobs.checkpoints.embeddings import remove_other_files
 from submissions.jobs.checkpoints.own_engines import measure_bm25, with_kept_index
-from submissions.jobs.checkpoints.running import check_with_library, device_of, job_folder, run_child
+from submissions.jobs.checkpoints.running import check_with_library, get_device, job_folder, run_child
 from submissions.jobs.kinds import handover
 from submissions.jobs.kinds.score import begin, judged_version
 from submissions.models import Checkpoint, Job, State, Submission
@@ -47,20 +47,20 @@ from submissions.queue.lease import Lease
 from submissions.queue.queue import write_log
 from submissions.sandbox.processes import remove, remove_unexpected_files
 
-#: Kinds that put marks or instructions before texts by default.
+#: Kinds of checkpoints that put markers or instructions before texts by default.
 _OWN_MARKS = (CheckpointKind.MULTI_VECTOR, CheckpointKind.CROSS_ENCODER)
 SAMPLE_ENGINE = "dense"
 SAMPLE_SLUG = "static-embeddings-svd"
 _SAMPLE_DESCRIPTION = (
-    "One vector a word, by a singular value decomposition of the collection's own TF-IDF weights (latent semantic "
-    "analysis), made on this machine at the first start. It shows what a measured dense system looks like, not what "
-    "one can do; its checkpoint is on the submit page."
+    "One vector per word from a singular value decomposition of the collection's own TF-IDF weights (latent semantic "
+    "analysis), computed on this machine at the first start. An example of a measured dense system, not a competitive "
+    "one. You can download its checkpoint from the submit page."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class ModelTask:
-    """A task to run: an engine with all its parameters, its inputs, and the system that shows the result."""
+    """Model run to perform: an engine with all its parameters, its inputs, and the system of the result."""
 
     system: System
     engine: EngineDescription
@@ -69,18 +69,18 @@ class ModelTask:
     run_ids: Sequence[int] = field(default_factory=tuple)
 
     def parameters_on(self, dataset: Dataset) -> dict[str, Any]:
-        """Return all parameters, on hidden judgments without variants, each of which would be one reading more."""
+        """Return all parameters, on hidden datasets without variants, since each would be another reading."""
         return {**self.parameters, **(self.engine.main_alone if dataset.hidden else {})}
 
     @property
     def is_ours(self) -> bool:
-        """Whether the model, if there is one, is the site's own."""
+        """Whether the model is the site's own, or there is none."""
         return self.checkpoint is None or self.checkpoint.team_id is None
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """A job's task on one version of its dataset, with its embeddings: how they are named, and those that exist."""
+    """Task of a job on one version of its dataset, with the setting of its embeddings and those that exist."""
 
     job: Job
     task: ModelTask
@@ -90,14 +90,14 @@ class _Plan:
 
     @property
     def rankings(self) -> Path:
-        """Folder in which this host keeps the job's rankings for its next attempt. Abandoned ones are swept."""
+        """Folder in which this host keeps the job's rankings for its next attempt; abandoned ones are swept."""
         return Path(settings.VAR) / "work" / f"rankings-{self.job.pk}"
 
 
 def model_job(job: Job, lease: Lease) -> None:
-    """Run a submission's model over one dataset and publish the result, or measure an earlier result again.
+    """Run a submission's model on one dataset and publish the result, or measure an earlier result again.
 
-    Raises ModelFailure, ModelTimedOut, WaitsForShards, InvalidRun, LeaseLost or Cancelled.
+    Raises ModelFailure, ModelTimedOut, WaitsForShards, InvalidRun, LeaseLost, or Cancelled.
     """
     if handover.score_handed_over(job, lease):
         return
@@ -111,7 +111,7 @@ def model_job(job: Job, lease: Lease) -> None:
             payload["run_ids"],
         )
     elif submission is None:
-        raise RuntimeError(f"job {job.pk} belongs to no submission")
+        raise RuntimeError(f"Job {job.pk} belongs to no submission.")
     else:
         engine = describe_engine(submission.engine)
         task = ModelTask(
@@ -125,14 +125,14 @@ def model_job(job: Job, lease: Lease) -> None:
 
 
 def sample_model_job(job: Job, lease: Lease) -> None:
-    """Make the sample checkpoint from the dataset's documents, offer it for download, and publish its result.
+    """Create the sample checkpoint from the dataset's documents, offer it for download, and publish its result.
 
-    Raises as `run_model`.
+    Raises the exceptions of `run_model`.
     """
     if handover.score_handed_over(job, lease):
         return
     begin(job, State.RETRIEVING, "loading")
-    write_log(job.pk, "Making the sample checkpoint.")
+    write_log(job.pk, "Creating the sample checkpoint.")
     version = judged_version(job.dataset)
     with job_folder() as folder:
         model = folder / "sample"
@@ -153,26 +153,29 @@ def sample_model_job(job: Job, lease: Lease) -> None:
         adapted_to=[job.dataset.slug],
     )
     task = ModelTask(system, engine, engine.complete({}), checkpoint)
-    made = made_by(SAMPLE_ENGINE, task.parameters_on(job.dataset), checkpoint)
-    job.payload = {**job.payload, MADE_BY: made}
+    provenance = made_by(SAMPLE_ENGINE, task.parameters_on(job.dataset), checkpoint)
+    job.payload = {**job.payload, MADE_BY: provenance}
     run_model(job, lease, task)
 
 
 def run_model(job: Job, lease: Lease, task: ModelTask) -> None:
-    """Do a task and have its result scored and published. Raises as `model_job`, and CheckpointRefused."""
+    """Perform the task, then score and publish its result.
+
+    Raises CheckpointRefused and the exceptions of `model_job`.
+    """
     version = judged_version(job.dataset)
     begin(job, State.RETRIEVING, "loading")
     if task.checkpoint is not None:
         check_with_library(job, lease, task.checkpoint)
-    # Engines that encode no documents have no names.
-    setting, names = None, task.engine.encoding_parameters
-    if names is not None and task.checkpoint is not None:
-        device, threads = device_of(job), settings.MODEL_THREADS
+    # Engines that encode no documents have no such parameters.
+    setting, parameter_names = None, task.engine.encoding_parameters
+    if parameter_names is not None and task.checkpoint is not None:
+        device, threads = get_device(job), settings.MODEL_THREADS
         setting = encodings.EncodingSetting(
             checkpoint=task.checkpoint,
             version=version,
             engine=task.engine.name,
-            parameters={name: task.parameters[name] for name in names},
+            parameters={name: task.parameters[name] for name in parameter_names},
             hardware=describe_hardware(threads, device).slug,
             device=device,
             threads=threads,
@@ -184,24 +187,24 @@ def run_model(job: Job, lease: Lease, task: ModelTask) -> None:
             raise encodings.WaitsForShards(setting)
     write_log(job.pk, f"{task.engine.label} over {version}")
     if task.parameters_on(job.dataset) != task.parameters:
-        write_log(job.pk, "Its judgements are hidden: the main result alone is made and scored.")
+        write_log(job.pk, "The dataset is hidden: only the main configuration is run and scored.")
     plan = _Plan(job, task, version, setting, encoded)
     with job_folder() as folder:
-        found = _retrieve(plan, lease, folder)
+        retrieval = _retrieve(plan, lease, folder)
     remove(plan.rankings)
-    handover.finish_retrieval(job, lease, found)
+    handover.finish_retrieval(job, lease, retrieval)
 
 
 def _retrieve(plan: _Plan, lease: Lease, folder: Path) -> handover.RetrievalResult:
-    """Run the model, keep what it encoded, measure BM25 beside it, and store its runs."""
+    """Run the model, store its embeddings and runs, and measure BM25 for comparison."""
     work = with_kept_index(lease, _execution_job(plan, folder), plan.version)
-    # For notes such as "12,000 of 50,000 documents": the number and the unit by stage.
-    counted = {
+    # Total and unit by stage, for notes such as "12,000 of 50,000 documents".
+    totals = {
         "encoding": (plan.version.statistics.get("documents", 0), "documents"),
         "searching": (plan.version.statistics.get("queries", 0), "queries"),
     }
     try:
-        result = run_child(work, lease, counted=counted, trusted=plan.task.is_ours)
+        result = run_child(work, lease, totals=totals, trusted=plan.task.is_ours)
     finally:
         if plan.encoded:
             remove_other_files(plan.encoded.key, plan.encoded.shards)
@@ -213,7 +216,7 @@ def _retrieve(plan: _Plan, lease: Lease, folder: Path) -> handover.RetrievalResu
         f"({retrieval['index_bytes'] / 2**20:.1f} MiB)",
     )
     if plan.setting is not None and not plan.encoded and work.shards is not None:
-        # The child encoded the one shard of a small corpus beside its search.
+        # The child encoded the single shard of a small corpus during its search.
         remove_unexpected_files(work.shards)
         shard = work.shards / shard_name(0)
         if shard.is_dir():
@@ -229,7 +232,7 @@ def _retrieve(plan: _Plan, lease: Lease, folder: Path) -> handover.RetrievalResu
 
 
 def _execution_job(plan: _Plan, folder: Path) -> ExecutionJob:
-    """Return the work for the child, with its folders made."""
+    """Return the work for the child after creating its folders."""
     dataset, task, version = plan.job.dataset, plan.task, plan.version
     shards = plan.encoded.folder if plan.encoded else folder / "shards" if plan.setting else None
     if shards and not plan.encoded:
@@ -254,30 +257,30 @@ def _execution_job(plan: _Plan, folder: Path) -> ExecutionJob:
         drop_self_matches=dataset.drop_self_matches,
         tag=task.system.slug,
         language=dataset.language,
-        device=device_of(plan.job),
+        device=get_device(plan.job),
         threads=settings.MODEL_THREADS,
     )
 
 
 def _given_runs(task: ModelTask, version: DatasetVersion, folder: Path) -> tuple[Path, ...]:
-    """Write the runs to build on as files for the child: those of the task, else a re-ranking dataset's candidates.
+    """Write the task's runs, or else the candidates of a re-ranking dataset, as files for the child.
 
-    An engine that searches the corpus gets none.
+    Engines that search the corpus get no candidates.
     """
     by_id, paths = Run.objects.in_bulk(list(task.run_ids)), []
     for number, run_id in enumerate(task.run_ids):
         paths.append(folder / f"given-{number}.txt")
         write_text(by_id[run_id].sha256, paths[-1])
     if task.engine.runs == (0, 1) and not paths and task.parameters.get("mode", "candidates") == "candidates":
-        offered = version.files.filter(kind=DatasetFile.Kind.CANDIDATES).first()
-        if offered is not None:
+        candidates_file = version.files.filter(kind=DatasetFile.Kind.CANDIDATES).first()
+        if candidates_file is not None:
             paths.append(folder / "candidates.txt")
-            paths[0].write_bytes(gzip.decompress(local_path(Area.FILES, offered.sha256).read_bytes()))
+            paths[0].write_bytes(gzip.decompress(local_path(Area.FILES, candidates_file.sha256).read_bytes()))
     return tuple(paths)
 
 
 def _figures(plan: _Plan, work: ExecutionJob, result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the measured figures by variant, including earlier encoding, and excluding earlier retrieval."""
+    """Return the measured figures by variant, with the rate of earlier encoding and without the costs of given runs."""
     figures = result["variants"] or ({"": result["figures"]} if result["figures"] else {})
     if encoded := plan.encoded:
         rate = encoded.documents / encoded.seconds if encoded.seconds > 0 else None
@@ -286,50 +289,50 @@ def _figures(plan: _Plan, work: ExecutionJob, result: Mapping[str, Any]) -> dict
             for label, values in figures.items()
         }
     if work.runs:
-        # The search of the given runs is not in the figures, and without a corpus nothing was built either.
-        built = (
+        # The figures do not include the search of the given runs; without a corpus nothing was built either.
+        build_figures = (
             () if plan.task.engine.reads_corpus else ("documents_per_second", "build_seconds", "index_bytes")
         )
-        reused = {**dict.fromkeys(built), "stored_runs": len(work.runs)}
-        figures = {label: {**values, **reused} for label, values in figures.items()}
+        overrides = {**dict.fromkeys(build_figures), "stored_runs": len(work.runs)}
+        figures = {label: {**values, **overrides} for label, values in figures.items()}
     return figures
 
 
 def _store_runs(
-    plan: _Plan, out: Path, result: Mapping[str, Any], costs: Mapping[str, Any]
+    plan: _Plan, folder: Path, result: Mapping[str, Any], costs: Mapping[str, Any]
 ) -> handover.RetrievalResult:
-    """Check like an upload, and store, the run, or one run for each variant with the main one last.
+    """Check the run or the run of each variant like an upload and store it, the main one last.
 
-    A job that measures an earlier result stores none.
+    Jobs that measure an earlier result store no runs.
     """
     retrieval = result["retrieval"]
     files = {} if handover.MEASURES in plan.job.payload else retrieval["variants"] or {"": RUN_NAME}
     task = plan.task
-    known: dict[str, str] = {}
+    extra_facts: dict[str, str] = {}
     if task.checkpoint is not None:
-        # The texts that were put before queries and documents, unless the model decides them itself.
+        # Record the prompts of queries and documents, unless the model determines them itself.
         prompts = task.checkpoint.description.get("prompts", {})
         for side in SIDES:
-            asked = task.parameters.get(f"{side}_prompt")
-            shown = asked != AUTO or side in prompts or task.checkpoint.kind not in _OWN_MARKS
-            if asked is not None and shown:
-                known[f"{side}_prompt"] = prompt_of(prompts, side, asked)
+            prompt = task.parameters.get(f"{side}_prompt")
+            is_recorded = prompt != AUTO or side in prompts or task.checkpoint.kind not in _OWN_MARKS
+            if prompt is not None and is_recorded:
+                extra_facts[f"{side}_prompt"] = prompt_of(prompts, side, prompt)
     classes = (plan.encoded.hardware if plan.encoded else frozenset()) | {result["hardware"]["slug"]}
     if len(classes) > 1:
-        known["hardware_mixture"] = " + ".join(sorted(classes))
-        write_log(plan.job.pk, "Encoded on different hardware classes: no times are published.")
+        extra_facts["hardware_mixture"] = " + ".join(sorted(classes))
+        write_log(plan.job.pk, "Encoded on different hardware classes, so no times are published.")
         costs = {}
     runs = []
     for label, name in files.items():
         facts = retrieval["variant_facts"].get(label, retrieval["facts"])
-        runs.append(handover.store_checked_run(out / name, plan.version, label, {**facts, **known}))
+        runs.append(handover.store_checked_run(folder / name, plan.version, label, {**facts, **extra_facts}))
     return handover.RetrievalResult(plan.task.system.slug, plan.version.pk, plan.job.queue, runs, **costs)
 
 
 def fetched_checkpoint(job: Job) -> Checkpoint | None:
-    """Return the checkpoint of a job whose submission named one on the hub; None for any other.
+    """Return the checkpoint of a job whose submission names a model on the hub, else None.
 
-    It is fetched once for a team. Raises InvalidRun if the hub has no such model, or it cannot be run, and LeaseLost.
+    It is downloaded once per team. Raises LeaseLost, or InvalidRun if the model does not exist or cannot be run.
     """
     submission, name = job.submission, job.payload.get("hub_name", "")
     if submission is None or not name:
@@ -339,7 +342,7 @@ def fetched_checkpoint(job: Job) -> Checkpoint | None:
     checkpoint = next((row for row in rows if describe_checkpoint(row).kinds.intersection(kinds)), None)
     if checkpoint is None:
         begin(job, State.RETRIEVING, "fetching")
-        write_log(job.pk, f"Fetching {hub.name} at {hub.commit[:12]} from the hub.")
+        write_log(job.pk, f"Downloading {hub.name} at {hub.commit[:12]} from the hub.")
         with job_folder() as folder:
             files = folder / "files"
             files.mkdir()
@@ -347,8 +350,8 @@ def fetched_checkpoint(job: Job) -> Checkpoint | None:
                 if heads := fetch(hub, files):
                     write_log(
                         job.pk,
-                        f"Heads in {' and '.join(heads)} are pickles, and were not fetched: this is the dense model "
-                        "alone. `pack` converts them, and makes an archive of all that the model is.",
+                        f"The heads in {' and '.join(heads)} are pickles and were not downloaded, so only the dense "
+                        "model is used. `pack` converts them and creates an archive of the complete model.",
                     )
                 file_name = f"{hub.name.replace('/', '_')}@{hub.commit[:12]}.zip"
                 source = CheckpointArchive(file_name, _pack(files, folder / "fetched.zip"))
@@ -364,13 +367,13 @@ def fetched_checkpoint(job: Job) -> Checkpoint | None:
 
 
 def _pack(files: Path, archive: Path) -> Path:
-    """Pack the files as one archive; the same files give the same bytes."""
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as packed:
+    """Pack the files into an archive; equal files give equal bytes."""
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as archive_file:
         for path in sorted(path for path in files.rglob("*") if path.is_file()):
             name = path.relative_to(files).as_posix()
             with (
                 path.open("rb") as source,
-                packed.open(zipfile.ZipInfo(name), "w", force_zip64=True) as target,
+                archive_file.open(zipfile.ZipInfo(name), "w", force_zip64=True) as target,
             ):
                 shutil.copyfileobj(source, target, 1 << 20)
     return archive

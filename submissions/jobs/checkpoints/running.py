@@ -1,7 +1,7 @@
-"""Run a child in the sandbox for a claimed job: its progress becomes the job's, its failure ours or its owner's.
+"""Run a child process in the sandbox for a claimed job, with progress and failures passed on to the job.
 
-A process keeps the child that encodes shards from one shard to the next of the same encoding: starting Python and
-loading a model take longer than a small shard does.
+The child that encodes shards is reused for further shards of the same encoding, since starting Python and loading a
+model take longer than a small shard does.
 """
 
 import tempfile
@@ -41,68 +41,67 @@ from submissions.sandbox.processes import remove, remove_old
 from submissions.sandbox.running import SandboxOutcome, ShardEncoder, run_job
 from submissions.sandbox.supervision import OnProgress
 
-#: The file beside a checkpoint with the releases of the libraries that accepted it.
+#: File beside a checkpoint with the versions of the libraries that accepted it.
 NOTE = "checked.txt"
-#: Seconds in which the library must check a checkpoint.
+#: Time limit in seconds for the library's check of a checkpoint.
 CHECK_SECONDS = 60
 _CHECK_LIMITS = {"memory_bytes": 2 << 30, "output_bytes": 1 << 20}
 
 
 class ModelTimedOut(WorkEnded):
-    """The child ran longer than a job may."""
+    """The child exceeded the time limit of a job."""
 
     def settle(self, job: Job) -> None:
-        """End the job."""
         report = failure_report("timed_out", MODEL_FAILURES["timed_out"].meaning).as_dict()
-        line = "The job ran longer than it may and was stopped."
+        line = "The job exceeded its time limit and was stopped."
         advance(job.pk, State.TIMED_OUT, fence=job.fence, line=line, error_code="timed_out", report=report)
 
 
 class ModelCrashed(WorkEnded):
-    """The child of somebody's model ended, and left nothing that says why; `code` is one of MODEL_FAILURES."""
+    """The child of a submitted model ended without an explanation; `code` is one of MODEL_FAILURES."""
 
     def __init__(self, code: str) -> None:
         self.code = code
         super().__init__(code)
 
     def settle(self, job: Job) -> None:
-        """Try the job once more; then it ends as the model's affair, and counts as a run of it."""
+        """Retry the job once; a second crash is the model's fault and counts as a run."""
         meaning = MODEL_FAILURES[self.code].meaning
         if job.payload.get("crashed") or job.attempts >= ATTEMPTS:
             reject_model(job, ModelFailure(self.code, meaning))
             return
         with transaction.atomic():
             Job.objects.filter(pk=job.pk, fence=job.fence).update(payload={**job.payload, "crashed": True})
-            requeue(job, counted=True, line=f"{meaning} It is tried once more.")
+            requeue(job, counts_attempt=True, line=f"{meaning} The job is retried once.")
 
 
 class DamagedInput(RuntimeError):
-    """What the store holds is not what it is named for, or is not there: our fault, whatever a model made of it."""
+    """A file in the store is missing or damaged, which is our fault whatever the model did with it."""
 
 
 @contextmanager
 def job_folder() -> Iterator[Path]:
-    """A scratch folder for one job, on the same disk as the store, removed at the end."""
+    """Yield a scratch folder on the disk of the store, and remove it at the end."""
     work = Path(settings.VAR) / "work"
     work.mkdir(exist_ok=True, mode=0o700)
     folder = Path(tempfile.mkdtemp(dir=work))
     try:
         yield folder
     finally:
-        remove(folder)  # a stranger wrote there: to any depth, under any mode
+        remove(folder)  # untrusted code wrote there: handle any depth and mode
 
 
 def sweep_work(grace: float = GRACE) -> int:
-    """Remove the folders of jobs that killed processes have left on this host; return how many.
+    """Remove job folders that killed processes left on this host; return their number.
 
-    A job takes no longer than its wall clock. Every shard of a child that encodes several is written into its folder.
+    The minimum age is a job's time limit. Children that encode several shards write to their folder for each shard.
     """
     folders = (Path(settings.VAR) / "work").glob("*")
     return remove_old(folders, max(grace, settings.JOB_WALL_CLOCK_SECONDS))
 
 
-def device_of(job: Job) -> str:
-    """What the workers of the job's queue compute on."""
+def get_device(job: Job) -> str:
+    """Return the device of workers of the job's queue."""
     return "cuda" if job.queue == Job.Queue.GPU else "cpu"
 
 
@@ -110,44 +109,55 @@ def run_child(
     work: ExecutionJob,
     lease: Lease,
     *,
-    counted: Mapping[str, tuple[int, str]] | None = None,
+    totals: Mapping[str, tuple[int, str]] | None = None,
     trusted: bool = False,
 ) -> dict[str, Any]:
-    """What the child left as its result, checked; its files lie in `work.out`.
+    """Run the child and return its checked result; its files are in `work.out`.
 
-    `counted`: what is counted in a stage, and of what, for notes such as "12,000 of 50,000 documents". `trusted`: the
-    model is the site's own, which may run where no sandbox works. Raises ModelFailure, ModelTimedOut,
-    ModelCrashed, RuntimeError for a fault of ours, and LeaseLost or Cancelled when the work must stop; nothing of
-    the child lives on then. The child has nine tenths of the time that the job has left, so that what it found before
-    can be scored: BM25 is measured behind a model.
+    The child may use nine tenths of the job's remaining time, so that its result can still be scored and BM25 measured.
+    It is gone when this function returns or raises.
+
+    Args:
+        work: Work for the child.
+        lease: Lease of the job.
+        totals: Total and unit by stage, for notes such as "12,000 of 50,000 documents".
+        trusted: Whether the model is the site's own, which may run where no sandbox works.
+
+    Raises:
+        ModelFailure: If the model fails.
+        ModelTimedOut: If the time limit is exceeded.
+        ModelCrashed: If the child ends without an explanation.
+        RuntimeError: If the failure is our fault.
+        LeaseLost: If the claim is gone.
+        Cancelled: If cancellation was requested.
     """
     limits = SandboxLimits.from_settings()
     limits = replace(limits, wall_clock_seconds=min(limits.wall_clock_seconds, 0.9 * lease.seconds_left))
-    report = reporter(lease, counted or {})
+    report = reporter(lease, totals or {})
     outcome = run_job(backend_for(trusted=trusted), work, limits, report)
     if outcome.unmeasured:
         write_log(lease.job.pk, f"{describe(work.engine).label} was not timed: {outcome.unmeasured}.")
-    return result_of(outcome, work, trusted=trusted)
+    return get_result(outcome, work, trusted=trusted)
 
 
 def backend_for(*, trusted: bool) -> Backend:
-    """Return the sandbox; where none works, and the model is the site's own, none."""
+    """Return the sandbox, or no sandbox for the site's own models if none works."""
     backend = sandbox.backend()
     return UnprotectedBackend() if trusted and not backend.available else backend
 
 
-def reporter(lease: Lease, counted: Mapping[str, tuple[int, str]]) -> OnProgress:
-    """Makes a child's progress the job's, as `run_child` says."""
+def reporter(lease: Lease, totals: Mapping[str, tuple[int, str]]) -> OnProgress:
+    """Return a callback that reports a child's progress on the lease, with notes as in `run_child`."""
 
     def report(stage: str, share: float, note: str) -> None:
-        total, unit = counted.get(stage, (0, ""))
+        total, unit = totals.get(stage, (0, ""))
         lease.report_stage(stage, share, f"{int(share * total):,} of {total:,} {unit}" if total else note)
 
     return report
 
 
-def result_of(outcome: SandboxOutcome, work: ExecutionJob, *, trusted: bool) -> dict[str, Any]:
-    """Return the result of an outcome of the work that is "done". Raises as `run_child` for any other."""
+def get_result(outcome: SandboxOutcome, work: ExecutionJob, *, trusted: bool) -> dict[str, Any]:
+    """Return the result of a successful outcome. Raises the exceptions of `run_child` for other outcomes."""
     if outcome.kind == "done":
         return outcome.result
     if outcome.kind == "timed_out":
@@ -155,7 +165,7 @@ def result_of(outcome: SandboxOutcome, work: ExecutionJob, *, trusted: bool) -> 
     if outcome.kind == "crashed":
         for path in filter(None, (work.corpus, work.queries, work.excluded)):
             if not path.is_file() or sha256_of(path) != path.name:
-                raise DamagedInput(f"{path} is damaged, or not there")
+                raise DamagedInput(f"{path} is missing or damaged")
     if outcome.kind in ("crashed", "model_failed"):
         _require_whole_checkpoint(work)
     if outcome.kind in ("crashed", "model_failed") and work.device == "cuda":
@@ -165,62 +175,62 @@ def result_of(outcome: SandboxOutcome, work: ExecutionJob, *, trusted: bool) -> 
     if outcome.kind == "crashed" and not trusted:
         raise ModelCrashed(outcome.failure_code)
     if outcome.kind == "crashed":
-        raise RuntimeError(f"the child ended: {outcome.failure_code}, after {outcome.seconds:.0f} s")
+        raise RuntimeError(f"The child ended with {outcome.failure_code} after {outcome.seconds:.0f} s.")
     raise ModelFailure(outcome.failure_code, outcome.message)
 
 
 def _require_whole_checkpoint(work: ExecutionJob) -> None:
-    """Raise DamagedInput where this host lacks a file of the checkpoint: its team sent a whole one.
+    """Raise DamagedInput if this host lacks a file of the checkpoint, which was complete when it was submitted.
 
-    A copy is removed, so that the next job on this host gets a whole one.
+    A local copy is removed, so that the next job on this host downloads it again.
     """
     if work.checkpoint is None:
         return
-    described = work.checkpoint / FILE_NAME
-    files = CheckpointDescription.read(work.checkpoint).files if described.is_file() else (FILE_NAME,)
-    if missing := [name for name in files if not (work.checkpoint / name).is_file()]:
+    description = work.checkpoint / FILE_NAME
+    files = CheckpointDescription.read(work.checkpoint).files if description.is_file() else (FILE_NAME,)
+    if missing_files := [name for name in files if not (work.checkpoint / name).is_file()]:
         shared.remove_damaged_copy(work.checkpoint)
-        raise DamagedInput(f"{work.checkpoint} lacks {', '.join(missing)}")
+        raise DamagedInput(f"{work.checkpoint} lacks {', '.join(missing_files)}")
 
 
 def reject_model(job: Job, failure: ModelFailure) -> None:
-    """End the job: what the model did is its owner's affair. The report says what was found and what would be right."""
-    line, code = f"The model cannot be used: {failure.message}", failure.code
+    """End the job because of the model, with a report of the finding and its remedy."""
+    line, code = f"The model failed: {failure.message}", failure.code
     report = failure_report(code, failure.message).as_dict()
     advance(job.pk, State.REJECTED, fence=job.fence, line=line, error_code=code, report=report)
 
 
 def failure_report(code: str, message: str) -> Report:
-    """Return the report for a model that failed with this code."""
+    """Return the report of a model failure with this code."""
     text = MODEL_FAILURES[code]
-    found = message if message == text.meaning else f"{text.meaning} Found: {message}"
-    return Report((Problem("error", code, 1, found, text.remedy),))
+    message_text = message if message == text.meaning else f"{text.meaning} Details: {message}"
+    return Report((Problem("error", code, 1, message_text, text.remedy),))
 
 
-# --- the library's own check
+# --- check by the library
 
 
 class CheckpointRefused(WorkEnded):
-    """The library does not accept the checkpoint; the report says why. It costs no submission."""
+    """The library does not accept the checkpoint, for the reasons in the report. No quota is used."""
 
     def __init__(self, report: Report) -> None:
         self.report = report
         super().__init__(CHECKPOINT_REFUSED)
 
     def settle(self, job: Job) -> None:
-        """End the job, and those of its submission that wait: they would run the same checkpoint."""
-        waiting = Job.objects.filter(submission__jobs=job, kind=job.kind, state=State.QUEUED)
+        """Reject the job and the waiting jobs of its submission, which would run the same checkpoint."""
+        waiting_jobs = Job.objects.filter(submission__jobs=job, kind=job.kind, state=State.QUEUED)
         report = self.report.as_dict()
-        for pk, fence in [(job.pk, job.fence), *waiting.values_list("pk", "fence")]:
-            line = "The library does not take the checkpoint; nothing was run."
+        for pk, fence in [(job.pk, job.fence), *waiting_jobs.values_list("pk", "fence")]:
+            line = "The library cannot load the checkpoint. No run was produced."
             advance(pk, State.REJECTED, fence=fence, line=line, error_code=CHECKPOINT_REFUSED, report=report)
 
 
 def check_with_library(job: Job, lease: Lease, checkpoint: Checkpoint) -> None:
-    """Have the library check a checkpoint that these releases of it have not seen.
+    """Check a checkpoint with the library, unless the same versions accepted it before.
 
-    The typed values that were accepted are compared with the library's own classes. The child sees the checkpoint and
-    nothing else, so its words can be shown to anybody. Raises CheckpointRefused, ModelCrashed, and as `run_job`.
+    The library compares the accepted values with its own classes. The child has access to the checkpoint only, so its
+    output can be shown to users. Raises CheckpointRefused, ModelCrashed, and the exceptions of `run_job`.
     """
     note = folder_of(checkpoint) / NOTE
     if is_checked(note):
@@ -235,8 +245,8 @@ def check_with_library(job: Job, lease: Lease, checkpoint: Checkpoint) -> None:
             lambda stage, share, text: lease.report_stage("checking", share, text),
         )
     if outcome.kind in ("timed_out", "memory", "disk", "processes"):
-        what = f"{outcome.message} ({outcome.seconds:.0f} s)"
-        raise CheckpointRefused(Report((Problem("error", "too_costly", 1, what, CODES["too_costly"]),)))
+        finding = f"{outcome.message} ({outcome.seconds:.0f} s)"
+        raise CheckpointRefused(Report((Problem("error", "too_costly", 1, finding, CODES["too_costly"]),)))
     if outcome.kind != "done":
         raise ModelCrashed(outcome.failure_code)
     report = Report(tuple(outcome.result["problems"]))
@@ -244,17 +254,17 @@ def check_with_library(job: Job, lease: Lease, checkpoint: Checkpoint) -> None:
         write_log(job.pk, problem.message)
     if not report.valid:
         raise CheckpointRefused(report)
-    with suppress(OSError):  # it is asked again next time
+    with suppress(OSError):  # the check is repeated next time
         note.write_text(releases(), encoding="utf-8")
 
 
 def is_checked(note: Path) -> bool:
-    """Return whether these releases of the libraries accepted the checkpoint before."""
+    """Return whether the installed versions of the libraries accepted the checkpoint before."""
     return note.is_file() and note.read_text(encoding="utf-8") == releases()
 
 
 def releases() -> str:
-    """Return the versions of the libraries that check, as in the note beside a checkpoint that they accepted."""
+    """Return the versions of the checking libraries, in the format of the note beside a checkpoint."""
     names = ("sentence-transformers", "tokenizers", "transformers")
     return "".join(f"{name} {version(name)}\n" for name in names)
 
@@ -262,15 +272,15 @@ def releases() -> str:
 # --- shards of a corpus, for the jobs that wait for them
 
 
-#: For so many seconds after a process has begun with an encoding, its child has shards of it before anybody's turn.
-#: Starting one takes 7 to 20: where several devices take turns with several corpora, they would do little else.
-STAYS = 300.0
+#: Seconds for which a process prefers shards of the encoding that it has begun. Starting a child takes 7 to 20 s;
+#: devices that alternate between corpora would otherwise do little else.
+PREFERENCE_SECONDS = 300.0
 
 
 class WarmEncoder:
-    """The child of this process that encodes, the encoding that it is for, and since when (on the monotonic clock).
+    """Child process of this worker for encoding, kept for the shards of one encoding.
 
-    One that takes the place of a child that crashed has what is left of its time: it may crash as well.
+    A child that replaces a crashed one gets only the remaining time, since it may crash too.
     """
 
     def __init__(self) -> None:
@@ -280,7 +290,7 @@ class WarmEncoder:
         self._encoder: ShardEncoder | None = None
 
     def get(self, encoding: Encoding, device: str) -> ShardEncoder:
-        """Return the child for this encoding; one for another encoding ends."""
+        """Return the child for this encoding, ending one for another encoding."""
         if self.encoding != encoding.pk:
             self.end_child()
             self.encoding, self._since = encoding.pk, time.monotonic()
@@ -291,19 +301,19 @@ class WarmEncoder:
         return self._encoder
 
     def claim_next(self, queue: str, worker: str, permitted: Q) -> Job | None:
-        """Return the next job of this process: a shard for the child that it has, else the one whose turn it is."""
-        own = None
-        if self._encoder is not None and time.monotonic() - self._since < STAYS:
-            own = claim([queue], worker, permitted & Q(shard__encoding=self.encoding))
-        return own or claim([queue], worker, permitted)
+        """Claim the next job: preferably a shard for the present child, else the first job in the queue."""
+        shard_job = None
+        if self._encoder is not None and time.monotonic() - self._since < PREFERENCE_SECONDS:
+            shard_job = claim([queue], worker, permitted & Q(shard__encoding=self.encoding))
+        return shard_job or claim([queue], worker, permitted)
 
     def close(self) -> None:
-        """End the child, if there is one: other work has come, or none."""
+        """End the child because no further shard of its encoding follows."""
         self.encoding = None
         self.end_child()
 
     def end_child(self) -> None:
-        """End the child, if there is one, and remove its folder."""
+        """End the child and remove its folder."""
         self._encoder = None
         self._resources.close()
 
@@ -312,26 +322,26 @@ WARM = WarmEncoder()
 
 
 def shard_job(job: Job, lease: Lease) -> None:
-    """Encode the job's shard and keep it. Raises ModelFailure, ModelTimedOut, LeaseLost or Cancelled."""
+    """Encode the job's shard and store it. Raises ModelFailure, ModelTimedOut, LeaseLost, or Cancelled."""
     shard = (
         Shard.objects.select_related("encoding__checkpoint__team", "encoding__version")
         .filter(job=job.pk)
         .first()
     )
     if shard is None or shard.done_at is not None:
-        raise Cancelled  # another job makes it now, or has made it
+        raise Cancelled  # another job encodes the shard, or has done so
     begin(job, State.RETRIEVING, "loading")
     encoding = shard.encoding
     if encoding.format != SHARD_FORMAT:
-        raise Cancelled  # by the version before: whoever waits has all shards made anew
+        raise Cancelled  # created by an earlier version: waiting jobs have all shards encoded again
     try:
-        encoder = WARM.get(encoding, device_of(job))
+        encoder = WARM.get(encoding, get_device(job))
         work = replace(encoder.job, shard=shard.number)
         report = reporter(lease, {"encoding": (work.shard_documents or 0, "documents")})
         with tempfile.TemporaryDirectory(dir=encoder.job.out.parent) as name:
             folder = Path(name) / SHARD_FOLDER
             outcome = encoder.encode(shard.number, folder, report)
-            result = result_of(outcome, work, trusted=encoding.checkpoint.team is None)
+            result = get_result(outcome, work, trusted=encoding.checkpoint.team is None)
             figures = result["shard"]
             encoded = EncodedShard(
                 folder, figures["documents"], figures["seconds"], result["hardware"]["slug"]

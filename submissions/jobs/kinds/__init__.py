@@ -1,1 +1,1 @@
-"""One module for each kind of job."""
+"""Implementations of the kinds of jobs."""

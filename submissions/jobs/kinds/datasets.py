@@ -1,8 +1,7 @@
-"""Jobs on a dataset and its board, without a submission: pools, merges, profiles, protection, reveals, significance,
-and rescoring.
+"""Jobs on datasets without a submission: pools, merges, profiles, protection, reveals, significance, and rescoring.
 
-Each does its work first, and then changes the job's state and stores the result in one transaction, the state first: a
-lost claim stores nothing. Done again, each comes to the same result. All raise LeaseLost or Cancelled.
+Each job computes first, then stores result and state in one transaction, writing the state first so that a lost claim
+stores nothing. All jobs can be repeated with the same result. All raise LeaseLost or Cancelled.
 """
 
 import time
@@ -57,22 +56,22 @@ from submissions.models import Job, State
 from submissions.queue.lease import Cancelled, Lease, LeaseLost, advance_claimed, finish
 from submissions.queue.queue import ATTEMPTS, requeue, write_log
 
-#: How often results may arrive between finding parts and switching before the attempt is given up.
+#: Maximum number of times that results may arrive between computing parts and switching the policy.
 _ROUNDS = 20
-#: How long a failed job is left alone.
+#: Delay before a failed job is requested again: minimum and maximum.
 FIRST_WAIT, LONGEST_WAIT = timedelta(hours=1), timedelta(days=1)
 _FAILED = (State.FAILED, State.TIMED_OUT)
 _REQUESTS = {Job.Kind.CERTAINTY: request_certainty, Job.Kind.STATISTICS: request_statistics}
 
 
 def pool_job(job: Job, lease: Lease) -> None:
-    """Draw the pool that the payload names. It reads judgments, so the scorer does it."""
+    """Draw the pool named in the payload. Runs on the scorer, since it reads judgments."""
     key = job.payload["pool"]
     begin(job, State.SCORING)
     with _fail_on_last_attempt(job, lambda: fail_pool(key)), work_folder("judging") as folder:
         pool = Pool.objects.select_related("dataset__current_qrels", "version", "created_by").get(pk=key)
         if pool.state != Pool.State.DRAWING:
-            finish(job, "It is drawn already.")
+            finish(job, "The pool was drawn already.")
             return
         try:
             with acting(pool.created_by):
@@ -83,12 +82,12 @@ def pool_job(job: Job, lease: Lease) -> None:
                 fail_pool(key, str(error))
             return
         with transaction.atomic():
-            finish(job, f"{stored['statistics']['pairs']:,} pairs to be judged.")
+            finish(job, f"{stored['statistics']['pairs']:,} pairs to judge.")
             record_pool(pool, stored)
 
 
 def merge_job(job: Job, lease: Lease) -> None:
-    """Compare or merge the judgments that the payload names, as their state says."""
+    """Compare or merge the judgments named in the payload, depending on their state."""
     key = job.payload["import"]
     begin(job, State.SCORING)
     with _fail_on_last_attempt(job, lambda: fail_import(key)), work_folder("judging") as folder:
@@ -102,18 +101,18 @@ def merge_job(job: Job, lease: Lease) -> None:
                 finish(job, "Compared.")
                 comparing.record_comparison(judgements, comparison)
         elif judgements.state == ImportState.MERGING:
-            merged = comparing.merge_import(judgements, folder)
+            merge = comparing.merge_import(judgements, folder)
             lease.check()
             with acting(person, judgements.note), transaction.atomic():
                 finish(job, "Merged.")
-                write_log(job.pk, comparing.record_merge(judgements, merged))
+                write_log(job.pk, comparing.record_merge(judgements, merge))
         else:
-            finish(job, "It has been decided in the meantime.")
+            finish(job, "A curator has decided in the meantime.")
 
 
 @contextmanager
 def _fail_on_last_attempt(job: Job, give_up: Callable[[], None]) -> Iterator[None]:
-    """Show the failure on the page of the pool or import if the work is not tried again."""
+    """Mark the pool or import as failed if the work will not be retried."""
     try:
         yield
     except LeaseLost:
@@ -125,54 +124,54 @@ def _fail_on_last_attempt(job: Job, give_up: Callable[[], None]) -> Iterator[Non
 
 
 def statistics_job(job: Job, lease: Lease) -> None:
-    """Profile the dataset's texts and what runs rank first, as far as they are new.
+    """Profile the dataset's texts and the top-ranked documents of its runs, unless profiled before.
 
-    The texts' profile is stored first, and only then compared with others.
+    The profile of the texts is stored before it is compared with those of other datasets.
     """
     begin(job, State.RETRIEVING, "reading")
     with work_folder("statistics") as folder:
-        found = profile_collection(
+        profile = profile_collection(
             job.dataset, folder, lambda share: lease.report_stage("reading", 0.9 * share)
         )
     with transaction.atomic():
         begin(job, State.SCORING, "comparing")
-        if found is None:
-            write_log(job.pk, "The dataset has no texts here: nothing to look at.")
+        if profile is None:
+            write_log(job.pk, "The dataset has no texts to profile.")
         else:
-            store_collection_profile(found)
-            _, columns = found
+            store_collection_profile(profile)
+            _, columns = profile
             if "tokens" in columns:
-                words = f"{columns['tokens']:,} words, {columns['vocabulary']:,} different ones."
+                words = f"{columns['tokens']:,} words, {columns['vocabulary']:,} distinct."
                 write_log(job.pk, words)
     comparison = find_overlaps(job.dataset, lambda share: lease.report_stage("comparing", 0.9 + 0.1 * share))
     with transaction.atomic():
-        overlaps, runs = comparison
-        finish(job, f"Compared with {len(overlaps):,} other collections; looked at {len(runs):,} runs.")
+        other_count, run_count = len(comparison[0]), len(comparison[1])
+        finish(job, f"Compared with {other_count:,} other collections; analyzed {run_count:,} runs.")
         store_overlaps(job.dataset, comparison)
 
 
 def protect_job(job: Job, lease: Lease) -> None:
-    """Compute what is missing over the parts of a competition, then change policy and board together.
+    """Compute missing scores on the parts of a competition, then change policy and board together.
 
-    It reads private storage, so the scorer does it. On failure the policy stays as it was.
+    Runs on the scorer, since it reads private storage. If it fails, the policy remains unchanged.
     """
     begin(job, State.SCORING)
-    wanted = Protection(job.payload["protection"])
+    protection = Protection(job.payload["protection"])
     person = User.objects.filter(pk=job.payload.get("by")).first()
     for _ in range(_ROUNDS):
-        found = find_parts(job.dataset, lease.report) if wanted == Protection.COMPETITION else 0
-        if found:
-            write_log(job.pk, f"Found the parts' means of {found:,} results.")
+        part_count = find_parts(job.dataset, lease.report) if protection == Protection.COMPETITION else 0
+        if part_count:
+            write_log(job.pk, f"Computed the scores of {part_count:,} results on both parts.")
         with transaction.atomic(), acting(person, job.payload.get("why", "")):
-            # The policy is first, since it may find that a result arrived meanwhile.
-            if switch_protection(job.dataset, wanted):
-                finish(job, f"{job.dataset} is under the {wanted.label} policy.")
+            # Switch the policy first, since it detects results that arrived meanwhile.
+            if switch_protection(job.dataset, protection):
+                finish(job, f"{job.dataset} now has the {protection.label} policy.")
                 return
-    raise RuntimeError("results came faster than their parts were found")
+    raise RuntimeError("Results arrived faster than their scores on the parts could be computed.")
 
 
 def reveal_job(job: Job, lease: Lease) -> None:
-    """Summarize the round that the job names on its dataset: judged queries, with best, median and worst on each."""
+    """Summarize the payload's round on its dataset: judged queries with their best, median, and worst scores."""
     row = Round.objects.get(pk=job.payload["round"])
     qrels = current_qrels(job.dataset)
     begin(job, State.SCORING)
@@ -181,37 +180,39 @@ def reveal_job(job: Job, lease: Lease) -> None:
     with transaction.atomic():
         advance_claimed(job, State.DONE, progress=1.0)
         summary = summarise_topics(row, job.dataset, qrels, queries)
-        write_log(job.pk, f"Summed up {summary.runs} runs of {row}.")
+        write_log(job.pk, f"Summarized {summary.runs} runs of {row}.")
 
 
 def certainty_job(job: Job, lease: Lease) -> None:
-    """Compute intervals, tests and ranks of the dataset's board, and store them unless the board changed meanwhile."""
+    """Compute intervals, tests, and ranks of the dataset's board; store them unless the board has changed."""
     begin(job, State.SCORING)
     finding = analyse_board(job.dataset, lease.report)
     with transaction.atomic():
         advance_claimed(job, State.DONE, progress=1.0)
         if finding is not None and store_certainty(finding) is not None:
-            write_log(job.pk, f"Found for {len(finding.board.entries):,} results.")
+            write_log(job.pk, f"Computed for {len(finding.board.entries):,} results.")
         elif request_if_changed(job.dataset_id):
-            write_log(job.pk, "The board changed meanwhile: it is to be looked at again.")
+            write_log(job.pk, "The board has changed meanwhile and will be analyzed again.")
         else:
-            write_log(job.pk, "Nothing new to find.")
+            write_log(job.pk, "The results are up to date.")
 
 
 def retry_failed_certainty() -> int:
-    """Request failed certainty and statistics jobs again after a while; return how many. One query if none failed.
+    """Request failed significance and statistics jobs again after a delay; return their number.
 
-    The wait is an hour after the first failure, twice as long after each further one in a row, and a day at most: the
-    cause may be gone by then, and a further failure costs little.
+    The delay is an hour after the first failure and doubles up to a day, since the cause may disappear and failures are
+    cheap. Takes one query if no job has failed.
     """
     last = ~Exists(
         Job.objects.filter(kind=OuterRef("kind"), dataset=OuterRef("dataset"), pk__gt=OuterRef("pk"))
     )
     count = 0
     for job in Job.objects.filter(last, kind__in=_REQUESTS, state__in=_FAILED):
-        of_dataset = Job.objects.filter(kind=job.kind, dataset=job.dataset_id)
-        done = of_dataset.filter(state=State.DONE).order_by("-pk").values_list("pk", flat=True).first()
-        failures = of_dataset.filter(state__in=_FAILED, pk__gt=done or 0).count()
+        dataset_jobs = Job.objects.filter(kind=job.kind, dataset=job.dataset_id)
+        last_success = (
+            dataset_jobs.filter(state=State.DONE).order_by("-pk").values_list("pk", flat=True).first()
+        )
+        failures = dataset_jobs.filter(state__in=_FAILED, pk__gt=last_success or 0).count()
         wait = min(FIRST_WAIT * 2 ** min(failures - 1, 10), LONGEST_WAIT)
         if job.finished_at is not None and job.finished_at + wait <= timezone.now():
             _REQUESTS[Job.Kind(job.kind)](job.dataset_id)
@@ -219,27 +220,30 @@ def retry_failed_certainty() -> int:
     return count
 
 
-# --- rescoring: every stored run of a dataset is evaluated on other judgments
+# --- rescoring: evaluate all stored runs of a dataset on new judgments
 
-# An evaluation is a row, so a lost worker costs the run that it was at: the next one finds the others done. The job
-# works in slices, so that verdicts which people wait for come between.
+# Each evaluation is stored as a row, so that a lost worker repeats only the current run. The job works in slices to let
+# users' submissions be scored in between.
 
 
-#: Seconds after which the job lets others have their turn.
+#: Seconds after which the job yields to other jobs.
 SLICE = 20.0
 
 
 def rescore_job(job: Job, lease: Lease) -> None:
-    """Evaluate the runs that wait, then let the curator decide. Raises LeaseLost, or Cancelled once thrown away."""
+    """Evaluate the waiting runs, then ask the curator to decide.
+
+    Raises LeaseLost, or Cancelled if the rescore was discarded.
+    """
     begin(job, State.SCORING)
-    began = time.monotonic()
+    started_at = time.monotonic()
     while True:
         rescore = _evaluating(job)
         dataset = Dataset.objects.get(pk=rescore.dataset_id)
         settings = campaigns.scoring_settings(dataset)
         while (run := campaigns.waiting_runs(rescore).select_related("version").first()) is not None:
-            if time.monotonic() - began > SLICE:
-                requeue(job, counted=False)
+            if time.monotonic() - started_at > SLICE:
+                requeue(job, counts_attempt=False)
                 return
             _evaluate(job, lease, rescore, run)
             rescore = _evaluating(job)
@@ -247,41 +251,41 @@ def rescore_job(job: Job, lease: Lease) -> None:
             _find_parts(rescore, lease)
         content, marks = prepare_content(dataset, rescore.to_qrels), count_marks(rescore)
         with transaction.atomic():
-            # The state goes first: a lost claim lets nobody decide.
+            # Write the state first: a worker that lost its claim must not finish the rescore.
             advance_claimed(job, State.DONE, progress=1.0)
             if campaigns.finish_rescore(rescore, content, settings, marks):
-                write_log(job.pk, f"{rescore.done:,} runs are evaluated, {len(rescore.lost):,} cannot be.")
+                write_log(job.pk, f"{rescore.done:,} runs were evaluated, {len(rescore.lost):,} cannot be.")
                 return
             transaction.set_rollback(True)
 
 
 def _evaluating(job: Job) -> Rescore:
-    """Return the job's rescore as it is now. Raises Cancelled where nobody waits for it any more."""
-    wanted = Rescore.objects.filter(pk=job.payload["rescore"], state=Rescore.State.EVALUATING)
-    rescore = wanted.select_related("to_qrels__version__dataset", "from_qrels").first()
+    """Return the job's rescore in its present state. Raises Cancelled unless it is still being evaluated."""
+    rescores = Rescore.objects.filter(pk=job.payload["rescore"], state=Rescore.State.EVALUATING)
+    rescore = rescores.select_related("to_qrels__version__dataset", "from_qrels").first()
     if rescore is None:
         raise Cancelled
     return rescore
 
 
 def _evaluate(job: Job, lease: Lease, rescore: Rescore, run: Run) -> None:
-    """Give one run its evaluation, or list it among those that cannot have one."""
+    """Evaluate one run, or list it among those that cannot be evaluated."""
     if not campaigns.begin_run(rescore, run):
         campaigns.note_progress(rescore)
         return
     total = max(rescore.total, 1)
     try:
-        scored = evaluate_run(
+        scored_run = evaluate_run(
             StoredRun(run.sha256, run.size),
             rescore.to_qrels.version.dataset,
             rescore.to_qrels,
             lambda share: lease.report((min(rescore.done, total - 1) + share) / total),
         )
-        record_scored(run, rescore.to_qrels, scored)
+        record_scored(run, rescore.to_qrels, scored_run)
     except FileNotFoundError:
-        if run_path(run.sha256).exists():  # something else that scoring needs is missing
+        if run_path(run.sha256).exists():  # another file that scoring needs is missing
             raise FileNotFoundError(
-                "judgements, topics or document ids of the dataset are not in the store"
+                "Judgments, topics, or document ids of the dataset are missing from the store."
             ) from None
         campaigns.exclude_run(rescore, run, "its file is no longer stored")
     except EndlessPattern:
@@ -289,13 +293,13 @@ def _evaluate(job: Job, lease: Lease, rescore: Rescore, run: Run) -> None:
         raise
     except InvalidContent as error:
         codes = ", ".join(sorted({problem.code for problem in error.report.problems}))
-        campaigns.exclude_run(rescore, run, f"its file does not pass validation any more ({codes})")
+        campaigns.exclude_run(rescore, run, f"its file no longer passes validation ({codes})")
     except (SystemExit, KeyboardInterrupt, LeaseLost, Cancelled, ScoresDiffer):
         campaigns.end_run(rescore)
         raise
     else:
         campaigns.end_run(rescore)
-        if job.attempts > 1:  # a long campaign may lose any number of workers, as long as each makes progress
+        if job.attempts > 1:  # a long rescore may lose many workers if each of them makes progress
             job.attempts = 1
             Job.objects.filter(pk=job.pk, fence=job.fence).update(attempts=1)
     campaigns.note_progress(rescore)
@@ -310,13 +314,13 @@ def _find_parts(rescore: Rescore, lease: Lease) -> None:
 
 
 def fail_lost_rescores() -> int:
-    """Say of rescores whose job failed that they did, so that the curator may go on with them; how many."""
+    """Mark rescores as failed whose job has failed, so that the curator can continue; return their number."""
     count = 0
     for rescore in Rescore.objects.filter(state=Rescore.State.EVALUATING):
-        asked = {"kind": WorkRequest.Kind.RESCORE, "payload__rescore": rescore.pk}
-        if WorkRequest.objects.filter(**asked, taken_at=None).exists():
+        criteria = {"kind": WorkRequest.Kind.RESCORE, "payload__rescore": rescore.pk}
+        if WorkRequest.objects.filter(**criteria, taken_at=None).exists():
             continue
-        last = Job.objects.filter(**asked).order_by("-pk").first()
+        last = Job.objects.filter(**criteria).order_by("-pk").first()
         if last is not None and last.state in (
             State.FAILED,
             State.TIMED_OUT,

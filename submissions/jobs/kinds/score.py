@@ -1,6 +1,6 @@
-"""Score a job's run: one pass over the file, a verification of the scores, one transaction for result and state.
+"""Scoring of uploaded runs: one pass over the file, a verification of the scores, and one transaction for the result.
 
-Runs of a dataset that collects are checked and kept, and scored when its first judgements come.
+For datasets that still collect runs, files are validated and stored, and scored with the first judgments.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -40,40 +40,44 @@ from submissions.queue.lease import Lease, LeaseLost, WorkEnded, advance_claimed
 from submissions.queue.queue import advance, append_log_line, requeue, write_log
 from submissions.quotas import probes
 
-#: What the log says of a result, by who sees it.
-_LOGGED: Mapping[str, str] = {
+#: Log lines by visibility of the result.
+_LOG_LINES: Mapping[str, str] = {
     Entry.Visibility.PUBLIC: "Scored and published.",
     Entry.Visibility.HELD: "Scored: no significant change.",
-    Entry.Visibility.SUPERSEDED: "Scored; a better result of the team or of its sender stands on the board.",
+    Entry.Visibility.SUPERSEDED: "Scored. The board shows a better result of the team or submitter.",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredResult:
-    """A run that was evaluated, and what is known of how it came to be.
+    """Evaluated run with its provenance.
 
-    `label` tells the variants of one job apart; `facts` are by names of evaluation.engines.FACTS. `signed` is what is
-    kept of runs over hidden judgements.
+    `label` distinguishes the variants of one job. Keys of `facts` are names of evaluation.engines.FACTS. `signed` holds
+    the fingerprints of runs on hidden datasets.
     """
 
     stored: StoredRun
-    scored: ScoredRun
+    scored_run: ScoredRun
     label: str = ""
     facts: Mapping[str, str | int | float] = field(default_factory=dict)
     signed: RunFingerprints | None = None
 
 
-#: Called in the transaction that publishes results, with them and their entries.
+#: Callback for the transaction that publishes results, with results and entries.
 RecordMore = Callable[[Sequence[ScoredResult], Sequence[Entry]], None]
-#: A run of at most so many bytes is read into memory once, to be scored and verified there.
+#: Maximum size of runs that are read into memory once for scoring and verification.
 IN_MEMORY = 16 * 2**20
 
 
 def score_job(job: Job, lease: Lease) -> None:
-    """Validate (if the upload was not), score and publish an uploaded run.
+    """Validate (unless done before), score, and publish an uploaded run.
 
-    Without judgments yet, check and store it. Raises InvalidRun for a file that does not pass, LeaseLost when the claim
-    is gone, and ScoresDiffer.
+    Without judgments the run is only validated and stored.
+
+    Raises:
+        InvalidRun: If the file is not valid.
+        LeaseLost: If the claim is gone.
+        ScoresDiffer: If the verification fails.
     """
     if job.dataset.awaits_judgements:
         _check_and_store(job, lease)
@@ -83,27 +87,27 @@ def score_job(job: Job, lease: Lease) -> None:
         stored = StoredRun(job.payload["run_sha256"], job.payload["size"])
         begin(job, State.SCORING)
         lease.clock.enter("scoring")
-        scored = evaluate_run(stored, job.dataset, qrels, lease.report)
+        scored_run = evaluate_run(stored, job.dataset, qrels, lease.report)
     else:
         upload = path_of(Area.UPLOADS, job.upload_sha256)
         lease.clock.enter("scoring")
-        scored = _score(upload, job.dataset, qrels, lease.report)
+        scored_run = _score(upload, job.dataset, qrels, lease.report)
         begin(job, State.SCORING)
         stored = store_run(upload)
-        verify_scored(stored.sha256, qrels, scored, lease.check)
+        verify_scored(stored.sha256, qrels, scored_run, lease.check)
     if job.submission is not None:
         system = job.submission.system
     else:
         system = System.objects.select_related("team").get(slug=job.payload["system_slug"])
-    publish_on_current_qrels(job, lease, system, [ScoredResult(stored, scored)], qrels)
+    publish_on_current_qrels(job, lease, system, [ScoredResult(stored, scored_run)], qrels)
     delete_upload(job)
 
 
 def _check_and_store(job: Job, lease: Lease) -> None:
-    """Validate an uploaded run of a dataset without judgements and store it; its job then waits for these."""
+    """Validate and store a run of a dataset without judgments; its job then waits for them."""
     version, submission = job.dataset.current_version, job.submission
     if version is None or submission is None:
-        raise RuntimeError(f"job {job.pk}: nothing to keep a run for")
+        raise RuntimeError(f"Job {job.pk} has no dataset version or submission to store a run for.")
     upload = path_of(Area.UPLOADS, job.upload_sha256)
     report = check_run(upload, scoring_target(version), progress=lease.report)
     if not report.valid:
@@ -114,7 +118,7 @@ def _check_and_store(job: Job, lease: Lease) -> None:
     with transaction.atomic():
         lock_boards([job.dataset_id])
         submission = Submission.objects.select_for_update(no_key=True).get(pk=submission.pk)
-        line = f"Validated: {statistics.lines:,} lines. It waits for the first judgements."
+        line = f"Validated: {statistics.lines:,} lines. The run waits for the first judgments."
         columns = {"validated": True, "attempts": 0, "payload": payload, "report": report.as_dict()}
         advance_claimed(job, State.QUEUED, line=line, **columns)
         record_waiting_run(job, submission, stored, statistics, version)
@@ -122,25 +126,25 @@ def _check_and_store(job: Job, lease: Lease) -> None:
 
 
 class JudgementsChanged(WorkEnded):
-    """The dataset stands on other judgements than those that the job scored against: nothing was published."""
+    """The dataset's qrels changed while the job scored; nothing was published."""
 
     def settle(self, job: Job) -> None:
-        """Do the job again."""
-        requeue(job, counted=False, line="The dataset has a new version: the job is done again.")
+        """Requeue the job."""
+        requeue(job, counts_attempt=False, line="The dataset has a new version. The job will be repeated.")
 
 
 def evaluate_run(
     stored: StoredRun, dataset: Dataset, qrels: Qrels, progress: Callable[[float], None]
 ) -> ScoredRun:
-    """Return the run's verified values for every measure that the dataset shows, or may come to show.
+    """Return verified scores for every measure that the dataset shows or may show later.
 
-    Every evaluation of a stored run is computed here. Raises InvalidContent or ScoresDiffer.
+    All evaluations of stored runs use this function. Raises InvalidContent or ScoresDiffer.
     """
     text = read_text(stored.sha256) if stored.size <= IN_MEMORY else None
     run = run_path(stored.sha256) if text is None else text
-    scored = _score(run, dataset, qrels, progress, may_be_empty=not stored.size)
-    verify_scored(stored.sha256, qrels, scored, partial(progress, 1.0), text)
-    return scored
+    scored_run = _score(run, dataset, qrels, progress, may_be_empty=not stored.size)
+    verify_scored(stored.sha256, qrels, scored_run, partial(progress, 1.0), text)
+    return scored_run
 
 
 def _score(
@@ -151,10 +155,10 @@ def _score(
     *,
     may_be_empty: bool = False,
 ) -> ScoredRun:
-    """Score a run in any format, without verification. Pages show its first documents if judgments are open."""
+    """Score a run in any format without verification, with its top documents if judgments are open."""
     target, first_documents = scoring_target(qrels.version, qrels=qrels), 0 if dataset.hidden else KEPT
     return score_run(
-        run, target, measures_of(dataset), progress=progress, first_documents=first_documents,
+        run, target, get_stored_measures(dataset), progress=progress, first_documents=first_documents,
         may_be_empty=may_be_empty,
     )  # fmt: skip
 
@@ -162,20 +166,21 @@ def _score(
 def verify_scored(
     sha256: str,
     qrels: Qrels,
-    scored: ScoredRun,
+    scored_run: ScoredRun,
     after_block: Callable[[], object],
     text: bytes | None = None,
 ) -> None:
-    """Compute the scores of a stored run again, and compare them.
+    """Compute the scores of a stored run again and compare them.
 
     Args:
-        sha256: the run's key in the store.
-        qrels: the judgments that it was scored on.
-        scored: the scores to verify.
-        after_block: called now and then, and may raise.
-        text: the content in the store, if the caller has read it.
+        sha256: Key of the run in the store.
+        qrels: Judgments that the run was scored on.
+        scored_run: Scores to verify.
+        after_block: Callback during the computation, which may raise.
+        text: Content of the run, if the caller has read it.
 
-    Raises ScoresDiffer, whose message is for operators alone.
+    Raises:
+        ScoresDiffer: If the scores differ; its message is for operators only.
     """
     rules = scoring_rules(qrels.version)
     with trec_text(run_path(sha256) if text is None else text) as (_, stored):
@@ -183,7 +188,7 @@ def verify_scored(
             verify(
                 stored,
                 verifying_judgements(qrels),
-                scored.claimed(),
+                scored_run.claimed(),
                 rules,
                 sha256,
                 after_block,
@@ -193,8 +198,8 @@ def verify_scored(
             raise EndlessPattern(error.line, "takes too long to be searched") from error
 
 
-def measures_of(dataset: Dataset) -> Sequence[str]:
-    """Return the dataset's own measures, then the default ones: stored for all, shown as the dataset says."""
+def get_stored_measures(dataset: Dataset) -> Sequence[str]:
+    """Return the dataset's measures and the default ones; all are stored, and the dataset selects those shown."""
     return list(
         dict.fromkeys(
             [*dataset.measures, *DEFAULT_MEASURES, *JUDGED_MEASURES, *upper_bound_measures(dataset)]
@@ -203,23 +208,23 @@ def measures_of(dataset: Dataset) -> Sequence[str]:
 
 
 def current_qrels(dataset: Dataset) -> Qrels:
-    """Return the qrels of the dataset's board. Raises RuntimeError if there are none: such jobs do not start."""
+    """Return the qrels of the dataset's board. Raises RuntimeError if there are none."""
     if dataset.current_qrels_id is None:
-        raise RuntimeError(f"{dataset.slug} has no judgements")
+        raise RuntimeError(f"{dataset.slug} has no relevance judgments.")
     qrels = Qrels.objects.select_related("version").get(pk=dataset.current_qrels_id)
     qrels.version.dataset = dataset
     return qrels
 
 
 def judged_version(dataset: Dataset) -> DatasetVersion:
-    """Return the version of the board's qrels, which retrievers may not read. Raises RuntimeError without qrels."""
+    """Return the version of the board's qrels, which retrievers cannot read. Raises RuntimeError without qrels."""
     if dataset.current_qrels_id is None:
-        raise RuntimeError(f"{dataset.slug} has no judgements")
+        raise RuntimeError(f"{dataset.slug} has no relevance judgments.")
     return DatasetVersion.objects.get(qrels=dataset.current_qrels_id)
 
 
 def begin(job: Job, state: State, stage: str = "") -> None:
-    """Move the job to the state in which its work begins. Raises LeaseLost when the claim is gone."""
+    """Move the job to the state in which it works. Raises LeaseLost if the claim is gone."""
     if not advance(job.pk, state, fence=job.fence, stage=stage):
         raise LeaseLost
 
@@ -232,26 +237,29 @@ def publish_on_current_qrels(
     qrels: Qrels,
     record_more: RecordMore | None = None,
 ) -> None:
-    """Publish results, after scoring the stored runs again where the board was switched to other judgements meanwhile.
+    """Publish results, scoring the runs again if the board has switched to other qrels meanwhile.
 
-    Outside of transactions. Raises JudgementsChanged where the content changed too: then the job is to be done again.
+    Call it outside of transactions. Raises JudgementsChanged if the dataset's content changed too.
     """
     while True:
         lease.clock.enter("publishing")
         try:
             publish_results(job, system, results, qrels, record_more)
-            found = {each.stored.sha256: each.scored.first_documents for each in results}
-            keep_first_documents(found, qrels.version.excluded_sha256)
+            first_documents = {each.stored.sha256: each.scored_run.first_documents for each in results}
+            keep_first_documents(first_documents, qrels.version.excluded_sha256)
             return
         except JudgementsChanged:
-            present = current_qrels(Dataset.objects.get(pk=job.dataset_id))
-            if (present.version_id, present.split) != (qrels.version_id, qrels.split):
+            latest_qrels = current_qrels(Dataset.objects.get(pk=job.dataset_id))
+            if (latest_qrels.version_id, latest_qrels.split) != (qrels.version_id, qrels.split):
                 raise
-        qrels = present
-        write_log(job.pk, f"The board stands on qrels v{qrels.number} now: scored again on these.")
+        qrels = latest_qrels
+        write_log(job.pk, f"The board now uses qrels v{qrels.number}; scored again on them.")
         lease.clock.enter("scoring")
-        anew = [evaluate_run(each.stored, job.dataset, qrels, lease.report) for each in results]
-        results = [replace(each, scored=scored) for each, scored in zip(results, anew, strict=True)]
+        rescored_runs = [evaluate_run(each.stored, job.dataset, qrels, lease.report) for each in results]
+        results = [
+            replace(each, scored_run=scored_run)
+            for each, scored_run in zip(results, rescored_runs, strict=True)
+        ]
 
 
 def publish_results(
@@ -261,29 +269,33 @@ def publish_results(
     qrels: Qrels,
     record_more: RecordMore | None = None,
 ) -> list[Entry]:
-    """Write results and state together. The state goes first: a lost claim publishes nothing.
+    """Store results and the job's state together, the state first, so that a lost claim publishes nothing.
 
-    The last result is the job's own, those before it are variants with a label and an entry each. Over hidden
-    judgements variants are dropped: a job is one reading of these, however many rankings it makes. The run of a seed
-    set makes an entry only with all others of the set; until then nothing is returned. `record_more` is called in the
-    same transaction.
-    Raises LeaseLost, Cancelled where the submitter asked to stop before this moment, or JudgementsChanged.
+    The last result is the main one; earlier ones are variants with a label and an entry each. On hidden datasets
+    variants are dropped, so that each job reads the judgments once. The run of a seed set creates an entry only when
+    the set is complete; until then the list is empty. `record_more` is called in the same transaction.
+
+    Raises:
+        LeaseLost: If the claim is gone.
+        Cancelled: If cancellation was requested before this moment.
+        JudgementsChanged: If the board has other qrels now.
     """
     if job.dataset.hidden:
         results = [
-            replace(each, signed=probes.signature_of(job, each.stored, qrels)) for each in results[-1:]
+            replace(each, signed=probes.fingerprint_submitted_run(job, each.stored, qrels))
+            for each in results[-1:]
         ]
     with transaction.atomic():
         dataset = lock_board(job.dataset_id)
         if job.submission_id is not None:
-            # Read it again: its team may have made it private, or withdrawn it, while we scored.
-            locked = Submission.objects.select_for_update(no_key=True, of=("self",)).select_related(
+            # Read the submission again: it may have been made private or withdrawn while we scored.
+            submissions = Submission.objects.select_for_update(no_key=True, of=("self",)).select_related(
                 "submitter"
             )
-            job.submission = locked.filter(pk=job.submission_id).first()
-        report = results[-1].scored.report.as_dict()
+            job.submission = submissions.filter(pk=job.submission_id).first()
+        report = results[-1].scored_run.report.as_dict()
         advance_claimed(job, State.DONE, progress=1.0, report=report)
-        if dataset.current_qrels_id != qrels.pk:  # no number is stale from the start
+        if dataset.current_qrels_id != qrels.pk:  # never publish outdated scores
             raise JudgementsChanged
         dataset.current_qrels = qrels
         include_new_run(job.dataset)
@@ -307,10 +319,10 @@ def _is_baseline(job: Job) -> bool:
 def _publish_entries(
     job: Job, dataset: Dataset, system: System, results: Sequence[ScoredResult], qrels: Qrels
 ) -> list[Entry]:
-    """Publish an entry for each result, and store them with the job: its own, and a further one for each variant.
+    """Publish an entry for each result and link them to the job, variants as further entries.
 
-    An existing run is refused if it was uploaded; a model that was run again, or a retrieval of ours that was requested
-    again, comes to the same entry. Raises InvalidRun.
+    An uploaded run that exists already is refused. A model or a retrieval by Runboard that is repeated leads to the
+    same entry. Raises InvalidRun.
     """
     provenance = Entry.Provenance.SCORED if job.kind == Job.Kind.SCORE else Entry.Provenance.MEASURED
     entries = [
@@ -322,29 +334,29 @@ def _publish_entries(
         )
         for result in results
     ]
-    *further, main = entries
-    already_there = Job.objects.filter(entry=main).exclude(pk=job.pk).exists()
-    if already_there and job.submission is not None:
-        withdrawn = main.visibility == Entry.Visibility.WITHDRAWN
-        if job.kind != Job.Kind.MODEL or withdrawn:
-            # The same text sent again, compressed otherwise, which its bytes alone did not show.
-            message = f"this system has the same run on {job.dataset} already"
-            hint = "If it is another seed or configuration, label it."
+    *further_entries, main = entries
+    has_entry = Job.objects.filter(entry=main).exclude(pk=job.pk).exists()
+    if has_entry and job.submission is not None:
+        is_withdrawn = main.visibility == Entry.Visibility.WITHDRAWN
+        if job.kind != Job.Kind.MODEL or is_withdrawn:
+            # The same run with another compression, which the checksum of the upload did not show.
+            message = f"The system already has the same run on {job.dataset}"
+            hint = "Label it if it is another seed or configuration."
             raise InvalidRun.of(ALREADY_SUBMITTED.problem(message, hint))
-        write_log(job.pk, "It found what it had found before: the entry stays, and is measured again.")
+        write_log(job.pk, "The run is identical to an earlier one. Its entry remains and is measured again.")
     columns: dict[str, Any] = {"log": append_log_line(_log_line(main))}
-    if already_there:
-        further = entries if job.submission is not None else []
+    if has_entry:
+        further_entries = entries if job.submission is not None else []
     else:
         columns["entry"] = main
     Job.objects.filter(pk=job.pk).update(**columns)
-    if further:
-        job.further_entries.set(further)
+    if further_entries:
+        job.further_entries.set(further_entries)
     return entries
 
 
 def _new_entry(provenance: Entry.Provenance, submission: Submission | None, **columns: Any) -> Entry:
-    """Return an unsaved entry with what its submission says."""
+    """Return an unsaved entry with the attributes of its submission."""
     if submission is not None:
         columns |= {
             "public_wanted": submission.public,
@@ -359,16 +371,16 @@ def _new_entry(provenance: Entry.Provenance, submission: Submission | None, **co
 
 def _log_line(entry: Entry) -> str:
     if entry.waits_for_its_turn:
-        return "Scored: it is told in its turn."
-    return _LOGGED.get(entry.visibility, "Scored.")
+        return "Scored. The result waits for its release."
+    return _LOG_LINES.get(entry.visibility, "Scored.")
 
 
 def _publish_seed(job: Job, submission: Submission, evaluation: Evaluation) -> Entry | None:
-    """Store a seed's evaluation with its job, and publish the seed set if that completes it; else return None.
+    """Store a seed's evaluation and publish the seed set if it is complete; return the entry or None.
 
-    Call it in the transaction that has locked the submission and moved the job to done, so that of two seeds that end
-    at once the second sees the first. Raises InvalidRun for the run of another seed under another compression, and for
-    a set that exists already.
+    Call it in the transaction that has locked the submission and marked the job as done, so that of two seeds that end
+    at once the second sees the first. Raises InvalidRun if the run equals that of another seed, or if the set exists
+    already.
     """
     Job.objects.filter(pk=job.pk).update(evaluation=evaluation)
     jobs = list(
@@ -379,59 +391,59 @@ def _publish_seed(job: Job, submission: Submission, evaluation: Evaluation) -> E
     evaluations = {
         each.seed: _on_same_qrels(evaluation, each.evaluation) for each in jobs if each.evaluation is not None
     }
-    for label, other in evaluations.items():
-        if label != job.seed and other.run.sha256 == evaluation.run.sha256:
-            message = f"this is the same run as that of seed {label}"
-            hint = "Seeds differ: look at how the two were made, and send all seeds again."
+    for label, other_evaluation in evaluations.items():
+        if label != job.seed and other_evaluation.run.sha256 == evaluation.run.sha256:
+            message = f"The run is identical to that of seed {label}"
+            hint = "Seeds should differ. Check how the two runs were made, and submit all seeds again."
             raise InvalidRun.of(SAME_RUN_TWICE.problem(message, hint))
-    done = sum(each.state == State.DONE for each in jobs)
-    if done < len(jobs):
+    done_count = sum(each.state == State.DONE for each in jobs)
+    if done_count < len(jobs):
         write_log(
-            job.pk, f"Scored: {done} of {len(jobs)} seeds are. The set is published when all of them are."
+            job.pk, f"Scored: {done_count} of {len(jobs)} seeds. The set is published when all are scored."
         )
         return None
-    # Models make no seed sets.
-    new = _new_entry(Entry.Provenance.SCORED, submission, configuration=submission.configuration)
-    entry = publish_entry(new, evaluations)
+    # Models create no seed sets.
+    entry_data = _new_entry(Entry.Provenance.SCORED, submission, configuration=submission.configuration)
+    entry = publish_entry(entry_data, evaluations)
     if entry.submission_reference != submission.pk:
-        message = f"this system has the same seeds on {job.dataset} already"
-        hint = "If they are of another configuration, label it."
+        message = f"The system already has the same seeds on {job.dataset}"
+        hint = "Label them if they are another configuration."
         raise InvalidRun.of(ALREADY_SUBMITTED.problem(message, hint))
     Job.objects.filter(pk__in=[each.pk for each in jobs]).update(entry=entry)
     write_log(job.pk, _log_line(entry))
     return entry
 
 
-def _on_same_qrels(last: Evaluation, earlier: Evaluation) -> Evaluation:
-    """Return an earlier seed's evaluation on the qrels of the last one: the board may have been switched between."""
-    if earlier.qrels_id == last.qrels_id:
-        return earlier
-    rescored = Evaluation.objects.filter(
-        run=earlier.run_id, qrels=last.qrels_id, specification=last.specification
+def _on_same_qrels(reference: Evaluation, evaluation: Evaluation) -> Evaluation:
+    """Return an earlier seed's evaluation on the last one's qrels; the board may have switched between them."""
+    if evaluation.qrels_id == reference.qrels_id:
+        return evaluation
+    evaluations = Evaluation.objects.filter(
+        run=evaluation.run_id, qrels=reference.qrels_id, specification=reference.specification
     )
-    return rescored.select_related("run__version__dataset", "run__system").first() or earlier
+    return evaluations.select_related("run__version__dataset", "run__system").first() or evaluation
 
 
 def record_result(job: Job, system: System, result: ScoredResult, qrels: Qrels) -> Evaluation:
-    """Store the rows of the run and of its evaluation, unrounded, and flag a run that looks like a probe."""
-    statistics = result.scored.report.statistics
+    """Store the run and its evaluation, unrounded, and flag suspicious runs."""
+    statistics = result.scored_run.report.statistics
     run = record_job_run(job, system, result.stored, statistics, qrels.version, result.label)
-    evaluation = record_scored(run, qrels, result.scored)
+    evaluation = record_scored(run, qrels, result.scored_run)
     if job.submission is not None and result.signed is not None:
         probes.flag_suspicious_run(job, job.submission, evaluation, result.signed)
     return evaluation
 
 
-def record_scored(run: Run, qrels: Qrels, scored: ScoredRun) -> Evaluation:
-    """Store the row of a run's evaluation, unrounded; in a competition with its means over both parts."""
+def record_scored(run: Run, qrels: Qrels, scored_run: ScoredRun) -> Evaluation:
+    """Store a run's evaluation, unrounded, in a competition also on both parts."""
     evaluation = record_evaluation(
         run=run,
         qrels=qrels,
         specification=SPEC_VERSION,
-        measures=[measure.name for measure in scored.measures],
-        means=scored.means,
-        per_query=scored.per_query,
-        missing_queries=scored.missing_queries,
+        measures=[measure.name for measure in scored_run.measures],
+        means=scored_run.means,
+        per_query=scored_run.per_query,
+        missing_queries=scored_run.missing_queries,
     )
     if get_policy(qrels.version.dataset).competition:
         evaluate_parts(evaluation)
@@ -439,17 +451,19 @@ def record_scored(run: Run, qrels: Qrels, scored: ScoredRun) -> Evaluation:
 
 
 def delete_upload(job: Job) -> None:
-    """Drop the uploaded bytes once the verdict is there, unless somebody else needs the same ones.
+    """Delete the uploaded file after the verdict, unless another job needs it.
 
-    Bytes that came again since may belong to a submission whose row is not committed yet: the sweep sees to those, and
-    to all that is forgotten while a backup runs.
+    A file that arrived again meanwhile may belong to a submission whose row is not committed yet. The sweep removes
+    such files, and all that remain because of a backup.
     """
     if not job.upload_sha256:
         return
-    others = Job.objects.filter(upload_sha256=job.upload_sha256, state__in=[State.VALIDATING, State.SCORING])
+    other_jobs = Job.objects.filter(
+        upload_sha256=job.upload_sha256, state__in=[State.VALIDATING, State.SCORING]
+    )
     path = path_of(Area.UPLOADS, job.upload_sha256)
-    came_again = path.exists() and path.stat().st_mtime > job.created_at.timestamp()
-    needed = came_again or others.exclude(pk=job.pk).exists()
-    # The pause is checked last: a backup that began since has copied the rows.
-    if not needed and not deletion_lock.deletions_are_paused():
+    was_uploaded_again = path.exists() and path.stat().st_mtime > job.created_at.timestamp()
+    is_needed = was_uploaded_again or other_jobs.exclude(pk=job.pk).exists()
+    # Check the pause last: a backup that began meanwhile has copied the rows.
+    if not is_needed and not deletion_lock.deletions_are_paused():
         remove(Area.UPLOADS, job.upload_sha256)

@@ -283,7 +283,7 @@ def test_runs_of_ones_own_and_lent_ones_are_fused(
     assert accepted.status == 201, accepted.body
     assert len(Job.objects.get(kind="model").payload["run_ids"]) == 2
     theirs = Submission.objects.get(pk=lent)
-    set_reusable(theirs, reusable=False, by=theirs.submitter)
+    set_reusable(theirs, reusable=False, person=theirs.submitter)
     assert fuse(mine, lent, configuration="2").problem("no_usable_run")
 
 

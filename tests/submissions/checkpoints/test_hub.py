@@ -15,7 +15,7 @@ from submissions.checkpoints.hub import HubModel, fetch, fetches
 from submissions.core.errors import Refused
 from submissions.models import Switch, Upload
 from submissions.uploads import service
-from submissions.uploads.service import limit_of
+from submissions.uploads.service import get_size_limit
 from tests.curating import filled
 from tests.evaluation.small_checkpoint import files
 from tests.factories import make_a_curator, make_user
@@ -89,8 +89,8 @@ def test_the_variable_may_be_spelt_in_any_of_the_usual_ways(
 def test_limits_follow_from_the_weights(settings: Any) -> None:
     """A checkpoint of the largest weights comes in pieces and from the hub, and a person has room for it."""
     assert settings.CHECKPOINT_WEIGHTS_BYTES == 32 * 2**30
-    assert limit_of(Upload.Kind.MODEL) == settings.CHECKPOINT_WEIGHTS_BYTES + 2**30
-    assert limit_of(Upload.Kind.MODEL) <= service.UPLOAD_BYTES_PER_PERSON
+    assert get_size_limit(Upload.Kind.MODEL) == settings.CHECKPOINT_WEIGHTS_BYTES + 2**30
+    assert get_size_limit(Upload.Kind.MODEL) <= service.UPLOAD_BYTES_PER_PERSON
 
 
 @pytest.mark.parametrize(

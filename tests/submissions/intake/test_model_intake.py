@@ -72,7 +72,7 @@ def test_a_model_on_the_hub_is_fetched_once_and_kept_with_its_commit(from_hub: J
     assert from_hub.submission is not None
     assert from_hub.submission.checkpoint == first
     assert (
-        "Heads in colbert_linear.pt are pickles, and were not fetched: this is the dense model alone"
+        "The heads in colbert_linear.pt are pickles and were not downloaded, so only the dense model is used."
         in from_hub.log
     )
 
@@ -110,7 +110,7 @@ def test_what_is_built_on_runs_names_them_and_its_model(api: Api, stranger: Api,
     path = tmp_path / "fused.txt"
     path.write_text(run_text(depth=7))
     qrels = current_qrels(job.dataset)
-    result = result_of(path, job, qrels)
+    result = get_result(path, job, qrels)
     publish_results(job, job.submission.system, [result], qrels)
     run = Run.objects.get(system__name="Both")
     assert (run.reusable, run.built_from.count()) == (True, 2)
@@ -120,7 +120,7 @@ def test_what_is_built_on_runs_names_them_and_its_model(api: Api, stranger: Api,
     assert 'href="/systems/my-system/"' in page
 
 
-def result_of(path: Path, job: Job, qrels: Qrels) -> ScoredResult:
+def get_result(path: Path, job: Job, qrels: Qrels) -> ScoredResult:
     """A run that was retrieved for the job, stored and scored."""
     stored = store_run(path)
     return ScoredResult(stored, evaluate_run(stored, job.dataset, qrels, Lease(job).report))
@@ -135,7 +135,7 @@ def published(tmp_path: Path) -> Submission:
     path = tmp_path / "made.txt"
     path.write_text(run_text(depth=7))
     qrels = current_qrels(job.dataset)
-    result = result_of(path, job, qrels)
+    result = get_result(path, job, qrels)
     publish_results(job, job.submission.system, [result], qrels)
     return job.submission
 
@@ -218,7 +218,7 @@ def test_variants_that_come_all_the_same_are_not_recorded_over_hidden_judgements
     for depth in (10, 50):
         path = tmp_path / f"{depth}.txt"
         path.write_text(run_text(depth=depth))
-        results.append(replace(result_of(path, job, qrels), label=f"top {depth}"))
+        results.append(replace(get_result(path, job, qrels), label=f"top {depth}"))
     (entry,) = publish_results(job, job.submission.system, results, qrels)
     assert entry.configuration == "top 50"
     assert list(corpus.entries.all()) == [entry]
@@ -237,7 +237,7 @@ def test_depths_of_a_re_ranker_are_drawn_and_told(api: Api, tmp_path: Path) -> N
         path = tmp_path / f"{depth}.txt"
         path.write_text(run_text(depth=depth, skip=2 if depth == 10 else 0))
         facts = {"dimension": 8, "depth": depth}
-        results.append(replace(result_of(path, job, qrels), label=f"top {depth}", facts=facts))
+        results.append(replace(get_result(path, job, qrels), label=f"top {depth}", facts=facts))
     publish_results(job, job.submission.system, results, qrels)
     page = api.client.get(f"/submissions/{identifier}/").content.decode()
     assert "nDCG@10 by depth" in page

@@ -237,7 +237,7 @@ def test_a_job_that_scored_on_the_earlier_judgements_publishes_on_the_new_ones(
     assert (slow.evaluation.qrels, len(calls)) == (rescore.to_qrels, 2)
     job = Job.objects.get(entry=slow)
     assert job.state == State.DONE
-    assert "The board stands on qrels v2 now" in job.log
+    assert "The board now uses qrels v2" in job.log
 
 
 def test_seeds_that_were_scored_on_both_sides_of_a_switch_are_one_set(

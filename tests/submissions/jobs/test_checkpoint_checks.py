@@ -70,7 +70,7 @@ def test_what_the_library_does_not_take_ends_all_jobs_of_the_submission_and_cost
     assert (sibling.state, sibling.error_code) == (State.REJECTED, "checkpoint_refused")
     assert sibling.report == first.report
     assert sibling.finished_at is not None
-    assert "nothing was run" in sibling.log
+    assert "No run was produced" in sibling.log
     assert stranger.state == State.QUEUED
     assert submission.team is not None
     assert quota_of(submission.team).used == 0

@@ -83,7 +83,7 @@ def test_while_it_collects_runs_and_bm25_are_kept_and_then_all_are_scored(
     assert (told["system"], told["tag"], told["run_type"]) == ("Open one", "ann-1", "manual")
     (job,) = api.get(f"submissions/{public.body['id']}/").body["jobs"]
     assert (job["awaiting_judgements"], job["scores"], job["queue_position"]) == (True, {}, None)
-    assert "Awaiting judgements" in api.get(f"submissions/{public.body['id']}/").body["jobs"][0]["meaning"]
+    assert "Awaiting judgments" in api.get(f"submissions/{public.body['id']}/").body["jobs"][0]["meaning"]
 
     judge(tmp_path)
     drain_queue("cpu", "worker")

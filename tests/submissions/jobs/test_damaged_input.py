@@ -76,13 +76,13 @@ def test_a_damaged_corpus_is_a_fault_of_ours(dataset: Dataset, damage: Callable[
 
 def test_a_baseline_of_a_damaged_corpus_is_none(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is an index kept of it."""
-    monkeypatch.setattr(own_engines, "LEAST_DOCUMENTS", 1)
+    monkeypatch.setattr(own_engines, "MIN_DOCUMENTS", 1)
     cut_between_blocks(corpus_of(dataset))
     job = Job.objects.create(kind=Job.Kind.BASELINE, queue="cpu", dataset=dataset, state=State.QUEUED)
     run_waiting()
     job.refresh_from_db()
     assert (job.state, job.error_code) == (State.FAILED, "fault"), job.log
-    assert "BM25's index could not be kept (DamagedInput)." in job.log
+    assert "BM25's index could not be cached (DamagedInput)." in job.log
     assert not list((Path(own_engines.settings.VAR) / Area.WORD_INDEXES.value).glob("*/*"))
 
 

@@ -54,7 +54,7 @@ def test_the_last_shard_puts_the_waiting_job_back_into_the_queue(
 def test_of_a_large_corpus_a_part_waits_and_the_dispatcher_brings_the_rest(
     dataset: Dataset, setting: EncodingSetting, encode: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(encodings, "_MOST_WAITING", 2)
+    monkeypatch.setattr(encodings, "_MAX_WAITING", 2)
     parent = model_job(dataset)
     assert wait_for_shards(parent, setting)
     shards = Job.objects.filter(kind=Job.Kind.SHARD)

@@ -89,7 +89,7 @@ def test_a_shard_that_failed_before_ends_no_later_job_untried(
     wait_for_shards(model_job(dataset), setting)
     Job.objects.filter(shard__number=SHARDS - 1).update(state=State.FAILED, error_code="worker_lost")
     settle_waiting_jobs()
-    monkeypatch.setattr(encodings, "_MOST_WAITING", SHARDS - 1)
+    monkeypatch.setattr(encodings, "_MAX_WAITING", SHARDS - 1)
     later = model_job(dataset)
     wait_for_shards(later, setting)
     settle_waiting_jobs()

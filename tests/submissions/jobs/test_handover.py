@@ -51,7 +51,7 @@ def test_a_retriever_without_judgements_hands_over_and_a_scorer_publishes(
     retrieve_only(settings)
     baseline_job.refresh_from_db()
     assert (baseline_job.state, baseline_job.queue, baseline_job.attempts) == (State.QUEUED, "score", 0)
-    assert "a scorer goes on" in baseline_job.log
+    assert "Waiting for a scorer" in baseline_job.log
     assert seconds_worked_before(baseline_job.payload) > 0
     drain_queue("score", "a-scorer")
     baseline_job.refresh_from_db()
@@ -94,8 +94,8 @@ def test_a_run_that_its_scorer_never_finds_fails_the_third_time(
     assert baseline_job.fault
     assert baseline_job.fault in baseline_job.log
     assert baseline_job.fault in caplog.text
-    assert "do retriever and scorer share one?" in caplog.text
-    assert "other content" not in baseline_job.log
+    assert "Do retriever and scorer share one?" in caplog.text
+    assert "new version" not in baseline_job.log
 
 
 def test_a_run_that_waits_for_its_scorer_is_not_swept_and_can_be_cancelled(

@@ -53,7 +53,7 @@ def small(
 ) -> Dataset:
     """A small published collection whose index is kept all the same, in a store of the test's own."""
     settings.VAR = tmp_path / "var"
-    monkeypatch.setattr(own_engines, "LEAST_DOCUMENTS", 1)
+    monkeypatch.setattr(own_engines, "MIN_DOCUMENTS", 1)
     use_backend(settings, "none")
     return make_published(tmp_path / "collection")
 
@@ -99,7 +99,7 @@ def test_the_first_job_builds_it_and_all_others_open_it(
     assert figures["peak_memory_bytes"] >= children[-1].index_memory > 0
     assert figures["index_bytes"] == sum(map(len, before.values()))
     shutil.rmtree(place)
-    monkeypatch.setattr(own_engines, "LEAST_DOCUMENTS", 1_000)
+    monkeypatch.setattr(own_engines, "MIN_DOCUMENTS", 1_000)
     assert run_baseline(small) == again  # from an index of its own
     assert places() == []
 
@@ -174,7 +174,7 @@ def test_where_none_can_be_kept_the_job_builds_its_own(
 
     monkeypatch.setattr(own_engines, "move_into_place", full)
     assert run_baseline(small) == run
-    assert "BM25's index could not be kept (OSError)." in Job.objects.latest("pk").log
+    assert "BM25's index could not be cached (OSError)." in Job.objects.latest("pk").log
     assert places() == []
 
 

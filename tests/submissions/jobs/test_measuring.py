@@ -82,18 +82,18 @@ def test_a_scorer_records_the_costs_where_retrievers_have_no_judgements(
 
 
 def test_results_without_a_model_and_pending_measurements_are_refused(small: Dataset) -> None:
-    with pytest.raises(CannotMeasure, match="not made by a model that ran here"):
+    with pytest.raises(CannotMeasure, match="not produced by a model that ran here"):
         request_measurement(small.entries.get(is_baseline=True))
     done = finished(queue_model(small, make_submission()))
     assert done.entry is not None
     request_measurement(done.entry)
-    with pytest.raises(CannotMeasure, match="being measured already"):
+    with pytest.raises(CannotMeasure, match="already being measured"):
         request_measurement(done.entry)
     Job.objects.filter(payload__measures=done.entry.pk).update(state=State.DONE)
     done.entry.visibility = Entry.Visibility.WITHDRAWN
     with pytest.raises(CannotMeasure, match="was withdrawn"):
         request_measurement(done.entry)
-    with pytest.raises(CommandError, match="not made by a model"):
+    with pytest.raises(CommandError, match="not produced by a model"):
         call_command("measure_again", "small/bm25", by=make_user("Carol").email, why="for a test")
 
 

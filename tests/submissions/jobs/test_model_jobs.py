@@ -138,7 +138,7 @@ def test_over_hidden_judgements_a_job_is_one_reading_of_them(small: Dataset, cli
     assert list(job.further_entries.all()) == []
     assert list(small.entries.exclude(is_baseline=True)) == [job.entry]
     assert list(Run.objects.filter(system=submission.system)) == [job.entry.evaluation.run]  # type: ignore[union-attr]
-    assert "hidden: the main result alone" in job.log
+    assert "hidden: only the main configuration" in job.log
     assert "only the main result is made" in client.get(submission.get_absolute_url()).content.decode()
 
 
@@ -218,11 +218,11 @@ def test_bm25_is_measured_only_while_the_job_has_time_left(
         settings.JOB_WALL_CLOCK_SECONDS = 1
         return outcome
 
-    monkeypatch.setattr(leases, "LOOK", 60.0)  # whoever looks meanwhile would end the job
+    monkeypatch.setattr(leases, "CHECK_INTERVAL", 60.0)  # whoever looks meanwhile would end the job
     monkeypatch.setattr("submissions.jobs.checkpoints.running.run_job", run_for_hours)
     job = finished(queue_model(small, make_submission()))
     assert job.state == State.DONE, job.log
-    assert "BM25 could not be measured beside it (ModelTimedOut)" in job.log
+    assert "BM25 could not be measured for comparison (ModelTimedOut)" in job.log
     assert job.entry is not None
     assert not job.entry.measurements.get().baseline
 
@@ -232,7 +232,7 @@ def test_a_model_that_crashes_is_tried_once_more_and_counts(small: Dataset) -> N
     job = finished(queue_model(small, submission))
     assert (job.state, job.error_code, job.attempts) == (State.REJECTED, "crashed", 2), job.log
     assert "ended unexpectedly" in job.report["problems"][0]["message"]
-    assert job.log.count("It is tried once more.") == 1
+    assert job.log.count("The job is retried once.") == 1
     assert quota_of(submission.team).used == 1
 
 
@@ -312,7 +312,7 @@ def hanging(
     transactional_db: None, small: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[Job, threading.Thread]]:
     """A job whose child hangs, worked at by a thread."""
-    monkeypatch.setattr("submissions.queue.lease.LOOK", 0.1)
+    monkeypatch.setattr("submissions.queue.lease.CHECK_INTERVAL", 0.1)
     job = queue_model(small, make_submission(wrong="hang"))
     thread = threading.Thread(target=run_waiting)
     thread.start()

@@ -101,7 +101,7 @@ def test_what_finds_no_judgements_laid_out_yet_waits_and_costs_no_attempt(
     job = Job.objects.get(kind=Job.Kind.STATISTICS)
     assert (job.state, job.attempts) == (State.QUEUED, 0)
     assert job.not_before is not None
-    assert job.log.count("not laid out") == 1
+    assert job.log.count("not available here yet") == 1
     assert "fault" not in caplog.text
     settings.PRIVATE_STORAGE = True
     copy_open_judgements()

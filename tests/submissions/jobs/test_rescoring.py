@@ -125,7 +125,7 @@ def test_a_run_that_is_gone_or_damaged_is_listed_and_keeps_no_other_from_its_num
     rescore = rescored(demo, more_judgements(demo, tmp_path), curator)
     assert (rescore.state, rescore.done, rescore.total) == (Rescore.State.READY, 3, 3)
     assert rescore.lost[str(first.pk)] == "its file is no longer stored"
-    assert "does not pass validation any more" in rescore.lost[str(second.pk)]
+    assert "no longer passes validation" in rescore.lost[str(second.pk)]
     assert Evaluation.objects.filter(qrels=rescore.to_qrels).count() == 1
 
 

@@ -104,7 +104,7 @@ def test_a_killed_worker_changes_nothing(
     assert (parent.state, parent.error_code) == (State.DONE, ""), parent.log
     victim.refresh_from_db()
     assert (victim.state, victim.attempts) == (State.DONE, 2)
-    assert "The worker was lost; the job is tried again." in victim.log
+    assert "The worker was lost. The job will be retried." in victim.log
     assert victim.worker != f"{victim.worker.rpartition(':')[0]}:{pid}"
     assert Shard.objects.exclude(done_at=None).count() == 6
     # The killed one may have done another shard before.

@@ -94,7 +94,7 @@ def test_verdicts_come_before_it(board: Dataset) -> None:
 def test_a_lost_claim_keeps_nothing(board: Dataset) -> None:
     create_requested_jobs()
     zombie = claimed()
-    assert requeue(zombie, counted=True)
+    assert requeue(zombie, counts_attempt=True)
     heir = claimed()
     with pytest.raises(LeaseLost):
         significance_jobs.certainty_job(zombie, Lease(zombie))
@@ -111,7 +111,7 @@ def test_a_board_whose_last_result_is_withdrawn_has_nothing_to_find() -> None:
     create_requested_jobs()
     drain_queue("score", "worker")
     assert jobs_of(dataset) == ["done"]
-    assert "Nothing new" in Job.objects.get(dataset=dataset, kind="certainty").log
+    assert "up to date" in Job.objects.get(dataset=dataset, kind="certainty").log
     assert not Certainty.objects.exists()
 
 

@@ -62,7 +62,7 @@ def test_a_run_whose_scores_are_wrong_fails_as_our_fault(
     assert len(values) == 1
     told = str(api.get(f"submissions/{sent.body['id']}/").body) + job.log + str(job.report)
     told += api.client.get(f"/submissions/{sent.body['id']}/").content.decode()
-    assert "could not be confirmed" in job.log
+    assert "could not be verified" in job.log
     for secret_word in (*values[0], "was scored", "is right", "judged query"):
         assert secret_word not in told
 

@@ -96,8 +96,8 @@ def test_what_a_curator_does_to_a_submission_is_told_as_that_and_recorded(demo: 
     assert client.post(f"/submissions/{stopped}/cancel/").status_code == 302
     assert theirs.post(f"submissions/{asked}/cancel/").status == 200
     logs = [Job.objects.get(submission=each).log for each in (stopped, asked)]
-    assert "Cancelled by a curator." in logs[0]
-    assert "A curator asked to stop." in logs[1]
+    assert "Canceled by a curator." in logs[0]
+    assert "A curator requested cancellation." in logs[1]
     assert not any(word in log for log in logs for word in ("submitter", "Cora"))
     client.post(f"/submissions/{asked}/reusable/", {"reusable": "yes"})
     theirs.post(f"submissions/{asked}/reusable/", reusable="false")
@@ -137,7 +137,7 @@ def test_what_a_team_does_to_its_own_is_told_as_that_and_no_act_of_curation(
 ) -> None:
     bob = make_user("Bob")
     Membership.objects.create(team=team_of(alice), user=bob)
-    for who, words in ((api, "Cancelled by the submitter."), (Api(bob), "Cancelled by its team.")):
+    for who, words in ((api, "Canceled by the submitter."), (Api(bob), "Canceled by its team.")):
         identifier = api.submit().body["id"]
         who.post(f"submissions/{identifier}/reusable/", reusable="true")
         who.post(f"submissions/{identifier}/cancel/")

@@ -78,10 +78,10 @@ def test_beyond_a_days_budget_results_wait_and_are_told_the_next_day(
     later = send(bob, JUDGED[:7])
     job = bob.get(f"submissions/{later}/").body["jobs"][0]
     assert (job["state"], job["held"], job["told_later"], job["scores"]) == ("done", True, True, {})
-    assert "waits for its turn" in job["meaning"]
+    assert "waits for its release" in job["meaning"]
     page = Client()
     page.force_login(bob.user)  # type: ignore[arg-type]
-    assert "waits for its turn" in page.get(f"/submissions/{later}/").content.decode()
+    assert "waits for its release" in page.get(f"/submissions/{later}/").content.decode()
     assert "told in its turn" in page.get("/submissions/").content.decode()
     assert later not in [each.pk for each in finished_submissions()], "the mail would come without a score"
     assert "0.700" not in Client().get("/datasets/contest/").content.decode()

@@ -138,7 +138,7 @@ def test_a_turn_that_took_too_long_leaves_the_next_ones_lock_alone(
 ) -> None:
     held: list[bool] = []
 
-    def while_it_sends(until: float) -> int:
+    def while_it_sends(deadline: float) -> int:
         held.append(cache.add("notices-turn", "another's"))
         cache.set("notices-turn", "another's")  # ours has run out, and another has begun
         return 0

@@ -227,7 +227,7 @@ def test_certificates_are_checked_against_the_name(
     context.load_cert_chain(certificate)
     receiver.server.socket = context.wrap_socket(receiver.server.socket, server_side=True)
     port = receiver.server.server_address[1]
-    assert post(f"https://localhost:{port}/", b"{}", {}).text == "its certificate is not valid"
+    assert post(f"https://localhost:{port}/", b"{}", {}).text == "the TLS certificate is not valid"
     trusting = ssl.create_default_context
 
     def with_ours() -> ssl.SSLContext:
@@ -238,6 +238,6 @@ def test_certificates_are_checked_against_the_name(
     monkeypatch.setattr(ssl, "create_default_context", with_ours)
     assert post(f"https://localhost:{port}/", b"{}", {}).text == "answered 204"
     assert (
-        post(f"https://127.0.0.1:{port}/", b"{}", {}).text == "its certificate is not valid"
+        post(f"https://127.0.0.1:{port}/", b"{}", {}).text == "the TLS certificate is not valid"
     )  # another name
     assert len(receiver.received) == 1

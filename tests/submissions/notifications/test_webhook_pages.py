@@ -61,7 +61,7 @@ def test_a_bad_address_is_refused_on_the_page_with_what_would_be_right(
 ) -> None:
     answer = signed_in.post(page_of(personal_team(alice)), {"url": "http://example.org/"})
     assert answer.status_code == 400
-    assert "Only https is sent to" in answer.content.decode()
+    assert "Webhooks require https" in answer.content.decode()
 
 
 def test_only_owners_see_and_change_webhooks(webhook: Webhook, receiver: Receiver, alice: User) -> None:

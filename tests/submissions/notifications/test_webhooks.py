@@ -201,12 +201,12 @@ def test_a_redirect_is_not_followed(webhook: Webhook, receiver: Receiver) -> Non
 def test_an_answer_that_never_ends_is_cut_off(
     webhook: Webhook, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(webhook_client, "ALTOGETHER", 0.4)
+    monkeypatch.setattr(webhook_client, "EXCHANGE_SECONDS", 0.4)
     receiver.drip = True
     send_test(webhook)
     send_deliveries(FOREVER)
     assert not receiver.dripped_to_the_end
-    assert Delivery.objects.get().answer.startswith("no answer within")
+    assert Delivery.objects.get().answer.startswith("no response within")
 
 
 def test_who_dies_while_sending_leaves_the_message_to_another(webhook: Webhook, receiver: Receiver) -> None:

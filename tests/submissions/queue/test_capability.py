@@ -19,7 +19,7 @@ from evaluation.execution.job import ExecutionJob
 from leaderboard.models import Dataset, User
 from submissions import sandbox
 from submissions.intake.checkpoints.readiness import readiness
-from submissions.jobs.checkpoints.running import result_of
+from submissions.jobs.checkpoints.running import get_result
 from submissions.jobs.runner import drain_queue
 from submissions.models import Job, State, Worker
 from submissions.queue import workers as capability
@@ -114,8 +114,8 @@ def test_a_model_waits_where_nothing_works_and_costs_no_attempt(broken: None) ->
     announce(**UNABLE.as_dict())
     obstacle = capability.find_obstacle(job)
     assert obstacle is not None
-    assert "No worker that is alive has a working sandbox: it is not installed." in obstacle.text
-    assert "What helps: `apt install bubblewrap`." in obstacle.text
+    assert "No living worker has a working sandbox: it is not installed." in obstacle.text
+    assert "To fix it: `apt install bubblewrap`." in obstacle.text
     announce("another")
     assert capability.find_obstacle(job) is None
 
@@ -226,10 +226,7 @@ def test_a_worker_whose_disk_is_nearly_full_takes_no_models_and_says_so(
         Heartbeat("w", ["cpu"], "")._write_row()
     obstacle = capability.find_obstacle(job)
     assert obstacle is not None
-    assert (
-        "No worker that is alive has room on its disk: The disk of this worker is nearly full."
-        in obstacle.text
-    )
+    assert "No living worker has enough disk space: The disk of this worker is nearly full." in obstacle.text
     # What is sent meanwhile waits: nothing has to be installed.
     found = readiness(make_user("ada"), local=False)
     assert (found.ready, found.asleep, found.unprotected) == (True, True, False)
@@ -260,11 +257,11 @@ def test_a_worker_whose_gpu_cannot_be_used_says_so_and_takes_nothing(dead_gpu: s
     client.force_login(User.objects.create_superuser("op@example.org", "a long passphrase"))
     page = client.get("/admin/submissions/worker/").content.decode()
     assert f"Its GPU cannot be used: {dead_gpu}." in page
-    assert "takes nothing" in page
-    assert "1 job waits in gpu: its workers take nothing." in page
+    assert "refuses work" in page
+    assert "1 job waits in gpu: its workers refuse work." in page
     obstacle = capability.find_obstacle(job)
     assert obstacle is not None
-    assert f"No worker that is alive has a working GPU: {dead_gpu}." in obstacle.text
+    assert f"No living worker has a working GPU: {dead_gpu}." in obstacle.text
     # What its sandbox can do without a GPU it can do.
     assert capability.own_capability(["cpu"]) == ISOLATED
 
@@ -275,11 +272,11 @@ def test_a_gpu_that_fails_under_a_model_is_no_fault_of_the_model(
     work = ExecutionJob("retrieve", "dense", tmp_path, device="cuda")
     outcome = SandboxOutcome("model_failed", 1.0, 0, failure_code="does_not_run")
     with pytest.raises(RuntimeError, match=dead_gpu):
-        result_of(outcome, work, trusted=False)
+        get_result(outcome, work, trusted=False)
     assert not capability.own_capability(["gpu"]).works
     monkeypatch.setattr(Broken, "cuda_reason", "")
     with pytest.raises(ModelFailure):
-        result_of(outcome, work, trusted=False)
+        get_result(outcome, work, trusted=False)
     assert capability.own_capability(["gpu"]) == ISOLATED
 
 

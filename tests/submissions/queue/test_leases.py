@@ -39,7 +39,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 def test_one_thread_keeps_one_lease_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leases, "LOOK", 0.02)
+    monkeypatch.setattr(leases, "CHECK_INTERVAL", 0.02)
     seen = set()
     with keep_leases():
         for _ in range(3):
@@ -58,7 +58,7 @@ def test_a_shard_is_told_of_several_times_in_a_lease_and_not_at_each_look(
     monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
     """Its row is written then, or with a new stage, and what was asked of it is heard."""
-    monkeypatch.setattr(leases, "LOOK", 0.02)
+    monkeypatch.setattr(leases, "CHECK_INTERVAL", 0.02)
     told, real = [], leases.extend_lease
 
     def extend(*what: Any, **more: Any) -> bool:
@@ -82,18 +82,18 @@ def test_a_shard_is_told_of_several_times_in_a_lease_and_not_at_each_look(
 
 @pytest.mark.parametrize("kind", [Job.Kind.POOL, Job.Kind.SHARD])
 def test_a_claim_that_is_over_is_heard_of(kind: str, monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
-    monkeypatch.setattr(leases, "LOOK", 0.02)
+    monkeypatch.setattr(leases, "CHECK_INTERVAL", 0.02)
     settings.QUEUE_TIMES = replace(settings.QUEUE_TIMES, lease=3.0)
     job = claimed(kind)
     with hold_lease(job) as lease:
-        requeue(job, counted=True)
+        requeue(job, counts_attempt=True)
         wait_for(lambda: lease.lost)
         with pytest.raises(LeaseLost):
             lease.report(0.5)
 
 
 def test_a_lease_is_extended_in_time(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
-    monkeypatch.setattr(leases, "LOOK", 0.02)
+    monkeypatch.setattr(leases, "CHECK_INTERVAL", 0.02)
     settings.QUEUE_TIMES = replace(settings.QUEUE_TIMES, lease=0.6)
     job = claimed()
     with hold_lease(job) as lease:

@@ -120,16 +120,16 @@ def test_the_third_loss_is_a_clear_failure_and_the_queue_flows_on() -> None:
 def test_an_attempt_that_was_asked_to_stop_is_not_counted() -> None:
     make_job(make_dataset())
     job = claimed()
-    assert requeue(job, counted=False)
+    assert requeue(job, counts_attempt=False)
     again = claimed()
     assert again.attempts == 1
 
 
 def test_the_second_attempt_comes_at_once_the_third_waits() -> None:
     make_job(make_dataset())
-    requeue(claimed(), counted=True)
+    requeue(claimed(), counts_attempt=True)
     second = claimed()
-    requeue(second, counted=True)
+    requeue(second, counts_attempt=True)
     assert claim(["score"], "worker") is None
     second.refresh_from_db()
     assert second.not_before is not None
@@ -203,7 +203,7 @@ def test_a_cancel_that_meets_a_job_being_put_back_is_not_lost(monkeypatch: pytes
         return moving(*arguments, **changes)
 
     monkeypatch.setattr(queue, "advance", wish_first)
-    assert requeue(job, counted=False)
+    assert requeue(job, counts_attempt=False)
     job.refresh_from_db()
     assert job.state == State.CANCELLED
 
@@ -212,7 +212,7 @@ def test_a_cancel_of_what_was_put_back_meanwhile_needs_no_worker() -> None:
     make_job(make_dataset())
     job = claimed()
     seen_running = Job.objects.get()
-    requeue(job, counted=False)
+    requeue(job, counts_attempt=False)
     assert request_cancel(seen_running)
     job.refresh_from_db()
     assert job.state == State.CANCELLED
@@ -227,7 +227,7 @@ def test_a_wish_to_stop_outlives_the_third_lost_worker() -> None:
     assert reap() == 1
     job.refresh_from_db()
     assert (job.state, job.error_code) == (State.CANCELLED, "")
-    assert "fault of ours" not in job.log
+    assert "fault on our side" not in job.log
 
 
 def test_what_was_asked_to_stop_is_not_finished() -> None:
@@ -255,7 +255,7 @@ def test_a_fault_in_one_step_of_the_dispatcher_keeps_no_other_from_being_taken(
     lost.refresh_from_db()
     assert (lost.state, lost.worker, lost.lease_expires_at) == (State.QUEUED, "worker", None)
     assert Job.objects.count() == 2
-    assert re.search(r"fault [0-9a-f]{8} in the dispatcher's lift_due", caplog.text)
+    assert re.search(r"Fault [0-9a-f]{8} in step lift_due", caplog.text)
     assert "one bad system" in caplog.text
 
 

@@ -40,10 +40,10 @@ pytestmark = [pytest.mark.django_db, pytest.mark.database]
 @pytest.fixture(autouse=True)
 def asked_anew() -> Iterator[None]:
     """What one test found of versions says nothing to the next."""
-    worker_process._own.asked_at = -inf
+    worker_process._identity.asked_at = -inf
     yield
     STOPPING.clear()
-    worker_process._own.asked_at = -inf
+    worker_process._identity.asked_at = -inf
 
 
 def claimed(**fields: Any) -> Job:
@@ -91,7 +91,7 @@ def test_a_worker_of_another_version_takes_nothing_until_they_match(change: str,
         recorder.record_applied("submissions", "0001_initial")
     else:
         recorder.record_unapplied("submissions", "9999_of_tomorrow")
-    worker_process._own.asked_at = -inf
+    worker_process._identity.asked_at = -inf
     Heartbeat("host:1", ["score"], VERSION)._write_row()
     assert (workers_alive("score"), count_workers("score")[1]) == (1, 0)
     assert claim(["score"], "host:1:2") is not None
@@ -109,7 +109,7 @@ def test_a_worker_lives_while_the_database_is_away(
 
     monkeypatch.setattr(Heartbeat, "_write_row", away)
     heartbeat = Heartbeat("host:1", ["score"], VERSION)
-    heartbeat._ended.set()  # after one sign of life
+    heartbeat._stop_event.set()  # after one sign of life
     heartbeat._run()
     assert file.exists()
 
@@ -124,7 +124,7 @@ def test_another_apps_leftovers_are_nobodys_version() -> None:
 
 def test_who_held_a_claim_writes_nothing_once_it_is_back_in_the_queue() -> None:
     job = claimed()
-    assert requeue(job, counted=True)
+    assert requeue(job, counts_attempt=True)
     assert not extend_lease(job, 0.5, "scoring")
     assert not advance(job.pk, State.SCORING, fence=job.fence)
     job.refresh_from_db()
@@ -242,13 +242,13 @@ def test_work_is_given_back_when_the_worker_is_to_stop(monkeypatch: pytest.Monke
     run_job(job)
     job.refresh_from_db()
     assert (job.state, job.attempts, job.not_before) == (State.QUEUED, 0, None)
-    assert "goes on elsewhere" in job.log
+    assert "continues on another worker" in job.log
     assert drain_queue("score", "host:1:2") == 0
 
 
 def test_what_cannot_leave_is_put_back_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_module, "GRACE", 0.0)
-    monkeypatch.setattr(worker_process._own, "worker", "host:1")
+    monkeypatch.setattr(worker_process._identity, "worker", "host:1")
     job = claimed()
     worker_module.drain_pool([])
     job.refresh_from_db()
@@ -259,7 +259,7 @@ def test_what_cannot_leave_is_put_back_in_its_place(monkeypatch: pytest.MonkeyPa
 
 
 def test_one_process_does_one_thing_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_process._own, "queues", ("score",))
+    monkeypatch.setattr(worker_process._identity, "queues", ("score",))
     done = []
     monkeypatch.setattr("submissions.jobs.worker.drain_queue", lambda queue, name: done.append(queue))
     poll_queues()
@@ -274,7 +274,7 @@ def test_one_process_does_one_thing_at_a_time(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_message_that_names_another_workers_queue_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_process._own, "queues", ("score", "dispatch"))
+    monkeypatch.setattr(worker_process._identity, "queues", ("score", "dispatch"))
     done = []
     monkeypatch.setattr("submissions.jobs.worker.drain_queue", lambda queue, name: done.append(queue))
     for queue in ("cpu", "gpu", "notices", "", "score"):

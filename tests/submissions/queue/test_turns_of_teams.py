@@ -108,11 +108,11 @@ def test_a_child_that_crashes_gets_no_new_time_before_the_turns_of_others(
         return job
 
     taken = [encode_next() for _ in range(SHARDS_A_TURN)]
-    now = 0.8 * shards.STAYS
+    now = 0.8 * shards.PREFERENCE_SECONDS
     device.end_child()
     Job.objects.filter(pk=taken[-1].pk).update(state=State.QUEUED, lease_expires_at=None)
     assert encode_next() == taken[-1]
-    now = 1.1 * shards.STAYS
+    now = 1.1 * shards.PREFERENCE_SECONDS
     assert encode_next().shard.encoding.checkpoint.team == few
     device.close()
 
@@ -141,7 +141,7 @@ def test_devices_keep_their_model_for_a_while_and_teams_get_as_much(
             assert job is not None
             device.get(job.shard.encoding, "cpu")
             encoded[job.shard.encoding_id] += 1
-        now += shards.STAYS / 8
+        now += shards.PREFERENCE_SECONDS / 8
         assert max(encoded.values()) - min(encoded.values()) <= 4 * 8
     for device in devices:
         device.close()

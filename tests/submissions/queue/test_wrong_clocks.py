@@ -34,9 +34,9 @@ def wrong_clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     announce("dead", "score", ago=timedelta(minutes=30))
     real, error = timezone.now, request.param
     monkeypatch.setattr(timezone, "now", lambda: real() + error)
-    process._own.asked_at = -inf
+    process._identity.asked_at = -inf
     yield
-    process._own.asked_at = -inf
+    process._identity.asked_at = -inf
 
 
 def test_it_sees_who_is_here_and_who_is_not(wrong_clock: None) -> None:

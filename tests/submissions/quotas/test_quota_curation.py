@@ -12,7 +12,7 @@ from django.urls import reverse
 from leaderboard.core.permissions import make_curator
 from leaderboard.models import AuditRecord, Dataset, User
 from submissions.models import Flag, QuotaException, QuotaUse, Submission
-from submissions.quotas.counting import quotas_of
+from submissions.quotas.counting import get_quotas
 from tests.curating import save
 from tests.factories import make_user, team_of
 from tests.submissions.clients import Api
@@ -44,11 +44,11 @@ def sent(api: Api, secret: Dataset) -> Submission:
 
 
 def used(person: User, dataset: Dataset) -> int:
-    return quotas_of(person, [team_of(person)], [dataset])[0].day.used
+    return get_quotas(person, [team_of(person)], [dataset])[0].day.used
 
 
 def limits(person: User, dataset: Dataset) -> tuple[int | None, int | None]:
-    quota = quotas_of(person, [team_of(person)], [dataset])[0]
+    quota = get_quotas(person, [team_of(person)], [dataset])[0]
     return quota.day.limit, quota.month.limit
 
 
@@ -69,7 +69,7 @@ def test_a_unit_is_given_back_with_a_reason(
     record = AuditRecord.objects.get(action="quota refunded")
     assert (record.actor, record.reason, record.dataset) == (carol, WHY, secret)
     again = act(desk, "quotause", "refund", use, confirmed="yes", why=WHY)
-    assert "was given back before" in again.content.decode()
+    assert "was refunded before" in again.content.decode()
 
 
 def test_a_team_gets_another_quota_with_a_history(
@@ -102,7 +102,7 @@ def test_a_flag_is_settled_with_a_note(
 ) -> None:
     flag = make_flag(sent, secret)
     listed = desk.get(reverse("admin:submissions_flag_changelist"))
-    assert "11 of 12 queries have the same first ten documents" in listed.content.decode()
+    assert "11 of 12 queries have the same top ten documents" in listed.content.decode()
     act(desk, "flag", action, flag, confirmed="yes", why="they wrote to us")
     flag.refresh_from_db()
     assert (flag.state, flag.note, flag.settled_by) == (state, "they wrote to us", carol)

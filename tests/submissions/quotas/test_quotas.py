@@ -15,7 +15,7 @@ from submissions.intake import runs as intake
 from submissions.models import Job, QuotaException, QuotaUse, State, Submission
 from submissions.queue.queue import ATTEMPTS, claim, reap
 from submissions.quotas import ledger
-from submissions.quotas.counting import quotas_of
+from submissions.quotas.counting import get_quotas
 from tests.factories import make_user, team_of
 from tests.submissions.clients import Answer, Api, upload
 from tests.submissions.collections import run_text
@@ -44,7 +44,7 @@ def send(api: Api, number: int, **fields: Any) -> Answer:
 
 def used(api: Api, dataset: Dataset) -> tuple[int, int]:
     assert api.user is not None
-    quota = quotas_of(api.user, [team_of(api.user)], [dataset])[0]
+    quota = get_quotas(api.user, [team_of(api.user)], [dataset])[0]
     return quota.day.used, quota.month.used
 
 
@@ -55,10 +55,8 @@ def test_the_third_submission_of_a_day_is_refused_until_midnight(
     refused = send(api, 3)
     assert (refused.status, refused.body["code"]) == (400, "quota")
     problem = refused.problem("quota")
-    assert (
-        problem["message"] == "You have used 2 of 2 submissions to Secret today; its judgements are hidden."
-    )
-    assert problem["hint"] == "The next one may come in 12 h, at 00:00 UTC on 22 November."
+    assert problem["message"] == "You have used 2 of 2 submissions to the hidden dataset Secret today."
+    assert problem["hint"] == "You can submit again in 12 h, at 00:00 UTC on 22 November."
     assert Submission.objects.count() == 2
     noon(22, hour=0)
     assert send(api, 3).status == 201
@@ -70,7 +68,10 @@ def test_the_month_counts_too(api: Api, secret: Dataset, noon: Any) -> None:
         assert send(api, 2 * day).status == send(api, 2 * day + 1).status == 201
     noon(6)
     refused = send(api, 20)
-    assert "used 10 of 10 submissions to Secret this month" in refused.problem("quota")["message"]
+    assert (
+        "used 10 of 10 submissions to the hidden dataset Secret this month"
+        in refused.problem("quota")["message"]
+    )
     assert "at 00:00 UTC on 1 December" in refused.problem("quota")["hint"]
     noon(1, month=12)
     assert send(api, 20).status == 201
@@ -105,7 +106,7 @@ def test_another_team_does_not_give_a_person_more(api: Api, alice: User, secret:
     other = Team.objects.create(slug="other", name="Other")
     Membership.objects.create(team=other, user=alice)
     assert [send(api, number).status for number in (1, 2)] == [201, 201]
-    quota = quotas_of(alice, [other], [secret])[0]
+    quota = get_quotas(alice, [other], [secret])[0]
     assert (quota.day.by_team, quota.day.by_person, quota.left) == (0, 2, 0)
 
 
@@ -217,7 +218,7 @@ def test_refused_files_are_free_up_to_a_limit_by_day(
     assert used(api, secret) == (0, 0)
     refused = send(api, 1)
     assert refused.body["code"] == "too_many_refusals"
-    assert "Today 3 of your files" in refused.body["detail"]
+    assert "3 of your files for hidden datasets were refused today" in refused.body["detail"]
     assert api.submit("not a run\n", dataset="demo").body["code"] == "invalid_run"
     assert send(api, 1, dataset="demo").status == 201
     assert api.check(run_text(), dataset="secret").status == 200
@@ -244,15 +245,15 @@ def test_an_exception_counts_until_its_day(api: Api, alice: User, secret: Datase
 def test_an_exception_for_one_dataset_goes_before_one_for_all(alice: User, secret: Dataset) -> None:
     team = team_of(alice)
     QuotaException.objects.create(team=team, daily=0, monthly=0, reason="probes")
-    assert quotas_of(alice, [team], [secret])[0].spent
+    assert get_quotas(alice, [team], [secret])[0].spent
     QuotaException.objects.create(team=team, dataset=secret, daily=None, monthly=None, reason="ours")
-    assert quotas_of(alice, [team], [secret])[0].left is None
+    assert get_quotas(alice, [team], [secret])[0].left is None
 
 
 def test_who_may_submit_nothing_is_told_so(api: Api, alice: User, secret: Dataset) -> None:
     QuotaException.objects.create(team=team_of(alice), daily=0, monthly=0, reason="probes")
     problem = send(api, 1).problem("quota")
-    assert problem["message"] == "Secret takes no submissions of your team Alice for now."
+    assert problem["message"] == "Secret does not accept submissions from your team Alice at present."
     assert problem["hint"] == "Ask a curator."
 
 
@@ -340,4 +341,4 @@ def test_a_refused_submission_says_when_on_the_page(
         },
     )  # fmt: skip
     assert answer.status_code == 400
-    assert "The next one may come in 12 h, at 00:00 UTC on 22 November." in answer.content.decode()
+    assert "You can submit again in 12 h, at 00:00 UTC on 22 November." in answer.content.decode()

@@ -166,7 +166,7 @@ def test_the_log_says_why_an_entry_has_no_costs(
     settings.VAR = tmp_path / "var"
     monkeypatch.setattr(backends, "MEASURING_WAIT_SECONDS", 0)
     use_toy_engine(monkeypatch, settings)
-    monkeypatch.setattr(leases, "LOOK", 60.0)
+    monkeypatch.setattr(leases, "CHECK_INTERVAL", 60.0)
     job = queue_model(make_published(tmp_path / "collection"), make_submission())
     run_waiting()
     job.refresh_from_db()

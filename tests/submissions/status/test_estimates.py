@@ -134,7 +134,7 @@ def test_the_length_that_is_read_counts(tmp_path: Path) -> None:
 
     def seconds(**parameters: Any) -> float:
         load = ModelLoad(describe("dense"), "sentence-encoder", 22_700_000, parameters)
-        return load.seconds(dataset) - load.least(dataset)
+        return load.seconds(dataset) - load.minimum_seconds(dataset)
 
     short, own = seconds(maximum_length=512), seconds()
     assert own == pytest.approx(short * 5_200 / 512)

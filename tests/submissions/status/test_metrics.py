@@ -89,7 +89,7 @@ def test_time_goes_to_the_stage_it_was_spent_in() -> None:
     clock.enter("encoding")
     clock.enter("searching")
     clock.enter("encoding")
-    assert list(clock.ended()) == ["starting", "encoding", "searching"]
+    assert list(clock.finish()) == ["starting", "encoding", "searching"]
 
 
 def test_pages_are_counted_by_where_they_came_from(scraper: Client, demo: Dataset) -> None:

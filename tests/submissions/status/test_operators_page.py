@@ -52,7 +52,7 @@ def test_a_submitter_is_told_why_nobody_takes_the_job() -> None:
 
 
 def test_operators_see_that_nothing_is_scored_before_anything_waits(staff: Client) -> None:
-    missing = "No score worker is alive: runs are accepted, and wait."
+    missing = "No score worker is alive: runs are accepted but must wait."
     assert missing in staff.get(ADDRESS).content.decode()
     announce("host:10", "score", "dispatch")
     assert missing not in staff.get(ADDRESS).content.decode()
@@ -75,8 +75,8 @@ def test_operators_see_workers_queues_jobs_and_failures(staff: Client) -> None:
         make_job(dataset, state=State.FAILED, error_code="worker_lost", finished_at=timezone.now())
     page = staff.get(ADDRESS).content.decode()
     for text in (
-        "1 job waits in gpu, and no gpu worker is alive.", "manage.py migrate", "takes nothing",
-        "host:10:11", "worker_lost", "at work",
+        "1 job waits in gpu, and no gpu worker is alive.", "manage.py migrate", "refuses work",
+        "host:10:11", "worker_lost", "working",
     ):  # fmt: skip
         assert text in page, text
 

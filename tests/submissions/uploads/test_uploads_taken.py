@@ -198,7 +198,7 @@ def test_a_form_leaves_the_reserve_to_the_database(
 ) -> None:
     """Several that come at once were each told that there is room."""
     settings.DISK_RESERVE_BYTES = 100
-    monkeypatch.setattr(handler, "ASK_EVERY", 100_000)
+    monkeypatch.setattr(handler, "SPACE_CHECK_BYTES", 100_000)
     free, before = [10_000, 10_000, 1_000_000], set(Path(settings.FILE_UPLOAD_TEMP_DIR).iterdir())
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=free.pop()))
     request = rf.post("/submit/", {"run:demo": SimpleUploadedFile("a.txt", b"abc" * 100_000)})

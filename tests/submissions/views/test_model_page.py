@@ -162,12 +162,14 @@ def test_a_job_that_no_worker_can_run_says_why_it_waits(signed_in: Client, api: 
     identifier = submit_model(api).body["id"]
     announce(**LACKING)
     page = one_line(signed_in.get(f"/submissions/{identifier}/").content.decode())
-    assert "It waits.</b> No worker that is alive has a working sandbox: bwrap is not installed." in page
-    assert "What helps: <code>apt install bubblewrap</code>." in page
+    assert "It waits.</b> No living worker has a working sandbox: bwrap is not installed." in page
+    assert "To fix it: <code>apt install bubblewrap</code>." in page
     assert "You are next" not in page
     assert "bwrap is not installed" in api.get(f"submissions/{identifier}/").body["jobs"][0]["meaning"]
     announce(isolates=False)
-    assert "waits for a worker that has one" in signed_in.get(f"/submissions/{identifier}/").content.decode()
+    assert (
+        "waits for a worker with a sandbox" in signed_in.get(f"/submissions/{identifier}/").content.decode()
+    )
     announce("another")
     assert "You are next" in signed_in.get(f"/submissions/{identifier}/").content.decode()
 
@@ -227,7 +229,7 @@ def test_what_a_model_did_not_find_is_said_in_words_that_fit(signed_in: Client, 
     }
     Job.objects.update(state=State.DONE, report={"problems": [found]})
     page = signed_in.get(f"/submissions/{identifier}/").content.decode()
-    assert "The model found no document for them." in page
+    assert "The model retrieved no document for these queries." in page
     assert "Retrieve documents." not in page
 
 

@@ -82,7 +82,7 @@ def test_a_fault_of_ours_says_sorry_and_its_id(demo: Dataset, api: Api, signed_i
     identifier = api.submit().body["id"]
     Job.objects.update(state=State.FAILED, error_code="fault", fault="abcd1234")
     page = signed_in.get(f"/submissions/{identifier}/").content.decode()
-    assert "fault of ours" in page
+    assert "fault on our side" in page
     assert "abcd1234" in page
 
 
