@@ -12,8 +12,8 @@ from django.utils import timezone
 
 from evaluation.engines import ENGINES
 from evaluation.execution.failures import MODEL_FAILURES
-from leaderboard.boards.columns.costs import COSTS, OVER_STORED_RUNS, spread_of_latency, times_baseline
-from leaderboard.boards.system.depth import DEPTH, Axis, DepthPoint, DepthSeries, depth_of, depth_series
+from leaderboard.boards.columns.costs import COSTS, OVER_STORED_RUNS, latency_variation, times_baseline
+from leaderboard.boards.system.depth import DEPTH, Axis, DepthPoint, DepthSeries, depth_series, variant_depth
 from leaderboard.core.text.numbers import format_quantity
 from leaderboard.models import Entry, Measurement
 from leaderboard.results.board_rows.measurements import Machine, MeasuredEntry, prices_today
@@ -53,7 +53,7 @@ class ResultVariant:
     @property
     def place(self) -> tuple[Axis, float] | None:
         """Its depth or bytes. Its own label precedes the submission's in the configuration."""
-        return depth_of(self.entry.configuration.split(" · ")[0], self.entry.facts)
+        return variant_depth(self.entry.configuration.split(" · ")[0], self.entry.facts)
 
     @property
     def latency_ms(self) -> float | None:
@@ -229,7 +229,7 @@ def costs_of(measurement: Measurement) -> MeasuredCosts:
     others = [(each, each.value(measured)) for each in COSTS if each.key not in _TOLD]
     return MeasuredCosts(
         latency_ms=measured.latency["mean"],
-        spread=spread_of_latency(measured),
+        spread=latency_variation(measured),
         hardware=measured.machine.name,
         machine=measured.machine.slug,
         remark="; ".join(
