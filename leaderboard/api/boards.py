@@ -276,8 +276,8 @@ class SystemView(ReadView):
         key = facts["pk"]
         answer = {
             **{name.replace("__", "_"): value for name, value in facts.items()},
-            "results": [_result(result) for result in system_page.results_of(key)],
-            "quarantined": system_page.quarantined_of(key),
+            "results": [_result(result) for result in system_page.system_results(key)],
+            "quarantined": system_page.quarantined_results(key),
             "challenges": public_challenges(key),
             "corrections": list_corrections(key),
         }

@@ -1,4 +1,4 @@
-"""Boards: rows read as plain tuples, ranked, compared with their baseline, and written as HTML, CSV or JSON.
+"""Boards: reading of stored rows, ranking, comparison with the baseline, and output as HTML, CSV, or JSON.
 
-Nothing here knows a request: views and the API hand in a `BoardState` and get a `Board` back.
+The package is independent of requests: views and the API pass a `BoardState` and get a `Board`.
 """

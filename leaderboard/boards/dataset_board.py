@@ -1,4 +1,4 @@
-"""The board of one dataset: systems × measures, with differences to BM25, efficiency, and where each row comes from."""
+"""Boards of single datasets: systems × measures, with differences from the baseline, costs, and provenance."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from evaluation.measures.registry import upper_bound_of
 from leaderboard.boards.columns import gap as gaps
 from leaderboard.boards.columns import marks
 from leaderboard.boards.columns.about import ABOUT_SYSTEM, DECLARED, SIZE, TRAINING
-from leaderboard.boards.columns.baseline import BaselineColumns, difference_to
+from leaderboard.boards.columns.baseline import BaselineColumns, difference_head
 from leaderboard.boards.columns.costs import (
     BoardCosts,
     CostLine,
@@ -20,9 +20,9 @@ from leaderboard.boards.columns.costs import (
     has_doubtful,
 )
 from leaderboard.boards.columns.judging import LEFT_OUT_COLUMN, judging_notes, notes_on_judges
-from leaderboard.boards.columns.marks import title_of
+from leaderboard.boards.columns.marks import seeds_title
 from leaderboard.boards.columns.significance import SignificanceColumns, any_scored, ignored_filters
-from leaderboard.boards.facets import facets_of
+from leaderboard.boards.facets import row_facets
 from leaderboard.boards.filtering import apply_view, assign_ranks, best_values, count_rows
 from leaderboard.boards.model import (
     ABOUT,
@@ -41,7 +41,7 @@ from leaderboard.boards.model import (
     fill_cells,
 )
 from leaderboard.boards.state import BoardState
-from leaderboard.boards.summary import summarise
+from leaderboard.boards.summary import summarize
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better, canonical_name
 from leaderboard.core.text import numbers
@@ -59,18 +59,15 @@ from leaderboard.results.board_rows.entry_rows import (
 )
 from leaderboard.results.board_rows.measurements import MeasuredEntry
 from leaderboard.results.significance.statements import BoardStatements, Gap, differs
-from leaderboard.results.significance.types import (
-    EntryCertainty,
-    get_verdict,
-)
+from leaderboard.results.significance.types import EntryCertainty, get_verdict
 from leaderboard.results.values import JUDGED_MEASURES, is_about_judging
 from leaderboard.systems.baselines import BM25
 
 
 class EntryLine(NamedTuple):
-    """The source of a row's cells: an entry, the score of its baseline, and its tests."""
+    """Input for a row's cells: an entry, the score of its baseline, and its test results."""
 
-    about: EntryRow
+    entry: EntryRow
     ranked_in: str
     decimals: int
     baseline: float | None
@@ -79,13 +76,11 @@ class EntryLine(NamedTuple):
 
     @property
     def provenance(self) -> str:
-        """How its numbers were obtained."""
-        return self.about.provenance
+        return self.entry.provenance
 
     @property
     def parameters(self) -> int | None:
-        """Number of the model's weights; None if unknown."""
-        return self.about.parameters
+        return self.entry.parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +108,7 @@ class RankedDataset:
             *self._notes_on_results(board),
             *([REVEALED] if any(column.group == PRIVATE_PART for column in self.board.columns) else []),
             *self.tests.notes(board.verdict, scored=self.scored, hidden=hidden),
-            *gaps.notes(bool(self.gaps), self.versus.shown),
+            *gaps.notes(bool(self.gaps), self.versus.display_name),
             *self.notes_on_judging,
             *ignored_filters(board, state),
             *self.notes_on_weights,
@@ -140,15 +135,15 @@ class RankedDataset:
         if any(row.entry.training == "in-domain" for row in rows):
             notes.append(_("‡ in-domain: trained on this dataset."))
         notes += marks.notes(row.entry for row in rows)
-        shown = [column.key for column in board.columns]
-        if board.measure in shown and marks.has_seeds(rows, [board.measure]):
+        visible_keys = [column.key for column in board.columns]
+        if board.measure in visible_keys and marks.has_seeds(rows, [board.measure]):
             notes.append(f"{marks.SEEDS} Tests use each query’s mean over the seeds.")
         if has_doubtful(rows, board.columns):
             notes.append(marks.DOUBTFUL)
         if facts.hidden:
-            of_part = " over the public part of the judged queries" if facts.competition else ""
+            public_part = " over the public part of the judged queries" if facts.competition else ""
             notes.append(
-                f"The judgements are hidden: scores are means{of_part}, published with three decimals."
+                f"The judgments are hidden: scores are means{public_part}, published with three decimals."
             )
         if any(row.entry.missing_queries for row in rows):
             notes.append(marks.MISSING_QUERIES)
@@ -159,10 +154,10 @@ _NOTES_ON_KINDS = {
     CLOSED: CLOSED_NOTE,
     PRIVATE: _(
         "Private: only your team sees these rows. They are not ranked, do not change other rows, and are in no "
-        "export, figure or feed."
+        "export, figure, or feed."
     ),
     STALE: _(
-        "Stale: scored with earlier judgements or an earlier version; not ranked or compared until rescored."
+        "Stale: scored with earlier judgments or an earlier version; not ranked or compared until rescored."
     ),
     QUARANTINED: _(
         "Quarantined: removed from the ranking by a curator for the reason given; scores are not shown."
@@ -179,56 +174,63 @@ def rank_dataset(
 ) -> RankedDataset:
     """Return the ranked board for the measure, the hardware, and the weights of a view.
 
-    `measured` are the costs of the entries, `statements` what is known of them. Private entries are those of the
-    reader's own teams; no other row depends on them.
-    Raises UnknownChoice for a measure or hardware that it does not have.
+    `measured` are the costs of the entries, `statements` their test results. Private entries belong to the reader's
+    own teams; no other row depends on them. Raises UnknownChoice for a measure or hardware that the board does not
+    have.
     """
-    shown = [_without_numbers(entry) for entry in entries if entry.visibility in _SHOWN]
-    measures = _measures(facts, [entry.scores for entry in shown if entry.visibility != QUARANTINED])
+    shown_entries = [_without_numbers(entry) for entry in entries if entry.visibility in _VISIBLE]
+    measures = _measures(facts, [entry.scores for entry in shown_entries if entry.visibility != QUARANTINED])
     measure = _measure_in_focus(state, measures)
     known_gaps = statements.gaps if measure == statements.gap_measure else {} if _names_gaps(state) else None
-    groups = [(entry.comparison_group, entry.is_baseline) for entry in shown if entry.visibility == "public"]
+    groups = [
+        (entry.comparison_group, entry.is_baseline) for entry in shown_entries if entry.visibility == "public"
+    ]
     current = present_group(facts.version_id, facts.qrels_id, groups)
-    versus = BaselineColumns.of(shown, current, facts.name)
-    tests = SignificanceColumns.of(statements.certainty if not facts.hidden else None, measure, versus.shown)
-    lines = list(_lines(facts, shown, measure, current, tests, known_gaps))
+    versus = BaselineColumns.from_entries(shown_entries, current, facts.name)
+    tests = SignificanceColumns.for_measure(
+        statements.certainty if not facts.hidden else None, measure, versus.display_name
+    )
+    lines = list(_lines(facts, shown_entries, measure, current, tests, known_gaps))
     bm25 = (
         entry.pk
-        for entry in shown
+        for entry in shown_entries
         if entry.is_baseline and entry.slug == BM25.slug and entry.comparison_group == current
     )
-    costs = BoardCosts.of_dataset(measured, next(bm25, None), state)
-    focus = [*_focus_columns(measure, tests, difference_to([versus.shown])), *private_columns(shown, measure)]
-    others = _other_columns(facts, measures, measure)
-    last = [*(gaps.gap_columns(versus.shown) if known_gaps is not None else ()), *_ABOUT]
-    stated = [(entry.figures, entry.scores) for entry in shown if entry.figures]
-    taken = {column.key for column in (*focus, *costs.columns, *others, *last)}
-    figures = figure_columns(stated, taken)
+    costs = BoardCosts.for_dataset(measured, next(bm25, None), state)
+    focus = [
+        *_focus_columns(measure, tests, difference_head([versus.display_name])),
+        *private_columns(shown_entries, measure),
+    ]
+    other_columns = _other_columns(facts, measures, measure)
+    last_columns = [*(gaps.gap_columns(versus.display_name) if known_gaps is not None else ()), *_ABOUT]
+    reported_figures = [(entry.figures, entry.scores) for entry in shown_entries if entry.figures]
+    used_keys = {column.key for column in (*focus, *costs.columns, *other_columns, *last_columns)}
+    figures = figure_columns(reported_figures, used_keys)
     rows = [_row(line, statements if facts.hidden else None, measure) for line in lines]
-    fill_cells(rows, [*focus, *others, *last], lines)
+    fill_cells(rows, [*focus, *other_columns, *last_columns], lines)
     if costs.measured or figures:
-        of_rows = (CostLine(costs.measured.get(entry.pk), entry.figures) for entry in shown)
-        fill_costs(rows, [*costs.columns, *figures], of_rows)
+        cost_lines = (CostLine(costs.measured.get(entry.pk), entry.figures) for entry in shown_entries)
+        fill_costs(rows, [*costs.columns, *figures], cost_lines)
     lower = better(measure) == "lower"
     assign_ranks(rows, measure, lower_is_better=lower)
-    scores = [entry.scores.get(measure) for entry in shown]
+    scores = [entry.scores.get(measure) for entry in shown_entries]
     on_weights = fill_weighted(rows, scores, dict(state.weights), costs.machine, lower_is_better=lower)
-    columns = [*focus, *costs.columns, *others, *figures, *last]
-    ranked = RankedDataset(
+    columns = [*focus, *costs.columns, *other_columns, *figures, *last_columns]
+    ranked_board = RankedDataset(
         Board(facts.name, columns, rows, measure, measures, statements=statements),
         facts,
         versus,
         tests,
         costs,
         known_gaps,
-        [*judging_notes(rows, measure, tests.found), *notes_on_judges(facts)],
+        [*judging_notes(rows, measure, tests.measure_certainty), *notes_on_judges(facts)],
         on_weights,
     )
-    return replace(ranked, board=_with_summary(ranked, state))
+    return replace(ranked_board, board=_with_summary(ranked_board, state))
 
 
 def dataset_view_key(facts: DatasetFacts, state: BoardState) -> str:
-    """Return text that changes with everything in a view that the ranked board depends on."""
+    """Return text that changes with all properties of a view on which the ranked board depends."""
     sort = canonical_name(state.sorts[0].key) if state.sorts else ""
     is_measure = sort in (facts.primary_measure, *facts.measures) or is_about_judging(sort)
     measure = state.measure or (sort if is_measure else "")
@@ -237,27 +239,32 @@ def dataset_view_key(facts: DatasetFacts, state: BoardState) -> str:
 
 
 def _names_gaps(state: BoardState) -> bool:
-    """Return whether a view sorts or filters by gaps, as that of a permalink may whether or not the board has them."""
+    """Return whether a view sorts or filters by gaps, which a permalink may do even if the board has none."""
     keys = {sort.key for sort in state.sorts} | {bounds.key for bounds in state.ranges}
     return not gaps.KEYS.isdisjoint(keys)
 
 
-def _with_summary(ranked: RankedDataset, state: BoardState) -> Board:
-    """Return the board with everything that follows from its ranked rows."""
-    board, facts, tests, costs = ranked.board, ranked.facts, ranked.tests, ranked.costs
+def _with_summary(ranked_board: RankedDataset, state: BoardState) -> Board:
+    """Return the board with all properties that follow from its ranked rows."""
+    board, facts, tests, costs = (
+        ranked_board.board,
+        ranked_board.facts,
+        ranked_board.tests,
+        ranked_board.costs,
+    )
     rows, measure = board.rows, board.measure
     best, second = best_values(board.columns, rows)
     verdict = get_verdict(tests.board, measure) if tests.board is not None else None
     board = replace(
         board,
-        baseline=ranked.versus.shown,
+        baseline=ranked_board.versus.display_name,
         best=best,
         second=second,
         counted=count_rows(rows),
-        certainty=tests.board if tests.found is not None else None,
+        certainty=tests.board if tests.measure_certainty is not None else None,
         verdict=verdict,
-        named={row.entry.pk: row.entry for row in rows} if verdict is not None else {},
-        awaited=tests.awaited(scored=ranked.scored, hidden=facts.hidden),
+        verdict_entries={row.entry.pk: row.entry for row in rows} if verdict is not None else {},
+        awaited=tests.awaited(scored=ranked_board.scored, hidden=facts.hidden),
         machine=costs.machine,
         machines=costs.machines,
         cost_group=costs.head,
@@ -265,12 +272,12 @@ def _with_summary(ranked: RankedDataset, state: BoardState) -> Board:
         compared=sum(row.certainty is not None and row.certainty.delta is not None for row in rows),
     )
     if measure != facts.primary_measure and is_about_judging(measure):
-        return board  # which names no winner
-    return replace(board, summary=summarise(board, filtered=state.filtered))
+        return board  # Such a measure has no winner.
+    return replace(board, summary=summarize(board, is_filtered=state.filtered))
 
 
 def _without_numbers(entry: EntryRow) -> EntryRow:
-    """Return the entry; under quarantine it keeps its place and the curator's reason, without any results."""
+    """Return the entry; a quarantined one keeps its row and the curator's reason, but no results."""
     if entry.visibility != QUARANTINED:
         return entry
     return entry._replace(
@@ -286,10 +293,10 @@ def _without_numbers(entry: EntryRow) -> EntryRow:
 
 
 def _measures(facts: DatasetFacts, scores: Iterable[Iterable[str]]) -> list[str]:
-    """Return the measures that any row has, always with the primary one, and those about judging last."""
-    had = set[str]().union(*scores)
-    own = [name for name in facts.measures or [facts.primary_measure] if name in had]
-    return add_judged_measures(own or [facts.primary_measure], had, hidden=facts.hidden)
+    """Return the primary measure and all others that any row has; those about judging come last."""
+    available = set[str]().union(*scores)
+    dataset_measures = [name for name in facts.measures or [facts.primary_measure] if name in available]
+    return add_judged_measures(dataset_measures or [facts.primary_measure], available, hidden=facts.hidden)
 
 
 def _measure_in_focus(state: BoardState, measures: Sequence[str]) -> str:
@@ -302,41 +309,54 @@ def _measure_in_focus(state: BoardState, measures: Sequence[str]) -> str:
 
 
 def _focus_columns(measure: str, tests: SignificanceColumns, difference: str) -> list[Column]:
-    """Return the columns of the system, the measure in focus, and its differences, each with its tests."""
-    good = better(measure)
+    """Return the columns of the system, the measure in focus, and its differences, with their tests."""
+    direction = better(measure)
 
     def delta(line: EntryLine) -> Value:
-        return numbers.difference(line.about.scores.get(measure), line.baseline)
+        return numbers.difference(line.entry.scores.get(measure), line.baseline)
 
     def relative(line: EntryLine) -> Value:
-        return numbers.relative_difference(line.about.scores.get(measure), line.baseline)
+        return numbers.relative_difference(line.entry.scores.get(measure), line.baseline)
 
     return [
-        Column(SYSTEM, _("System"), "", "text", cell=lambda line: line.about.system),
+        Column(SYSTEM, _("System"), "", "text", cell=lambda line: line.entry.system),
         measure_column(measure, in_focus=True),
         *tests.beside_score,
         Column(
-            DELTA, "Δ", difference, "delta", good,
-            note=_("difference to the baseline of the same group"), cell=delta,
+            DELTA,
+            "Δ",
+            difference,
+            "delta",
+            direction,
+            note=_("difference from the baseline of the same group"),
+            cell=delta,
         ),
         Column(
-            RELATIVE, "Δ %", difference, "relative", good,
-            note=_("relative difference to the same baseline"), cell=relative,
+            RELATIVE,
+            "Δ %",
+            difference,
+            "relative",
+            direction,
+            note=_("relative difference to the same baseline"),
+            cell=relative,
         ),
         *tests.beside_difference,
-    ]  # fmt: skip
+    ]
 
 
 def _other_columns(facts: DatasetFacts, measures: Sequence[str], measure: str) -> list[Column]:
-    """Return the columns of further measures, also of those that no row has."""
-    expected, judged = {*measures, *facts.measures}, facts.qrels_id is not None and not facts.hidden
-    if judged:
-        expected.update([*JUDGED_MEASURES, upper_bound_of(facts.primary_measure) or ""])
-    names = _measures(facts, [expected])
-    return [other_column(name) for name in names if name != measure] + [LEFT_OUT_COLUMN] * judged
+    """Return the columns of additional measures, including expected ones that no row has."""
+    names_expected, has_open_judgements = (
+        {*measures, *facts.measures},
+        facts.qrels_id is not None and not facts.hidden,
+    )
+    if has_open_judgements:
+        names_expected.update([*JUDGED_MEASURES, upper_bound_of(facts.primary_measure) or ""])
+    names = _measures(facts, [names_expected])
+    return [other_column(name) for name in names if name != measure] + [LEFT_OUT_COLUMN] * has_open_judgements
 
 
-#: The last columns of the board.
+#: Last columns of the board.
 _ABOUT = (
     *ABOUT_SYSTEM,
     TRAINING,
@@ -347,12 +367,12 @@ _ABOUT = (
         _("Date"),
         ABOUT,
         "date",
-        cell=lambda line: None if line.provenance == REPORTED else line.about.published[:10],
+        cell=lambda line: None if line.provenance == REPORTED else line.entry.published[:10],
     ),
-    Column("submission", _("Submission"), ABOUT, "text", cell=lambda line: line.about.submission or None),
+    Column("submission", _("Submission"), ABOUT, "text", cell=lambda line: line.entry.submission or None),
 )
-#: The visibilities of entries that have a row.
-_SHOWN = ("public", "private", QUARANTINED)
+#: Visibilities of entries that have a row.
+_VISIBLE = ("public", "private", QUARANTINED)
 
 
 def _lines(
@@ -375,49 +395,50 @@ def _lines(
             kind = QUARANTINED
         elif entry.visibility == "private" and kind != STALE:
             kind = PRIVATE
-        tested = tests.found is not None and kind in (SCORED, CLOSED)
+        is_tested = tests.measure_certainty is not None and kind in (SCORED, CLOSED)
         yield EntryLine(
             entry,
             kind,
             3 if provenance == REPORTED or facts.hidden else 4,
             baselines.get(group),
-            tests.found.of(entry.pk) if tests.found is not None and tested else None,
+            tests.measure_certainty.of(entry.pk)
+            if tests.measure_certainty is not None and is_tested
+            else None,
             known_gaps.get(entry.pk) if known_gaps is not None else None,
         )
 
 
 def _row(line: EntryLine, hidden: BoardStatements | None, measure: str) -> Row:
-    """Return the row of an entry without cells; statements tell differences over `hidden` judgments."""
-    about = line.about
+    """Return the row of an entry without cells; over `hidden` judgments, statements decide about significance."""
+    entry = line.entry
     return Row(
-        about,
+        entry,
         line.ranked_in,
         line.decimals,
-        facets=facets_of(about, (about.provenance,), (about.training,), gaps.facet_value(line.gap)),
-        entries=(about.pk,),
+        facets=row_facets(entry, (entry.provenance,), (entry.training,), gaps.facet_value(line.gap)),
+        entries=(entry.pk,),
         certainty=line.certainty,
-        differs=differs(line.certainty) if hidden is None else bool(hidden.of(about.pk, measure).better),
+        differs=differs(line.certainty) if hidden is None else bool(hidden.of(entry.pk, measure).better),
     )
 
 
 def measure_column(
     measure: str, group: str = EFFECTIVENESS, note: str = "", *, in_focus: bool = False
 ) -> Column:
-    """The column of a measure on a dataset's board; that of the one in focus says how its seeds spread.
-
-    A cell in focus has the interval that was found of it, too.
-    """
+    """Return the column of a measure. In focus, its cells show the interval and the spread over seeds."""
 
     def cell(line: Any) -> Cell | Value:
-        value: Value = line.about.scores.get(measure)
-        if line.about.deviations or (in_focus and line.certainty is not None):
-            found = line.certainty if in_focus else None
-            ends = None if found is None else (found.low, found.high)
-            if value is None or measure not in line.about.deviations:
+        value: Value = line.entry.scores.get(measure)
+        if line.entry.deviations or (in_focus and line.certainty is not None):
+            certainty = line.certainty if in_focus else None
+            ends = None if certainty is None else (certainty.low, certainty.high)
+            if value is None or measure not in line.entry.deviations:
                 return Cell(value, interval=ends) if ends else value
-            deviation, seeds = line.about.deviations[measure], line.about.seed_count
+            deviation, seeds = line.entry.deviations[measure], line.entry.seed_count
             spread = f"± {deviation:.{line.decimals}f} ({seeds})" if in_focus else ""
-            return Cell(value, title=title_of(seeds, deviation, line.decimals), spread=spread, interval=ends)
+            return Cell(
+                value, title=seeds_title(seeds, deviation, line.decimals), spread=spread, interval=ends
+            )
         return value
 
     return Column(measure, measure, group, "score", better(measure), note=note, cell=cell)
@@ -426,30 +447,37 @@ def measure_column(
 _NOTES = {
     "Judged@10": _("share of the top 10 that is judged"),
     "Hole@10": _(
-        "share of the top 10 that is unjudged: relevant documents may be missing from the judgements"
+        "share of the top 10 that is unjudged: relevant documents may be missing from the judgments"
     ),
 }
-_UPPER = _("the most that the score could be, whatever grades the unjudged documents of this top k would get")
+_UPPER_BOUND_NOTE = _("the maximum of the score for any grades of the unjudged documents in this top k")
 
 
-def add_judged_measures(measures: Sequence[str], had: Collection[str], *, hidden: bool) -> list[str]:
-    """The measures of a board, and last those of judging that any row has; none of these over hidden judgements."""
-    judged = [*JUDGED_MEASURES, *sorted(name for name in had if name not in JUDGED_MEASURES)]
-    last = [name for name in judged if is_about_judging(name) and name in had and not hidden]
-    first = measures[:1]  # a board may be about holes
+def add_judged_measures(measures: Sequence[str], available: Collection[str], *, hidden: bool) -> list[str]:
+    """Return the measures of a board followed by those about judging that any row has.
+
+    Boards over hidden judgments have no measures about judging.
+    """
+    judging_measures = [*JUDGED_MEASURES, *sorted(name for name in available if name not in JUDGED_MEASURES)]
+    last_measures = [
+        name for name in judging_measures if is_about_judging(name) and name in available and not hidden
+    ]
+    first_measures = measures[:1]  # A board's main measure may be about judging.
     return [
-        *first,
-        *(name for name in measures[1:] if name not in last),
-        *(name for name in last if name not in first),
+        *first_measures,
+        *(name for name in measures[1:] if name not in last_measures),
+        *(name for name in last_measures if name not in first_measures),
     ]
 
 
 def other_column(measure: str) -> Column:
-    """The column of a measure that is not in focus, in its group."""
+    """Return the column of a measure that is not in focus, in its group."""
     if measure in JUDGED_MEASURES:
         return measure_column(measure, JUDGED_SHARE, _NOTES[measure])
     if is_about_judging(measure):
-        return replace(measure_column(measure, JUDGED_SHARE, _UPPER), label="Upper bound", better="")
+        return replace(
+            measure_column(measure, JUDGED_SHARE, _UPPER_BOUND_NOTE), label="Upper bound", better=""
+        )
     return measure_column(measure, OTHER_MEASURES)
 
 
@@ -457,38 +485,39 @@ PRIVATE_PART = _("Private part")
 
 REVEALED = _(
     "Private part: the mean over the judged queries that the ranking does not use, published when the round was "
-    "revealed. Δ is private minus public: a much larger loss than others have suggests overfitting to the public part. "
-    "A dash: submitted after the reveal, or in a round that is not revealed yet."
+    "revealed. Δ is private minus public: a much larger loss than for others suggests overfitting to the public part. "
+    "A dash marks results submitted after the reveal, or in a round that is not revealed yet."
 )
 
 
 def private_columns(entries: Iterable[EntryRow], measure: str) -> list[Column]:
-    """The private value of the measure in focus, and by how much it differs from the public one.
+    """Return columns with the private value of the measure in focus and its difference from the public one.
 
-    None while nothing is revealed. A result that came later, or whose round waits, has neither.
+    There are none until a round is revealed. They are empty for later results and for rounds that are not revealed
+    yet.
     """
     if not any(measure in entry.private_scores for entry in entries):
         return []
-    good = better(measure)
+    direction = better(measure)
     return [
         Column(
             "private",
             measure,
             PRIVATE_PART,
             "score",
-            good,
+            direction,
             note=_("mean over the private part"),
-            cell=lambda line: line.about.private_scores.get(measure),
+            cell=lambda line: line.entry.private_scores.get(measure),
         ),
         Column(
             "private_difference",
             "Δ",
             PRIVATE_PART,
             "delta",
-            good,
+            direction,
             note=_("private part minus public part"),
             cell=lambda line: numbers.difference(
-                line.about.private_scores.get(measure), line.about.scores.get(measure)
+                line.entry.private_scores.get(measure), line.entry.scores.get(measure)
             ),
         ),
     ]

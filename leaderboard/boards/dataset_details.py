@@ -1,4 +1,4 @@
-"""Facts about a dataset beside its board and statistics: an example, its versions, its whole, waiting runs, remarks."""
+"""Details of a dataset's page: example, loading snippets, versions of judgments, pending runs, and remarks."""
 
 import datetime
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,14 +26,14 @@ from leaderboard.models import (
 from leaderboard.results.profiles.public import Neighbour, neighbours
 from leaderboard.systems.baselines import BM25
 
-#: So many characters of a query and of a document are shown.
+#: Maximum length of the shown part of a query and of a document, in characters.
 QUERY_LENGTH, DOCUMENT_LENGTH = 300, 600
-#: Where BEIR's own files lie.
+#: URL of BEIR's own files.
 _BEIR = "https://public.ukp.informatik.tu-darmstadt.de/thakur/BEIR/datasets/{name}.zip"
 
 
 class QueryExample(NamedTuple):
-    """A query and a document, cut where they are long. `grade` is None where nothing is said of relevance."""
+    """A query and a document, truncated if long; `grade` is None if their relevance is unknown or hidden."""
 
     query_id: str
     query: str
@@ -44,15 +44,13 @@ class QueryExample(NamedTuple):
 
 
 class LoadingSnippet(NamedTuple):
-    """How to load a dataset with one tool."""
-
     tool: str
     language: str
     code: str
 
 
 class JudgedVersion(NamedTuple):
-    """One version of the judgements: when it came, and what it changed, in words."""
+    """A version of the judgments: its date, and a text on its changes."""
 
     version: str
     split: str
@@ -60,12 +58,12 @@ class JudgedVersion(NamedTuple):
     date: datetime.date
     changes: str
     current: bool
-    #: Where it is shown what changed with them; empty where no board was switched to them.
+    #: URL of the page on the effects of the change; empty if no board was switched to these judgments.
     page: str = ""
 
 
 class DatasetDetails(NamedTuple):
-    """All of it. `group` is the dataset that this one is a part of, by slug and name."""
+    """Details of a dataset's page; `group` is the dataset that it is a part of, with slug and name."""
 
     example: QueryExample | None
     snippets: list[LoadingSnippet]
@@ -75,9 +73,9 @@ class DatasetDetails(NamedTuple):
 
 
 def dataset_details(dataset: Mapping[str, Any], files: Sequence[DatasetFile], site: str) -> DatasetDetails:
-    """The details of a dataset's row (`pages.DATASET_FIELDS`); `files` are those that this visitor may have.
+    """Return the details for a dataset's row (`pages.DATASET_FIELDS`), in at most five database queries.
 
-    `site` is its address, for the commands. Five queries at most.
+    `files` are those that the visitor may download, `site` is the site's address, for the commands.
     """
     return DatasetDetails(
         example=example(dataset),
@@ -91,38 +89,38 @@ def dataset_details(dataset: Mapping[str, Any], files: Sequence[DatasetFile], si
 
 
 def has_public_documents(dataset: Mapping[str, Any]) -> bool:
-    """Whether a dataset's documents are here and everyone's."""
-    here = bool(dataset.get("current_version__corpus_sha256")) and not dataset.get("runs_only")
-    return here and dataset.get("documents_visibility") == Visibility.PUBLIC
+    """Return whether a dataset's documents are stored on this site and public."""
+    is_stored = bool(dataset.get("current_version__corpus_sha256")) and not dataset.get("runs_only")
+    return is_stored and dataset.get("documents_visibility") == Visibility.PUBLIC
 
 
 def example(dataset: Mapping[str, Any]) -> QueryExample | None:
-    """The dataset's example, None where its queries or documents are not everyone's, or none was found yet.
+    """Return the dataset's example, or None if there is none or its queries or documents are not public.
 
-    Where judgements are hidden, or have changed since, nothing is said of relevance.
+    There is also none if its grade is of hidden or of earlier judgments.
     """
     if not has_public_documents(dataset) or dataset["queries_visibility"] != Visibility.PUBLIC:
         return None
     profile = CollectionProfile.objects.filter(version=dataset["current_version_id"])
-    found = profile.values_list("example", flat=True).first() or {}
-    if "query" not in found or "document" not in found:
+    stored_example = profile.values_list("example", flat=True).first() or {}
+    if "query" not in stored_example or "document" not in stored_example:
         return None
-    basis = found.get("basis", {}).get("qrels")
-    if found["grade"] is not None and (dataset["hidden"] or basis != dataset["current_qrels_id"]):
+    basis = stored_example.get("basis", {}).get("qrels")
+    if stored_example["grade"] is not None and (dataset["hidden"] or basis != dataset["current_qrels_id"]):
         return None
-    query, document = found["query"], found["document"]
+    query, document = stored_example["query"], stored_example["document"]
     return QueryExample(
         query["id"],
-        _cut(query["text"], QUERY_LENGTH),
+        _truncate(query["text"], QUERY_LENGTH),
         document["id"],
-        _cut(document["title"], QUERY_LENGTH),
-        _cut(document["text"], DOCUMENT_LENGTH),
-        found["grade"],
+        _truncate(document["title"], QUERY_LENGTH),
+        _truncate(document["text"], DOCUMENT_LENGTH),
+        stored_example["grade"],
     )
 
 
-def _cut(text: str, length: int) -> str:
-    """The text in one line, cut between words where it is longer."""
+def _truncate(text: str, length: int) -> str:
+    """Return the text on one line, truncated between words."""
     line = " ".join(text[: 4 * length].split())
     if len(line) <= length:
         return line
@@ -144,25 +142,25 @@ def _snippets(
         yield LoadingSnippet("BEIR", "Python", _beir(dataset["beir_name"], dataset["current_qrels__split"]))
     if files:
         kinds = DatasetFile.Kind
-        wanted = (kinds.CORPUS, kinds.QUERIES, kinds.QRELS, kinds.EXCLUDED)
-        scored = f"qrels.{dataset['current_qrels__split']}.tsv.gz"
-        fetched = [
+        offered_kinds = (kinds.CORPUS, kinds.QUERIES, kinds.QRELS, kinds.EXCLUDED)
+        qrels_name = f"qrels.{dataset['current_qrels__split']}.tsv.gz"
+        file_names = [
             file.name
             for file in files
-            if file.kind in wanted and (file.kind != kinds.QRELS or file.name == scored)
+            if file.kind in offered_kinds and (file.kind != kinds.QRELS or file.name == qrels_name)
         ]
         lines = [
             f"curl -O {urljoin(site, reverse('dataset-file', args=[dataset['slug'], name]))}"
-            for name in fetched
+            for name in file_names
         ]
-        if scored in fetched:
+        if qrels_name in file_names:
             options = (
                 f" --relevance-level {dataset['relevance_level']}" if dataset["relevance_level"] > 1 else ""
             )
             options += " --drop-self-matches" if dataset["drop_self_matches"] else ""
             options += " --candidates-only" if dataset["candidates_only"] else ""
-            options += f" --excluded {EXCLUDED_NAME}" if EXCLUDED_NAME in fetched else ""
-            lines.append(f"python -m evaluation score --qrels {scored}{options} --run run.txt")
+            options += f" --excluded {EXCLUDED_NAME}" if EXCLUDED_NAME in file_names else ""
+            lines.append(f"python -m evaluation score --qrels {qrels_name}{options} --run run.txt")
         yield LoadingSnippet("Download", "shell", "\n".join(lines))
 
 
@@ -178,9 +176,9 @@ def _beir(name: str, split: str | None) -> str:
 
 
 def judged_versions(dataset: Mapping[str, Any]) -> list[JudgedVersion]:
-    """Every version of the judgements that scores were made with, newest first, and what each changed.
+    """Return all versions of the judgments that were used for scoring, newest first, with their changes.
 
-    Where judgements are hidden it is told that they changed, and nothing of how.
+    For hidden judgments the texts only say that they changed.
     """
     if dataset["current_version_id"] is None:
         return []
@@ -199,57 +197,59 @@ def judged_versions(dataset: Mapping[str, Any]) -> list[JudgedVersion]:
             named=True,
         )
     )
-    if any(row.pk != dataset["current_qrels_id"] for row in rows):  # the present ones are always shown
-        prepared = set(unpublished_judgements(dataset["pk"]).values_list("pk", flat=True))
-        rows = [row for row in rows if row.pk not in prepared]
+    if any(row.pk != dataset["current_qrels_id"] for row in rows):  # The current judgments are always shown.
+        unpublished = set(unpublished_judgements(dataset["pk"]).values_list("pk", flat=True))
+        rows = [row for row in rows if row.pk not in unpublished]
     pages = rescore_pages(dataset["pk"], dataset["slug"]) if len(rows) > 1 else {}
-    found = []
-    for before, row in zip([None, *rows], rows, strict=False):
-        found.append(
+    versions = []
+    for previous, row in zip([None, *rows], rows, strict=False):
+        versions.append(
             JudgedVersion(
                 version=row.version__label or f"version {row.version__number}",
                 split=row.split,
                 number=row.number,
                 date=row.created_at.date(),
-                changes=_changes(before, row, hidden=dataset["hidden"]),
+                changes=_changes(previous, row, hidden=dataset["hidden"]),
                 current=row.pk == dataset["current_qrels_id"],
                 page=pages.get(row.pk, ""),
             )
         )
-    return found[::-1]
+    return versions[::-1]
 
 
-def _changes(before: Any, row: Any, *, hidden: bool) -> str:
-    """What is different from the version before, as far as it may be told."""
-    counted = row.statistics
-    if before is None:
-        if hidden or "judgements" not in counted:
+def _changes(previous: Any, row: Any, *, hidden: bool) -> str:
+    """Return the publishable differences from the previous version as text."""
+    statistics = row.statistics
+    if previous is None:
+        if hidden or "judgements" not in statistics:
             return ""
         return (
-            f"{counted['judgements']:,} judgements of {counted.get('judged_queries', 0):,} queries, "
-            f"{counted.get('relevant', 0):,} relevant."
+            f"{statistics['judgements']:,} judgments of {statistics.get('judged_queries', 0):,} queries, "
+            f"{statistics.get('relevant', 0):,} relevant."
         )
-    texts = " Other queries or documents, too." if before.version_id != row.version_id else ""
-    split = f" The split is {row.split} now." if before.split != row.split else ""
+    texts = " Queries or documents changed, too." if previous.version_id != row.version_id else ""
+    split = f" The split is now {row.split}." if previous.split != row.split else ""
     if hidden:
-        return f"Judgements changed.{texts}{split}"
+        return f"Judgments changed.{texts}{split}"
     differences = [
-        f"{counted[name] - before.statistics[name]:+,} {label}".replace("-", "−")
+        f"{statistics[name] - previous.statistics[name]:+,} {label}".replace("-", "−")
         for name, label in (
-            ("judgements", "judgements"),
+            ("judgements", "judgments"),
             ("judged_queries", "queries"),
             ("relevant", "relevant"),
         )
-        if name in counted and name in before.statistics and counted[name] != before.statistics[name]
+        if name in statistics
+        and name in previous.statistics
+        and statistics[name] != previous.statistics[name]
     ]
-    said = ", ".join(differences) or "Other judgements in the same number"
-    return f"{said}.{texts}{split}"
+    summary = ", ".join(differences) or "Different judgments of the same number"
+    return f"{summary}.{texts}{split}"
 
 
 class AwaitingRun(NamedTuple):
-    """A public run of a collecting dataset. `date` is the day it came.
+    """A public run of a collecting dataset; `date` is the day of its submission.
 
-    `system_slug` is None for a system without any result: it has no page.
+    `system_slug` is None for a system without any result, which has no page.
     """
 
     system: str
@@ -264,7 +264,7 @@ class AwaitingRun(NamedTuple):
 
 
 def awaiting_runs(dataset: Mapping[str, Any]) -> list[AwaitingRun]:
-    """The runs that wait on a dataset, given by its row, in the order they came; none once there are judgements."""
+    """Return the pending runs of a dataset, given by its row, oldest first; none once there are judgments."""
     if dataset["state"] != Dataset.State.COLLECTING or dataset["current_qrels_id"] is not None:
         return []
     rows = (
@@ -272,12 +272,20 @@ def awaiting_runs(dataset: Mapping[str, Any]) -> list[AwaitingRun]:
         .order_by("created_at", "pk")
         .annotate(has_page=Exists(EntryQuerySet(Entry).known().filter(system=OuterRef("system"))))
         .values(
-            "system__name", "system__slug", "has_page", "system__team__name", "system__team__slug",
+            "system__name",
+            "system__slug",
+            "has_page",
+            "system__team__name",
+            "system__team__slug",
             "system__participant",
             "system__anonymous_until",
-            "tag", "run_type", "late", "created_at", "submission_reference",
+            "tag",
+            "run_type",
+            "late",
+            "created_at",
+            "submission_reference",
         )
-    )  # fmt: skip
+    )
     return [
         AwaitingRun(
             system=row["system__name"],
@@ -295,8 +303,8 @@ def awaiting_runs(dataset: Mapping[str, Any]) -> list[AwaitingRun]:
 
 
 _NO_RESULTS = (
-    "BM25 finds no document for any query of this collection, so its scores are 0 and relative differences from it are "
-    "not available."
+    "BM25 retrieves no documents for any query of this collection, so its scores are 0 and relative differences from "
+    "it are not available."
 )
 
 
@@ -312,7 +320,7 @@ def _has_empty_bm25(qrels: str) -> Exists:
     )
 
 
-#: The condition for a query of datasets.
+#: Condition for a query of datasets.
 BM25_FINDS_NOTHING = _has_empty_bm25("current_qrels")
 
 
@@ -322,7 +330,7 @@ def remarks(*, finds_nothing: bool, statistics: Mapping[str, Any] | None, hidden
 
 
 def remarks_on(qrels: int | None, *, hidden: bool) -> list[str]:
-    """Return the remarks on a collection with these judgements, present or past. One query."""
+    """Return the remarks on a collection with these judgments, current or past. One database query."""
     rows = Qrels.objects.filter(pk__in=[qrels] if qrels else []).values_list(
         "statistics", _has_empty_bm25("pk")
     )

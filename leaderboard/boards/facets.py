@@ -1,7 +1,7 @@
-"""What a reader may choose rows by, and how many rows each choice has.
+"""Facets by which readers filter rows, with the number of rows for each value.
 
-A row has one value of each facet, or several of one that it mixes. Counts follow the usual rule: an option counts the
-rows that all *other* filters leave, so that it says what choosing it would show.
+A row has one value per facet, or several if its entries differ. The count of a value follows the usual rule: it
+includes the rows that match all *other* filters, and so predicts the result of selecting the value.
 """
 
 from collections import Counter
@@ -13,34 +13,35 @@ from leaderboard.core import anonymity
 from leaderboard.models import Entry, architecture_choices
 from leaderboard.results.board_rows.entry_rows import EntryRow
 
-#: Facet → value, or the values that a row mixes.
+#: Value of each facet, or a tuple of several values.
 Facets = Mapping[str, str | tuple[str, ...]]
 
 LABELS = {
     "architecture": "Architecture",
     "provenance": "Provenance",
     "training": "Training data",
-    "gap": "Better on public queries",
+    "gap": "Gap: open vs hidden half",
     "weights": "Weights",
     "commercial": "Commercial use",
     "licence": "Licence",
     "year": "Year",
-    "team": "By",
+    "team": "Team",
     "language": "Language",
     "domain": "Domain",
     "task": "Task",
 }
-#: Those of datasets: on a board of several they choose which ones are shown and counted.
+#: Facets of datasets, which select the datasets that a board of several shows and counts.
 OF_DATASETS = ("language", "domain", "task")
 OF_ROWS = tuple(name for name in FACETS if name not in OF_DATASETS)
 UNKNOWN = "unknown"
-#: Of systems whose team is kept back while a review lasts.
+#: Value for systems whose team is hidden during a review.
 ANONYMOUS = anonymity.ANONYMOUS
-#: Of the site's own systems, which are no team's and no publication's; and how the column “By” calls it.
+#: Value for the site's own systems, without a team or publication, and its name in the column “By”.
 THIS_SITE, HOUSE = "this-site", "this site"
 
 _WORDS: Mapping[str, Mapping[str, str]] = {
     "architecture": dict(architecture_choices()),
+    "provenance": {"measured": "run by Runboard", "scored": "uploaded", "reported": "reported"},
     "training": {value: str(label) for value, label in Entry.Training.choices},
     "gap": {"shown": "significant", "not-shown": "not significant"},
     "weights": {"open": "open", "closed": "closed", UNKNOWN: "not declared"},
@@ -53,7 +54,7 @@ _WORDS: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A value of a facet, how it is called, and how many rows choosing it would show."""
+    """A value of a facet with its label and the number of rows that selecting it would show."""
 
     value: str
     label: str
@@ -63,7 +64,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Facet:
-    """A facet that is offered: at least two values, or one that is chosen. `counts` says what its counts count."""
+    """A facet with at least two values or a selected one; `counts` is the unit of its counts."""
 
     name: str
     label: str
@@ -72,16 +73,15 @@ class Facet:
 
     @property
     def chosen(self) -> int:
-        """How many of its values are chosen."""
         return sum(option.chosen for option in self.options)
 
 
-def facets_of(
+def row_facets(
     system: EntryRow, provenances: Collection[str], trainings: Collection[str], gap: str = ""
 ) -> Facets:
-    """The facets of a row of this system, with the different provenances and exposures that its entries have.
+    """Return the facets of a system's row, with the provenances and training exposures of its entries.
 
-    `gap` is whether the contamination gap is shown, empty where the row has none.
+    `gap` tells whether the contamination gap is shown, and is empty if the row has none.
     """
     open_weights = False if system.closed_api else system.open_weights
     return {
@@ -105,79 +105,84 @@ def _answer_value(answer: int | None, yes: str, no: str) -> str:
     return UNKNOWN if answer is None else yes if answer else no
 
 
-def matches_facet(facets: Facets, facet: str, wanted: Sequence[str]) -> bool:
-    """Whether a row has one of the wanted values of a facet."""
+def matches_facet(facets: Facets, facet: str, selected_values: Sequence[str]) -> bool:
+    """Return whether a row has one of the selected values of a facet."""
     value = facets.get(facet, "")
-    return value in wanted if isinstance(value, str) else any(one in wanted for one in value)
+    return (
+        value in selected_values if isinstance(value, str) else any(item in selected_values for item in value)
+    )
 
 
 def count_facets(rows: Collection[Facets], names: Iterable[str] = OF_ROWS) -> dict[str, Counter[str]]:
-    """By facet, how many of these have each value."""
     return {name: _count(rows, name) for name in names}
 
 
 def offered_facets(
-    had: Mapping[str, Counter[str]],
-    left: Sequence[Facets],
+    totals: Mapping[str, Counter[str]],
+    rows: Sequence[Facets],
     state: BoardState,
-    called: Mapping[str, str] | None = None,
+    names_by_key: Mapping[str, str] | None = None,
 ) -> list[Facet]:
-    """The facets worth offering, with counts among the rows that the filters without facets leave.
+    """Return the facets worth offering, with counts among the rows that match all filters except facets.
 
-    `had` are the counts of all rows, or of datasets: facets of these are not rows'. `called` is how teams and
-    publications are called, by slug and key.
+    `totals` are the counts of all rows, or of datasets, and `rows` those that match. `names_by_key` has the display
+    names of teams and publications by slug or key.
     """
-    names = tuple(had)
-    counts = _counts(left, state, names) if state.filtered else had
-    what = "datasets" if names == OF_DATASETS else "rows"
+    names = tuple(totals)
+    counts = _counts(rows, state, names) if state.filtered else totals
+    unit = "datasets" if names == OF_DATASETS else "rows"
     facets = []
     for name in names:
-        values = set(had[name]) - {""}
-        chosen = state.chosen(name)
-        if len(values) < 2 and not chosen:
+        values = set(totals[name]) - {""}
+        selected_values = state.chosen(name)
+        if len(values) < 2 and not selected_values:
             continue
         options = [
-            Option(value, label_of(name, value, called), counts[name][value], value in chosen)
-            for value in _sort_values(name, values.union(chosen), counts[name])
+            Option(
+                value, facet_label(name, value, names_by_key), counts[name][value], value in selected_values
+            )
+            for value in _sort_values(name, values.union(selected_values), counts[name])
         ]
-        facets.append(Facet(name, LABELS[name], options, what))
+        facets.append(Facet(name, LABELS[name], options, unit))
     return facets
 
 
-def label_of(facet: str, value: str, called: Mapping[str, str] | None = None) -> str:
-    """How a value is called, teams and publications as `called` has them."""
-    known = (called or {}).get(value) if facet == "team" else None
-    return known or _WORDS.get(facet, {}).get(value) or value
+def facet_label(facet: str, value: str, display_names: Mapping[str, str] | None = None) -> str:
+    """Return the label of a value; teams and publications are looked up in `display_names`."""
+    display_name = (display_names or {}).get(value) if facet == "team" else None
+    return display_name or _WORDS.get(facet, {}).get(value) or value
 
 
 def _counts(rows: Sequence[Facets], state: BoardState, names: Sequence[str]) -> dict[str, Counter[str]]:
-    """By facet, how many rows of each value the choices of the other facets leave."""
+    """Return, by facet and value, the number of rows that match the selections of all other facets."""
     filters = [(name, state.chosen(name)) for name in names if state.chosen(name)]
     passing: list[Facets] = []
     failing_one: dict[str, list[Facets]] = {name: [] for name, _ in filters}
     for row in rows:
-        failed = [name for name, wanted in filters if not matches_facet(row, name, wanted)]
-        if not failed:
+        failed_facets = [
+            name for name, selected_values in filters if not matches_facet(row, name, selected_values)
+        ]
+        if not failed_facets:
             passing.append(row)
-        elif len(failed) == 1:
-            failing_one[failed[0]].append(row)
+        elif len(failed_facets) == 1:
+            failing_one[failed_facets[0]].append(row)
     return {name: _count([*passing, *failing_one.get(name, ())], name) for name in names}
 
 
 def _count(rows: Iterable[Facets], name: str) -> Counter[str]:
-    """A row that mixes several values counts for each."""
+    """Count the values of a facet; a row with several values counts for each."""
     counts = Counter[str]()
     for value, number in Counter([row.get(name, "") for row in rows]).items():
-        for one in (value,) if isinstance(value, str) else value:
-            counts[one] += number
+        for item in (value,) if isinstance(value, str) else value:
+            counts[item] += number
     return counts
 
 
 def _sort_values(name: str, values: Iterable[str], counts: Counter[str]) -> list[str]:
-    """Known values in their own order, years newest first, others by how many rows they have; what is not said last."""
-    known = FACETS[name]
-    if known:
-        return sorted(values, key=known.index)
+    """Sort fixed values in their own order, years newest first, and others by frequency; unknown ones are last."""
+    fixed_order = FACETS[name]
+    if fixed_order:
+        return sorted(values, key=fixed_order.index)
     if name == "year":
         return sorted(values, key=lambda value: (value != UNKNOWN, value), reverse=True)
     return sorted(values, key=lambda value: (value == UNKNOWN, -counts[value], value.casefold()))

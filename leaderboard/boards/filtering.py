@@ -1,7 +1,7 @@
-"""From a ranked board to what a view shows: filters, order, pins, pages, and columns.
+"""Views of ranked boards: filters, order, pins, pages, and columns.
 
 A preset names groups and keys of columns. The overview has about ten columns, so that a board fits a screen. Exports
-have every column unless the address chooses some.
+have every column unless the URL selects some.
 """
 
 from collections import defaultdict
@@ -37,72 +37,76 @@ from leaderboard.core.measures import canonical_name
 from leaderboard.models import Entry
 from leaderboard.results.board_rows.entry_rows import PRIVATE, UNRANKED, rank_values
 
-#: The training of rows in a zero-shot view. Adaptation to the corpus saw no label; without a declaration, a system may
+#: Training exposures of a zero-shot view. Adaptation to the corpus uses no labels; undeclared systems may
 #: have been trained on anything.
 ZERO_SHOT = (Entry.Training.ZERO_SHOT.value, Entry.Training.ADAPTED.value)
 
 
 def apply_view(board: Board, state: BoardState, default: str, omitted: Collection[str] = ()) -> Board:
-    """Return the view of a ranked board that has all its rows in order of publication.
+    """Return the view of a ranked board, which must have all its rows in order of publication.
 
-    The rows are copies, because views share those of the ranked board. `default` is the column that the view is sorted
-    by otherwise. Pages leave out the `omitted` columns.
-    Raises UnknownChoice for a column that the board does not have.
+    The rows are copies, because views share those of the ranked board. `default` is the default sort column. Pages
+    omit the columns `omitted`. Raises UnknownChoice for a column that the board does not have.
     """
-    left = _filter_without_facets(board, state)
-    board = replace(board, total=len(board.rows), sorts=resolved_sorts(board, state, default))
-    found = _filter_by_facets(left, state)
-    had, called = board.counted or ({}, {})
-    for facet, wanted in state.facets:
-        known = had[facet] if not FACETS[facet] and facet not in OF_DATASETS else wanted
-        if unknown := [value for value in wanted if value not in known]:
-            raise UnknownChoice(facet, unknown[0], sorted(known))
-    facets = offered_facets(had, [row.facets for row in left], state, called)
-    if board.of_datasets:
-        facets += offered_facets(count_facets(board.of_datasets, OF_DATASETS), board.of_datasets, state)
-    filled = [column for column in _filled_columns(board, found, state, default) if column.key not in omitted]
-    # Pinned rows are on every page, whatever the filters.
+    unfaceted_rows = _filter_without_facets(board, state)
+    board = replace(board, total=len(board.rows), sorts=resolve_sorts(board, state, default))
+    matching_rows = _filter_by_facets(unfaceted_rows, state)
+    value_counts, display_names = board.counted or ({}, {})
+    for facet, selected_values in state.facets:
+        known_values = (
+            value_counts[facet] if not FACETS[facet] and facet not in OF_DATASETS else selected_values
+        )
+        if unknown_values := [value for value in selected_values if value not in known_values]:
+            raise UnknownChoice(facet, unknown_values[0], sorted(known_values))
+    facets = offered_facets(value_counts, [row.facets for row in unfaceted_rows], state, display_names)
+    if board.member_facets:
+        facets += offered_facets(count_facets(board.member_facets, OF_DATASETS), board.member_facets, state)
+    filled_columns = [
+        column
+        for column in _filled_columns(board, matching_rows, state, default)
+        if column.key not in omitted
+    ]
+    # Pinned rows are on every page, regardless of filters.
     pinned = [
         row
         for slug in state.pins
         for row in sort_rows(board, [row for row in board.rows if row.entry.slug == slug])
     ]
     slugs = {row.entry.slug for row in pinned}
-    others = sort_rows(board, [row for row in found if row.entry.slug not in slugs] if slugs else found)
-    pages = 1 if state.all_rows else max(1, -(-len(others) // ROWS_OF_A_PAGE))
+    other_rows = sort_rows(
+        board, [row for row in matching_rows if row.entry.slug not in slugs] if slugs else matching_rows
+    )
+    pages = 1 if state.all_rows else max(1, -(-len(other_rows) // ROWS_OF_A_PAGE))
     page = min(state.page, pages)
     if pages > 1:
-        others = others[(page - 1) * ROWS_OF_A_PAGE : page * ROWS_OF_A_PAGE]
-    rows = [row.copy() for row in [*pinned, *others]]
+        other_rows = other_rows[(page - 1) * ROWS_OF_A_PAGE : page * ROWS_OF_A_PAGE]
+    rows = [row.copy() for row in [*pinned, *other_rows]]
     board = replace(
         board,
         rows=rows,
-        found=len(found),
+        found=len(matching_rows),
         pinned=len(pinned),
         pages=pages,
         page=page,
         facets=facets,
-        unhidden=filled,
-        columns=[column for column in filled if column.group_slug not in state.hidden],
+        unhidden=filled_columns,
+        columns=[column for column in filled_columns if column.group_slug not in state.hidden],
         data_columns=[column for column in board.columns if column.group_slug not in state.hidden],
     )
-    shown = _chosen_columns(board, board.columns, state)
+    page_columns = _select_columns(board, board.columns, state)
     if state.columns:
-        data = _chosen_columns(board, board.data_columns, state)
-        board = replace(board, columns=shown, data_columns=data)
+        data = _select_columns(board, board.data_columns, state)
+        board = replace(board, columns=page_columns, data_columns=data)
     describe_costs(board.columns, board.rows)
-    return replace(board, shown=shown)
+    return replace(board, shown=page_columns)
 
 
-def resolved_sorts(board: Board, state: BoardState, default: str) -> list[Sort]:
-    """Return the columns that decide the order, each with its order, without those that are still being computed.
-
-    Raises UnknownChoice.
-    """
+def resolve_sorts(board: Board, state: BoardState, default: str) -> list[Sort]:
+    """Return the sort columns with their orders, except columns that are still being computed. Raises UnknownChoice."""
     by_key = {column.key: column for column in board.columns}
-    wanted = [sort for sort in state.sorts if sort.key not in board.awaited]
+    available_sorts = [sort for sort in state.sorts if sort.key not in board.awaited]
     sorts = []
-    for sort in wanted or (Sort(default),):
+    for sort in available_sorts or (Sort(default),):
         key = sort.key or default
         if key not in by_key:
             key = canonical_name(key)
@@ -119,11 +123,11 @@ def filter_rows(board: Board, state: BoardState) -> list[Row]:
 
 def _filter_without_facets(board: Board, state: BoardState) -> list[Row]:
     """Return the rows that match the text, the switches, and the ranges."""
-    found = list(board.rows)
+    rows = list(board.rows)
     if state.text:
         text = state.text.casefold()
-        entries = [(row, row.entry) for row in found]
-        found = [
+        entries = [(row, row.entry) for row in rows]
+        rows = [
             row
             for row, entry in entries
             if any(
@@ -132,9 +136,9 @@ def _filter_without_facets(board: Board, state: BoardState) -> list[Row]:
             )
         ]
     if state.zero_shot:
-        found = [row for row in found if matches_facet(row.facets, "training", ZERO_SHOT)]
+        rows = [row for row in rows if matches_facet(row.facets, "training", ZERO_SHOT)]
     if state.cpu_only:
-        found = [row for row in found if row.measured and not row.measured.machine.has_gpu]
+        rows = [row for row in rows if row.measured and not row.measured.machine.has_gpu]
     numeric = [column.key for column in board.columns if column.numeric]
     for key, low, high in state.ranges:
         if key in board.awaited:
@@ -142,41 +146,43 @@ def _filter_without_facets(board: Board, state: BoardState) -> list[Row]:
         if key not in numeric:
             bound = "max-" if low is None else "min-"
             raise UnknownParameter(bound + key, [bound + each for each in numeric])
-        least, most = -inf if low is None else low, inf if high is None else high
-        found = [
+        lower, upper = -inf if low is None else low, inf if high is None else high
+        rows = [
             row
-            for row in found
-            if isinstance(value := row.value(key), (int, float)) and least <= value <= most
+            for row in rows
+            if isinstance(value := row.value(key), (int, float)) and lower <= value <= upper
         ]
-    return found
+    return rows
 
 
 def _filter_by_facets(rows: list[Row], state: BoardState) -> list[Row]:
-    """Return the rows with a chosen value of every facet of rows. Facets of datasets choose columns."""
-    for facet, wanted in state.facets:
+    """Return the rows with a selected value of every facet. Facets of datasets are ignored: they select columns."""
+    for facet, selected_values in state.facets:
         if facet not in OF_DATASETS:
-            rows = [row for row in rows if matches_facet(row.facets, facet, wanted)]
+            rows = [row for row in rows if matches_facet(row.facets, facet, selected_values)]
     return rows
 
 
 def count_rows(rows: Sequence[Row]) -> Counted:
-    """Count the rows of each value of a facet, and name teams and publications as in the column “By”."""
-    called = {
-        str(row.facets.get("team")): row.entry.team if row.entry.team and row.entry.team_slug else str(by)
+    """Return the number of rows by facet and value, and the names of teams and publications as in the column “By”."""
+    display_names = {
+        str(row.facets.get("team")): row.entry.team if row.entry.team and row.entry.team_slug else str(owner)
         for row in rows
-        if (by := row.value("by")) is not None
+        if (owner := row.value("by")) is not None
     }
-    return count_facets([row.facets for row in rows]), called
+    return count_facets([row.facets for row in rows]), display_names
 
 
-def _filled_columns(board: Board, found: Sequence[Row], state: BoardState, default: str) -> list[Column]:
-    """Return the columns with a value in the rows of the view, and those that it sorts or filters by.
+def _filled_columns(
+    board: Board, matching_rows: Sequence[Row], state: BoardState, default: str
+) -> list[Column]:
+    """Return the columns with a value in the rows of the view, and those used for sorting or filtering.
 
-    In a view of a benchmark, and in one without rows, only figures and further measures are left out.
+    Benchmarks, and views without rows, only omit empty figures and additional measures.
     """
-    rows = found or board.rows
-    every_kind = bool(found) and not board.views
-    if board.views:  # private rows decide nothing
+    rows = matching_rows or board.rows
+    check_all_kinds = bool(matching_rows) and not board.views
+    if board.views:  # Private rows must not affect the columns.
         rows = [row for row in board.rows if row.ranked_in != PRIVATE]
     needed = {default, *(sort.key for sort in board.sorts), *(bounds.key for bounds in state.ranges)}
     needed.update(key for row in rows for key, cell in row.cells.items() if cell.text)
@@ -184,7 +190,7 @@ def _filled_columns(board: Board, found: Sequence[Row], state: BoardState, defau
 
     def stays(column: Column) -> bool:
         if column.key in needed or not (
-            every_kind or column.kind == "figure" or column.group in (OTHER_MEASURES, JUDGED_SHARE)
+            check_all_kinds or column.kind == "figure" or column.group in (OTHER_MEASURES, JUDGED_SHARE)
         ):
             return True
         values = [row.get(column.key) for row in values_of_rows]
@@ -194,56 +200,56 @@ def _filled_columns(board: Board, found: Sequence[Row], state: BoardState, defau
 
 
 def sort_rows(board: Board, rows: Sequence[Row]) -> list[Row]:
-    """Return the rows in the order of the view, the board's blocks one after the other."""
-    found = list(rows)
-    for key, order in reversed(board.sorts):  # sorting keeps the order of equals
+    """Return the rows in the order of the view, block by block."""
+    sorted_rows = list(rows)
+    for key, order in reversed(board.sorts):  # The sort is stable.
         column = board.column(key)
         if column is not None:
-            found = ordered(found, key, order or column.first_order)
-    return sorted(found, key=board.block_of)
+            sorted_rows = sort_by_column(sorted_rows, key, order or column.first_order)
+    return sorted(sorted_rows, key=board.get_block)
 
 
-def ordered(rows: Sequence[Row], key: str, order: Literal["asc", "desc"]) -> list[Row]:
-    """Return rows, given in order of publication, in the order of one column. Missing values are last."""
-    present = [(value, row) for row in rows if (value := row.values.get(key)) is not None]
-    missing = [row for row in rows if row.values.get(key) is None]
-    texts = any(isinstance(value, str) for value, _ in present)
-    if texts:  # numbers before texts, and these regardless of case
+def sort_by_column(rows: Sequence[Row], key: str, order: Literal["asc", "desc"]) -> list[Row]:
+    """Return rows, given in order of publication, sorted by one column, missing values last."""
+    valued_pairs = [(value, row) for row in rows if (value := row.values.get(key)) is not None]
+    rows_without_value = [row for row in rows if row.values.get(key) is None]
+    texts = any(isinstance(value, str) for value, _ in valued_pairs)
+    if texts:  # Numbers before texts, ignoring case.
 
         def place(pair: tuple[Value, Row]) -> tuple[bool, Any]:
             value = pair[0]
             return (True, value.casefold()) if isinstance(value, str) else (False, value)
 
-        present.sort(key=place, reverse=order == "desc")
+        valued_pairs.sort(key=place, reverse=order == "desc")
     else:
-        present.sort(key=itemgetter(0), reverse=order == "desc")
-    return [row for _, row in present] + missing
+        valued_pairs.sort(key=itemgetter(0), reverse=order == "desc")
+    return [row for _, row in valued_pairs] + rows_without_value
 
 
 def assign_ranks(rows: Iterable[Row], key: str, *, lower_is_better: bool = False) -> None:
-    """Set the ranks by one column among the rows of each kind: 1, 1, 3. Missing values have no rank."""
+    """Set the ranks by one column among the rows of each kind: 1, 1, 3. Rows without a value get no rank."""
     kinds: dict[str, list[tuple[float, Row]]] = defaultdict(list)
     for row in rows:
         value = row.value(key)
         row.rank = None
         if isinstance(value, (float, int)) and row.ranked_in not in UNRANKED:
             kinds[row.ranked_in].append((value, row))
-    for ranked in kinds.values():
-        places = rank_values([value for value, _ in ranked], lower_is_better=lower_is_better)
-        for value, row in ranked:
-            row.rank = places[value]
+    for valued_rows in kinds.values():
+        ranks = rank_values([value for value, _ in valued_rows], lower_is_better=lower_is_better)
+        for value, row in valued_rows:
+            row.rank = ranks[value]
 
 
 #: Kinds of columns whose best values are marked.
-_MARKED = ("score", "figure", "number", "rank")
+_KINDS_WITH_BEST = ("score", "figure", "number", "rank")
 Best = dict[tuple[str, str], float]
 
 
 def best_values(columns: Iterable[Column], rows: Iterable[Row]) -> tuple[Best, Best]:
-    """Return the best and the second-best values by column and kind of row, of columns with a better direction.
+    """Return the best and second-best values by column and kind of row, for columns with a better direction.
 
-    A value with noise is the best if it is better than all others whatever the noise. Where ranges overlap, the better
-    one is not known.
+    A value with noise is the best if it is better than all others even in the worst case. If ranges overlap, the best
+    one is unknown.
     """
     kinds: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
@@ -254,47 +260,47 @@ def best_values(columns: Iterable[Column], rows: Iterable[Row]) -> tuple[Best, B
     for column in columns:
         # Differences that replace scores in a view are marked like scores.
         replaces_score = column.kind in ("delta", "relative") and column.group.startswith(EFFECTIVENESS)
-        if column.better and (column.kind in _MARKED or replaces_score):
-            for kind, of_kind in kinds.items():
-                for values, value in zip((best, second), _two_best(column, of_kind), strict=False):
+        if column.better and (column.kind in _KINDS_WITH_BEST or replaces_score):
+            for kind, kind_rows in kinds.items():
+                for values, value in zip((best, second), _two_best(column, kind_rows), strict=False):
                     values[column.key, kind] = value
     return best, second
 
 
 def _two_best(column: Column, rows: Sequence[Row]) -> list[float]:
-    """Return the best and the second-best distinct value, unless noise leaves a doubt."""
+    """Return the best and the second-best distinct values that are certain despite noise."""
     key, choose = column.key, max if column.better == "higher" else min
     numbers: list[Any] = [value for row in rows if (value := row.values.get(key)) is not None]
     ranges: list[tuple[Any, float]] = []
     if column.kind == "figure" and any(row.cells[key].noise for row in rows if key in row.cells):
         ranges = [(value, row[key].noise) for row in rows if (value := row.values.get(key)) is not None]
-    found: list[float] = []
-    while numbers and len(found) < 2:
+    best_values_so_far: list[float] = []
+    while numbers and len(best_values_so_far) < 2:
         best = choose(numbers)
-        if len(numbers) < 2 and not found:
+        if len(numbers) < 2 and not best_values_so_far:
             break
-        own = max((noise for value, noise in ranges if value == best), default=0.0)
-        if any(abs(value - best) <= noise + own for value, noise in ranges if value != best):
+        best_noise = max((noise for value, noise in ranges if value == best), default=0.0)
+        if any(abs(value - best) <= noise + best_noise for value, noise in ranges if value != best):
             break
-        found.append(best)
+        best_values_so_far.append(best)
         numbers = [number for number in numbers if number != best]
-        ranges = [each for each in ranges if each[0] != best]
-    return found
+        ranges = [pair for pair in ranges if pair[0] != best]
+    return best_values_so_far
 
 
-#: The number of columns that an overview is filled up to.
+#: Number of columns up to which an overview is filled.
 OVERVIEW_WIDTH = 9
 
 
 class Preset(NamedTuple):
-    """A named choice of columns: `label` is its tab, `groups` are slugs of groups, `keys` those of single columns."""
+    """A named selection of columns: label of its tab, slugs of groups, and keys of single columns."""
 
     label: Promise | str
     groups: Collection[str] = ()
     keys: Collection[str] = ()
 
 
-#: The first columns of every choice: the score and how it compares with the baseline.
+#: First columns of every selection: the score and its difference from the baseline.
 _SCORE = ("mean", DELTA, RELATIVE, "average-relative")
 #: Columns that a preset omits if it has another one with the same values for more rows.
 _REPLACED_BY = {"model-parameters": "parameters"}
@@ -328,13 +334,13 @@ _PRESETS: Mapping[str, Preset] = dict(
         strict=True,
     )
 )  # fmt: skip
-#: Groups that fill up an overview: the first further measures; a benchmark's datasets and the like if all fit.
+#: Groups that fill up an overview: the first additional measures, and groups that are added only as a whole.
 _FURTHER_MEASURES = "other-measures"
 _WHOLE_GROUPS = ("effectiveness", "ranks-over-all", "reported")
 
 
 def offered_presets(columns: Iterable[Column], hidden: Collection[str]) -> list[tuple[str, str]]:
-    """Return the names and labels of the presets for these columns without those of hidden groups."""
+    """Return the names and labels of the presets that apply to these columns, ignoring hidden groups."""
     groups = {column.group_slug for column in columns}.difference(hidden)
     return [
         (name, str(preset.label))
@@ -343,40 +349,50 @@ def offered_presets(columns: Iterable[Column], hidden: Collection[str]) -> list[
     ]
 
 
-def _chosen_columns(board: Board, columns: Sequence[Column], state: BoardState) -> list[Column]:
+def _select_columns(board: Board, columns: Sequence[Column], state: BoardState) -> list[Column]:
     name = state.columns[0] if state.columns else PRESETS[0]
     if name == "all":
         return list(columns)
     if name not in _PRESETS and not any(column.key in state.columns for column in columns):
-        name = PRESETS[0]  # the board has none of the columns
+        name = PRESETS[0]  # The board has none of the columns.
     preset = _PRESETS.get(name) or Preset("", keys=state.columns)
     sorted_by = {sort.key for sort in board.sorts}
-    keys = {SYSTEM, *preset.keys, *sorted_by}  # so that the order explains itself
+    keys = {
+        SYSTEM,
+        *preset.keys,
+        *sorted_by,
+    }  # Sort columns are always visible, so that the order is evident.
     if name in _PRESETS:
         keys.add(board.measure)
-    # A team sees everyone else's rows as all visitors do, whichever private rows it has.
-    if not any(board.block_of(row) is Block.INCOMPLETE and row.ranked_in != PRIVATE for row in board.rows):
+    # A team's private rows must not change which columns it sees.
+    if not any(board.get_block(row) is Block.INCOMPLETE and row.ranked_in != PRIVATE for row in board.rows):
         keys.discard("coverage")
     if name == PRESETS[0]:
-        # A ratio is below its difference, and the date of all results below the table.
-        elsewhere = {RELATIVE} if any(column.key == DELTA for column in columns) else set()
+        # A ratio is shown below its difference, and a date common to all results below the table.
+        redundant_keys = {RELATIVE} if any(column.key == DELTA for column in columns) else set()
         if len({row.value("published") for row in board.rows} - {None}) == 1:
-            elsewhere.add("published")
-        keys -= elsewhere - sorted_by
-    found = [column for column in columns if column.key in keys or column.group_slug in preset.groups]
+            redundant_keys.add("published")
+        keys -= redundant_keys - sorted_by
+    selected_columns = [
+        column for column in columns if column.key in keys or column.group_slug in preset.groups
+    ]
     if name in _PRESETS:
-        shown = {column.key for column in found}
-        found = [column for column in found if _REPLACED_BY.get(column.key) not in shown]
-    return _fill_overview(board, columns, found) if name == PRESETS[0] else found
+        selected_keys = {column.key for column in selected_columns}
+        selected_columns = [
+            column for column in selected_columns if _REPLACED_BY.get(column.key) not in selected_keys
+        ]
+    return _fill_overview(board, columns, selected_columns) if name == PRESETS[0] else selected_columns
 
 
-def _fill_overview(board: Board, columns: Sequence[Column], found: Sequence[Column]) -> list[Column]:
-    """Return the columns that were found, and others in the room that is left, in the board's order."""
-    keys = {column.key for column in found}
-    further = [column.key for column in columns if column.group_slug == _FURTHER_MEASURES]
-    keys.update(further[: max(0, OVERVIEW_WIDTH - len(keys))])
+def _fill_overview(
+    board: Board, columns: Sequence[Column], selected_columns: Sequence[Column]
+) -> list[Column]:
+    """Return the selected columns, filled up with others, in the board's order."""
+    keys = {column.key for column in selected_columns}
+    measure_keys = [column.key for column in columns if column.group_slug == _FURTHER_MEASURES]
+    keys.update(measure_keys[: max(0, OVERVIEW_WIDTH - len(keys))])
     for group in _WHOLE_GROUPS if board.views else ():
-        more = {column.key for column in columns if column.group_slug == group} - keys
-        if len(keys | more) <= OVERVIEW_WIDTH:
-            keys |= more
+        group_keys = {column.key for column in columns if column.group_slug == group} - keys
+        if len(keys | group_keys) <= OVERVIEW_WIDTH:
+            keys |= group_keys
     return [column for column in columns if column.key in keys]

@@ -1,4 +1,4 @@
-"""What a board is made of, whichever page or export shows it."""
+"""Data structures of boards, shared by pages and exports."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ from leaderboard.results.board_rows.rows import Revision
 Kind = Literal["score", "delta", "relative", "rank", "number", "figure", "count", "text", "date"]
 Value = float | str | None
 
-#: By facet how many rows have each value, and by slug and key how teams and publications are called.
+#: Number of rows by facet and value, and display names of teams and publications by slug or key.
 Counted = tuple[Mapping[str, Counter[str]], Mapping[str, str]]
 
-#: The mark of a value that differs from its baseline's by more than chance.
+#: Mark of a value that differs significantly from the baseline's.
 SEPARATED = "*"
 
-#: The keys of a dataset's differences, in the measure's own unit and relative to the baseline.
+#: Keys of a dataset's differences, in the measure's unit and relative to the baseline.
 DELTA, RELATIVE = "delta", "relative"
-#: The key of the first column of every board.
+#: Key of the first column of every board.
 SYSTEM = "system"
 
-#: Column groups, in the order of the page.
+#: Column groups, in page order.
 EFFECTIVENESS = _("Effectiveness")
 DIFFERENCE = "Δ vs BM25"
 OTHER_MEASURES = _("Other measures")
@@ -58,13 +58,12 @@ ABOUT = _("About")
 
 @dataclass(slots=True)
 class Cell:
-    """What a row has in a column. Rows share cells: code that has more to say of one puts another in its place.
+    """Content of a row's column. Rows share cells, so replace a cell instead of changing it.
 
-    A `value` of None is missing, sorts last and is never 0. `text` replaces it as written (a doubtful figure as
-    printed), `mark` follows it (in-domain ‡), `spread` too (`± 0.0012 (5)`: the sample standard deviation over seeds,
-    and how many), `title` says more on hover. `interval` are ends that are drawn into it. `noise` is how far a cost may
-    be off: infinite where nobody knows, 0 where it is exact. `certainty` is what was found of it, on boards of several
-    datasets.
+    A `value` of None is missing: it sorts last and never counts as 0. `text` is shown instead of the value (a doubtful
+    figure as printed), followed by `mark` (in-domain ‡) and `spread` (`± 0.0012 (5)`: sample standard deviation and
+    number of seeds); `title` is shown on hover. `interval` is drawn into the cell. `noise` is the maximum error of a
+    cost: infinite if unknown, 0 if exact. On boards of several datasets, `certainty` has the cell's test results.
     """
 
     value: Value = None
@@ -79,11 +78,11 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: `key` names it in `?sort=` and in exports; `better` says which way is good, if any.
+    """A board's column. `key` identifies it in `?sort=` and exports; `better` is the good direction, if any.
 
-    Values of a `score` are shares (0 to 1), of a `relative` column ratios (0.1 is +10%), of a `figure` in `unit`.
-    `cell` makes what a row has here from the line that the row is of: a bare value where there is no more to say, None
-    where it has nothing. Without it, cells come from several rows together.
+    Values of a `score` are between 0 and 1, those of a `relative` column ratios (0.1 is +10%), those of a `figure` in
+    `unit`. `cell` returns a row's cell from the line that the row is made from: a bare value if there is nothing else
+    to show, None if there is no value. A column without it gets its cells from several rows together.
     """
 
     key: str
@@ -93,44 +92,43 @@ class Column:
     better: Literal["higher", "lower", ""] = ""
     unit: str = ""
     note: str = ""
-    #: Whether its head says which way is good; the group's head may say it for all.
+    #: Whether the head shows the good direction; the head of the group may show it for all columns.
     arrow: bool = True
-    #: How many decimals a `number` has; None: as many as the column's need, four at most.
+    #: Number of decimals of a `number`; None for as many as its values need, at most four.
     decimals: int | None = None
     cell: Callable[[Any], Cell | Value] = field(default=lambda line: None, compare=False, repr=False)
 
     @property
     def group_slug(self) -> str:
-        """What `?hide=` calls its group; empty for the name, which is never hidden."""
+        """Slug of its group in `?hide=`; empty for the system's name, which cannot be hidden."""
         return _group_slug(self.group)
 
     @property
     def group_label(self) -> str:
-        """The head of its group without what it is of: `Efficiency` of `Efficiency on a laptop`."""
-        return _plain(self.group)
+        """Head of its group without the details, such as `Efficiency` for `Efficiency on a laptop`."""
+        return _short_head(self.group)
 
     @property
     def head(self) -> str:
-        """Its label in the reader's language; exports have the label itself."""
+        """Label in the reader's language; exports use the untranslated `label`."""
         return gettext(self.label)
 
     @property
     def numeric(self) -> bool:
-        """Whether its cells are aligned as numbers."""
         return self.kind not in ("text", "date")
 
     @property
     def first_order(self) -> Literal["asc", "desc"]:
-        """The order that one click gives: best first, newest first, else alphabetical."""
+        """Order of the first click: best first, newest first, or alphabetical."""
         if self.better == "lower" or self.kind == "text":
             return "asc"
         return "desc"
 
 
-#: How the heads of differences begin, whatever they are taken to.
+#: Common prefix of the heads of difference groups, whichever the baseline.
 _DIFFERENCES = "Δ "
 
-#: Groups by the names that the page's address has for them; others are called after their heads.
+#: Slugs of groups by head; other groups use their slugified head.
 _GROUP_SLUGS = {
     EFFECTIVENESS: "effectiveness",
     DIFFERENCE: "delta",
@@ -139,6 +137,7 @@ _GROUP_SLUGS = {
     EFFICIENCY: "efficiency",
     REPORTED_BESIDE: "reported",
     ABOUT: "about",
+    "Gap: open vs hidden half": "public-against-hidden",
     "All datasets": "over-all",
     "Ranks over datasets": "ranks-over-all",
 }
@@ -146,34 +145,34 @@ _GROUP_SLUGS = {
 
 @lru_cache(256)
 def _group_slug(group: str) -> str:
-    head = _plain(group)
+    head = _short_head(group)
     if head.startswith(_DIFFERENCES):
         return _GROUP_SLUGS[DIFFERENCE]
     return _GROUP_SLUGS.get(head) or slugify(head)
 
 
-def _plain(group: str) -> str:
+def _short_head(group: str) -> str:
     return next((head for head in _GROUP_SLUGS if group.startswith(head)), group)
 
 
 class Block(IntEnum):
-    """The parts of a board, in the order of the page."""
+    """Parts of a board, in page order."""
 
     SCORED = 0
     REPORTED = 1
-    #: Of a benchmark: without a value on some of the datasets that count.
+    #: Rows of a benchmark without a value on some of the counted datasets.
     INCOMPLETE = 2
     NOT_RANKED = 3
 
 
 @dataclass(slots=True)
 class Row:
-    """One row: its values by the keys of their columns, and the cells of those that have more than a value.
+    """A row: values by column key, and cells for columns that need more than a value.
 
-    A dataset's row is of an `entry`. A benchmark's is of several, of which `entry` has what they have in common;
-    `entries` are their ids by place of the dataset, 0 where the row has no value. `measured` is what the efficiency
-    columns show, `certainty` all that was found of the measure in focus. `ranked_in` names whom the row is ranked
-    among: rows of different kinds are never ranked together.
+    A dataset's row shows one `entry`. A benchmark's row shows several: `entry` has their common properties, and
+    `entries` their ids by position of the dataset, 0 if the row has no value there. `measured` is the source of the
+    efficiency columns, `certainty` has the test results for the current measure. `ranked_in` is the kind of rows among
+    which it is ranked; rows of different kinds are never ranked together.
     """
 
     entry: EntryRow
@@ -186,11 +185,11 @@ class Row:
     rank: int | None = None
     measured: MeasuredEntry | None = None
     certainty: EntryCertainty | None = None
-    #: Whether it differs from its baseline by more than chance, as far as that is told.
+    #: Whether it differs significantly from its baseline; False if unknown.
     differs: bool = False
 
     def __getitem__(self, key: str) -> Cell:
-        """The cell of a column; an empty one where the row has none."""
+        """Return the cell of a column, empty if the row has none."""
         return self.cells.get(key) or Cell(self.values.get(key))
 
     def __setitem__(self, key: str, cell: Cell) -> None:
@@ -198,11 +197,10 @@ class Row:
         self.values[key] = cell.value
 
     def value(self, key: str) -> Value:
-        """What the row has in a column, None where that is nothing."""
         return self.values.get(key)
 
     def copy(self) -> Row:
-        """The same row, which may be given other cells."""
+        """Return a copy whose cells can be replaced."""
         return Row(
             self.entry,
             self.ranked_in,
@@ -219,20 +217,17 @@ class Row:
 
     @property
     def rank_label(self) -> str:
-        """The rank as the page writes it: `r 3` among reported figures, `c 3` among closed interfaces.
-
-        Empty where there is none.
-        """
+        """Rank as shown on the page: `r 3` among reported results, `c 3` among closed APIs, empty without a rank."""
         return rank_label(self.rank, self.ranked_in)
 
 
 def fill_cells(rows: Sequence[Row], columns: Sequence[Column], lines: Sequence[object]) -> None:
-    """Give each row what the columns make from its line: column by column, since there are ten thousand cells."""
+    """Set all values and cells of rows from their lines, column by column because there are ten thousand cells."""
     keys = [column.key for column in columns]
-    made = [list(map(column.cell, lines)) for column in columns]
-    for row, values in zip(rows, zip(*made, strict=True), strict=bool(made)):
+    cells_by_column = [list(map(column.cell, lines)) for column in columns]
+    for row, values in zip(rows, zip(*cells_by_column, strict=True), strict=bool(cells_by_column)):
         row.values.update(zip(keys, values, strict=True))
-    for key, cells in zip(keys, made, strict=True):
+    for key, cells in zip(keys, cells_by_column, strict=True):
         if Cell in set(map(type, cells)):
             for row, cell in zip(rows, cells, strict=True):
                 if isinstance(cell, Cell):
@@ -241,21 +236,21 @@ def fill_cells(rows: Sequence[Row], columns: Sequence[Column], lines: Sequence[o
 
 def spans(columns: Iterable[Column]) -> list[tuple[str, int]]:
     """Return the groups of neighboring columns, each with the number of its columns."""
-    return [(group, len(list(found))) for group, found in groupby(columns, attrgetter("group"))]
+    return [(group, len(list(members))) for group, members in groupby(columns, attrgetter("group"))]
 
 
 _RANK_MARKS = {REPORTED: "r ", CLOSED: "c "}
 
 
 def reason_gone(entry: EntryRow) -> str:
-    """Why a result is no longer ranked: what its team said who withdrew it, or a curator who quarantined it."""
+    """Return the reason for a withdrawal by the team or a quarantine by a curator; empty for ranked results."""
     if entry.visibility == QUARANTINED:
         return entry.moderation_reason
     return entry.withdrawal_reason if entry.visibility in ("withdrawn", GONE) else ""
 
 
 def rank_label(rank: int | None, ranked_in: str) -> str:
-    """A rank with the mark of its kind, empty where there is none."""
+    """Return a rank with the mark of its kind, empty without a rank."""
     return "" if rank is None else f"{_RANK_MARKS.get(ranked_in, '')}{rank}"
 
 
@@ -272,18 +267,17 @@ class Part(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """Label, text, and detail as one sentence."""
         return f"{self.label}: {self.text}{f' ({self.detail})' if self.detail else ''}."
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The sentences as `text`, and their facts: slugs of systems, values as published, None where nothing is told.
+    """The summary of a board, as statements and as data: slugs and published values, None if withheld or unknown.
 
-    `label` is what the best is called, `after` follows its `name`, the other `parts` have labels of their own.
-    `relative` is to the baseline, 0.1 for 10% more; `latency` is the mean of the cheapest system near the best, in
-    milliseconds. `above_bound`: whether a best that is better than the baseline lies above the baseline's upper bound
-    too. `baseline_tied`: whether the baseline is not separable from a best that is better when tested alone.
+    `label` introduces the best system, `after` follows its `name`; the other `parts` have their own labels. `relative`
+    is the difference from the baseline, 0.1 for 10% more. `latency` is the mean latency of `cheapest`, the fastest
+    comparable system, in milliseconds. `above_bound` tells whether a best that beats the baseline also exceeds the
+    baseline's upper bound, `baseline_tied` whether the tests of all pairs fail to separate it from the baseline.
     """
 
     label: str
@@ -303,18 +297,17 @@ class Summary:
 
     @property
     def text(self) -> str:
-        """All of it."""
         parts = (Part(self.label, f"{self.name}{self.after}"), *self.parts)
         return " ".join(part.sentence for part in parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """Columns, rows in the order of the page, and what a reader has to know to read them.
+    """A board: columns, rows in page order, and the facts needed to interpret them.
 
     A ranked board has all rows in order of publication, and `filtering.apply_view` makes a view of it. `best` and
-    `second` hold, by column and by `ranked_in`, the two best distinct values of the ranked board if noise leaves no
-    doubt of them: filters hide rows, but change neither these nor the ranks.
+    `second` have, by column and `ranked_in`, the two best distinct values of the ranked board if noise leaves no doubt
+    about them: filters hide rows, but change neither these nor the ranks.
     """
 
     title: str
@@ -326,29 +319,30 @@ class Board:
     baseline: str = "the baseline"
     best: Mapping[tuple[str, str], float] = field(default_factory=dict)
     second: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    #: The hardware of the measured costs, all hardware to choose from, and the head of the columns.
+    #: Hardware of the measured costs, all hardware to choose from, and the head of the cost columns.
     machine: Machine | None = None
     machines: Sequence[Machine] = ()
     cost_group: str = ""
-    #: Statistical tests of a dataset's board, the result of the corrected tests, and the entries that it refers to.
+    #: Statistical tests of a dataset's board, their conclusion after correction, and the entries that it
+    #: names.
     certainty: BoardCertainty | None = None
     verdict: Verdict | None = None
-    named: Mapping[int, EntryRow] = field(default_factory=dict)
+    verdict_entries: Mapping[int, EntryRow] = field(default_factory=dict)
     #: Keys of columns that are still being computed: views that sort or filter by them are valid.
     awaited: frozenset[str] = frozenset()
     #: Statements about a dataset's rows, by entry id.
     statements: BoardStatements = field(default_factory=BoardStatements)
-    #: The result of `filtering.count_rows` for all rows.
+    #: Result of `filtering.count_rows` for all rows.
     counted: Counted | None = None
-    #: The facets of each dataset of a benchmark, and the views that it offers.
-    of_datasets: Sequence[Facets] = ()
+    #: Facets of each dataset of a benchmark, and the views that the board offers.
+    member_facets: Sequence[Facets] = ()
     views: Sequence[str] = ()
     summary: Summary | None = None
     #: Number of judged queries that are missing from every ranked result; 0 for a single result.
     missing_from_all: int = 0
     #: Number of rows that were tested against the baseline.
     compared: int = 0
-    #: The number of all rows, of the rows on all pages of the view, of pinned first rows, and of pages.
+    #: Numbers of all rows, of matching rows on all pages, of pinned rows at the top, and of pages.
     total: int = 0
     found: int = 0
     pinned: int = 0
@@ -358,11 +352,11 @@ class Board:
     view: str = ""
     notes: Sequence[str] = ()
     facets: Sequence[Facet] = ()
-    #: The columns of a page, those of CSV, JSON, and the API, and those of all groups.
+    #: Columns of the page, of CSV, JSON, and the API, and of the page including hidden groups.
     shown: Sequence[Column] = ()
     data_columns: Sequence[Column] = ()
     unhidden: Sequence[Column] = ()
-    #: The column that complete rows have a value in; empty if all rows count as complete.
+    #: Key of the column without which a row is incomplete; empty if all rows are complete.
     complete_by: str = ""
     #: Test settings of single cells, on a benchmark's board.
     found_with: TestSettings | None = None
@@ -371,33 +365,29 @@ class Board:
 
     @property
     def papers(self) -> Sequence[str]:
-        """How the publications are called that all rows are from; none where any was scored here."""
-        facets, called = self.counted or ({}, {})
+        """Display names of the publications that all rows are from; empty if any row was scored on this site."""
+        facets, display_names = self.counted or ({}, {})
         if not facets or set(facets["provenance"]) != {REPORTED}:
             return ()
-        return [called.get(key, key) for key in facets["team"]]
+        return [display_names.get(key, key) for key in facets["team"]]
 
     @property
     def ranges(self) -> list[Column]:
-        """The columns that rows can be filtered by."""
         return [column for column in self.unhidden if column.numeric]
 
     @property
     def sort(self) -> str:
-        """The column that decides first."""
         return self.sorts[0].key
 
     @property
     def order(self) -> str:
-        """Which way."""
         return self.sorts[0].order
 
     def column(self, key: str) -> Column | None:
-        """The column of this key, None where the board does not have it."""
         return next((column for column in self.columns if column.key == key), None)
 
     def exported(self, row: Row) -> dict[str, Value]:
-        """The row's values by key; what counts something of something (18/18) is written as on the page."""
+        """Return the row's values by column key; counts such as 18/18 are written as on the page."""
         cells = [(column, row[column.key]) for column in self.columns]
         return {
             column.key: cell.text
@@ -406,8 +396,8 @@ class Board:
             for column, cell in cells
         }
 
-    def block_of(self, row: Row) -> Block:
-        """Which part of the table the row stands in: no order mixes them."""
+    def get_block(self, row: Row) -> Block:
+        """Return the part of the table to which a row belongs. Sorting never mixes parts."""
         if row.ranked_in in (STALE, QUARANTINED):
             return Block.NOT_RANKED
         if self.complete_by and row.values.get(self.complete_by) is None:
@@ -420,23 +410,23 @@ class Board:
         return self.certainty is not None and self.certainty.current and self.total > 1
 
     def separates(self, row: Row) -> bool:
-        """Whether the row differs from the baseline after correction over the board, as far as that is known."""
+        """Return whether the row differs significantly from the baseline after correction over the board."""
         p = row.certainty.p_baseline_corrected if row.certainty is not None else None
         return p is not None and self.certainty is not None and p < self.certainty.settings.alpha
 
     def emphasis(self, row: Row, key: str) -> Literal["best", "second", ""]:
-        """Whether a value is the best or the second best of its column among rows of its kind."""
-        value, among = row.value(key), (key, row.ranked_in)
+        """Return whether a value is the best or second best of its column among rows of its kind."""
+        value, group = row.value(key), (key, row.ranked_in)
         if value is None or isinstance(value, str):
             return ""
-        if self.best.get(among) == value:
+        if self.best.get(group) == value:
             return "best"
-        return "second" if self.second.get(among) == value else ""
+        return "second" if self.second.get(group) == value else ""
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetFacts:
-    """Columns of a dataset, and facts about its judgments."""
+    """Properties of a dataset and its judgments that boards depend on."""
 
     name: str
     hidden: bool
@@ -456,10 +446,10 @@ class DatasetFacts:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A dataset of a board in one revision: the dataset itself, a member of a benchmark, or a part of another dataset.
+    """A dataset of a board in one revision: the dataset itself, a benchmark's member, or a part of another dataset.
 
-    `counted` and `stand_ins`, the measures that it shows instead of others, are those of a benchmark. `parts` are the
-    datasets whose mean it is. Until all of them are `listed`, the whole has no score.
+    `counted` and `stand_ins` (measures by the measure that they replace) are the benchmark's. A composite dataset
+    averages its `parts`, and has no score until all of them are `listed`.
     """
 
     dataset_id: int
@@ -473,21 +463,20 @@ class Member:
     parts: Sequence[Member] = ()
     listed: bool = True
 
-    def measure(self, wanted: str) -> str:
-        """Return the measure that it shows if the board shows `wanted`."""
-        return self.stand_ins.get(wanted, wanted)
+    def measure(self, requested: str) -> str:
+        """Return the measure that it shows if the board shows `requested`."""
+        return self.stand_ins.get(requested, requested)
 
     @property
     def facets(self) -> dict[str, str]:
-        """Values of OF_DATASETS."""
         language = known_language_code(self.facts.language)
         return {"language": language, "domain": self.domain, "task": self.task}
 
     @property
     def key(self) -> str:
-        """Text that changes with everything that a board shows of the dataset."""
+        """Text that changes with all properties of the dataset on which a board depends."""
         parts = ",".join(part.key for part in self.parts)
-        own = (
+        properties = (
             self.dataset_id,
             self.slug,
             self.counted,
@@ -496,15 +485,15 @@ class Member:
             self.task,
             self.listed,
         )
-        return f"{self.revision.key} {own} {self.facts} [{parts}]"
+        return f"{self.revision.key} {properties} {self.facts} [{parts}]"
 
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkFacts:
-    """Columns of a benchmark, and its members.
+    """Properties of a benchmark that boards depend on, and its members.
 
-    `source_id` is the only publication whose reported figures it shows, if any. `efficiency_from` is the dataset whose
-    measured costs it shows, by default the one that most systems share. A view omits the members in `left_out`.
+    `source_id` is the only publication whose reported results it shows, if any. `efficiency_from` is the dataset whose
+    measured costs it shows, by default the one with costs of most systems. `left_out` are members that a view omits.
     """
 
     name: str
@@ -516,7 +505,6 @@ class BenchmarkFacts:
 
     @property
     def counted(self) -> list[Member]:
-        """The members that aggregates are over."""
         return [member for member in self.members if member.counted]
 
     @property

@@ -1,7 +1,7 @@
-"""What changed on the boards, in words: the news. A system's own history is in `boards.system.history`.
+"""News about the boards; `boards.system.history` has the history of a single system.
 
-All of it is read from `BoardChange`. Nothing private is told: neither a result that is private now, nor one of a
-dataset that is not public; numbers are those that boards published.
+All news items come from `BoardChange`. Results that are private now and datasets that are not public are never
+mentioned, and all numbers are values that boards published.
 """
 
 import datetime
@@ -26,8 +26,8 @@ from leaderboard.results.significance.statements import BoardStatements, stateme
 from leaderboard.results.values import published_value
 
 Kind = BoardChange.Kind
-#: What is news.
-TOLD = (
+#: Kinds of changes that are news.
+NEWS_KINDS = (
     Kind.IMPORTED,
     Kind.PUBLISHED,
     Kind.REPORTED,
@@ -37,13 +37,13 @@ TOLD = (
     Kind.REVEALED,
     Kind.PROTECTED,
 )
-ITEMS_OF_A_PAGE = 50
-#: How many of the newest results are looked through for new bests, and how many of these are told.
-LOOKED_THROUGH, MOST_BESTS = 100, 5
+ITEMS_PER_PAGE = 50
+#: Number of the newest results searched for new best scores, and maximum number of new bests.
+SEARCHED_RESULTS, MAX_BESTS = 100, 5
 
 
 class Item(NamedTuple):
-    """One piece of news. Either a system or a dataset may be missing; `note` is a clause without a full stop."""
+    """A news item, with or without a system and a dataset; `note` is a clause without a full stop."""
 
     key: str
     at: datetime.datetime
@@ -55,21 +55,21 @@ class Item(NamedTuple):
     dataset_slug: str
     note: str
     new_best: bool = False
-    #: Whether it is shown to be better than the baseline by more than chance.
+    #: Whether it is significantly better than the baseline.
     significant: bool = False
     team: str = ""
     team_slug: str | None = None
 
     @property
     def title(self) -> str:
-        """The whole in one line of plain text."""
+        """The item in one line of plain text."""
         about = " on ".join(part for part in (self.system, self.dataset) if part)
         note = f": {self.note}" if self.note else ""
         return f"{self.label}, {about}{note}" if about else f"{self.label}{note}"
 
     @property
     def url(self) -> str:
-        """Where to read on."""
+        """Page with more information."""
         if self.dataset_slug:
             return f"/datasets/{self.dataset_slug}/"
         return f"/systems/{self.system_slug}/" if self.system_slug else "/benchmarks/"
@@ -83,66 +83,72 @@ class Day(NamedTuple):
 
 
 def news_page(number: int, datasets: Collection[int] | None = None) -> tuple[Page[BoardChange], list[Item]]:
-    """A page of the news, of these datasets or of all, newest first; the last one where there are fewer pages."""
-    page = Paginator(_listed_changes(datasets), ITEMS_OF_A_PAGE).get_page(number)
+    """Return a page of the news of these or all datasets, newest first; past the end, the last page."""
+    page = Paginator(_listed_changes(datasets), ITEMS_PER_PAGE).get_page(number)
     return page, _items(page.object_list)
 
 
 def new_bests() -> list[Item]:
-    """The newest results that were better than all before them on their board, significant ones first.
+    """Return the newest results that were better than all before them on their board, significant ones first.
 
-    Of each board one, of those among its newest results.
+    At most one per board, and only among the newest results of the site.
     """
-    changes = _listed_changes(None).filter(kind=Kind.PUBLISHED)[:LOOKED_THROUGH]
-    found: dict[str, Item] = {}
+    changes = _listed_changes(None).filter(kind=Kind.PUBLISHED)[:SEARCHED_RESULTS]
+    best_by_dataset: dict[str, Item] = {}
     for item in _items(changes):
         if item.new_best:
-            found.setdefault(item.dataset_slug, item)
-    return sorted(found.values(), key=lambda item: not item.significant)[:MOST_BESTS]
+            best_by_dataset.setdefault(item.dataset_slug, item)
+    return sorted(best_by_dataset.values(), key=lambda item: not item.significant)[:MAX_BESTS]
 
 
 def by_day(items: Iterable[Item]) -> list[Day]:
-    """The items grouped by their day, new bests first, and then together what one team or publication did."""
-    days = [(day, list(found)) for day, found in groupby(items, lambda item: item.at.date())]
-    return [Day(day, sorted(found, key=lambda item: (not item.new_best, item.team))) for day, found in days]
+    """Group the items by day, new bests first, then by team."""
+    days = [(day, list(day_items)) for day, day_items in groupby(items, lambda item: item.at.date())]
+    return [
+        Day(day, sorted(day_items, key=lambda item: (not item.new_best, item.team)))
+        for day, day_items in days
+    ]
 
 
 def _listed_changes(datasets: Collection[int] | None) -> QuerySet[BoardChange]:
-    """The changes that are told, a result once: what was kept back and comes again is no news.
+    """Return the changes that are news.
 
-    Of reported tables, which change many boards at one time, the first board's.
+    Each result appears once, even if it was withheld and published again. A load of reported tables, which changes
+    many boards at once, appears as the change of the first board.
     """
-    changes = BoardChange.objects.filter(kind__in=TOLD)
-    same = BoardChange.objects.filter(kind=Kind.REPORTED, at=OuterRef("at"), pk__lt=OuterRef("pk"))
+    changes = BoardChange.objects.filter(kind__in=NEWS_KINDS)
+    same_load = BoardChange.objects.filter(kind=Kind.REPORTED, at=OuterRef("at"), pk__lt=OuterRef("pk"))
     if datasets is not None:
-        changes, same = changes.filter(dataset__in=datasets), same.filter(dataset__in=datasets)
-    told = BoardChange.objects.filter(kind=Kind.PUBLISHED, entry=OuterRef("entry"), pk__lt=OuterRef("pk"))
+        changes, same_load = changes.filter(dataset__in=datasets), same_load.filter(dataset__in=datasets)
+    published_before = BoardChange.objects.filter(
+        kind=Kind.PUBLISHED, entry=OuterRef("entry"), pk__lt=OuterRef("pk")
+    )
     return (
         changes.exclude(dataset__state=Dataset.State.PREPARING)
         .filter(Q(entry=None) | Q(entry__visibility__in=Entry.SEEN))
-        .exclude(Q(kind=Kind.REPORTED) & Exists(same))
-        .exclude(Q(kind=Kind.PUBLISHED) & Exists(told))
+        .exclude(Q(kind=Kind.REPORTED) & Exists(same_load))
+        .exclude(Q(kind=Kind.PUBLISHED) & Exists(published_before))
         .select_related("dataset", "entry__system__team")
         .order_by("-at", "-pk")
     )
 
 
 def _items(changes: Iterable[BoardChange]) -> list[Item]:
-    shown = [change for change in changes if is_public(change.facts)]
-    before = _facts_before([change for change in shown if change.kind == Kind.IMPORTED])
-    reported = _reported([change.at for change in shown if change.kind == Kind.REPORTED])
-    rescored = rescore_news(change for change in shown if change.kind == Kind.RESCORED)
-    results = [change for change in shown if change.kind == Kind.PUBLISHED]
-    said = statements({change.dataset_id for change in results})
+    public_changes = [change for change in changes if is_public(change.facts)]
+    facts_before = _facts_before([change for change in public_changes if change.kind == Kind.IMPORTED])
+    reported = _reported([change.at for change in public_changes if change.kind == Kind.REPORTED])
+    rescored = rescore_news(change for change in public_changes if change.kind == Kind.RESCORED)
+    results = [change for change in public_changes if change.kind == Kind.PUBLISHED]
+    board_statements = statements({change.dataset_id for change in results})
     baselines = _baselines_named_since(results)
     items: list[Item] = []
-    for change in shown:
+    for change in public_changes:
         if change.pk in rescored:
             items.append(_item(change, "Rescored", rescored[change.pk]))
         elif change.kind == Kind.REPORTED:
             items += reported.get(change.at, [])
         elif change.kind == Kind.IMPORTED:
-            items += _imported(change, before.get(change.pk, {}))
+            items += _imported(change, facts_before.get(change.pk, {}))
         elif change.kind == Kind.REVEALED:
             note = "the private part, and how it differs from the public one"
             items.append(_item(change, "Revealed", note))
@@ -153,67 +159,69 @@ def _items(changes: Iterable[BoardChange]) -> list[Item]:
             note = "values are means over all judged queries again"
             items.append(_item(change, "Competition over", note))
         elif change.entry is not None:
-            items.append(_entry_item(change, change.entry, said, baselines.get(change.pk, {})))
+            items.append(_entry_item(change, change.entry, board_statements, baselines.get(change.pk, {})))
     return sorted(items, key=attrgetter("at"), reverse=True)
 
 
 def _facts_before(changes: Sequence[BoardChange]) -> dict[int, Mapping[str, Any]]:
-    """What each dataset's columns were before these changes, by the changes' ids. One query."""
+    """Return the dataset's columns before each of these changes, by id of the change. One database query."""
     if not changes:
         return {}
-    wanted = reduce(or_, (Q(dataset=each.dataset_id, revision=each.revision - 1) for each in changes))
-    rows = BoardChange.objects.filter(wanted).values_list("dataset_id", "revision", "facts")
-    facts = {(dataset, revision): found for dataset, revision, found in rows}
-    return {each.pk: facts.get((each.dataset_id, each.revision - 1), {}) for each in changes}
+    condition = reduce(
+        or_, (Q(dataset=change.dataset_id, revision=change.revision - 1) for change in changes)
+    )
+    rows = BoardChange.objects.filter(condition).values_list("dataset_id", "revision", "facts")
+    facts = {(dataset, revision): columns for dataset, revision, columns in rows}
+    return {change.pk: facts.get((change.dataset_id, change.revision - 1), {}) for change in changes}
 
 
-def _imported(change: BoardChange, before: Mapping[str, Any]) -> list[Item]:
-    """What an import changed that readers see; nothing for files and settings."""
-    now = change.facts
-    if not is_public(before):
-        about = ", ".join(part for part in (now.get("task"), now.get("domain")) if part)
-        label, note = "New dataset", about + " (hidden judgements)" * bool(now.get("hidden"))
-    elif _takes_runs(now) and not _takes_runs(before):
+def _imported(change: BoardChange, previous: Mapping[str, Any]) -> list[Item]:
+    """Return the items about an import's visible effects; none for files and settings."""
+    current = change.facts
+    if not is_public(previous):
+        topics = ", ".join(part for part in (current.get("task"), current.get("domain")) if part)
+        label, note = "New dataset", topics + " (hidden judgments)" * bool(current.get("hidden"))
+    elif _takes_runs(current) and not _takes_runs(previous):
         label, note = "Dataset opened", "now open for runs"
-        if now["state"] == Dataset.State.COLLECTING:
-            note += ", which are scored once there are judgements"
-    elif before["state"] == Dataset.State.COLLECTING and now["state"] == Dataset.State.PUBLISHED:
-        label, note = "Judgements arrived", "the collected runs are scored"
-    elif not (_takes_runs(before) and _takes_runs(now)):
+        if current["state"] == Dataset.State.COLLECTING:
+            note += ", which are scored once there are judgments"
+    elif previous["state"] == Dataset.State.COLLECTING and current["state"] == Dataset.State.PUBLISHED:
+        label, note = "Judgments added", "the collected runs are now scored"
+    elif not (_takes_runs(previous) and _takes_runs(current)):
         return []
-    elif before["current_version_id"] != now["current_version_id"]:
+    elif previous["current_version_id"] != current["current_version_id"]:
         label, note = "New version", "earlier results are stale until they are scored again"
-    elif before["current_qrels_id"] != now["current_qrels_id"]:
-        label, note = "New judgements", "earlier results are stale until they are scored again"
-    elif before["measures"] != now["measures"]:
-        label, note = "Measures changed", ", ".join(now["measures"])
+    elif previous["current_qrels_id"] != current["current_qrels_id"]:
+        label, note = "New judgments", "earlier results are stale until they are scored again"
+    elif previous["measures"] != current["measures"]:
+        label, note = "Measures changed", ", ".join(current["measures"])
     else:
         return []
     return [_item(change, label, note)]
 
 
 def _takes_runs(facts: Mapping[str, Any]) -> bool:
-    """Whether runs are accepted and scored here, which takes a dataset several steps but is one news item."""
+    """Return whether runs are accepted and scored, which takes several changes but is one news item."""
     return facts["state"] in Dataset.TAKES_RUNS and facts["current_version_id"] is not None
 
 
 def _baselines_named_since(changes: Sequence[BoardChange]) -> dict[int, Mapping[str, Any]]:
-    """Return the baselines of results that were published before there was one, by the changes' ids. One query."""
-    without = [
+    """Return the baselines of results that were published before there was one, by id of the change. One query."""
+    changes_without_baseline = [
         change
         for change in changes
         if change.entry is not None and (change.facts.get("result") or {}).get("baseline") is None
     ]
-    if not without:
+    if not changes_without_baseline:
         return {}
     rows = (
         Entry.objects.public()
-        .filter(dataset__in={change.dataset_id for change in without}, is_baseline=True)
+        .filter(dataset__in={change.dataset_id for change in changes_without_baseline}, is_baseline=True)
         .values_list("dataset", "comparison_group", "pk", "scores", "system__name", "dataset__name")
     )
     groups = {row[:2]: row[2:] for row in rows}
     baselines: dict[int, Mapping[str, Any]] = {}
-    for change in without:
+    for change in changes_without_baseline:
         assert change.entry is not None
         measure = (change.facts.get("result") or {}).get("measure", "")
         key, scores, system, dataset = groups.get(
@@ -226,27 +234,32 @@ def _baselines_named_since(changes: Sequence[BoardChange]) -> dict[int, Mapping[
 
 
 def _entry_item(
-    change: BoardChange, entry: Entry, said: Mapping[int, BoardStatements], baseline: Mapping[str, Any]
+    change: BoardChange,
+    entry: Entry,
+    board_statements: Mapping[int, BoardStatements],
+    baseline: Mapping[str, Any],
 ) -> Item:
     if change.kind == Kind.WITHDRAWN:
         return _item(change, "Withdrawn", entry.withdrawal_reason, entry)
     if change.kind == Kind.BASELINE:
-        return _item(change, "Baseline named", "differences are taken against it", entry)
+        return _item(change, "New baseline", "now the baseline of the board", entry)
     facts = {**(change.facts.get("result") or {}), **baseline}
     note, new_best = _result(facts, hidden=change.facts.get("hidden") or change.dataset.hidden)
     if entry.visibility == Entry.Visibility.QUARANTINED:
         note, new_best = "quarantined since by a curator", False
     if entry.visibility == Entry.Visibility.WITHDRAWN:
         note, new_best = "; ".join(part for part in (note, "withdrawn since") if part), False
-    about = said[change.dataset_id].of(entry.pk, change.dataset.primary_measure) if new_best else None
-    better = about is not None and about.better is True
+    statement = (
+        board_statements[change.dataset_id].of(entry.pk, change.dataset.primary_measure) if new_best else None
+    )
+    better = statement is not None and statement.better is True
     return _item(change, "New result", note, entry, new_best=new_best, significant=better)
 
 
 def _result(result: Mapping[str, Any], *, hidden: bool) -> tuple[str, bool]:
-    """`nDCG@10 0.345, +0.020 over BM25` (or how the baseline is called), and whether it was better than all before.
+    """Return a note such as `nDCG@10 0.345, +0.020 over BM25`, and whether the result was a new best.
 
-    `hidden` is whether the judgements are hidden now, or were: then nothing finer than rounded values is told.
+    `hidden` tells whether the judgments are or were hidden: then the note only has rounded values.
     """
     measure = result.get("measure", "")
     value, baseline, best = (
@@ -264,36 +277,36 @@ def _result(result: Mapping[str, Any], *, hidden: bool) -> tuple[str, bool]:
 
 
 def _reported(times: Sequence[datetime.datetime]) -> dict[datetime.datetime, list[Item]]:
-    """By time, one item for each publication whose figures were loaded then. Two queries."""
+    """Return, by time, an item for each publication whose figures were loaded then. Two database queries."""
     if not times:
         return {}
     changes = BoardChange.objects.filter(kind=Kind.REPORTED, at__in=times)
-    found: dict[datetime.datetime, list[Item]] = {}
+    items_by_time: dict[datetime.datetime, list[Item]] = {}
     for at, group in groupby(
         sorted(changes.values_list("at", "pk", "dataset", "revision")), lambda row: row[0]
     ):
         rows = list(group)
-        of_boards = reduce(or_, (Q(dataset=dataset, from_revision=number) for *_, dataset, number in rows))
+        conditions = reduce(or_, (Q(dataset=dataset, from_revision=number) for *_, dataset, number in rows))
         sources = (
-            EntryVersion.objects.filter(of_boards, entry__source__isnull=False)
+            EntryVersion.objects.filter(conditions, entry__source__isnull=False)
             .values(
                 "entry__source__key", "entry__source__authors", "entry__source__year", "entry__source__title"
             )
             .annotate(systems=Count("entry__system", distinct=True), datasets=Count("dataset", distinct=True))
             .order_by("entry__source__key")
         )
-        found[at] = []
+        items_by_time[at] = []
         for source in sources:
-            cited = short_citation(source["entry__source__authors"], source["entry__source__year"])
+            citation = short_citation(source["entry__source__authors"], source["entry__source__year"])
             systems, datasets = source["systems"], source["datasets"]
             note = (
-                f"{cited}, {source['entry__source__title']}: {systems} system{'s' * (systems != 1)} on {datasets} "
+                f"{citation}, {source['entry__source__title']}: {systems} system{'s' * (systems != 1)} on {datasets} "
                 f"dataset{'s' * (datasets != 1)}"
             )
             key = f"{rows[0][1]}-{source['entry__source__key']}"
             label = "Reported figures"
-            found[at].append(Item(key, at, Kind.REPORTED.value, label, "", "", "", "", note))
-    return found
+            items_by_time[at].append(Item(key, at, Kind.REPORTED.value, label, "", "", "", "", note))
+    return items_by_time
 
 
 def _item(
@@ -306,7 +319,7 @@ def _item(
     significant: bool = False,
 ) -> Item:
     system = entry.system if entry else None
-    own = system and system.team and not system.participant and system.anonymous_until is None
+    shows_team = system and system.team and not system.participant and system.anonymous_until is None
     return Item(
         key=str(change.pk),
         at=change.at,
@@ -320,5 +333,5 @@ def _item(
         new_best=new_best,
         significant=significant,
         team=anonymity.team_shown(system) if system else "",
-        team_slug=system.team.slug if system and system.team and own else None,
+        team_slug=system.team.slug if system and system.team and shows_team else None,
     )

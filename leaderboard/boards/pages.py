@@ -1,4 +1,4 @@
-"""Boards by their slugs, for pages, exports, and the API: present ones, and past ones as of a time."""
+"""Boards by slug for pages, exports, and the API: current ones, and past ones as of a time."""
 
 import datetime
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -61,7 +61,7 @@ from leaderboard.results.significance.statements import (
 from leaderboard.results.significance.types import BoardCertainty
 
 R = TypeVar("R", RankedDataset, RankedBenchmark)
-#: The fields of a dataset's page: all of its own columns, and some of its version, judgments, and twin.
+#: Fields of a dataset's page: all of its own columns, and some of its version, judgments, and twin.
 DATASET_FIELDS = (
     "pk",
     *(field.attname for field in Dataset._meta.concrete_fields),
@@ -76,7 +76,7 @@ DATASET_FIELDS = (
     *(f"{half}__{name}" for half in ("twin", "twin_of") for name in ("slug", "name", "state")),
     "current_qrels__judged_by",
 )
-#: The fields of a dataset that a board of several depends on.
+#: Fields of a dataset on which a board of several datasets depends.
 _FACTS = (
     "name",
     "hidden",
@@ -99,10 +99,10 @@ class Tombstone(NamedTuple):
 
 
 class DatasetPage(NamedTuple):
-    """A dataset, its board, withdrawn entries, and the datasets whose mean it is.
+    """A dataset, its board, withdrawn entries, and the parts that it averages.
 
-    `remarks` are sentences on its collection. `at` is the last change of the board, None if unknown. `rows` are the
-    stored rows that it was made from.
+    `remarks` are sentences on its collection. `at` is the time of the board's last change, None if unknown. `rows` are
+    the stored rows behind the board.
     """
 
     dataset: dict[str, Any]
@@ -115,7 +115,7 @@ class DatasetPage(NamedTuple):
 
     @property
     def twin(self) -> dict[str, str] | None:
-        """Slug and name of the dataset with the other half of the topics, None if that has no page."""
+        """Slug and name of the dataset with the other half of the topics, None if it has no page."""
         half = "twin_of" if self.dataset["twin_of_id"] else "twin"
         if self.dataset[f"{half}__state"] in (None, Dataset.State.PREPARING):
             return None
@@ -123,7 +123,10 @@ class DatasetPage(NamedTuple):
 
 
 class BenchmarkPage(NamedTuple):
-    """A benchmark, its board, its datasets, and the published means; `at` and `rows` as of a dataset."""
+    """A benchmark, its board, its datasets, and the comparison with published means.
+
+    `at` and `rows` are as in `DatasetPage`.
+    """
 
     benchmark: dict[str, Any]
     board: Board
@@ -137,31 +140,31 @@ class BenchmarkPage(NamedTuple):
 def dataset_page(
     slug: str, state: BoardState, teams: Collection[int] = (), at: datetime.datetime | None = None
 ) -> DatasetPage | None:
-    """Return a dataset's page in a view, as of now or of a time, or None if there is none. Raises UnknownChoice.
+    """Return a dataset's page in a view, now or at a past time, or None if there is none. Raises UnknownChoice.
 
-    `teams` are the reader's own, whose private results are on the board.
+    The private results of the reader's `teams` are on the board.
     """
-    found = _present_dataset(slug) if at is None else _past_dataset(slug, at)
-    if found is None:
+    match = _present_dataset(slug) if at is None else _past_dataset(slug, at)
+    if match is None:
         return None
-    dataset, member, remarked = found
+    dataset, member, collection_remarks = match
     pk, rows = member.dataset_id, read_rows([member])
     if at is None:
         changes = [each.revision.at for each in (member, *member.parts)]
-        changed = _last_change([*changes, dataset["twin_changed_at"] or changes[0]])
-        said = statements([pk])[pk]
+        last_change = _last_change([*changes, dataset["twin_changed_at"] or changes[0]])
+        board_statements = statements([pk])[pk]
     else:
-        twins, other = _twins_at([pk], at)
-        changed = max(each.revision.at for each in (member, *member.parts))
-        changed = max([changed, *(revision.at for revision in other.values())])
-        halves = {pk: member.revision, **other}
-        said = statements_at(halves, {**rows, **rows_at(other)}, twins)[pk]
-    board = dataset_board(member, rows, said, state, private_rows([pk], teams).get(pk, ()))
+        twin_pairs, other_halves = _twins_at([pk], at)
+        last_change = max(each.revision.at for each in (member, *member.parts))
+        last_change = max([last_change, *(revision.at for revision in other_halves.values())])
+        halves = {pk: member.revision, **other_halves}
+        board_statements = statements_at(halves, {**rows, **rows_at(other_halves)}, twin_pairs)[pk]
+    board = dataset_board(member, rows, board_statements, state, private_rows([pk], teams).get(pk, ()))
     on_parts = (
-        f"Scored results are means over the {len(member.parts)} parts, for systems that have all of them; each part "
-        "has its own board."
+        f"Scored results are means over the {len(member.parts)} parts, for systems with results on all of them; each "
+        "part has its own board."
     )
-    notes = [*board.notes, *([on_parts] if member.parts else []), *remarked]
+    notes = [*board.notes, *([on_parts] if member.parts else []), *collection_remarks]
     if at is not None:
         untested = dataset["current_qrels_id"] is not None and not dataset["hidden"]
         untested = untested and not (board.certainty is not None and board.certainty.current)
@@ -175,11 +178,13 @@ def dataset_page(
         for entry in rows[pk].entries
         if entry.visibility == WITHDRAWN
     ]
-    return DatasetPage(dataset, board, tombstones, member.parts, changed, rows.values(), remarked)
+    return DatasetPage(
+        dataset, board, tombstones, member.parts, last_change, rows.values(), collection_remarks
+    )
 
 
 UNTESTED = "Tests between these results had not been computed yet at that time."
-#: The columns of a dataset, the dataset with its parts, and the remarks on its collection.
+#: Columns of a dataset, the dataset with its parts, and the remarks on its collection.
 _FoundDataset = tuple[dict[str, Any], Member, Sequence[str]]
 
 
@@ -189,8 +194,8 @@ def _present_dataset(slug: str) -> _FoundDataset | None:
         "twin_changed_at": TWIN_CHANGED_AT,
         "finds_nothing": BM25_FINDS_NOTHING,
     }
-    listed = DatasetQuerySet(Dataset).listed().filter(slug=slug)
-    dataset = next(iter(listed.values(*DATASET_FIELDS, **computed)), None)
+    matching_datasets = DatasetQuerySet(Dataset).listed().filter(slug=slug)
+    dataset = next(iter(matching_datasets.values(*DATASET_FIELDS, **computed)), None)
     if dataset is None:
         return None
     if are_sealed(dataset["hidden"], dataset["queries_visibility"]):
@@ -199,13 +204,15 @@ def _present_dataset(slug: str) -> _FoundDataset | None:
             dataset["current_version__statistics"] or {}
         )
     pk = dataset["pk"]
-    member = read_member(dataset, parts_of([pk]).get(pk, ()) if dataset["current_version_id"] is None else ())
-    remarked = remarks(
+    member = read_member(
+        dataset, read_parts([pk]).get(pk, ()) if dataset["current_version_id"] is None else ()
+    )
+    collection_remarks = remarks(
         finds_nothing=dataset["finds_nothing"],
         statistics=dataset["current_qrels__statistics"],
         hidden=member.facts.hidden,
     )
-    return dataset, member, remarked
+    return dataset, member, collection_remarks
 
 
 def _past_dataset(slug: str, at: datetime.datetime) -> _FoundDataset | None:
@@ -223,14 +230,14 @@ def _past_dataset(slug: str, at: datetime.datetime) -> _FoundDataset | None:
 def benchmark_page(
     slug: str, state: BoardState, teams: Collection[int] = (), at: datetime.datetime | None = None
 ) -> BenchmarkPage | None:
-    """Return a benchmark's page in a view, as of now or of a time, or None if there is none. Raises UnknownChoice.
+    """Return a benchmark's page in a view, now or at a past time, or None if there is none. Raises UnknownChoice.
 
-    `teams` are the reader's own, as for `dataset_page`.
+    The private results of the reader's `teams` are on the board.
     """
-    found = _present_benchmark(slug) if at is None else _past_benchmark(slug, at)
-    if found is None:
+    match = _present_benchmark(slug) if at is None else _past_benchmark(slug, at)
+    if match is None:
         return None
-    benchmark, members = found
+    benchmark, members = match
     facts = BenchmarkFacts(
         benchmark["name"],
         benchmark["measure"],
@@ -242,37 +249,53 @@ def benchmark_page(
     changes = [each.revision.at for member in members for each in (member, *member.parts)]
     if at is None:
         certainty = read_certainty(ids)
-        changed = _last_change([*changes, benchmark["changed_at"]]) if changes else None
+        last_change = _last_change([*changes, benchmark["changed_at"]]) if changes else None
     else:
-        said = statements_at({member.dataset_id: member.revision for member in members}, rows)
-        certainty = {pk: each.certainty for pk, each in said.items() if each.certainty is not None}
-        changed = max(changes)
+        board_statements = statements_at({member.dataset_id: member.revision for member in members}, rows)
+        certainty = {
+            pk: each.certainty for pk, each in board_statements.items() if each.certainty is not None
+        }
+        last_change = max(changes)
     board = benchmark_board(facts, rows, certainty, state, private_rows(ids, teams))
     if at is not None:
         return BenchmarkPage(
-            benchmark, _mark_removed(board, members, rows, named=True), members, None, changed, rows.values()
+            benchmark,
+            _mark_removed(board, members, rows, name_datasets=True),
+            members,
+            None,
+            last_change,
+            rows.values(),
         )
     printed = None
     if (source := benchmark["source__key"]) and (averages := published_averages(source, facts.measure)):
-        usual = ranked_benchmark(facts, rows, BoardState()).board
-        printed = compare_published_means(facts, usual, averages)
-    return BenchmarkPage(benchmark, board, members, printed, changed, rows.values())
+        default_board = ranked_benchmark(facts, rows, BoardState()).board
+        printed = compare_published_means(facts, default_board, averages)
+    return BenchmarkPage(benchmark, board, members, printed, last_change, rows.values())
 
 
-#: The columns of a benchmark, and its datasets.
+#: Columns of a benchmark, and its datasets.
 _FoundBenchmark = tuple[dict[str, Any], Sequence[Member]]
 
 
 def _present_benchmark(slug: str) -> _FoundBenchmark | None:
     columns = (
-        "pk", "slug", "name", "description", "citation", "measure", "source_id", "efficiency_from_id",
-        "source__key", "source__title", "source__url",
-    )  # fmt: skip
-    found = Benchmark.objects.filter(slug=slug).values(*columns, changed_at=BENCHMARK_CHANGED_AT).first()
-    if found is None:
+        "pk",
+        "slug",
+        "name",
+        "description",
+        "citation",
+        "measure",
+        "source_id",
+        "efficiency_from_id",
+        "source__key",
+        "source__title",
+        "source__url",
+    )
+    benchmark = Benchmark.objects.filter(slug=slug).values(*columns, changed_at=BENCHMARK_CHANGED_AT).first()
+    if benchmark is None:
         return None
     rows: list[Any] = list(
-        BenchmarkMember.objects.filter(benchmark_id=found["pk"])
+        BenchmarkMember.objects.filter(benchmark_id=benchmark["pk"])
         .exclude(dataset__state=Dataset.State.PREPARING)
         .order_by("position")
         .values(
@@ -283,8 +306,8 @@ def _present_benchmark(slug: str) -> _FoundBenchmark | None:
             changed_at=CHANGED_AT,
         )
     )
-    parts = parts_of([row["pk"] for row in rows if row["current_version_id"] is None])
-    return found, [read_member(row, parts.get(row["pk"], ())) for row in rows]
+    parts = read_parts([row["pk"] for row in rows if row["current_version_id"] is None])
+    return benchmark, [read_member(row, parts.get(row["pk"], ())) for row in rows]
 
 
 def _past_benchmark(slug: str, at: datetime.datetime) -> _FoundBenchmark | None:
@@ -300,27 +323,27 @@ def _past_benchmark(slug: str, at: datetime.datetime) -> _FoundBenchmark | None:
     return (row, members) if members else None
 
 
-#: The readers of pages, by kind of board.
+#: Functions that read pages, by kind of board.
 READERS = {"dataset": dataset_page, "benchmark": benchmark_page}
 
 
 def dataset_board(
     member: Member,
     rows: Mapping[int, BoardRows],
-    said: BoardStatements,
+    board_statements: BoardStatements,
     state: BoardState,
-    own: Sequence[EntryRow] = (),
+    private: Sequence[EntryRow] = (),
 ) -> Board:
-    """Return a view of a dataset's board. `own` are private entries of the reader's teams. Raises UnknownChoice."""
+    """Return a view of a dataset's board with the `private` entries of the reader's teams. Raises UnknownChoice."""
 
     def rank() -> RankedDataset:
         entries = compose(member, rows).rows.entries
-        if own:
-            entries = sorted([*entries, *own], key=attrgetter("published"))
-        return rank_dataset(member.facts, entries, rows[member.dataset_id].measured, said, state)
+        if private:
+            entries = sorted([*entries, *private], key=attrgetter("published"))
+        return rank_dataset(member.facts, entries, rows[member.dataset_id].measured, board_statements, state)
 
-    is_free = own or state.corpus or state.weights  # readers can make any number of such views
-    key = "" if is_free else f"{member.key} {said} {dataset_view_key(member.facts, state)}"
+    is_free = private or state.corpus or state.weights  # Users can create any number of such views.
+    key = "" if is_free else f"{member.key} {board_statements} {dataset_view_key(member.facts, state)}"
     return _rank_once(key, rank).view(state)
 
 
@@ -329,43 +352,52 @@ def benchmark_board(
     rows: Mapping[int, BoardRows],
     certainty: Mapping[int, BoardCertainty],
     state: BoardState,
-    own: Mapping[int, Sequence[EntryRow]] = MappingProxyType({}),
+    private: Mapping[int, Sequence[EntryRow]] = MappingProxyType({}),
 ) -> Board:
-    """Return a view of a benchmark's board, as `dataset_board` does; `certainty` and `own` are by dataset."""
-    return ranked_benchmark(facts, rows, state, own).view(state, certainty)
+    """Return a view of a benchmark's board. Raises UnknownChoice.
+
+    `certainty` and the `private` entries of the reader's teams are by dataset.
+    """
+    return ranked_benchmark(facts, rows, state, private).view(state, certainty)
 
 
 def ranked_benchmark(
     facts: BenchmarkFacts,
     rows: Mapping[int, BoardRows],
     state: BoardState,
-    own: Mapping[int, Sequence[EntryRow]] = MappingProxyType({}),
+    private: Mapping[int, Sequence[EntryRow]] = MappingProxyType({}),
 ) -> RankedBenchmark:
     """Return the ranked board of a benchmark for a view."""
 
     def rank() -> RankedBenchmark:
-        wholes = {each.dataset_id: compose(each, rows).rows for each in facts.members}
-        return rank_benchmark(facts, wholes, state, own)
+        composed_rows = {each.dataset_id: compose(each, rows).rows for each in facts.members}
+        return rank_benchmark(facts, composed_rows, state, private)
 
     members = " ".join(member.key for member in facts.members)
-    about = (facts.name, facts.measure, facts.source_id, facts.efficiency_from)
-    key = "" if own or state.corpus or state.weights else f"{about} {benchmark_view_key(state)} {members}"
+    properties = (facts.name, facts.measure, facts.source_id, facts.efficiency_from)
+    key = (
+        ""
+        if private or state.corpus or state.weights
+        else f"{properties} {benchmark_view_key(state)} {members}"
+    )
     return _rank_once(key, rank)
 
 
 def _rank_once(key: str, rank: Callable[[], R]) -> R:
-    """Return the cached ranked board of this key; nothing is cached without a key."""
-    key = key and f"{get_language()} {key}"  # of the summary
-    ranked: R | None = board_cache.get(key) if key else None
-    if ranked is None:
-        ranked = rank()
+    """Return the ranked board cached under a key; an empty key disables the cache."""
+    key = key and f"{get_language()} {key}"  # The cached board includes a translated summary.
+    ranked_board: R | None = board_cache.get(key) if key else None
+    if ranked_board is None:
+        ranked_board = rank()
         if key:
-            board_cache.put(key, ranked, decoded_size(1024 * len(ranked.board.rows)), LONG_LIFETIME)
-    return ranked
+            board_cache.put(
+                key, ranked_board, decoded_size(1024 * len(ranked_board.board.rows)), LONG_LIFETIME
+            )
+    return ranked_board
 
 
 def read_boards(seconds: float) -> list[tuple[str, str]]:
-    """Rank boards for about this time, those of benchmarks first, and return their kinds and slugs."""
+    """Rank boards for about `seconds`, benchmarks first, and return their kinds and slugs."""
     end, read = monotonic() + seconds, list[tuple[str, str]]()
     benchmarks, datasets = Benchmark.objects.order_by("position"), Dataset.objects.listed().order_by("pk")
     for kind, boards in (("benchmark", benchmarks), ("dataset", datasets)):
@@ -377,14 +409,14 @@ def read_boards(seconds: float) -> list[tuple[str, str]]:
 
 
 def read_rows(members: Iterable[Member]) -> dict[int, BoardRows]:
-    """Return the rows of datasets and their public parts, by id. One query, none if all are cached."""
+    """Return the rows of datasets and their public parts by dataset id. At most one database query."""
     read = (each for member in members for each in (member, *member.parts) if each.listed)
     return rows_at({each.dataset_id: each.revision for each in read})
 
 
 def read_member(row: Mapping[str, Any], parts: Sequence[Member], revision: Revision | None = None) -> Member:
-    """Return a dataset from its columns, in its present revision or another one."""
-    about = row.get("current_qrels__statistics") or {}
+    """Return a dataset from its columns, in its current revision or the given one."""
+    statistics = row.get("current_qrels__statistics") or {}
     judged_by = row.get("current_qrels__judged_by") or {}
     hidden = row["hidden"]
     judges, agreement = describe_judges(judged_by, hidden=hidden)
@@ -393,7 +425,7 @@ def read_member(row: Mapping[str, Any], parts: Sequence[Member], revision: Revis
         row["slug"],
         DatasetFacts(
             row["name"],
-            hidden or has_hidden_part(parts),  # a mean over hidden judgments is rounded like them
+            hidden or has_hidden_part(parts),  # A mean over hidden judgments is rounded like them.
             row["primary_measure"],
             row["measures"],
             row["language"],
@@ -402,7 +434,7 @@ def read_member(row: Mapping[str, Any], parts: Sequence[Member], revision: Revis
             competition=hidden and row.get("protection") == Protection.COMPETITION,
             judges=judges,
             agreement=agreement,
-            relevant_per_query=None if hidden else about.get("relevant_per_query"),
+            relevant_per_query=None if hidden else statistics.get("relevant_per_query"),
         ),
         revision or newest(row["board_revision"], row["changed_at"]),
         row.get("counted", True),
@@ -414,8 +446,8 @@ def read_member(row: Mapping[str, Any], parts: Sequence[Member], revision: Revis
     )
 
 
-def parts_of(datasets: Collection[int]) -> dict[int, list[Member]]:
-    """Return the parts of datasets that are the mean of others, by their ids. One query, none without datasets."""
+def read_parts(datasets: Collection[int]) -> dict[int, list[Member]]:
+    """Return the parts of composite datasets by id of the whole. One database query, none without datasets."""
     if not datasets:
         return {}
     rows = (
@@ -430,7 +462,7 @@ def parts_of(datasets: Collection[int]) -> dict[int, list[Member]]:
 
 
 def _past_member(row: Mapping[str, Any], revisions: Mapping[int, Revision]) -> Member:
-    """Return a dataset as it was. Parts that were not public yet have no columns."""
+    """Return a dataset at a past time. Parts that were not public yet have no columns."""
     revision = revisions[row["pk"]]
     parts = [
         read_member({**revisions[pk].facts, "pk": pk}, (), revisions[pk])
@@ -443,37 +475,38 @@ def _past_member(row: Mapping[str, Any], revisions: Mapping[int, Revision]) -> M
 
 def _last_change(times: Iterable[datetime.datetime | None]) -> datetime.datetime | None:
     """Return the latest of these times, to the second, or None if any is unknown."""
-    found = list(times)
-    known = [at for at in found if at not in (None, NEVER.at)]
-    return max(known).replace(microsecond=0) if found and len(known) == len(found) else None
+    all_times = list(times)
+    known_times = [at for at in all_times if at not in (None, NEVER.at)]
+    return (
+        max(known_times).replace(microsecond=0) if all_times and len(known_times) == len(all_times) else None
+    )
 
 
-def citation_bibtex(rows: Iterable[BoardRows]) -> dict[str, str]:
-    """Return the BibTeX of systems, by slug."""
-    return {slug: text for of_dataset in rows for slug, text in of_dataset.bibtex.items()}
+def collect_bibtex(rows: Iterable[BoardRows]) -> dict[str, str]:
+    return {slug: text for board_rows in rows for slug, text in board_rows.bibtex.items()}
 
 
 def _mark_removed(
-    board: Board, members: Sequence[Member], rows: Mapping[int, BoardRows], *, named: bool = False
+    board: Board, members: Sequence[Member], rows: Mapping[int, BoardRows], *, name_datasets: bool = False
 ) -> Board:
-    """Return a past board that says at each row if and why it was removed since; `named` adds the dataset.
+    """Return a past board that says at each row if and why it was removed since; `name_datasets` adds the dataset.
 
     A row consists of the entries whose values it shows, and of no other of the same system.
     """
-    removed = past.removed_since(rows)
-    if not removed:
+    removals = past.removed_since(rows)
+    if not removals:
         return board
-    composed = {pk: ids for member in members for pk, ids in compose(member, rows).made_of.items()}
+    composed = {pk: ids for member in members for pk, ids in compose(member, rows).components.items()}
     datasets = {each.dataset_id: member for member in members for each in (*member.parts, member)}
     for row in board.rows:
         ids = (each for pk in row.entries for each in composed.get(pk, (pk,)))
-        since = [removed[pk] for pk in ids if pk in removed]
-        if since:
-            told = (
-                f"{each.reason} ({datasets[each.dataset_id].facts.name})" if named else each.reason
-                for each in since
+        row_removals = [removals[pk] for pk in ids if pk in removals]
+        if row_removals:
+            texts = (
+                f"{each.reason} ({datasets[each.dataset_id].facts.name})" if name_datasets else each.reason
+                for each in row_removals
             )
-            reasons, states = "; ".join(dict.fromkeys(told)), {each.visibility for each in since}
+            reasons, states = "; ".join(dict.fromkeys(texts)), {each.visibility for each in row_removals}
             row.entry = row.entry._replace(
                 visibility=next((state for state in (QUARANTINED, WITHDRAWN) if state in states), GONE),
                 withdrawal_reason=reasons,
@@ -483,23 +516,23 @@ def _mark_removed(
         board,
         notes=[
             *board.notes,
-            "Results taken off since keep their place and their figures, with the reason where that is public.",
+            "Results removed since then keep their place and scores, with the reason if it is public.",
         ],
-        without_page=past.without_page(removed.values()),
+        without_page=past.without_page(removals.values()),
     )
 
 
 def _twins_at(
     datasets: Collection[int], at: datetime.datetime
 ) -> tuple[Sequence[Twins], Mapping[int, Revision]]:
-    """Return the twins whose halves both had boards at the time, and the revisions of halves not in `datasets`."""
+    """Return the twins of which both halves had boards at the time, and revisions of halves not in `datasets`."""
     twins = find_twins(datasets)
-    other = past.revisions_at({half for each in twins for half in each[:2]}.difference(datasets), at)
-    return [each for each in twins if not other.keys().isdisjoint(each[:2])], other
+    other_halves = past.revisions_at({half for each in twins for half in each[:2]}.difference(datasets), at)
+    return [each for each in twins if not other_halves.keys().isdisjoint(each[:2])], other_halves
 
 
-def key_of(kind: str, slug: str, at: datetime.datetime) -> str:
-    """Return text that changes with the past board and with removals from it; empty if there was none."""
+def past_board_key(kind: str, slug: str, at: datetime.datetime) -> str:
+    """Return text that changes with a past board and with later removals from it; empty if there was no board."""
     row = None
     if kind == "dataset":
         ids = _listed_ids(slug)
@@ -509,13 +542,13 @@ def key_of(kind: str, slug: str, at: datetime.datetime) -> str:
     revisions = past.revisions_at(ids, at)
     if not revisions:
         return ""
-    shown = {**revisions, **(_twins_at(ids, at)[1] if kind == "dataset" else {})}
-    numbers = ",".join(f"{dataset}:{shown[dataset].key}" for dataset in sorted(shown))
+    all_revisions = {**revisions, **(_twins_at(ids, at)[1] if kind == "dataset" else {})}
+    numbers = ",".join(f"{dataset}:{all_revisions[dataset].key}" for dataset in sorted(all_revisions))
     return f"{numbers} {past.removals_key(revisions)} {orjson.dumps(row).decode()}"
 
 
 def first_published(kind: str, slug: str) -> datetime.datetime | None:
-    """Return the time at which the board begins, None if there is no public one."""
+    """Return the time at which the board was first published, None if there is no public board."""
     if kind == "dataset":
         changes = BoardChange.objects.filter(dataset__in=_listed_ids(slug)).order_by("revision")
         times = (at for at, facts in changes.values_list("at", "facts") if past.is_public(facts))
@@ -525,7 +558,6 @@ def first_published(kind: str, slug: str) -> datetime.datetime | None:
 
 
 def _listed_ids(slug: str) -> list[int]:
-    """Return the id of the dataset with a page of this slug, if there is one."""
     return list(DatasetQuerySet(Dataset).listed().filter(slug=slug).values_list("pk", flat=True))
 
 

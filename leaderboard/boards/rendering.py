@@ -1,6 +1,6 @@
-"""Rows as HTML, column by column: each cell is written as a string once, and the template puts the rows in their place.
+"""Board rows as HTML, written column by column; the template only inserts them.
 
-Ten thousand cells are written on a miss, so what all cells of a column have in common is found out once for a column.
+A page has up to ten thousand cells, so properties that are common to a column are computed once per column.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from leaderboard.core.text.numbers import DECIMALS, MINUS, format_quantity, sign
 from leaderboard.results.board_rows.entry_rows import GONE, REPORTED, SCORED, STALE
 from leaderboard.results.significance.statements import differs
 
-#: As wide as a digit and as a point, so that 0.123, 0.1234 and 12 align.
+#: Spaces as wide as a digit and as a decimal point, which align 0.123, 0.1234, and 12.
 FIGURE_SPACE = "\u2007"
 POINT_SPACE = "\u2008"
-#: Marks of one character, which stand raised.
+#: Marks of one character, written as superscripts.
 SYMBOLS = frozenset(f"‡?{SEPARATED}")
-#: Units of the width of a drawn interval; a cell is some eighty pixels wide.
+#: Width of a drawn interval in its own units; a cell is about eighty pixels wide.
 WIDTH = 400
-#: The heads of a board's blocks.
+#: Heads of a board's blocks.
 BLOCKS = {
     Block.SCORED: gettext_lazy("Scored here"),
     Block.REPORTED: gettext_lazy("Reported by papers: not scored here, ranked separately"),
@@ -55,11 +55,12 @@ BLOCKS = {
     ),
     Block.NOT_RANKED: gettext_lazy("Not ranked"),
 }
-#: Steps of an in-cell bar: its classes are the digits of the step, such as b8 c5 d3 for 0.853 of the longest bar.
+#: Number of steps of an in-cell bar, whose classes are the digits of the step: b8 c5 d3 for 0.853 of the
+#: longest bar.
 BAR_STEPS = 1000
 
-#: Of a column of which a row has a value at most.
-EMPTY = Cell()
+#: Cell of columns in which no row has more than a value.
+EMPTY_CELL = Cell()
 
 Cells = Sequence[Cell]
 
@@ -72,66 +73,67 @@ def render_rows(
     may_pin: bool = False,
     exact: bool = False,
 ) -> SafeString:
-    """All rows, a `<tbody>` for each block; `unpin` has, by slug, the view without a pinned system's pin.
+    """Return all rows as HTML, with a `<tbody>` per block.
 
-    `rooms` are those of `spread_widths` the rows. Scores have three decimals, unless `exact` ones are asked for.
+    `rooms` are the widths from `spread_widths`. `unpin` has, by slug of a pinned system, the URL of the view without
+    its pin. Scores have three decimals unless `exact`.
     """
     if not board.rows:
         return SafeString("")
     keys = [column.key for column in board.shown]
-    of_columns = zip(*(map(row.values.get, keys[1:]) for row in board.rows), strict=True)
-    with_more = {key for row in board.rows for key in row.cells}
+    column_values = zip(*(map(row.values.get, keys[1:]) for row in board.rows), strict=True)
+    keys_with_cells = {key for row in board.rows for key in row.cells}
     decimals = [row.decimals if exact else min(row.decimals, DECIMALS) for row in board.rows]
     kinds = {row.ranked_in for row in board.rows}
     columns = []
-    for (before, column), values in zip(pairwise(board.shown), of_columns, strict=True):
-        cells: Cells = [EMPTY] * len(values)
-        if column.key in with_more:
-            cells = [row.cells.get(column.key, EMPTY) for row in board.rows]
-        begins_group = before.key != SYSTEM and before.group != column.group
+    for (previous, column), values in zip(pairwise(board.shown), column_values, strict=True):
+        cells: Cells = [EMPTY_CELL] * len(values)
+        if column.key in keys_with_cells:
+            cells = [row.cells.get(column.key, EMPTY_CELL) for row in board.rows]
+        begins_group = previous.key != SYSTEM and previous.group != column.group
         writer = ColumnWriter(board, decimals, kinds, column, values, cells)
         columns.append(writer.write(rooms.get(column.key), begins_group=begins_group))
-    heads = RowHeads.of(board)
-    pinned, others = board.rows[: board.pinned], board.rows[board.pinned :]
+    heads = RowHeads.from_board(board)
+    pinned, other_rows = board.rows[: board.pinned], board.rows[board.pinned :]
     first_cells = [
         heads.write(row, heads.unpin_link(row, (unpin or {}).get(row.entry.slug, "")), "is-pinned")
         for row in pinned
     ]
-    first_cells += [heads.write(row, heads.pin_button(row) if may_pin else "") for row in others]
+    first_cells += [heads.write(row, heads.pin_button(row) if may_pin else "") for row in other_rows]
     rows = list(map("".join, zip(first_cells, *columns, strict=True)))
     return mark_safe("".join(_blocks(board, rows)))  # noqa: S308
 
 
 def _blocks(board: Board, rows: Sequence[str]) -> Iterator[str]:
-    """The rows by blocks: the pinned ones, then each block under a head of its own, where there are several."""
+    """Yield the pinned rows, then each block, with a head unless there is only one."""
     if board.pinned:
-        yield f"<tbody>{_joined(rows[: board.pinned])}</tbody>"
-    others = list(zip(board.rows[board.pinned :], rows[board.pinned :], strict=True))
+        yield f"<tbody>{_join_rows(rows[: board.pinned])}</tbody>"
+    other_rows = list(zip(board.rows[board.pinned :], rows[board.pinned :], strict=True))
     blocks = [
-        (block, [row for _, row in of_block])
-        for block, of_block in groupby(others, lambda pair: board.block_of(pair[0]))
+        (block, [row for _, row in block_rows])
+        for block, block_rows in groupby(other_rows, lambda pair: board.get_block(pair[0]))
     ]
-    alone = len(blocks) == 1 and blocks[0][0] in (Block.SCORED, Block.REPORTED)
-    for block, of_block in blocks:
-        if alone or block is Block.SCORED:
-            yield f"<tbody>{_joined(of_block)}</tbody>"
+    is_single = len(blocks) == 1 and blocks[0][0] in (Block.SCORED, Block.REPORTED)
+    for block, block_rows in blocks:
+        if is_single or block is Block.SCORED:
+            yield f"<tbody>{_join_rows(block_rows)}</tbody>"
             continue
-        label = BLOCKS[block] if block is not Block.INCOMPLETE else BLOCKS[block] % len(of_block)
+        label = BLOCKS[block] if block is not Block.INCOMPLETE else BLOCKS[block] % len(block_rows)
         if block is Block.INCOMPLETE:
-            checked = " checked" if board.found < board.total else ""
-            label = f'<label><input type="checkbox" id="show-incomplete"{checked}> {label}</label>'
+            checked_attribute = " checked" if board.found < board.total else ""
+            label = f'<label><input type="checkbox" id="show-incomplete"{checked_attribute}> {label}</label>'
         head = f'<th colspan="{len(board.shown) + 1}" scope="rowgroup"><span>{label}</span></th>'
         yield f'<tbody class="block"><tr>{head}</tr></tbody>'
         name = block.name.lower().replace("_", "-")
-        yield f'<tbody class="is-{name}">{_joined(of_block)}</tbody>'
+        yield f'<tbody class="is-{name}">{_join_rows(block_rows)}</tbody>'
 
 
-def _joined(rows: Sequence[str]) -> str:
+def _join_rows(rows: Sequence[str]) -> str:
     return "</tr>\n".join(rows) + "</tr>"
 
 
 class ColumnHtml(NamedTuple):
-    """The cells of a column: their texts as HTML, "" where missing, their attributes, and their padding."""
+    """A column's cells: texts as HTML, empty if missing, attributes, and padding."""
 
     texts: list[str]
     attributes: Iterable[str] = repeat("")
@@ -142,8 +144,8 @@ class ColumnHtml(NamedTuple):
 class ColumnWriter:
     """Writer of one column of a board.
 
-    `decimals` are those of the rows, and `kinds` the groups that they are ranked in. `cells` are empty where a row has
-    only a value.
+    `decimals` are by row, and `kinds` are the groups that rows are ranked in. `cells` are empty for rows with only a
+    value.
     """
 
     board: Board
@@ -154,29 +156,29 @@ class ColumnWriter:
     cells: Cells
 
     def write(self, room: int | None, *, begins_group: bool) -> list[str]:
-        """Return the cells as HTML, one for each row.
+        """Return the cells as HTML, one per row.
 
-        `room` is the width of spreads, None if no cell has more than its text. Texts that begin a group have a class,
-        because its head is wider.
+        `room` is the width of spreads, None if no cell has more than its text. Texts at the start of a group get a
+        class, because the group's head is wider.
         """
         key, values = self.column.key, self.values
-        kind = "" if self.column.numeric else "first t " if begins_group else "t "
+        css_class = "" if self.column.numeric else "first t " if begins_group else "t "
         texts, attributes, paddings = _WRITERS[self.column.kind](self)
-        if kind:
-            attributes = repeat(f' class="{kind.rstrip()}"')
+        if css_class:
+            attributes = repeat(f' class="{css_class.rstrip()}"')
         for ranked_in in self.kinds:
-            for marked, tag in ((self.board.best, "b"), (self.board.second, "u")):
-                value, place = marked.get((key, ranked_in)), -1
-                with suppress(ValueError):  # once there are no more
+            for marked_values, tag in ((self.board.best, "b"), (self.board.second, "u")):
+                value, position = marked_values.get((key, ranked_in)), -1
+                with suppress(ValueError):  # `index` raises ValueError after the last one.
                     while value is not None:
-                        place = values.index(value, place + 1)
-                        if self.board.rows[place].ranked_in == ranked_in:
-                            texts[place] = f"<{tag}>{texts[place]}</{tag}>"
+                        position = values.index(value, position + 1)
+                        if self.board.rows[position].ranked_in == ranked_in:
+                            texts[position] = f"<{tag}>{texts[position]}</{tag}>"
         if "" in texts:
-            missing = "", f' class="{kind}none"', "—"
-            found = zip(paddings, attributes, texts, strict=False)
+            empty_cell = "", f' class="{css_class}none"', "—"
+            parts = zip(paddings, attributes, texts, strict=False)
             paddings, attributes, texts = map(
-                list, zip(*(one if one[2] else missing for one in found), strict=True)
+                list, zip(*(one if one[2] else empty_cell for one in parts), strict=True)
             )
         if room is not None:
             top = self._scale_maximum()
@@ -189,16 +191,15 @@ class ColumnWriter:
         if isinstance(attributes, repeat) and isinstance(paddings, repeat):
             opening = f"<td{next(attributes)}>"
             return [f"{opening}{text}</td>" for text in texts]
-        written = zip(attributes, texts, paddings, strict=False)
-        return [f"<td{attribute}>{text}{padding}</td>" for attribute, text, padding in written]
+        cells = zip(attributes, texts, paddings, strict=False)
+        return [f"<td{attribute}>{text}{padding}</td>" for attribute, text, padding in cells]
 
     def _scale_maximum(self) -> float:
-        """Return the greatest of the values and of the ends of intervals."""
         ends = [cell.interval[1] for cell in self.cells if cell.interval is not None]
         return max([value for value in self.values if isinstance(value, (float, int))] + ends, default=0.0)
 
     def scores(self) -> ColumnHtml:
-        """Return scores, with bars in the column that the board is sorted by."""
+        """Return scores, with bars if the board is sorted by this column."""
         texts, paddings = self._numbers("")
         if self.column.key != self.board.sort or not any(self.values):
             return ColumnHtml(texts, paddings=paddings)
@@ -214,7 +215,7 @@ class ColumnWriter:
         if min(decimals) == widest:
             pattern = f"%{sign}.{widest}f"
             if None not in values:
-                # One formatting operation for the whole column: half the time of one for each value.
+                # Format the whole column at once, which takes half the time of one operation per value.
                 return ((pattern + "\n") * len(values) % tuple(values)).split("\n")[:-1], repeat("")
             return ["" if value is None else pattern % value for value in values], repeat("")
         texts = [
@@ -224,30 +225,31 @@ class ColumnWriter:
         return texts, [FIGURE_SPACE * (widest - digits) for digits in decimals]
 
     def deltas(self) -> ColumnHtml:
-        """Return differences from the baseline, with stars and, if they have no column, the relative differences."""
-        made, board = self._differences(*self._numbers("+")), self.board
+        """Return differences from the baseline, with stars, and with ratios unless these have a column."""
+        differences, board = self._differences(*self._numbers("+")), self.board
         if self.column.key != DELTA:
-            return made
+            return differences
         stars = [f"<sup>{SEPARATED}</sup>" if board.separates(row) else "" for row in board.rows]
-        below: Iterable[str] = repeat("")
+        relative_texts: Iterable[str] = repeat("")
         if not any(each.key == RELATIVE for each in board.shown):
             ratios = [row.values.get(RELATIVE) for row in board.rows]
-            below = [
-                f"<small>{signed_percent(one)}</small>" if isinstance(one, float) else "" for one in ratios
+            relative_texts = [
+                f"<small>{signed_percent(part)}</small>" if isinstance(part, float) else "" for part in ratios
             ]
-        together = zip(made.texts, made.paddings, stars, below, strict=False)
-        return made._replace(texts=["".join(one) if one[0] else "" for one in together], paddings=repeat(""))
+        cell_parts = zip(differences.texts, differences.paddings, stars, relative_texts, strict=False)
+        return differences._replace(
+            texts=["".join(part) if part[0] else "" for part in cell_parts], paddings=repeat("")
+        )
 
     def relatives(self) -> ColumnHtml:
-        """Return relative differences in percent."""
         texts = [f"{value * 100:+.1f}" if isinstance(value, (float, int)) else "" for value in self.values]
         return self._differences(texts, repeat(""))
 
     def _differences(self, texts: list[str], paddings: Iterable[str]) -> ColumnHtml:
-        """Return differences with sign. Significant ones have a class that says better or worse, others are gray.
+        """Return signed differences, with a class for significantly better or worse ones and gray for all others.
 
-        The two are not the same as plus and minus for Hole@10. Worse scores on hidden judgments are not tested, and
-        not gray.
+        Better is not the same as positive for measures such as Hole@10. Worse scores on hidden judgments are not
+        tested, so they are not gray.
         """
         higher, grey = self.column.better != "lower", ' class="ns"'
         plus, minus = (' class="up"', ' class="down"') if higher else (' class="down"', ' class="up"')
@@ -267,20 +269,22 @@ class ColumnWriter:
             grey
             if not value or isinstance(value, str)
             else (plus if value > 0 else minus)
-            if known
+            if is_significant
             else untested
             if (value < 0) == higher
             else grey
-            for value, known in zip(self.values, significant, strict=True)
+            for value, is_significant in zip(self.values, significant, strict=True)
         ]
         return ColumnHtml(signed, attributes, paddings)
 
     def plain_numbers(self) -> ColumnHtml:
         """Return numbers with the column's decimals, or as many as they need, four at most."""
         numbers = [value if isinstance(value, (float, int)) else None for value in self.values]
-        known, decimals = [number for number in numbers if number is not None], self.column.decimals
+        known_numbers, decimals = [number for number in numbers if number is not None], self.column.decimals
         if decimals is None:
-            decimals = next((n for n in range(4) if all(abs(round(v, n) - v) < 5e-6 for v in known)), 4)
+            decimals = next(
+                (n for n in range(4) if all(abs(round(v, n) - v) < 5e-6 for v in known_numbers)), 4
+            )
         return ColumnHtml(
             ["" if number is None else f"{number:.{decimals}f}".replace("-", MINUS) for number in numbers]
         )
@@ -299,25 +303,29 @@ class ColumnWriter:
         return ColumnHtml(list(map(escape, texts)), paddings=paddings)
 
     def counts(self) -> ColumnHtml:
-        """Return texts that stand for a number, such as 18/18."""
         return ColumnHtml(["" if cell.value is None else escape(cell.text) for cell in self.cells])
 
     def texts(self) -> ColumnHtml:
         """Return texts, with links to teams and submissions."""
-        key, made = self.column.key, {value: escape(str(value or "")) for value in set(self.values)}
+        key, html_by_value = self.column.key, {value: escape(str(value or "")) for value in set(self.values)}
         if key == "provenance":
-            for value in made:
+            for value in html_by_value:
                 names = str(value or "").split(", ")
-                badges = [f'<span class="badge is-{name}">{name}</span>' for name in names if name]
-                made[value] = " ".join(badges)
+                badges = [
+                    f'<span class="badge is-{name}">{PROVENANCES.get(name, name)}</span>'
+                    for name in names
+                    if name
+                ]
+                html_by_value[value] = " ".join(badges)
         elif key == "submission":
-            made = {
-                value: text and f'<a href="/submissions/{text}/">{text}</a>' for value, text in made.items()
+            html_by_value = {
+                value: text and f'<a href="/submissions/{text}/">{text}</a>'
+                for value, text in html_by_value.items()
             }
-        texts = [made[value] for value in self.values]
-        for place, row in enumerate(self.board.rows if key == "by" else ()):
-            if texts[place] and row.ranked_in != REPORTED and row.entry.team_slug:
-                texts[place] = f'<a href="/teams/{row.entry.team_slug}/">{texts[place]}</a>'
+        texts = [html_by_value[value] for value in self.values]
+        for position, row in enumerate(self.board.rows if key == "by" else ()):
+            if texts[position] and row.ranked_in != REPORTED and row.entry.team_slug:
+                texts[position] = f'<a href="/teams/{row.entry.team_slug}/">{texts[position]}</a>'
         return ColumnHtml(texts)
 
 
@@ -346,8 +354,8 @@ def _title(cell: Cell) -> str:
 def _cell_suffix(cell: Cell, value: Value, digits: int, room: int, top: float) -> str:
     """Return a cell's mark, its interval on the scale of 0 to `top`, and the spread over seeds.
 
-    The cells of a column without a spread have an empty box as wide, so that the means align. The interval is a thin
-    line with two ends and a dot at the mean. It is hidden from screen readers, because the title says the same.
+    Cells without a spread get an empty box of the same width, so that the means align. The interval is a thin line
+    with two ends and a dot at the mean. It is hidden from screen readers, because the title has the same information.
     """
     mark = cell.mark and (
         f"<sup>{cell.mark}</sup>" if SYMBOLS.issuperset(cell.mark) else f" <i>{escape(cell.mark)}</i>"
@@ -360,35 +368,35 @@ def _cell_suffix(cell: Cell, value: Value, digits: int, room: int, top: float) -
             f'<path d="M{low} 0v5m0-2.5H{high}m0-2.5v5"/><path d="M{middle} 2.5h0"/></svg>'
         )
     spread = cell.spread
-    if spread and not cell.noise:  # over seeds: with as many decimals as the mean
+    if spread and not cell.noise:  # A spread over seeds gets as many decimals as the mean.
         deviation, seeds = spread.removeprefix("± ").split(" ")
         spread = f"± {float(deviation):.{digits}f} {seeds}"
     return f"{mark}{drawn}{spread_box(room, spread)}"
 
 
 def spread_widths(rows: Sequence[Row]) -> dict[str, int]:
-    """By column of which a cell has more than its text, how many letters the longest spread has."""
-    found: dict[str, int] = {}
+    """Return the maximum length of spreads, for each column with a cell that has more than its text."""
+    widths: dict[str, int] = {}
     for row in rows:
         for key, cell in row.cells.items():
             if cell.mark or cell.title or cell.spread or cell.interval:
-                found[key] = max(found.get(key, 0), len(cell.spread))
-    return found
+                widths[key] = max(widths.get(key, 0), len(cell.spread))
+    return widths
 
 
 def spread_box(width: int, spread: str = "") -> str:
-    """A box that keeps the room of a column's spreads, in cells and in the head; "" where it has none.
+    """Return a box as wide as a column's spreads, empty if it has none.
 
-    Empty in cells without a spread, because hidden text is read all the same by what takes no style sheet: text
-    browsers, readers of tables.
+    Cells without a spread get an empty box, because clients without style sheets, such as text browsers, show hidden
+    text.
     """
     return f' <small class="spread s{width}">{escape(spread)}</small>' if width else ""
 
 
-#: How a result was obtained, and what state it or its system is in, in few words.
+#: Provenance of a result, and states of a result or its system.
 PROVENANCES = {
-    "measured": gettext_lazy("run here"),
-    "scored": gettext_lazy("scored here"),
+    "measured": gettext_lazy("run by Runboard"),
+    "scored": gettext_lazy("uploaded"),
     "reported": gettext_lazy("reported"),
 }
 STATES = {
@@ -401,43 +409,43 @@ STATES = {
     "withdrawn": gettext_lazy("withdrawn"),
     "quarantined": gettext_lazy("quarantined"),
 }
-#: Between facts; it ends a line and begins none.
+#: Separator of facts, which may end a line but not begin one.
 DOT = "\u00a0· "
-#: What may stand under a system's name: its team, what it is, how it was scored, how large it is.
-_BELOW = ("by", "architecture", "provenance", "declared-parameters")
-#: Those that a phone cuts short or leaves out, with their classes.
-_GIVES_WAY = {"by": ' class="by"', "architecture": ' class="kind"'}
+#: Columns whose values may be below a system's name: team, architecture, provenance, and size.
+_FACT_KEYS = ("by", "architecture", "provenance", "declared-parameters")
+#: Facts that are truncated or omitted on a phone, with their classes.
+_SHRINKABLE = {"by": ' class="by"', "architecture": ' class="kind"'}
 
 
 class RowHeads(NamedTuple):
-    """Context for the row heads of a board: facts that no column shows, and the entries not separable from the best.
+    """Context for the row heads of a board: facts that have no column, and entries not separable from the best.
 
     `without_page` are slugs of systems that no longer have a page, `implied` is a provenance that rows omit, and
-    `missing` is the number of missing queries that all results share. The other fields are texts that are looked up
-    once for a board: labels of buttons, with a placeholder for the name, and the notes below a rank.
+    `shared_missing` is the number of missing queries that all results share. The other fields are texts looked up
+    once per board: labels of buttons, with a placeholder for the name, and the notes below a rank.
     """
 
-    below: tuple[str, ...]
+    fact_keys: tuple[str, ...]
     tied: Collection[int]
     without_page: Collection[str]
     implied: str
-    missing: int
+    shared_missing: int
     pin: str
     unpin: str
     ties: str
     open_ranks: str
 
     @classmethod
-    def of(cls, board: Board) -> RowHeads:
-        """Those of the view."""
-        shown = {column.key for column in board.shown}
-        if "parameters" in shown:
-            shown.add("declared-parameters")
-        if len(board.papers) == 1:  # named above the board
-            shown |= {"by", "provenance"}
+    def from_board(cls, board: Board) -> RowHeads:
+        """Return the context of a view."""
+        visible_keys = {column.key for column in board.shown}
+        if "parameters" in visible_keys:
+            visible_keys.add("declared-parameters")
+        if len(board.papers) == 1:  # The publication is named above the board.
+            visible_keys |= {"by", "provenance"}
         tied = board.statements.tied_with_best(board.measure)
         return cls(
-            tuple(key for key in _BELOW if key not in shown),
+            tuple(key for key in _FACT_KEYS if key not in visible_keys),
             tied if len(tied) > 1 else (),
             board.without_page,
             "" if board.counted and board.counted[0]["provenance"].get(REPORTED) else SCORED,
@@ -449,24 +457,24 @@ class RowHeads(NamedTuple):
         )
 
     def pin_button(self, row: Row) -> str:
-        """A button of the board's form, so that no row repeats the whole address."""
+        """Return a button of the board's form, which is shorter than a link with the whole address."""
         return (
             f'<button class="pin" type="submit" form="board-form" name="pin" value="{row.entry.slug}" '
             f'aria-label="{self.pin % escaped(row.entry.system)}"></button>'
         )
 
     def unpin_link(self, row: Row, href: str) -> str:
-        """The way back; empty without an address."""
+        """Return a link to the view without the pin, empty without an address."""
         label = self.unpin % escaped(row.entry.system)
         return (
             f'<a class="pin" hx-boost="true" href="{escape(href)}" aria-label="{label}"></a>' if href else ""
         )
 
     def write(self, row: Row, pin: str, *classes: str) -> str:
-        """Return the row's start: rank and name, which stay in sight when the board scrolls sideways."""
+        """Return the start of a row: rank and name, which stay visible when the board is scrolled sideways."""
         entry = row.entry
         signs = ("‡" if entry.training == "in-domain" else "") + marks.pooled_mark(entry)
-        after = f"<sup>{signs}</sup>" if signs else ""
+        suffix = f"<sup>{signs}</sup>" if signs else ""
         states = marks.badges(entry)
         if entry.visibility not in ("public", GONE):
             states.insert(0, entry.visibility)
@@ -477,23 +485,25 @@ class RowHeads(NamedTuple):
         if entry.is_baseline:
             states.insert(0, "baseline")
         for state in states:
-            after += f'&ensp;<span class="badge is-{state}">{STATES.get(state, state)}</span>'
+            suffix += f'&ensp;<span class="badge is-{state}">{STATES.get(state, state)}</span>'
         if row.values.get(gaps.GAP_SHOWN) == gaps.SIGNIFICANT:
-            told = _("significant gap")
-            after += (
-                f'&ensp;<a class="badge is-gap" href="/docs/contamination/" title="{gaps.CLAIM}">{told}</a>'
-            )
-        lacking = entry.missing_queries
-        if lacking == (self.missing if row.ranked_in != STALE else 0):
-            lacking = 0
-        text = ngettext("%d judged query missing", "%d judged queries missing", lacking) if lacking else ""
-        facts = _facts(self.below, tuple(map(row.values.get, self.below)), self.implied)
-        further = (entry.configuration, text and text % lacking, reason_gone(entry))
-        if below := DOT.join(filter(None, [facts, *map(escaped, further)])):
-            after += f"<small>{below}</small>"
+            gap_label = _("significant gap")
+            suffix += f'&ensp;<a class="badge is-gap" href="/docs/contamination/" title="{gaps.CLAIM}">{gap_label}</a>'
+        missing_count = entry.missing_queries
+        if missing_count == (self.shared_missing if row.ranked_in != STALE else 0):
+            missing_count = 0
+        text = (
+            ngettext("no results for %d query", "no results for %d queries", missing_count)
+            if missing_count
+            else ""
+        )
+        facts = _facts(self.fact_keys, tuple(map(row.values.get, self.fact_keys)), self.implied)
+        details = (entry.configuration, text and text % missing_count, reason_gone(entry))
+        if line := DOT.join(filter(None, [facts, *map(escaped, details)])):
+            suffix += f"<small>{line}</small>"
         tied = bool(self.tied) and bool(row.entries) and row.entries[0] in self.tied
-        named = " ".join([*classes, *["is-tied"] * tied, *[f"is-{state}" for state in states]])
-        opening = f'<tr class="{named}">' if named else "<tr>"
+        class_names = " ".join([*classes, *["is-tied"] * tied, *[f"is-{state}" for state in states]])
+        opening = f'<tr class="{class_names}">' if class_names else "<tr>"
         # A system that has only private results may have no page.
         address = f"/systems/{entry.slug}/" if entry.slug not in self.without_page else ""
         if entry.visibility == "private":
@@ -503,45 +513,47 @@ class RowHeads(NamedTuple):
             name = f'<a href="{address}">{name}</a>'
         return (
             f'{opening}<td class="rank">{pin}{self._rank(row, tied=tied)}</td><th scope="row" class="name">'
-            f"{name}{after}</th>"
+            f"{name}{suffix}</th>"
         )
 
     def _rank(self, row: Row, *, tied: bool) -> str:
-        """Return the rank, and below it the ranks that tests leave open, if there are several."""
+        """Return the rank, and below it the rank range if there is one."""
         label = str(row.rank or "—") if row.ranked_in == REPORTED else row.rank_label or "—"
-        found = row.certainty
-        if found is None and tied:
+        certainty = row.certainty
+        if certainty is None and tied:
             return label if row.rank == 1 else label + self.ties
-        if found is None or found.rank_low is None or found.rank_low == found.rank_high:
+        if certainty is None or certainty.rank_low is None or certainty.rank_low == certainty.rank_high:
             return label
-        return f"{label}{self.open_ranks}{ranks_text(found)}</small>"
+        return f"{label}{self.open_ranks}{ranks_text(certainty)}</small>"
 
 
 @lru_cache(4096)
 def _facts(keys: tuple[str, ...], values: tuple[Value, ...], implied: str) -> str:
-    """Facts of a system in one line, as HTML; rows share them, board after board.
+    """Return facts of a system in one line of HTML. They are cached because many rows and boards share them.
 
-    Each has a `<span>` with the sign before it: where there is little room team and architecture give way.
+    Each fact is a `<span>` that includes the separator before it, so that narrow layouts can omit team and
+    architecture.
     """
-    said: list[tuple[str, str]] = []
+    facts: list[tuple[str, str]] = []
     for key, value in zip(keys, values, strict=True):
         if key == "provenance" and value == implied:
             continue
         if isinstance(value, (float, int)):
             text = _("%s M parameters") % format_quantity(value)
         elif value is not None and key == "provenance":
-            text = ", ".join(str(PROVENANCES.get(one, one)) for one in value.split(", "))
+            text = ", ".join(str(PROVENANCES.get(provenance, provenance)) for provenance in value.split(", "))
         elif value not in (None, ARCHITECTURES["other"]):
             text = str(value)
         else:
             continue
-        said.append((_GIVES_WAY.get(key, ""), escape(text)))
+        facts.append((_SHRINKABLE.get(key, ""), escape(text)))
     return "".join(
-        f"<span{named}>{DOT if number else ''}{text}</span>" for number, (named, text) in enumerate(said)
+        f"<span{attribute}>{DOT if number else ''}{text}</span>"
+        for number, (attribute, text) in enumerate(facts)
     )
 
 
 @lru_cache(16_384)
 def escaped(text: str) -> str:
-    """Boards say the same in thousands of cells, again and again."""
+    """Return escaped text, cached because boards repeat texts in thousands of cells."""
     return escape(text)

@@ -1,4 +1,4 @@
-"""Certainty in words, the same on boards, system pages, comparisons, submissions, notices, and exports.
+"""Statements on certainty, shared by boards, system pages, comparisons, submissions, notices, and exports.
 
 *Significant* refers to the row's own test against the baseline. *Not separable from the best* refers to the tests of
 all pairs on the board.
@@ -60,11 +60,11 @@ def pairs_text(board: BoardStatements, measure: str) -> str:
     return text % {"within": f"{board.published.tied_within:.3f}", "pairs": pairs}
 
 
-def separation_text(rank: int | None, statement: Statement, others: int) -> str:
+def separation_text(rank: int | None, statement: Statement, tied_count: int) -> str:
     """Return the ranks that the tests of all pairs leave open, such as `rank range 2–4`; empty without a rank.
 
     Hidden judgments give no ranges: the text then says whether the result is separable from the best, or the best from
-    `others`.
+    `tied_count`.
     """
     if rank is None:
         return ""
@@ -73,6 +73,6 @@ def separation_text(rank: int | None, statement: Statement, others: int) -> str:
         return f"rank range {low}–{high}" if low < high else "separable from all others"
     if statement.tied_with_best is None or rank > 1:
         return "not separable from the best" if statement.tied_with_best else ""
-    if not others:
+    if not tied_count:
         return "separable from all others"
-    return f"not separable from {others} other{'s' if others > 1 else ''}"
+    return f"not separable from {tied_count} other{'s' if tied_count > 1 else ''}"

@@ -1,1 +1,1 @@
-"""Two to six systems side by side: per dataset, by query, and by what they find first."""
+"""Comparisons of two to six systems: by dataset, by query, and by top documents."""

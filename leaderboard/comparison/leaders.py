@@ -1,4 +1,4 @@
-"""Summaries of all boards: leader, lead, number of systems not separable from it, and last change."""
+"""Summaries of all boards: the leader, its lead, how many systems cannot be separated from it, and the last change."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,10 @@ from leaderboard.results.significance.types import BoardCertainty
 
 @dataclass(frozen=True, slots=True)
 class BoardCard:
-    """A board, what it is about (`about`: columns of its dataset or benchmark), and since when it is as it is."""
+    """Summary of one board for lists of boards.
+
+    `about` has columns of the dataset or benchmark, `at` the time of the last change, None if unknown.
+    """
 
     kind: str
     about: Mapping[str, Any]
@@ -27,23 +30,24 @@ class BoardCard:
 
     @property
     def url(self) -> str:
-        """Its page."""
         return f"/{self.kind}s/{self.about['slug']}/"
 
     @property
     def score(self) -> str:
-        """That of the leader."""
         return format_value(self.board.summary.score, 3) if self.board.summary else ""
 
     @property
     def delta(self) -> str:
-        """How far the leader is from the baseline, empty where it is the baseline, or there is none."""
+        """Relative difference between the leader and the baseline.
+
+        Empty if the leader is the baseline or the board has none.
+        """
         relative = self.board.summary.relative if self.board.summary else None
         return signed_percent(relative) if relative else ""
 
     @property
     def direction(self) -> str:
-        """Return the class of the difference, empty unless it is significant and the baseline is separable."""
+        """CSS class of the difference, empty unless it is significant and no tie with the baseline is possible."""
         summary = self.board.summary
         if summary is None or not summary.statement.better or summary.baseline_tied:
             return ""
@@ -51,7 +55,7 @@ class BoardCard:
 
     @property
     def judgements(self) -> str:
-        """What is judged how, as a facet has it; empty for a benchmark."""
+        """State of the judgments: `reported`, `hidden`, or `open`; empty for a benchmark."""
         if self.kind == "benchmark":
             return ""
         if self.about["state"] not in Dataset.TAKES_RUNS:
@@ -60,46 +64,63 @@ class BoardCard:
 
 
 class BoardCards(NamedTuple):
-    """Those of benchmarks, in the site's order, and those of datasets, by name, such as take runs first."""
+    """Benchmark cards in site order, and dataset cards by name with those that accept runs first."""
 
     benchmarks: Sequence[BoardCard]
     datasets: Sequence[BoardCard]
 
 
 def board_cards() -> BoardCards:
-    """Return all boards as everyone sees them. A dozen queries, however many boards there are."""
+    """Return the cards of all public boards.
+
+    Takes about a dozen database queries, however many boards there are.
+    """
     columns = DatasetQuerySet(Dataset).listed().values(*pages.DATASET_FIELDS, changed_at=CHANGED_AT)
     datasets = {row["pk"]: row for row in columns}
-    parts = pages.parts_of([pk for pk, row in datasets.items() if row["current_version_id"] is None])
-    members = {pk: pages.read_member(row, parts.get(pk, ())) for pk, row in datasets.items()}
-    rows, said, state = pages.read_rows(members.values()), statements(datasets), BoardState()
+    parts = pages.read_parts(
+        [dataset_id for dataset_id, row in datasets.items() if row["current_version_id"] is None]
+    )
+    members = {
+        dataset_id: pages.read_member(row, parts.get(dataset_id, ())) for dataset_id, row in datasets.items()
+    }
+    rows, board_statements, state = pages.read_rows(members.values()), statements(datasets), BoardState()
     cards = [
         BoardCard(
             "dataset",
             row,
-            pages.dataset_board(members[row["pk"]], rows, said[row["pk"]], state),
+            pages.dataset_board(members[row["pk"]], rows, board_statements[row["pk"]], state),
             datasets[row["pk"]]["changed_at"],
         )
         for row in lists.datasets()
         if row["pk"] in datasets
     ]
-    of_benchmarks: dict[int, list[Member]] = {}
-    found = BenchmarkMember.objects.filter(dataset__in=datasets).order_by("position")
-    for each in found.values("benchmark_id", "dataset_id", "counted", "stand_ins"):
-        pk = each["dataset_id"]
-        # Without facts that no benchmark shows, as its own page reads it: both use the same ranked board.
-        about = {**datasets[pk], **each, **_NO_JUDGES}
-        of_benchmarks.setdefault(each["benchmark_id"], []).append(pages.read_member(about, parts.get(pk, ())))
-    certainty = {pk: each.certainty for pk, each in said.items() if each.certainty is not None}
+    members_by_benchmark: dict[int, list[Member]] = {}
+    memberships = BenchmarkMember.objects.filter(dataset__in=datasets).order_by("position")
+    for membership in memberships.values("benchmark_id", "dataset_id", "counted", "stand_ins"):
+        dataset_id = membership["dataset_id"]
+        # Use the columns that the benchmark's page reads, so that both share one cached ranking.
+        facts = {**datasets[dataset_id], **membership, **_WITHOUT_JUDGING}
+        members_by_benchmark.setdefault(membership["benchmark_id"], []).append(
+            pages.read_member(facts, parts.get(dataset_id, ()))
+        )
+    certainty = {
+        dataset_id: board.certainty
+        for dataset_id, board in board_statements.items()
+        if board.certainty is not None
+    }
     benchmarks = Benchmark.objects.order_by("position", "name").values(
         "pk", "slug", "name", "description", "measure", "source_id", "efficiency_from_id"
     )
     return BoardCards(
-        [_benchmark_card(row, of_benchmarks.get(row["pk"], []), rows, certainty) for row in benchmarks], cards
+        [
+            _benchmark_card(row, members_by_benchmark.get(row["pk"], []), rows, certainty)
+            for row in benchmarks
+        ],
+        cards,
     )
 
 
-_NO_JUDGES = dict.fromkeys(("protection", "current_qrels__statistics", "current_qrels__judged_by"))
+_WITHOUT_JUDGING = dict.fromkeys(("protection", "current_qrels__statistics", "current_qrels__judged_by"))
 
 
 def _benchmark_card(
@@ -110,7 +131,7 @@ def _benchmark_card(
 ) -> BoardCard:
     facts = BenchmarkFacts(row["name"], row["measure"], members, row["source_id"], row["efficiency_from_id"])
     board = pages.benchmark_board(facts, rows, certainty, BoardState())
-    counted = len(facts.counted)
-    about = {**row, "counted": counted, "uncounted": len(members) - counted}
+    counted_members = len(facts.counted)
+    about = {**row, "counted": counted_members, "uncounted": len(members) - counted_members}
     changes = (each.revision.at for member in members for each in (member, *member.parts))
     return BoardCard("benchmark", about, board, max(changes, default=None))

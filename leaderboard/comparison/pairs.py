@@ -24,16 +24,16 @@ from leaderboard.models import Entry
 from leaderboard.results.records import entries_with_values, measure_values
 from leaderboard.results.significance.statements import BoardStatements
 
-#: A page draws so many signs at most, one for each query and permutation: about a second of a core.
-MOST_SIGNS = 100_000_000
+#: Maximum number of random signs drawn for a page (queries × permutations), about one second of a core.
+MAX_SIGNS = 100_000_000
 FEWEST_PERMUTATIONS = 1_000
-#: Results of tests and overlaps of runs, for a week; some hundreds of bytes for six systems. None is ever stale: a key
-#: names the contents that the result was computed from.
+#: Test results and run overlaps, cached for a week; a few hundred bytes for six systems. Keys name the
+#: contents that a result was computed from, so entries never become stale.
 comparisons = FixedCache("comparison", 16_384, 7 * 24 * 3600)
 
 
 class PairTest(NamedTuple):
-    """A system against the first one: the p-value before its correction, and queries won, tied and lost."""
+    """Test of a system against the first one: uncorrected p-value, and queries won, tied, and lost."""
 
     p: float
     wins: int
@@ -42,9 +42,12 @@ class PairTest(NamedTuple):
 
 
 class Family(NamedTuple):
-    """Tests that are corrected together, as named in a cell and in a sentence, with a placeholder for their number."""
+    """Labels of a family of tests that are corrected together, for a cell and for a sentence.
 
-    short: str
+    Both have a placeholder for the number of tests.
+    """
+
+    cell_text: str
     sentence: str
 
 
@@ -56,7 +59,7 @@ PAGE_PAIRS = Family(_("%(tests)d here"), _("p %(p)s corrected for the %(tests)d 
 
 
 class CorrectedP(NamedTuple):
-    """The p-value of a pair, corrected for a number of tests."""
+    """A pair's p-value, corrected for `tests` tests."""
 
     p: float
     tests: int
@@ -64,68 +67,71 @@ class CorrectedP(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Text of a cell: `0.214 (153 pairs)`."""
-        return f"{format_p_value(self.p)} ({gettext(self.family.short) % {'tests': self.tests}})"
+        return f"{format_p_value(self.p)} ({gettext(self.family.cell_text) % {'tests': self.tests}})"
 
     @property
     def sentence(self) -> str:
-        """`p = 0.214 corrected for the board’s 153 pairs`."""
         return gettext(self.family.sentence) % {"p": p_text(self.p), "tests": self.tests}
 
 
 class TestRequest(NamedTuple):
-    """A dataset's test that the page needs: entries by id, the anchor first."""
+    """One test on a dataset: the ids of the entries, the anchor first."""
 
     entries: tuple[int, ...]
     measure: str
 
 
-def permutations_for(queries: int) -> int:
-    """How many permutations a page draws whose datasets have so many judged queries together."""
-    affordable = MOST_SIGNS // max(queries, 1)
+def affordable_permutations(queries: int) -> int:
+    """Return the number of permutations that a page can afford for `queries` judged queries over all its datasets."""
+    affordable = MAX_SIGNS // max(queries, 1)
     return max(FEWEST_PERMUTATIONS, min(PERMUTATIONS, affordable // 100 * 100))
 
 
-def run_tests(questions: Sequence[TestRequest], permutations: int) -> dict[TestRequest, list[PairTest]]:
-    """The answers: for each entry after the first one. Two queries more where one is not remembered."""
-    # The evaluations of an entry never change: other judgements make other entries.
-    keys = {
-        question: f"{question.entries} {question.measure} {permutations} {SEED}" for question in questions
-    }
-    known = comparisons.get_many(keys.values())
-    missing = [question for question, key in keys.items() if key not in known]
-    if missing:
-        entries = entries_with_values(pk for question in missing for pk in question.entries)
-        new = {keys[question]: _run_test(question, entries, permutations) for question in missing}
-        comparisons.set_many(new)
-        known |= new
-    return {question: [PairTest(*each) for each in known[key]] for question, key in keys.items()}
+def run_tests(requests: Sequence[TestRequest], permutations: int) -> dict[TestRequest, list[PairTest]]:
+    """Return the results of each test for all entries but the first.
+
+    Takes two more database queries if any result is not cached.
+    """
+    # The evaluations of an entry never change: new judgments create new entries.
+    keys = {request: f"{request.entries} {request.measure} {permutations} {SEED}" for request in requests}
+    results = comparisons.get_many(keys.values())
+    missing_requests = [request for request, key in keys.items() if key not in results]
+    if missing_requests:
+        entries = entries_with_values(pk for request in missing_requests for pk in request.entries)
+        new_results = {
+            keys[request]: _run_test(request, entries, permutations) for request in missing_requests
+        }
+        comparisons.set_many(new_results)
+        results |= new_results
+    return {request: [PairTest(*counts) for counts in results[key]] for request, key in keys.items()}
 
 
-def values_of(entries: Sequence[Entry], measure: str) -> NDArray[np.float64] | None:
-    """Shape (queries, entries); None where one has no values of the measure, or of other queries."""
+def per_query_values(entries: Sequence[Entry], measure: str) -> NDArray[np.float64] | None:
+    """Return values of shape (queries, entries), or None if an entry lacks the measure or has other queries."""
     columns = [measure_values(entry, measure) for entry in entries]
-    known = [column for column in columns if column is not None]
-    if len(known) < len(columns) or len({len(column) for column in known}) != 1:
+    value_columns = [column for column in columns if column is not None]
+    if len(value_columns) < len(columns) or len({len(column) for column in value_columns}) != 1:
         return None
-    return np.column_stack(known)
+    return np.column_stack(value_columns)
 
 
-def _run_test(
-    question: TestRequest, entries: Mapping[int, Entry], permutations: int
-) -> list[tuple[Any, ...]]:
-    found = [entries[pk] for pk in question.entries if pk in entries]
-    values = values_of(found, question.measure) if len(found) == len(question.entries) else None
+def _run_test(request: TestRequest, entries: Mapping[int, Entry], permutations: int) -> list[tuple[Any, ...]]:
+    request_entries = [entries[pk] for pk in request.entries if pk in entries]
+    values = (
+        per_query_values(request_entries, request.measure)
+        if len(request_entries) == len(request.entries)
+        else None
+    )
     if values is None:
         return []
     p = randomisation_test(values, 0, permutations=permutations)
-    counts = count_wins(values, 0, lower_is_better=better(question.measure) == "lower")
+    counts = count_wins(values, 0, lower_is_better=better(request.measure) == "lower")
     columns = (p.tolist(), *(count.tolist() for count in counts))
     return list(zip(*columns, strict=True))[1:]
 
 
 def corrected_on_board(board: BoardStatements, pair: tuple[int, int], measure: str) -> CorrectedP | None:
-    """Return a board's p-value for a pair of its entries that includes its best or its baseline."""
+    """Return a board's p-value for a pair of entries that includes its best or its baseline."""
     certainty = board.tests(measure)
     if certainty is None:
         return None
@@ -133,23 +139,24 @@ def corrected_on_board(board: BoardStatements, pair: tuple[int, int], measure: s
         (certainty.best, "p_best_corrected", certainty.pairs, BOARD_PAIRS),
         (certainty.baseline, "p_baseline_corrected", certainty.comparisons, BASELINE_COMPARISONS),
     ):
-        if anchor in pair and (other := certainty.of(pair[1 - pair.index(anchor)])) is not None:
-            p = getattr(other, column)
+        if anchor in pair and (certainty_of_other := certainty.of(pair[1 - pair.index(anchor)])) is not None:
+            p = getattr(certainty_of_other, column)
             if p is not None and tests > 1:
                 return CorrectedP(p, tests, family)
     return None
 
 
-#: Queries shown on which each system wins most clearly.
-MOST_CLEAR = 10
-#: Queries drawn at most for an interval, over all resamples: half a second of a core.
-MOST_DRAWN = 10_000_000
+#: Number of queries shown on which each system wins by the largest differences.
+MAX_CLEAR_WINS = 10
+#: Maximum number of queries drawn for an interval over all resamples, half a second of a core.
+MAX_RESAMPLED_QUERIES = 10_000_000
 
 
 class PairComparison(NamedTuple):
-    """`differences` are the other's values less the first's, in the order of the judgements' queries.
+    """Query-by-query comparison of two systems.
 
-    `first_wins` and `second_wins` are the queries that each wins most clearly, as the page shows them.
+    `differences` are the second system's values minus the first's, in the order of the judgments' queries.
+    `first_wins` and `second_wins` are the queries with each system's largest leads, formatted for the page.
     """
 
     result: PairedResult
@@ -158,26 +165,28 @@ class PairComparison(NamedTuple):
     second_wins: list[dict[str, str]]
 
 
-def by_query(collection: OpenCollection, entries: Sequence[Entry], measure: str) -> PairComparison | None:
-    """The first of two entries against the second; None where one has no values of the measure."""
-    values = values_of(entries, measure)
+def compare_by_query(
+    collection: OpenCollection, entries: Sequence[Entry], measure: str
+) -> PairComparison | None:
+    """Compare the first of two entries with the second, or return None if one has no values of the measure."""
+    values = per_query_values(entries, measure)
     if values is None or len(values) != len(collection.judgements.query_ids):
         return None
     lower = better(measure) == "lower"
     first, second = values.T
-    resamples = max(1_000, min(RESAMPLES, MOST_DRAWN // len(values)))
-    # The test is the table's, over all its pairs: this one's own p is not shown.
+    resamples = max(1_000, min(RESAMPLES, MAX_RESAMPLED_QUERIES // len(values)))
+    # The page shows the table's p-value, which is corrected over all pairs; this one is not used.
     result = compare_paired(second, first, permutations=1, resamples=resamples, lower_is_better=lower)
     differences = second - first
     gains = -differences if lower else differences
     order = np.argsort(-gains, kind="stable")
-    ahead = [row for row in order[:MOST_CLEAR].tolist() if gains[row] > 0]
-    behind = [row for row in order[::-1][:MOST_CLEAR].tolist() if gains[row] < 0]
+    win_rows = [row for row in order[:MAX_CLEAR_WINS].tolist() if gains[row] > 0]
+    loss_rows = [row for row in order[::-1][:MAX_CLEAR_WINS].tolist() if gains[row] < 0]
     return PairComparison(
         result,
         differences,
-        [_difference(collection, values, row) for row in behind],
-        [_difference(collection, values, row) for row in ahead],
+        [_difference(collection, values, row) for row in loss_rows],
+        [_difference(collection, values, row) for row in win_rows],
     )
 
 
@@ -199,21 +208,21 @@ def overlaps(
 ) -> list[tuple[int, int, float, float]] | None:
     """Return for each pair of entries, by position, the mean number of shared documents and mean Jaccard similarity.
 
-    Means are over the judged queries for which either has a document. The run of a seed set is its first seed's.
-    Returns None if a run has not been prepared for pages.
+    Means are over the judged queries for which at least one entry has a document. A seed set is represented by its
+    first seed. Returns None if a run has not been prepared for pages.
     """
     sets = []
     for entry in entries:
         top = top_documents(first_run(entry), collection.excluded_sha256)
         if top is None:
             return None
-        judged = set(collection.judgements.query_ids)
+        judged_queries = set(collection.judgements.query_ids)
         drop = collection.dataset.drop_self_matches
         sets.append(
             {
                 query: frozenset(displayed_documents(documents, query, depth=DEPTH, drop_self_matches=drop))
                 for query, documents in top
-                if query in judged
+                if query in judged_queries
             }
         )
     pairs = combinations(range(len(sets)), 2)
@@ -221,13 +230,13 @@ def overlaps(
 
 
 def _shared(first: dict[str, frozenset[str]], second: dict[str, frozenset[str]]) -> tuple[float, float]:
-    """The mean number of shared documents, and the mean Jaccard similarity."""
-    nothing: frozenset[str] = frozenset()
+    """Return the mean number of shared documents and the mean Jaccard similarity."""
+    no_documents: frozenset[str] = frozenset()
     shared, similar = 0, 0.0
     queries = first.keys() | second.keys()
     for query in queries:
-        one, other = first.get(query, nothing), second.get(query, nothing)
-        common = len(one & other)
+        first_documents, second_documents = first.get(query, no_documents), second.get(query, no_documents)
+        common = len(first_documents & second_documents)
         shared += common
-        similar += common / (len(one) + len(other) - common)
+        similar += common / (len(first_documents) + len(second_documents) - common)
     return shared / max(len(queries), 1), similar / max(len(queries), 1)

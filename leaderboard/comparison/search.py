@@ -1,4 +1,4 @@
-"""What the site has under some words: boards, systems, teams, people; only what everyone may see."""
+"""Site search over public boards, systems, teams, and people."""
 
 from collections.abc import Callable, Sequence
 from functools import reduce
@@ -15,18 +15,18 @@ from leaderboard.core import anonymity
 from leaderboard.models import Benchmark, Dataset, Entry, EntryQuerySet, Source, System, Team
 from leaderboard.results.board_rows.entry_rows import short_citation
 
-#: What is read of a question, what is answered of each kind and of one asked for alone, and how many texts of authors
-#: are looked through for it.
-LONGEST_QUERY, MOST_WORDS, MOST_FOUND, MOST_OF_ONE, MOST_READ = 100, 6, 8, 500, 200
+#: Limits: characters and words read from a query, results per kind, results if only one kind is requested,
+#: and author texts scanned.
+LONGEST_QUERY, MAX_WORDS, MAX_RESULTS, MAX_RESULTS_OF_ONE_KIND, MAX_AUTHOR_TEXTS = 100, 6, 8, 500, 200
 KINDS = ("benchmark", "dataset", "system", "team", "author")
 
 
-#: Returns the texts beside a name from columns as they are read.
+#: Function that turns the selected columns of a row into the texts next to its name.
 Describe = Callable[..., Sequence[str]]
 
 
 class Found(NamedTuple):
-    """One answer: `about` is a few words beside the name, `of` how many of its kind there are."""
+    """A search result. `about` is a short description, `of` the total number of results of its kind."""
 
     kind: str
     name: str
@@ -36,42 +36,49 @@ class Found(NamedTuple):
 
 
 def read_query(text: str) -> str:
-    """What is looked for: without what is too long, and with single spaces."""
-    return " ".join(text[:LONGEST_QUERY].split()[:MOST_WORDS])
+    """Return the query with single spaces, cut to the limits of length and words."""
+    return " ".join(text[:LONGEST_QUERY].split()[:MAX_WORDS])
 
 
 def search(query: str, kind: str = "") -> list[Found]:
-    """At most so many of each kind, or more of this one; names that begin so first. Seven queries at most.
+    """Return up to `MAX_RESULTS` results of each kind, or up to `MAX_RESULTS_OF_ONE_KIND` of `kind`.
 
-    Nothing is found without a word. An anonymous system is found by its own name and architecture alone, and its team
-    by others of its systems only.
+    Names that begin with the query come first. A query without words has no results. An anonymous system matches only
+    by its own name and architecture, and its team only if another of its systems is not anonymous. Takes at most seven
+    database queries.
     """
     words = query.casefold().split()
     if not words:
         return []
     public = EntryQuerySet(Entry).public().values("system_id")
     systems = System.objects.filter(pk__in=public)
-    named = systems.exclude(anonymity.anonymous_now())
-    most = MOST_OF_ONE if kind else MOST_FOUND
+    attributed_systems = systems.exclude(anonymity.anonymous_now())
+    limit = MAX_RESULTS_OF_ONE_KIND if kind else MAX_RESULTS
     shown_team = Case(When(anonymity.anonymous_now(), then=Value("")), default=anonymity.team_name())
 
     def by_name(
-        of_kind: str,
+        result_kind: str,
         rows: QuerySet[Any],
         searched: Sequence[str],
-        *about: str,
+        *description_columns: str,
         describe: Describe | None = None,
     ) -> list[Found]:
-        """Find words in these columns; those whose name begins with the query come first."""
-        place = Case(
+        """Return the rows that contain all words in these columns, names that begin with the query first."""
+        rank = Case(
             When(name__istartswith=query, then=Value(0)), default=Value(1), output_field=IntegerField()
         )
-        matches = rows.filter(_has(words, *searched)).annotate(of=Window(Count("*"))).order_by(place, "name")
-        found = []
-        for name, slug, of, *texts in matches[:most].values_list("name", "slug", "of", *about):
-            described = ", ".join(filter(None, describe(*texts) if describe else texts))
-            found.append(Found(of_kind, name, reverse(of_kind, args=[slug]), described, of))
-        return found
+        matches = (
+            rows.filter(_contains_all(words, *searched))
+            .annotate(of=Window(Count("*")))
+            .order_by(rank, "name")
+        )
+        results = []
+        for title, slug, total, *texts in matches[:limit].values_list(
+            "name", "slug", "of", *description_columns
+        ):
+            description = ", ".join(filter(None, describe(*texts) if describe else texts))
+            results.append(Found(result_kind, title, reverse(result_kind, args=[slug]), description, total))
+        return results
 
     finders: dict[str, Callable[[], list[Found]]] = {
         "benchmark": lambda: by_name("benchmark", Benchmark.objects.all(), ("name", "slug")),
@@ -85,37 +92,43 @@ def search(query: str, kind: str = "") -> list[Found]:
             *("by", "source__authors", "source__year", "architecture"),
             describe=_describe_system,
         ),
-        "team": lambda: by_name("team", Team.objects.filter(pk__in=named.values("team_id")), ("name",)),
-        "author": lambda: _authors(words, named, most),
+        "team": lambda: by_name(
+            "team", Team.objects.filter(pk__in=attributed_systems.values("team_id")), ("name",)
+        ),
+        "author": lambda: _authors(words, attributed_systems, limit),
     }
     return [one for name, find in finders.items() if kind in ("", name) for one in find()]
 
 
 def _describe_system(team: str, authors: str, year: int | None, architecture: str) -> Sequence[str]:
-    """Return the participant or team that pages name, or the publication, and the architecture."""
+    """Return the team (the participant's name for a challenge) or the publication, and the architecture."""
     return team or short_citation(authors, year), ARCHITECTURES.get(architecture, architecture)
 
 
-def _has(words: Sequence[str], *columns: str) -> Q:
-    """Each word in one of the columns at least."""
-    each = (
-        reduce(lambda left, right: left | right, (Q(**{f"{column}__icontains": word}) for column in columns))
+def _contains_all(words: Sequence[str], *columns: str) -> Q:
+    """Return the condition that each word occurs in at least one of the columns."""
+    conditions = (
+        reduce(
+            lambda first, second: first | second, (Q(**{f"{column}__icontains": word}) for column in columns)
+        )
         for word in words
     )
-    return reduce(and_, each)
+    return reduce(and_, conditions)
 
 
-def _authors(words: Sequence[str], named: QuerySet[System], most: int) -> list[Found]:
-    """Of systems, and of publications with reported results."""
+def _authors(words: Sequence[str], attributed_systems: QuerySet[System], limit: int) -> list[Found]:
+    """Return the matching authors of systems and of publications with reported results."""
     sources = Source.objects.filter(pk__in=EntryQuerySet(Entry).public().values("source_id"))
     texts = chain.from_iterable(
-        rows.filter(_has(words, "authors")).order_by("pk").values_list(F("authors"), flat=True)[:MOST_READ]
-        for rows in (named, sources)
+        rows.filter(_contains_all(words, "authors"))
+        .order_by("pk")
+        .values_list(F("authors"), flat=True)[:MAX_AUTHOR_TEXTS]
+        for rows in (attributed_systems, sources)
     )
     people = {person for text in texts for person in authors_in(text) if person.slug}
-    found = {
+    results = {
         person.slug: Found("author", person.name, reverse("author", args=[person.slug]), "", 0)
         for person in sorted(people)
         if all(word in person.name.casefold() for word in words)
     }
-    return [one._replace(of=len(found)) for one in list(found.values())[:most]]
+    return [one._replace(of=len(results)) for one in list(results.values())[:limit]]

@@ -1,4 +1,4 @@
-"""Which comparison is meant, the systems that can be compared, and the entries that chosen ones have."""
+"""Selection of what to compare: query parameters, available systems, and the entries of the chosen systems."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 from django.db.models import TextField
 from django.db.models.functions import Cast
 
-from leaderboard.boards.state import Parameters, last_value, query_of
+from leaderboard.boards.state import Parameters, build_query, last_value
 from leaderboard.core import anonymity
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import canonical_name
 from leaderboard.models import Dataset, Entry, EntryQuerySet, System
 from leaderboard.results.board_rows.entry_rows import REPORTED, STALE, short_citation
 
-#: The reason why a dataset has no tests, if its results are neither reported nor stale.
+#: Reason for missing tests on a dataset with hidden judgments.
 HIDDEN = "hidden"
 
 
@@ -30,12 +30,11 @@ class SystemChoice(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The name, with the team or publication in brackets."""
         return f"{self.name} ({self.by})" if self.by else self.name
 
 
 class ComparedEntry(NamedTuple):
-    """A public entry with what a comparison needs of its dataset, and of the version and judgements it has now."""
+    """A public entry, with its dataset's current version and judgments."""
 
     pk: int
     system: str
@@ -57,12 +56,12 @@ class ComparedEntry(NamedTuple):
 
     @property
     def is_current(self) -> bool:
-        """Whether it was scored on the dataset's present version and judgements."""
+        """Whether the entry was scored on the dataset's current version and judgments."""
         return self.group.startswith(f"scored:{self.version}:{self.qrels}:")
 
     @property
     def untested(self) -> str:
-        """The reason why its dataset has no tests, empty where it has."""
+        """Reason why the dataset has no tests for this entry, empty if it has."""
         if self.provenance == REPORTED:
             return REPORTED
         if self.hidden:
@@ -71,12 +70,11 @@ class ComparedEntry(NamedTuple):
 
     @property
     def judged(self) -> int:
-        """How many queries the dataset has judged now."""
         return (self.statistics or {}).get("judged_queries", 0)
 
 
 def system_choices() -> dict[str, SystemChoice]:
-    """Every system with a public result, by slug, in order of their names. One query."""
+    """Return every system with a public result by slug, ordered by name, in one database query."""
     public = EntryQuerySet(Entry).public().values("system_id")
     rows = (
         System.objects.filter(pk__in=public)
@@ -89,15 +87,15 @@ def system_choices() -> dict[str, SystemChoice]:
     }
 
 
-#: Systems that a page suggests for an unknown or ambiguous name.
+#: Maximum number of systems suggested for an unknown or ambiguous name.
 MOST_SUGGESTED = 8
 
 
 def resolve_systems(names: Sequence[str], choices: Mapping[str, SystemChoice]) -> tuple[str, ...]:
-    """Return the slugs of systems that are given by slug, name, or label.
+    """Return the slugs of systems given by slug, name, or label.
 
     Raises:
-        UnknownChoice: With the slugs of the systems that have the name, or else of those with similar ones.
+        UnknownChoice: If a name matches no system or several. Suggests the matching systems, or else similar ones.
     """
     slugs = []
     for name in names:
@@ -109,7 +107,7 @@ def resolve_systems(names: Sequence[str], choices: Mapping[str, SystemChoice]) -
 
 
 def _matches(name: str, choices: Mapping[str, SystemChoice]) -> list[str]:
-    """Return the systems with this slug, or else this exact name or label, or else the same ignoring case."""
+    """Return the systems with this slug, else this exact name or label, else the same ignoring case."""
     if name in choices:
         return [name]
     key = name.casefold()
@@ -124,7 +122,7 @@ def _matches(name: str, choices: Mapping[str, SystemChoice]) -> list[str]:
 
 
 def _similar(name: str, choices: Mapping[str, SystemChoice]) -> list[str]:
-    """Return the systems whose name or slug contains the text, and then those with similar spellings."""
+    """Return the systems whose name or slug contains the text, then those with a similar spelling."""
     key = name.casefold()
     spellings: dict[str, list[str]] = {}
     for slug, choice in choices.items():
@@ -136,10 +134,10 @@ def _similar(name: str, choices: Mapping[str, SystemChoice]) -> list[str]:
 
 
 def distinct_choices(slugs: Sequence[str], choices: Mapping[str, SystemChoice]) -> dict[str, SystemChoice]:
-    """The chosen systems; where two have one name, it says whose each is."""
+    """Return the chosen systems, with the team or publication appended to names that occur twice."""
     names = [choices[slug].name for slug in slugs]
     return {
-        slug: choice._replace(name=f"{choice.name} ({choice.by or 'made here'})")
+        slug: choice._replace(name=f"{choice.name} ({choice.by or 'Runboard'})")
         if names.count(choice.name) > 1
         else choice
         for slug, choice in ((slug, choices[slug]) for slug in slugs)
@@ -147,7 +145,7 @@ def distinct_choices(slugs: Sequence[str], choices: Mapping[str, SystemChoice]) 
 
 
 def entries_of_systems(slugs: Sequence[str]) -> list[ComparedEntry]:
-    """The public entries of systems on datasets with a page, by the names of the datasets. One query."""
+    """Return the public entries of systems on datasets with a page, ordered by dataset name, in one database query."""
     rows = (
         EntryQuerySet(Entry)
         .public()
@@ -177,20 +175,20 @@ def entries_of_systems(slugs: Sequence[str]) -> list[ComparedEntry]:
     return [ComparedEntry(*row) for row in rows]
 
 
-#: As many systems as fit side by side.
+#: Maximum number of systems side by side.
 MOST_SYSTEMS = 6
 
 
-#: The query parameters of a comparison.
+#: Query parameters of a comparison.
 COMPARE_PARAMETERS = ("system", "dataset", "measure", "with", "benchmark")
 
 
 @dataclass(frozen=True, slots=True)
 class CompareState:
-    """`systems`: slugs, the first of which the others are compared with. Empty fields mean the default.
+    """The state of a comparison page; empty fields mean the default.
 
-    `dataset` and `other` choose the pair that is shown by query: the first system and `other`. `benchmark` says over
-    which datasets means are.
+    `systems` are slugs; the others are compared with the first. `dataset` and `other` select the pair shown query by
+    query: the first system and `other`. `benchmark` selects the datasets that means are computed over.
     """
 
     systems: tuple[str, ...] = ()
@@ -201,20 +199,20 @@ class CompareState:
 
     @classmethod
     def read(cls, parameters: Parameters) -> CompareState:
-        """The comparison that a query string asks for. Raises UnknownChoice for more systems than fit."""
+        """Return the state that a query string describes. Raises UnknownChoice for too many systems."""
         systems = tuple(
             dict.fromkeys(value.strip() for value in parameters.getlist("system") if value.strip())
         )
         if len(systems) > MOST_SYSTEMS:
             raise UnknownChoice("number of systems", str(len(systems)), expected=f"2 to {MOST_SYSTEMS}")
-        dataset, measure, other, benchmark = (
+        dataset, measure, other_slug, benchmark = (
             last_value(parameters, name) for name in ("dataset", "measure", "with", "benchmark")
         )
-        return cls(systems, dataset, canonical_name(measure), other, benchmark)
+        return cls(systems, dataset, canonical_name(measure), other_slug, benchmark)
 
     def query_string(self) -> str:
-        """`?system=…&system=…`, or nothing where nothing was chosen."""
-        return query_of(
+        """Return `?system=…&system=…`, or an empty string if nothing is selected."""
+        return build_query(
             *(("system", slug) for slug in self.systems),
             ("dataset", self.dataset),
             ("measure", self.measure),
@@ -223,15 +221,16 @@ class CompareState:
         )
 
     def but(self, **changes: Any) -> CompareState:
-        """The same comparison with other values."""
+        """Return the state with some values replaced."""
         return replace(self, **changes)
 
     def without(self, slug: str) -> CompareState:
-        """The comparison without one of its systems."""
+        """Return the state without one of its systems."""
         other = "" if self.other == slug else self.other
-        return self.but(systems=tuple(each for each in self.systems if each != slug), other=other)
+        return self.but(
+            systems=tuple(system_slug for system_slug in self.systems if system_slug != slug), other=other
+        )
 
     def anchored(self, slug: str) -> CompareState:
-        """The same systems, all compared with this one."""
-        others = [each for each in self.systems if each != slug]
-        return self.but(systems=(slug, *others), other="")
+        other_slugs = [system_slug for system_slug in self.systems if system_slug != slug]
+        return self.but(systems=(slug, *other_slugs), other="")

@@ -109,7 +109,7 @@ def recent_results(entries: QuerySet[Entry], limit: int) -> list[dict[str, Any]]
             published=Cast("published_at", TextField()),
         )[:limit]
     )  # fmt: skip
-    baselines = get_baselines((row["dataset_id"], row["comparison_group"]) for row in rows)
+    baselines = find_baselines((row["dataset_id"], row["comparison_group"]) for row in rows)
     results = []
     for row in rows:
         measure = row["dataset__primary_measure"]
@@ -148,7 +148,7 @@ class Baseline(NamedTuple):
 NONE = Baseline("", {})
 
 
-def get_baselines(groups: Iterable[tuple[int, str]]) -> dict[tuple[int, str], Baseline]:
+def find_baselines(groups: Iterable[tuple[int, str]]) -> dict[tuple[int, str], Baseline]:
     """Return the baselines by dataset and comparison group, in one query."""
     keys = set(groups)
     rows = Entry.objects.filter(

@@ -1,41 +1,41 @@
-"""Pictures of what boards say, as data that the browser draws with plotly.js.
+"""Figures about boards, as data that the browser draws with plotly.js.
 
 The contract
 ------------
 A `Figure` (model.py) has a slug, a title, a sentence for its caption, the kinds of page it is about, and
-`build(request: FigureRequest) -> Plot`. `registry.FIGURES` maps slugs to figures: a module makes a constant of each,
-which is named there.
+`build(request: FigureRequest) -> Plot`. `registry.FIGURES` maps slugs to figures; each figure is a constant of its
+module.
 
     LENGTHS = Figure(
-        slug="lengths", title="Lengths of retrieved documents", caption="How long …, for …",
+        slug="lengths", title="Lengths of retrieved documents", caption="Lengths of …, for …",
         subjects=("dataset",), build=build,
     )
 
 `build` gets a `FigureRequest` (model.py): the page's `BoardState` (`request.state`), the slugs `benchmark`, `dataset`
-and `systems`, the figure's own choices (`request.choice("x")`), and `request.board()`, the board of the page with all
-rows that its facets leave. It raises `UnknownChoice` for a parameter that is wrong (answered 400), `SubjectNotFound`
-where there is no such page (404), and gives `Plot.empty("why")` where there is nothing to draw.
+and `systems`, the figure's own choices (`request.choice("x")`), and `request.board()`, the filtered board of the page.
+It raises `UnknownChoice` for an invalid parameter (status 400) and `SubjectNotFound` for an unknown page (404), and
+returns `Plot.empty("reason")` if there is nothing to draw.
 
-A `Plot` has plotly's own traces and layout (`graph_objects.go`), which refuse a word that plotly.js does not know. The
-first figure that is drawn imports plotly; a page that has frames alone never does:
+A `Plot` has plotly's own traces and layout (`graph_objects.go`), which reject options that plotly.js does not know. The
+first figure that is drawn imports plotly; pages that only have frames never import it:
 
-- `data` and `layout` name colours as `palette` gives them (`var(--figure-blue)`): the browser puts in those of the
-  page's light or dark scheme. Never tell by colour alone: hues have symbols or patterns, values are written out.
-- Values are lists, not arrays: plotly would write arrays as base64, and the JSON is for people's programs, too.
-- Names and titles stand in `data` and `layout` as they are: `as_data` makes every text plain (`model.plain`), but for
-  templates, which have no names within (`%{fullData.name}`, `drawing.point_trace`). In templates `<br>` is fine.
-- Fonts, grid, margins and ground are the frame's.
-- A trace's or a layout's `meta` may be `{"narrow": {…}}`: what replaces its entries on a phone.
-- `table` holds what the picture shows, and it is the picture for who does not see it: same values, same order.
-- `caption` says what is shown, over which systems and datasets, on which hardware, from which source.
-- What is shown of hidden judgements is what their board shows: published means, nothing by query.
+- `data` and `layout` name colors as custom properties (`var(--figure-blue)`); the browser inserts those of the page's
+  light or dark scheme. Never rely on color alone: hues have symbols or patterns, and values are written out.
+- Values are lists, not arrays: plotly would encode arrays in base64, but users' programs read the JSON, too.
+- `data` and `layout` contain names and titles verbatim: `as_data` escapes all texts (`model.escape_markup`) except
+  templates, which must not contain names (`%{fullData.name}`, `drawing.point_trace`). Templates may contain `<br>`.
+- The frame sets fonts, grid, margins, and background.
+- `meta` of a trace or layout may be `{"narrow": {…}}`, with options that replace its own on a phone.
+- `table` is the accessible alternative of the picture: same values, same order.
+- `caption` states what is shown, over which systems and datasets, on which hardware, from which source.
+- A figure of hidden judgments shows no more than their board: published means, nothing by query.
 
 In templates
 ------------
 `{% load figures %}{% figure "wins" benchmark=benchmark.slug %}` writes the frame (caption, choices, buttons, links);
-the picture, the table and the exact caption come once it is in view. `table=True` builds them at once, for pages
-that are about the figure. A frame follows the page's query string, also when htmx changes it. A page that has frames
-says `{% figure_assets %}` once: style sheet and script; the bundle is asked for when the first figure comes into view.
-JSON: `/figures/<slug>.json?<the board's query string>&benchmark=…|dataset=…&system=…`; each figure has a page of its
-own at `/figures/<slug>/`, with the table and without JavaScript.
+picture, table, and exact caption are loaded when it scrolls into view. `table=True` builds them at once, for pages
+about the figure. A frame follows the page's query string, also when htmx changes it. A page with frames needs
+`{% figure_assets %}` once, for style sheet and script; the bundle is loaded when the first figure scrolls into view.
+JSON: `/figures/<slug>.json?<the board's query string>&benchmark=…|dataset=…&system=…`. Each figure also has a page at
+`/figures/<slug>/`, with the table and without JavaScript.
 """

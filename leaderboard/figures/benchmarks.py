@@ -1,6 +1,6 @@
 """Figures of benchmarks: sizes of datasets and means by task and domain, and wins over datasets.
 
-These are Figures 1 and 3 of the BEIR paper, and its finding 5.
+Figures 1 and 3 of the BEIR paper, and its finding 5.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from leaderboard.figures.drawing import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.results.values import published_statistics
 
-#: So many systems have their means shown.
-MOST_MEANS = 8
+#: Maximum number of systems in the figures of means.
+MAX_SYSTEMS = 8
 
 
 class _Size(NamedTuple):
-    """A dataset with what its version, or its source, says of it."""
+    """Size of a dataset according to its version, or to its source."""
 
     name: str
     task: str
@@ -36,9 +36,9 @@ class _Size(NamedTuple):
 
 
 def build_sizes(request: FigureRequest) -> Plot:
-    """A line for each dataset of the view, tasks together, with its documents and its queries on axes of their own."""
+    """Draw documents and queries of each dataset on separate axes, grouped by task."""
     page = request.benchmark_page
-    sizes = _sizes(drawing.datasets_of(page, counted=False))
+    sizes = _sizes(drawing.visible_datasets(page, counted_only=False))
     if not sizes:
         return Plot.empty("The sizes of these datasets are not known.")
     names, tasks = [one.name for one in sizes], [one.task for one in sizes]
@@ -47,7 +47,7 @@ def build_sizes(request: FigureRequest) -> Plot:
         drawing.log_axis(title, [number for number in numbers if number] or [1], sparse=True)
         for title, numbers in (("Documents", documents), ("Queries", queries))
     )
-    firsts = [next(of_task) for _, of_task in groupby(sizes, lambda one: one.task)]
+    firsts = [next(task_sizes) for _, task_sizes in groupby(sizes, lambda one: one.task)]
     return Plot(
         data=[
             _size_trace("documents", documents, sizes, "x"),
@@ -71,48 +71,49 @@ def build_sizes(request: FigureRequest) -> Plot:
             yaxis_categoryorder="array",
             yaxis_categoryarray=names,
         ),
-        table=Table.of(
+        table=Table.from_columns(
             ("Dataset", names),
             ("Task", tasks),
             ("Domain", [one.domain or None for one in sizes]),
             ("Documents", documents, ",d"),
             ("Queries", queries, ",d"),
         ),
-        caption=f"Documents and test queries of the {len(sizes)} datasets of {drawing.titled(page.board)}, by task. "
-        "Counted at import, or as the source of the reported figures states them.",
+        caption=f"Documents and test queries of the {len(sizes)} datasets of "
+        f"{drawing.inline_title(page.board)}, by task. Counted at import, or as stated by the source of the reported "
+        "figures.",
         subtitle=page.board.title,
         notes=[f"Shown on the board but not counted: {one.name}." for one in sizes if not one.counted],
     )
 
 
-def _size_trace(what: str, numbers: Sequence[int | None], sizes: Sequence[_Size], axis: str) -> go.Scatter:
+def _size_trace(label: str, numbers: Sequence[int | None], sizes: Sequence[_Size], axis: str) -> go.Scatter:
     return go.Scatter(
         mode="markers",
-        name=what,
+        name=label,
         x=numbers,
         y=[one.name for one in sizes],
         customdata=[one.task for one in sizes],
         marker={"color": drawing.BLUE, "size": 10},
-        hovertemplate=f"%{{y}}, %{{customdata}}<br>%{{x:,}} {what}<extra></extra>",
+        hovertemplate=f"%{{y}}, %{{customdata}}<br>%{{x:,}} {label}<extra></extra>",
         xaxis=axis,
     )
 
 
-def _task_name(first: _Size) -> dict[str, Any]:
-    """The name of a task beside its first dataset, where no grid line runs. A phone has no room for it."""
-    place = {"xref": "paper", "x": 0.78, "xanchor": "left", "y": first.name}
-    return {**place, "text": first.task, "font": {"color": drawing.SOFT}, "showarrow": False}
+def _task_name(first_dataset: _Size) -> dict[str, Any]:
+    """Return the name of a task next to its first dataset, beyond the grid lines. Phones omit it."""
+    position = {"xref": "paper", "x": 0.78, "xanchor": "left", "y": first_dataset.name}
+    return {**position, "text": first_dataset.task, "font": {"color": drawing.SOFT}, "showarrow": False}
 
 
 def _sizes(places: list[Member]) -> list[_Size]:
-    """Return the sizes that are known, tasks together."""
+    """Return the known sizes, grouped by task."""
     rows = {row["slug"]: row for row in lists.datasets()}
     sizes = []
     for place in places:
         if (row := rows.get(place.slug)) is not None:
             numbers = published_statistics(row["statistics"]._asdict(), hidden=row["hidden"])
             name, task, counts = (
-                drawing.cut(row["name"]),
+                drawing.shorten(row["name"]),
                 row["task"],
                 (numbers["documents"], numbers["queries"]),
             )
@@ -122,46 +123,46 @@ def _sizes(places: list[Member]) -> list[_Size]:
     return [one for one in sizes if one.documents or one.queries]
 
 
-def build_means(what: Literal["task", "domain"], request: FigureRequest) -> Plot:
+def build_means(grouping: Literal["task", "domain"], request: FigureRequest) -> Plot:
     """Draw a line for each task or domain, and a point for each system."""
     page = request.benchmark_page
     groups: dict[str, list[Member]] = {}
-    for place in drawing.datasets_of(page):
-        groups.setdefault(getattr(place, what) or "not said", []).append(place)
-    of_kind, kind = drawing.rows_of_kind(drawing.present(page.board))
-    rows = drawing.chosen_first(of_kind, request.systems or request.state.pins, MOST_MEANS)
+    for place in drawing.visible_datasets(page):
+        groups.setdefault(getattr(place, grouping) or "not stated", []).append(place)
+    kind_rows, kind = drawing.majority_kind(drawing.comparable_rows(page.board))
+    rows = drawing.select_rows(kind_rows, request.systems or request.state.pins, MAX_SYSTEMS)
     if any(row.entry.is_baseline for row in rows):
         rows = list(rows)
     else:
-        baseline = [row for row in of_kind if row.entry.is_baseline][:1]
-        rows = [*rows[: MOST_MEANS - len(baseline)], *baseline]
+        baseline = [row for row in kind_rows if row.entry.is_baseline][:1]
+        rows = [*rows[: MAX_SYSTEMS - len(baseline)], *baseline]
     means = {group: [drawing.mean(row, places) for row in rows] for group, places in groups.items()}
     means = {group: values for group, values in means.items() if any(value is not None for value in values)}
     if not rows or not means:
-        return Plot.empty(f"No system of this view has all datasets of any {what}.")
-    of_which = drawing.describe_kind(kind)
-    names, form = drawing.names_of(rows), drawing.score_format(rows)
+        return Plot.empty(f"No system of this view has all datasets of any {grouping}.")
+    kind_label = drawing.describe_kind(kind)
+    names, form = drawing.distinct_names(rows), drawing.score_format(rows)
     labels = {group: f"{group} ({len(groups[group])})" for group in means}
     numbers = [value for values in means.values() for value in values if value is not None]
     axis = drawing.linear_axis(f"Mean {page.board.measure}", numbers)
     by_system = zip(names, zip(*means.values(), strict=True), strict=True)
     notes = [
-        "A system that lacks a dataset has no mean there. The first system is highlighted, or the first that is pinned "
+        "A system that lacks a dataset has no mean there. The first system is highlighted, or the first one pinned "
         "on the board."
     ]
-    if len(of_kind) > len(rows):
-        notes.append(f"{len(rows)} of {len(of_kind)} systems.")
+    if len(kind_rows) > len(rows):
+        notes.append(f"{len(rows)} of {len(kind_rows)} systems.")
     return Plot(
         data=_mean_traces(rows, names, means, labels, form),
         layout=drawing.bar_layout(len(means), 34, xaxis=axis, yaxis_showgrid=True),
-        table=Table.of(
-            (what.capitalize(), list(means)),
+        table=Table.from_columns(
+            (grouping.capitalize(), list(means)),
             ("Datasets", [len(groups[group]) for group in means], "d"),
             *((name, values, form) for name, values in by_system),
         ),
-        caption=f"Mean {page.board.measure} of {len(rows)} systems over the datasets of each {what} of "
-        f"{drawing.titled(page.board)}, {of_which} only. The number of datasets is in brackets.",
-        subtitle=f"{page.board.title}, {page.board.measure}, {of_which}",
+        caption=f"Mean {page.board.measure} of {len(rows)} systems over the datasets of each {grouping} of "
+        f"{drawing.inline_title(page.board)}, {kind_label} only. The number of datasets is in brackets.",
+        subtitle=f"{page.board.title}, {page.board.measure}, {kind_label}",
         notes=notes,
     )
 
@@ -175,7 +176,7 @@ def _mean_traces(
 ) -> list[go.Scatter]:
     highlighted = next((number for number, row in enumerate(rows) if not row.entry.is_baseline), None)
     baselines = [number for number, row in enumerate(rows) if row.entry.is_baseline]
-    others = [number for number in range(len(rows)) if number not in (highlighted, *baselines)]
+    other_systems = [number for number in range(len(rows)) if number not in (highlighted, *baselines)]
 
     def trace(title: str, numbers: Sequence[int], **marker: Any) -> go.Scatter:
         drawn = [
@@ -194,7 +195,11 @@ def _mean_traces(
             marker=marker,
         )
 
-    traces = [trace("other systems", others, color=drawing.GREY, size=8, opacity=0.5)] if others else []
+    traces = (
+        [trace("other systems", other_systems, color=drawing.GREY, size=8, opacity=0.5)]
+        if other_systems
+        else []
+    )
     for number in baselines:
         line = {"color": drawing.INK, "width": 3}
         traces.append(
@@ -209,32 +214,32 @@ def _mean_traces(
 SIZES = Figure(
     slug="tasks",
     title="Tasks and sizes",
-    caption="What a board is made of: its datasets by task, with their documents and queries.",
+    caption="Datasets of the board by task, with their numbers of documents and queries.",
     subjects=("benchmark",),
-    drawable=drawing.counts_several,
+    drawable=drawing.has_several_datasets,
     build=build_sizes,
 )
 MEANS_BY_TASK = Figure(
     slug="means-by-task",
     title="Means by task",
-    caption="How good systems are at each task.",
+    caption="Mean scores of systems by task.",
     subjects=("benchmark",),
-    drawable=drawing.counts_several,
+    drawable=drawing.has_several_datasets,
     build=partial(build_means, "task"),
 )
 MEANS_BY_DOMAIN = Figure(
     slug="means-by-domain",
     title="Means by domain",
-    caption="How good systems are in each domain.",
+    caption="Mean scores of systems by domain.",
     subjects=("benchmark",),
-    drawable=drawing.counts_several,
+    drawable=drawing.has_several_datasets,
     build=partial(build_means, "domain"),
 )
 
 
-#: So many systems are compared with each other; on a phone the letters of more than these are smaller.
-MOST_COMPARED, MOST_NARROW = 12, 8
-#: On how many datasets a system is better than, equal to, and worse than another.
+#: Maximum number of systems compared, and the number above which a phone shows smaller letters.
+MAX_COMPARED, MAX_NARROW = 12, 8
+#: Numbers of datasets on which a system is better than, equal to, and worse than another.
 Counts = tuple[int, int, int]
 
 
@@ -246,61 +251,62 @@ class _WinCount(NamedTuple):
 
     @property
     def compared(self) -> int:
-        """On how many datasets."""
         return self.won + self.tied + self.lost
 
 
 def build_wins(request: FigureRequest) -> Plot:
-    """Wins to the right, losses to the left. Baselines themselves are left out.
+    """Draw wins to the right and losses to the left, without the baselines.
 
-    Systems with all datasets are on top, most wins first; who has fewer could win on fewer, and lose on fewer.
+    Systems with all datasets come first, most wins first: with fewer datasets, fewer can be won or lost.
     """
     board = request.benchmark_page.board
-    if not drawing.counts_several(board):
-        return Plot.empty("This board has one counted dataset: there is nothing to count over.")
-    counted = [
+    if not drawing.has_several_datasets(board):
+        return Plot.empty("This board counts only one dataset, so there are no wins to compare.")
+    win_counts = [
         _WinCount(row, *map(int, row[drawing.WINS].text.split("/")))
-        for row in drawing.present(board)
+        for row in drawing.comparable_rows(board)
         if row[drawing.WINS].text and not row.entry.is_baseline
     ]
-    if not counted:
+    if not win_counts:
         return Plot.empty("No system of this view can be compared with a baseline on these datasets.")
-    datasets = len(drawing.datasets_of(request.benchmark_page))
-    counted.sort(key=lambda one: (-one.compared, -one.won, one.lost))
-    shown, notes = drawing.rows_of_bars(counted, "most datasets, and of these the most wins")
-    systems = drawing.names_of([one.row for one in shown])
-    coverage = [f"{one.compared}/{datasets}" for one in shown]
-    incomplete = sum(one.compared < datasets for one in shown)
-    if incomplete:
+    datasets = len(drawing.visible_datasets(request.benchmark_page))
+    win_counts.sort(key=lambda win_count: (-win_count.compared, -win_count.won, win_count.lost))
+    drawn, notes = drawing.limit_bars(win_counts, "most datasets, and of these the most wins")
+    systems = drawing.distinct_names([win_count.row for win_count in drawn])
+    coverage = [f"{win_count.compared}/{datasets}" for win_count in drawn]
+    incomplete_count = sum(win_count.compared < datasets for win_count in drawn)
+    if incomplete_count:
         notes.append(
-            f"{incomplete} of these {len(shown)} systems cannot be compared on all {datasets} datasets: they come "
-            "last, with the number that they are compared on in brackets."
+            f"{incomplete_count} of these {len(drawn)} systems cannot be compared on all {datasets} datasets: "
+            "they are listed last, with their number of datasets in brackets."
         )
     names = [
-        f"{name} ({compared})" if one.compared < datasets else name
-        for one, name, compared in zip(shown, systems, coverage, strict=True)
+        f"{name} ({coverage_text})" if win_count.compared < datasets else name
+        for win_count, name, coverage_text in zip(drawn, systems, coverage, strict=True)
     ]
-    won, tied, lost = ([getattr(one, count) for one in shown] for count in ("won", "tied", "lost"))
+    wins, ties, losses = (
+        [getattr(win_count, count) for win_count in drawn] for count in ("won", "tied", "lost")
+    )
     return Plot(
         data=[
-            _bars("Losses", names, lost, drawing.WORSE, sign=-1),
-            _bars("Wins", names, won, drawing.BETTER),
-            *([_bars("Ties", names, tied, drawing.GREY)] if any(tied) else []),
+            _bars("Losses", names, losses, drawing.WORSE, sign=-1),
+            _bars("Wins", names, wins, drawing.BETTER),
+            *([_bars("Ties", names, ties, drawing.GREY)] if any(ties) else []),
         ],
         layout=drawing.bar_layout(
-            len(shown),
+            len(drawn),
             barmode="relative",
             xaxis=_count_axis(datasets),
             xaxis_title_text="← datasets lost · datasets won →",
         ),
-        table=Table.of(
+        table=Table.from_columns(
             ("System", systems),
-            ("Wins", won, "d"),
-            ("Ties", tied, "d"),
-            ("Losses", lost, "d"),
+            ("Wins", wins, "d"),
+            ("Ties", ties, "d"),
+            ("Losses", losses, "d"),
             ("Datasets compared", coverage),
         ),
-        caption=f"Datasets of {drawing.titled(board)} on which each system scores above or below "
+        caption=f"Datasets of {drawing.inline_title(board)} on which each system scores above or below "
         f"{board.baseline} in {board.measure}, of the {datasets} that count.",
         baseline=board.baseline,
         subtitle=f"{board.title}, {board.measure}",
@@ -327,7 +333,7 @@ def _bars(name: str, systems: list[str], numbers: list[int], color: str, sign: i
 
 
 def _count_axis(datasets: int) -> dict[str, list[Any]]:
-    """Return the axis of counts to both sides, with ticks without a sign."""
+    """Return an axis of counts in both directions, with unsigned ticks."""
     step = 1 if datasets <= 6 else 5
     ticks = [number for number in range(-datasets, datasets + 1) if number % step == 0]
     texts = [str(abs(number)) for number in ticks]
@@ -335,31 +341,31 @@ def _count_axis(datasets: int) -> dict[str, list[Any]]:
 
 
 def build_head_to_head(request: FigureRequest) -> Plot:
-    """A square of systems: won and lost datasets, row against column, over those that both have."""
+    """Draw a matrix of systems with the datasets that the row's system wins and loses against the column's."""
     page = request.benchmark_page
     slugs = request.systems or request.state.pins
-    every = drawing.present(page.board)
-    rows, kind = drawing.rows_of_kind([row for row in every if row.entry.slug in slugs] or every)
-    of_kind = [row for row in every if row.ranked_in == kind]
-    rows = drawing.chosen_first(of_kind, slugs, MOST_COMPARED)
-    places = drawing.datasets_of(page)
+    all_rows = drawing.comparable_rows(page.board)
+    rows, kind = drawing.majority_kind([row for row in all_rows if row.entry.slug in slugs] or all_rows)
+    kind_rows = [row for row in all_rows if row.ranked_in == kind]
+    rows = drawing.select_rows(kind_rows, slugs, MAX_COMPARED)
+    places = drawing.visible_datasets(page)
     if len(rows) < 2 or not places:
         return Plot.empty("A comparison needs two systems of one kind, reported or scored.")
-    names, counted = drawing.names_of(rows), drawing.describe_kind(kind)
-    counts = _compared(rows, places, lower=drawing.lower_is_better(page.board))
+    names, kind_label = drawing.distinct_names(rows), drawing.describe_kind(kind)
+    counts = _pairwise_counts(rows, places, lower=drawing.lower_is_better(page.board))
     texts = [[f"{one[0]}–{one[2]}" if one else "" for one in line] for line in counts]
-    # The share of the common datasets that were won, a tie half.
+    # Share of the common datasets won; a tie counts half.
     shares = [
         [round((one[0] + one[1] / 2) / sum(one), 4) if one else None for one in line] for line in counts
     ]
-    short = [drawing.cut(name, 22) for name in names]
-    notes = ["A tie counts for neither; in the shade it is half a win for each."]
-    if len(of_kind) > len(rows):
+    short_names = [drawing.shorten(name, 22) for name in names]
+    notes = ["Ties are not counted as wins or losses; in the shading, a tie is half a win for each."]
+    if len(kind_rows) > len(rows):
         notes.append(
-            f"The first {len(rows)} of {len(of_kind)} systems; pinning others on the board puts them first."
+            f"The first {len(rows)} of {len(kind_rows)} systems. Pin others on the board to put them first."
         )
-    if other := len(every) - len(of_kind):
-        notes.append(f"{other} of the other kind, reported or scored, are not compared with these.")
+    if omitted := len(all_rows) - len(kind_rows):
+        notes.append(f"{omitted} systems of the other kind, reported or scored, are not compared with these.")
     return Plot(
         data=[
             drawing.heatmap(
@@ -371,44 +377,51 @@ def build_head_to_head(request: FigureRequest) -> Plot:
         ],
         layout=drawing.heatmap_layout(
             len(rows) * 34 + 130,
-            short if len(set(short)) == len(short) else names,
+            short_names if len(set(short_names)) == len(short_names) else names,
             {"side": "top", "tickangle": -45},
-            meta={"narrow": {"font": {"size": 9}}} if len(rows) > MOST_NARROW else {},
+            meta={"narrow": {"font": {"size": 9}}} if len(rows) > MAX_NARROW else {},
         ),
-        table=Table.of(
+        table=Table.from_columns(
             ("Won–lost against", names),
             *((name, [line[place] or None for line in texts]) for place, name in enumerate(names)),
         ),
-        caption=f"Datasets of {drawing.titled(page.board)} that the row's system wins and loses against the "
-        f"column's in {page.board.measure}. {len(rows)} systems, {counted} only.",
-        subtitle=f"{page.board.title}, {page.board.measure}, {counted}",
+        caption=f"Datasets of {drawing.inline_title(page.board)} that the row's system wins and loses against the "
+        f"column's in {page.board.measure}. {len(rows)} systems, {kind_label} only.",
+        subtitle=f"{page.board.title}, {page.board.measure}, {kind_label}",
         notes=notes,
     )
 
 
-def _compared(rows: Sequence[Row], places: Sequence[Member], *, lower: bool) -> list[list[Counts | None]]:
-    """What each row won, tied and lost against each other; None for itself and where they share no dataset."""
+def _pairwise_counts(
+    rows: Sequence[Row], places: Sequence[Member], *, lower: bool
+) -> list[list[Counts | None]]:
+    """Return each row's wins, ties, and losses against each other row.
+
+    None for the diagonal and for rows without a common dataset.
+    """
     scores = np.array([[row.value(place.slug) for place in places] for row in rows], np.float64)
-    against = [zip(*wins(mine, scores, lower_is_better=lower), strict=True) for mine in scores]
+    counts_by_row = [
+        zip(*wins(row_scores, scores, lower_is_better=lower), strict=True) for row_scores in scores
+    ]
     return [
-        [counts if any(counts) and number != other else None for other, counts in enumerate(line)]
-        for number, line in enumerate(against)
+        [counts if any(counts) and number != column else None for column, counts in enumerate(line)]
+        for number, line in enumerate(counts_by_row)
     ]
 
 
 WIN_COUNTS = Figure(
     slug="wins",
     title="Wins against the baseline",
-    caption="On how many datasets each system beats the baseline, and on how many it loses.",
+    caption="Numbers of datasets on which each system wins or loses against the baseline.",
     subjects=("benchmark",),
     build=build_wins,
-    drawable=drawing.counts_several,
+    drawable=drawing.has_several_datasets,
 )
 HEAD_TO_HEAD = Figure(
     slug="head-to-head",
     title="Head to head",
-    caption="On how many datasets each system beats each other.",
+    caption="Numbers of datasets on which each system wins against each other system.",
     subjects=("benchmark",),
     build=build_head_to_head,
-    drawable=drawing.counts_several,
+    drawable=drawing.has_several_datasets,
 )

@@ -1,7 +1,4 @@
-"""Lengths of documents that systems rank first and of relevant ones, and the overlap of collections' vocabularies.
-
-These are Figures 2, 4, and 5 of the BEIR paper, and its Appendix F.
-"""
+"""Figures of document lengths, retrieved and relevant, and of the overlap of collections' vocabularies."""
 
 from __future__ import annotations
 
@@ -31,21 +28,21 @@ from leaderboard.results.profiles.public import (
 )
 from leaderboard.results.profiles.store import DEPTH
 
-#: More systems than that are no picture any more.
-MOST_SYSTEMS = 20
-#: Beside all documents and the relevant ones, the lines of so many systems can be told apart.
-MOST_LINES = 3
+#: Maximum number of systems in a picture.
+MAX_SYSTEMS = 20
+#: Maximum number of systems whose lines remain distinguishable, besides all and the relevant documents.
+MAX_SYSTEM_LINES = 3
 _LINE_HUES = (drawing.GREY, drawing.GREEN, drawing.ORANGE, drawing.BLUE, drawing.PURPLE)
-#: The height of a distribution, in pixels, and the share of it that the widest one fills.
+#: Height of a distribution in pixels, and the share of it that the widest one fills.
 _LANE, _WIDEST = 44, 0.46
-_WORDS = "Words are what white space separates in title and text."
-_WITHHELD = (
-    "Of hidden judgements, and of documents that are not everyone’s, nothing is shown document by document."
+_WORDS = "Words of title and text are split at white space."
+_WITHHELD_NOTE = (
+    "If judgments are hidden or documents are not public, no data about single documents is shown."
 )
 
 
 class _Lane(NamedTuple):
-    """One distribution, how it is called, and its hue."""
+    """One distribution with its name and hue."""
 
     name: str
     lengths: LengthDistribution
@@ -53,17 +50,17 @@ class _Lane(NamedTuple):
 
 
 def has_relevant_lengths(dataset: Mapping[str, Any]) -> bool:
-    """Whether, beside that, its judgements are open."""
+    """Return whether documents are public, judgments are not hidden, and there are any."""
     return has_public_documents(dataset) and not dataset["hidden"] and bool(dataset["current_qrels_id"])
 
 
 def build_violins(request: FigureRequest) -> Plot:
-    """All documents on top, then the relevant ones, then each system of the view in the board's own order."""
+    """Draw all documents on top, then the relevant ones, then each system of the view in board order."""
     page = request.dataset_page
     profile = collection_lengths(request.dataset)
     if profile is None:
-        return Plot.empty(_missing(page.dataset))
-    systems, notes = _systems(page.board.rows, MOST_SYSTEMS)
+        return Plot.empty(_missing_reason(page.dataset))
+    systems, notes = _systems(page.board.rows, MAX_SYSTEMS)
     lanes = [_Lane("All documents", profile.documents, drawing.GREY)]
     relevant = profile.relevant if profile.relevant is not None and profile.relevant.total else None
     if relevant is not None:
@@ -74,7 +71,7 @@ def build_violins(request: FigureRequest) -> Plot:
     return Plot(
         data=[*_outlines(lanes), *_boxes(lanes)],
         layout=_layout(lanes),
-        table=Table.of(
+        table=Table.from_columns(
             ("Documents", [lane.name for lane in lanes]),
             ("Number", [lane.lengths.total for lane in lanes], ",d"),
             ("Mean words", [lane.lengths.mean for lane in lanes], ",.1f"),
@@ -83,21 +80,20 @@ def build_violins(request: FigureRequest) -> Plot:
         caption=f"Words per document of {page.dataset['name']}: of the whole corpus"
         + (", of the relevant documents" if relevant else "")
         + (f", and of the first {DEPTH} documents of each system" if systems else "")
-        + ". Lines run from 5% to 95%, bars over the middle half; dots are medians.",
+        + ". Lines: 5–95%; bars: 25–75%; dots: medians.",
         subtitle=page.dataset["name"],
-        notes=[_WORDS, *notes, *([_WITHHELD] if page.dataset["hidden"] else [])],
+        notes=[_WORDS, *notes, *([_WITHHELD_NOTE] if page.dataset["hidden"] else [])],
     )
 
 
-def _missing(dataset: dict[str, Any]) -> str:
-    """Why there is nothing to draw."""
+def _missing_reason(dataset: dict[str, Any]) -> str:
     if dataset["current_version_id"] is None or not dataset["current_version__corpus_sha256"]:
         return f"The documents of {dataset['name']} are not stored here, so their lengths are unknown."
     return f"The lengths of the documents of {dataset['name']} are not shown: they are not public or not counted yet."
 
 
-def _systems(rows: Sequence[Row], most: int) -> tuple[list[tuple[str, LengthDistribution]], list[str]]:
-    """The systems with a profile, the baseline first, and a note where they are more than are shown."""
+def _systems(rows: Sequence[Row], limit: int) -> tuple[list[tuple[str, LengthDistribution]], list[str]]:
+    """Return the systems with a profile, the baseline first, and a note if some are omitted."""
     keys = [row.entry.pk for row in rows]
     profiles = retrieved_lengths(keys)
     with_profile = [
@@ -105,11 +101,11 @@ def _systems(rows: Sequence[Row], most: int) -> tuple[list[tuple[str, LengthDist
         for key, row in zip(keys, rows, strict=True)
         if key in profiles and profiles[key].total
     ]
-    with_profile.sort(key=lambda one: not one[0].entry.is_baseline)
-    shown = [(drawing.row_name(row), lengths) for row, lengths in with_profile[:most]]
-    left_out = len(with_profile) - len(shown)
-    note = f"{len(shown)} of {len(with_profile)} systems; the board’s order and filters choose others."
-    return shown, [note] if left_out else []
+    with_profile.sort(key=lambda pair: not pair[0].entry.is_baseline)
+    selected_systems = [(drawing.row_name(row), lengths) for row, lengths in with_profile[:limit]]
+    left_out = len(with_profile) - len(selected_systems)
+    note = f"{len(selected_systems)} of {len(with_profile)} systems. Use the board’s order and filters to see others."
+    return selected_systems, [note] if left_out else []
 
 
 def _quantiles(lengths: LengthDistribution) -> tuple[float, ...]:
@@ -117,16 +113,16 @@ def _quantiles(lengths: LengthDistribution) -> tuple[float, ...]:
 
 
 def _place(length: float) -> float:
-    """Where a length stands on a logarithmic axis; documents without a word stand left of those with one."""
+    """Return the position of a length on a logarithmic axis; empty documents are left of all others."""
     return length if length >= 1 else 0.6
 
 
-#: Where the bins of the histograms begin and end.
+#: Bin edges of the histograms.
 _PLACES = [_place(edge) for edge in (*EDGES, 2 * EDGES[-1])]
 
 
 def _outlines(lanes: Sequence[_Lane]) -> list[go.Scatter]:
-    """The histograms as closed outlines, all to one scale."""
+    """Return the histograms as closed outlines, all to one scale."""
     densities = [
         np.asarray(lane.lengths.counts / max(lane.lengths.total, 1) / np.diff(np.log2(_PLACES)), np.float64)
         for lane in lanes
@@ -134,12 +130,12 @@ def _outlines(lanes: Sequence[_Lane]) -> list[go.Scatter]:
     highest = max(float(density.max()) for density in densities) or 1.0
     traces = []
     for number, (lane, density) in enumerate(zip(lanes, densities, strict=True)):
-        filled = np.flatnonzero(density)
-        bins = range(int(filled[0]), int(filled[-1]) + 1) if len(filled) else range(0)
-        across = [edge for bin_ in bins for edge in (_PLACES[bin_], _PLACES[bin_ + 1])]
-        up = [float(density[bin_]) / highest * _WIDEST for bin_ in bins for _ in range(2)]
-        xs = [round(value, 3) for value in (*across, *reversed(across))]
-        ys = [round(number + each, 4) for each in (*(-each for each in up), *reversed(up))]
+        nonzero_bins = np.flatnonzero(density)
+        bins = range(int(nonzero_bins[0]), int(nonzero_bins[-1]) + 1) if len(nonzero_bins) else range(0)
+        edge_positions = [edge for bin_ in bins for edge in (_PLACES[bin_], _PLACES[bin_ + 1])]
+        half_widths = [float(density[bin_]) / highest * _WIDEST for bin_ in bins for _ in range(2)]
+        xs = [round(value, 3) for value in (*edge_positions, *reversed(edge_positions))]
+        ys = [round(number + y, 4) for y in (*(-y for y in half_widths), *reversed(half_widths))]
         traces.append(
             area_trace(lane.name, list(zip(xs, ys, strict=True)), lane.color, 0.45, line=1, showlegend=False)
         )
@@ -147,7 +143,7 @@ def _outlines(lanes: Sequence[_Lane]) -> list[go.Scatter]:
 
 
 def _boxes(lanes: Sequence[_Lane]) -> list[go.Scatter]:
-    """Lines from 5% to 95%, bars over the middle half, dots at the medians."""
+    """Return lines from 5% to 95%, bars from 25% to 75%, and dots at the medians."""
     quantiles = [_quantiles(lane.lengths) for lane in lanes]
     return [
         _spans(quantiles, 0, 4, 1.5),
@@ -181,9 +177,9 @@ def _layout(lanes: Sequence[_Lane]) -> go.Layout:
     longest = max(max(lane.lengths.quantiles, default=1.0) for lane in lanes)
     shortest = min(min(lane.lengths.quantiles, default=0.0) for lane in lanes)
     ticks = [1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000, 1_000_000]
-    shown = [tick for tick in ticks if _place(shortest) <= tick <= longest * 1.5]
+    visible_ticks = [tick for tick in ticks if _place(shortest) <= tick <= longest * 1.5]
     zero = [0] if shortest < 1 else []
-    names = [drawing.cut(lane.name) for lane in lanes]
+    names = [drawing.shorten(lane.name) for lane in lanes]
     rows = {
         "tickvals": list(range(len(lanes))),
         "ticktext": names,
@@ -192,31 +188,31 @@ def _layout(lanes: Sequence[_Lane]) -> go.Layout:
         "zeroline": False,
         "ticks": "",
     }
-    short = [drawing.cut(lane.name, drawing.LONGEST_NARROW_NAME) for lane in lanes]
+    narrow_names = [drawing.shorten(lane.name, drawing.MAX_NARROW_NAME) for lane in lanes]
     return go.Layout(
         height=len(lanes) * _LANE + 80,
         xaxis={
             "type": "log",
             "title_text": "words per document",
-            "tickvals": [_place(tick) for tick in (*zero, *shown)],
-            "ticktext": [f"{tick:,}" for tick in (*zero, *shown)],
+            "tickvals": [_place(tick) for tick in (*zero, *visible_ticks)],
+            "ticktext": [f"{tick:,}" for tick in (*zero, *visible_ticks)],
         },
         yaxis=rows,
-        meta={"narrow": {"yaxis": {**rows, "ticktext": short}}},
+        meta={"narrow": {"yaxis": {**rows, "ticktext": narrow_names}}},
     )
 
 
 def build_relevance(request: FigureRequest) -> Plot:
-    """Shares of lengths among all documents, the relevant ones, and what the first systems of the view rank first."""
+    """Draw shares of lengths among all documents, the relevant ones, and the first systems' top documents."""
     page = request.dataset_page
     profile = collection_lengths(request.dataset)
     if profile is None:
-        return Plot.empty(_missing(page.dataset))
+        return Plot.empty(_missing_reason(page.dataset))
     if profile.relevant is None or not profile.relevant.total:
         return Plot.empty(
-            _WITHHELD if page.dataset["hidden"] else "Which documents are relevant is not known yet."
+            _WITHHELD_NOTE if page.dataset["hidden"] else "The relevant documents have not been counted yet."
         )
-    systems, notes = _systems(page.board.rows, MOST_LINES)
+    systems, notes = _systems(page.board.rows, MAX_SYSTEM_LINES)
     lines = [("All documents", profile.documents), ("Relevant documents", profile.relevant), *systems]
     edges = doublings(lengths for _, lengths in lines)
     ranges = [_range(each.low, each.high) for each in shares(profile.documents, edges)]
@@ -233,7 +229,7 @@ def build_relevance(request: FigureRequest) -> Plot:
             yaxis={"range": [0.0, 1.06 * highest], **drawing.linear_ticks(0.0, 1.06 * highest, percent=True)},
             yaxis_title_text="share of documents",
         ),
-        table=Table.of(
+        table=Table.from_columns(
             ("Words", ranges),
             *((name, column, ".1%") for (name, _), column in zip(lines, columns, strict=True)),
         ),
@@ -242,7 +238,7 @@ def build_relevance(request: FigureRequest) -> Plot:
         subtitle=page.dataset["name"],
         notes=[
             _WORDS,
-            "Judges mostly saw what earlier systems had found, which may favour some lengths.",
+            "Judges mostly saw documents that earlier systems retrieved, which may favor some lengths.",
             *notes,
         ],
     )
@@ -268,7 +264,7 @@ def _line(number: int, name: str, ranges: list[str], column: list[float]) -> go.
 DOCUMENT_LENGTHS = Figure(
     slug="document-lengths",
     title="Lengths of retrieved documents",
-    caption="How long the documents are that each system ranks first, beside all documents of the corpus (Figure 4 "
+    caption="Lengths of the documents that each system ranks first, and of all documents in the corpus (Figure 4 "
     "of the BEIR paper).",
     subjects=("dataset",),
     build=build_violins,
@@ -277,7 +273,7 @@ DOCUMENT_LENGTHS = Figure(
 RELEVANCE_BY_LENGTH = Figure(
     slug="relevance-by-length",
     title="Relevance by document length",
-    caption="How long relevant documents are, beside all documents and those that systems rank first (Figure 5 of "
+    caption="Lengths of relevant documents, of all documents, and of those that systems rank first (Figure 5 of "
     "the BEIR paper).",
     subjects=("dataset",),
     build=build_relevance,
@@ -285,55 +281,58 @@ RELEVANCE_BY_LENGTH = Figure(
 )
 
 
-#: With more datasets than that the numbers no longer fit into the fields.
-_MOST_WITH_NUMBERS = 14
-_ONLY_HERE = "Only collections whose documents are here and public are compared"
-_NOTHING = f"{_ONLY_HERE}: there are not two of them yet."
-_HOW = (
-    f"Weighted Jaccard similarity of unigrams ({TOKENISATION}): Σ min / Σ max of the shares that each word has of all "
+#: Maximum number of datasets for which numbers fit into the cells.
+_MAX_WITH_NUMBERS = 14
+_PUBLIC_ONLY = "Only collections with public documents on this site are compared"
+_TOO_FEW = f"{_PUBLIC_ONLY}. There are fewer than two so far."
+_OVERLAP_METHOD = (
+    f"Weighted Jaccard similarity of unigrams ({TOKENISATION}): Σ min / Σ max of each word's share of all "
     "words."
 )
 
 
 def _complete() -> OverlapMatrix | None:
-    """The overlaps of all datasets that have been compared with all others; None for fewer than two."""
-    compared = public_overlaps()
-    while np.isnan(compared.similarities).any():
-        worst = int(np.isnan(compared.similarities).sum(axis=0).argmax())
-        kept = [number for number in range(len(compared.datasets)) if number != worst]
-        compared = OverlapMatrix(
-            [compared.datasets[number] for number in kept], compared.similarities[np.ix_(kept, kept)]
+    """Return the overlaps of all datasets that were compared with all others; None for fewer than two."""
+    matrix = public_overlaps()
+    while np.isnan(matrix.similarities).any():
+        worst = int(np.isnan(matrix.similarities).sum(axis=0).argmax())
+        remaining = [number for number in range(len(matrix.datasets)) if number != worst]
+        matrix = OverlapMatrix(
+            [matrix.datasets[number] for number in remaining],
+            matrix.similarities[np.ix_(remaining, remaining)],
         )
-    return compared if len(compared.datasets) > 1 else None
+    return matrix if len(matrix.datasets) > 1 else None
 
 
 def build_heatmap(request: FigureRequest) -> Plot:
-    """Datasets × datasets, in the order of their first principal axis, so that like stands beside like."""
+    """Draw datasets × datasets, ordered by their first principal axis so that similar ones are adjacent."""
     complete = _complete()
     if complete is None:
-        return Plot.empty(_NOTHING)
+        return Plot.empty(_TOO_FEW)
     centred = complete.similarities - complete.similarities.mean(axis=0)
-    across = np.linalg.svd(centred)[0][:, 0]
-    order = np.argsort(across * np.sign(across[np.abs(across).argmax()]), kind="stable")
+    principal_axis = np.linalg.svd(centred)[0][:, 0]
+    order = np.argsort(
+        principal_axis * np.sign(principal_axis[np.abs(principal_axis).argmax()]), kind="stable"
+    )
     names = [complete.datasets[place].name for place in order]
     values: list[list[float | None]] = complete.similarities[np.ix_(order, order)].tolist()
     for place, row in enumerate(values):
         row[place] = None
-    form = "%.2f" if len(names) <= _MOST_WITH_NUMBERS else ""
+    form = "%.2f" if len(names) <= _MAX_WITH_NUMBERS else ""
     texts = [[form % value if form and value is not None else "" for value in row] for row in values]
-    most = max(value for row in values for value in row if value is not None) or 1.0
+    max_overlap = max(value for row in values for value in row if value is not None) or 1.0
     hover = "%{customdata[0]} and %{customdata[1]}: %{marker.color:.3f}"
-    short = [drawing.cut(name, drawing.LONGEST_NARROW_NAME) for name in names]
+    narrow_names = [drawing.shorten(name, drawing.MAX_NARROW_NAME) for name in names]
     return Plot(
-        data=[drawing.heatmap(drawing.NameSquare(names, values, texts), most, "overlap", hover)],
-        layout=drawing.heatmap_layout(160 + 36 * max(len(names), 4), short, {"tickangle": -40}),
-        # The similarities are symmetric, so that a row is a column.
-        table=Table.of(
+        data=[drawing.heatmap(drawing.NameSquare(names, values, texts), max_overlap, "overlap", hover)],
+        layout=drawing.heatmap_layout(160 + 36 * max(len(names), 4), narrow_names, {"tickangle": -40}),
+        # The similarities are symmetric, so a row equals a column.
+        table=Table.from_columns(
             ("Dataset", names), *((name, row, ".3f") for name, row in zip(names, values, strict=True))
         ),
-        caption=f"How much vocabulary {len(names)} collections share: 0 means no word in common, 1 the same words "
+        caption=f"Shared vocabulary of {len(names)} collections: 0 means no word in common, 1 the same words "
         "equally often.",
-        notes=[_HOW, f"{_ONLY_HERE}."],
+        notes=[_OVERLAP_METHOD, f"{_PUBLIC_ONLY}."],
         subtitle="Weighted Jaccard similarity of unigrams",
     )
 
@@ -341,7 +340,7 @@ def build_heatmap(request: FigureRequest) -> Plot:
 OVERLAP = Figure(
     slug="overlap",
     title="Overlap of collections",
-    caption="How much vocabulary the collections that are here share (Figure 2 and Appendix F of the BEIR paper).",
+    caption="Shared vocabulary of the collections on this site (Figure 2 and Appendix F of the BEIR paper).",
     subjects=("site",),
     build=build_heatmap,
 )

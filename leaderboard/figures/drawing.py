@@ -1,12 +1,12 @@
-"""Parts of pictures that several figures share: axes, hues, bars, rows and points of boards, and labels.
+"""Shared parts of figures: axes, hues, bars, rows and points of boards, and labels.
 
-Hues can be told apart whichever way people see color (after Okabe and Ito); each has a symbol. A color is a custom
-property of static/css/figures.css, which has a value for the light and one for the dark scheme; the browser puts it
-in. So a figure's data is the same for both. Plotly is imported when the first figure is drawn: a page with frames draws
-none.
+Hues are distinguishable with every kind of color vision (after Okabe and Ito), and each has a symbol. A color is a
+custom property of static/css/figures.css with one value for the light and one for the dark scheme, so that a figure's
+data is the same for both; the browser inserts the value. Plotly is imported when the first figure is drawn: pages that
+only have frames never import it.
 
-No label covers another one. A name without room beside its point is further off, with a line to it; if points are many,
-some names are only in the table. Architectures have a symbol and a hue each.
+Labels never overlap. A name without room next to its point is placed further away and connected by a line; if there
+are many points, some names are only in the table. Architectures have a symbol and a hue each.
 """
 
 from __future__ import annotations
@@ -28,42 +28,42 @@ from leaderboard.figures.model import Cell, FigureRequest, Table
 from leaderboard.models import Architecture, architecture_choices
 from leaderboard.results.board_rows.entry_rows import REPORTED, STALE
 
-#: So many ticks at most on a linear axis, and on one of a phone's width.
-MOST_TICKS, MOST_NARROW_TICKS = 6, 4
-#: What is free beyond the outermost points, as a share of what they span; labels are placed with the same.
-ROOM = 0.06 / 0.88
+#: Maximum number of ticks on a linear axis, on a wide screen and on a phone.
+MAX_TICKS, MAX_NARROW_TICKS = 6, 4
+#: Margin beyond the outermost points, as a share of their range; label placement uses the same.
+MARGIN = 0.06 / 0.88
 
 
-def uncapitalised(text: str) -> str:
-    """The text as it stands within a sentence; what it has of units keeps its letters."""
+def lowercase_first(text: str) -> str:
+    """Return the text as it appears within a sentence."""
     return text[:1].lower() + text[1:]
 
 
-def sentence(text: str) -> str:
-    """The text as a sentence or a head begins; a measure's name (nDCG@10) keeps its letters."""
+def capitalize_first(text: str) -> str:
+    """Return the text as it begins a sentence or head; a measure's name (nDCG@10) keeps its letters."""
     return text[:1].upper() + text[1:] if text.split(" ")[0].isalpha() and text[1:2].islower() else text
 
 
 def linear_axis(title: str, values: Sequence[float]) -> dict[str, Any]:
-    """A linear axis with room around these values; equal ones stand in its middle."""
+    """Return a linear axis with a margin around these values; equal values are centered."""
     low, high = min(values), max(values)
-    room = ROOM * (high - low) or max(0.1 * abs(high), 0.01)
+    room = MARGIN * (high - low) or max(0.1 * abs(high), 0.01)
     bounds = low - room, high + room
     return {"title": {"text": title}, "range": list(bounds), **linear_ticks(*bounds)}
 
 
 def linear_ticks(
-    low: float, high: float, *, signed: bool = False, percent: bool = False, most: int = MOST_TICKS
+    low: float, high: float, *, signed: bool = False, percent: bool = False, max_ticks: int = MAX_TICKS
 ) -> dict[str, Any]:
-    """Ticks between two bounds, so many at most, at round numbers: with as many decimals as tell them apart."""
-    least = (high - low) / most
-    power = 10.0 ** math.floor(math.log10(least))
-    # The smallest of 1, 2 and 5 times a power of ten that is no less.
-    step = power * next(factor for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-9))
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    """Return up to `max_ticks` round ticks between two bounds, with as many decimals as distinguish them."""
+    min_step = (high - low) / max_ticks
+    power = 10.0 ** math.floor(math.log10(min_step))
+    # The smallest of 1, 2, and 5 times a power of ten that is no smaller than that.
+    step = power * next(factor for factor in (1, 2, 5, 10) if factor * power >= min_step * (1 - 1e-9))
+    first_tick, last_tick = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     decimals = max(0, -math.floor(math.log10(step) + 1e-9))
     form = f".{max(decimals - 2, 0)}%" if percent else f"{'+' if signed else ''}.{decimals}f"
-    values = [round(number * step, decimals) for number in range(first, last + 1)]
+    values = [round(number * step, decimals) for number in range(first_tick, last_tick + 1)]
     return {
         "tickvals": values,
         "ticktext": [format(value, form).replace("-", MINUS) if value else "0" for value in values],
@@ -71,7 +71,7 @@ def linear_ticks(
 
 
 def log_axis(title: str, values: Sequence[float], *, sparse: bool = False) -> dict[str, Any]:
-    """A logarithmic axis for these values, ticked at powers of ten; unless `sparse`, few get more between."""
+    """Return a logarithmic axis ticked at powers of ten, and between them if there are few and not `sparse`."""
     low, high = math.log10(min(values)), math.log10(max(values))
     room = 0.06 * max(high - low, 0.5)
     low, high = low - room, high + room
@@ -90,14 +90,12 @@ def log_axis(title: str, values: Sequence[float], *, sparse: bool = False) -> di
 
 
 def _log_ticks(low: float, high: float, factors: Sequence[int]) -> list[float]:
-    """These multiples of powers of ten between two logarithms."""
     powers = range(math.floor(low), math.ceil(high) + 1)
     ticks = [factor * 10.0**power for power in powers for factor in factors]
     return [tick for tick in ticks if low <= math.log10(tick) <= high]
 
 
 def _quantity(number: float) -> str:
-    """A tick in few characters: 0.5, 20, 5k, 2M."""
     for factor, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if number >= factor:
             return f"{number / (1e3 if letter == 'k' else factor):g}{letter}"
@@ -107,7 +105,7 @@ def _quantity(number: float) -> str:
 INK = "var(--ink)"
 SOFT = "var(--ink-soft)"
 PAPER = "var(--paper)"
-#: Better and worse, as on the boards; always with a sign.
+#: Better and worse, as on the boards; always combined with a sign.
 BETTER, WORSE = "var(--up)", "var(--down)"
 
 BLUE = "var(--figure-blue)"
@@ -118,28 +116,28 @@ VERMILLION = "var(--figure-vermillion)"
 PURPLE = "var(--figure-purple)"
 OLIVE = "var(--figure-olive)"
 GREY = "var(--figure-grey)"
-#: In the order in which several kinds of things get them.
+#: Hues in the order in which categories use them.
 HUES = (BLUE, ORANGE, GREEN, PURPLE, VERMILLION, SKY, OLIVE, GREY)
 SYMBOLS = ("circle", "diamond", "square", "triangle-up", "cross", "triangle-down", "star", "x")
 
-#: A scale from nothing to much, on paper; for heat maps. All of it is a ground for INK, which texts have to ask for:
-#: Plotly's own choice, dark grey or white, is too weak on the middle of any scale.
+#: Color scale of heat maps, from low to high. INK is readable on all of it, but texts must ask for it:
+#: Plotly's automatic choice, dark gray or white, is too weak on the middle of any scale.
 SCALE = [[step / 4, f"var(--figure-scale-{step})"] for step in range(5)]
 
 
 class Mark(NamedTuple):
-    """How a kind of thing is drawn."""
+    """Color and symbol of a category."""
 
     color: str
     symbol: str
 
 
 def mark(number: int) -> Mark:
-    """The mark of the n-th kind; after eight they repeat, with other symbols."""
+    """Return the mark of the n-th category; after eight, hues repeat with other symbols."""
     return Mark(HUES[number % len(HUES)], SYMBOLS[(number + number // len(HUES)) % len(SYMBOLS)])
 
 
-#: By architecture, always the same. BM25 and other lexical ones are grey: what is compared with.
+#: Marks by architecture. BM25 and other lexical systems are gray, as references.
 ARCHITECTURE: dict[str, Mark] = {
     Architecture.LEXICAL.value: Mark(GREY, "circle"),
     Architecture.LEARNED_SPARSE.value: Mark(GREEN, "square"),
@@ -156,52 +154,58 @@ ARCHITECTURE: dict[str, Mark] = {
 
 T = TypeVar("T")
 
-#: More bars than that are no picture any more.
-MOST_BARS = 40
-#: The height of a bar with its gap, and of what is above and below all bars, in pixels.
-BAR, AROUND = 24, 96
-#: Names are cut to so many characters, on a phone to fewer: longer ones leave no room for what they name.
-LONGEST_NAME, LONGEST_NARROW_NAME = 30, 18
+#: Maximum number of bars in a picture.
+MAX_BARS = 40
+#: Height of a bar with its gap, and of the space above and below all bars, in pixels.
+BAR, BAR_MARGIN = 24, 96
+#: Maximum characters of a name, on a wide screen and on a phone; longer names leave no room for the plot.
+MAX_NAME, MAX_NARROW_NAME = 30, 18
 
 
 def row_name(row: Row) -> str:
-    """How one row is called, whichever others there are; `rows.names_of` tells several apart."""
+    """Return the name of a row by itself; `distinct_names` tells several rows apart."""
     return row.entry.system + (f", {row.entry.configuration}" if row.entry.configuration else "")
 
 
-def cut(name: str, length: int = LONGEST_NAME) -> str:
-    """The name, cut where it is longer."""
+def shorten(name: str, length: int = MAX_NAME) -> str:
     return name if len(name) <= length else name[: length - 1].rstrip(" ,-") + "…"
 
 
-def rows_of_bars(rows: Sequence[T], first: str) -> tuple[list[T], list[str]]:
-    """As many rows as make a picture, and a note that says which where there are more; `first` names the order."""
-    if len(rows) <= MOST_BARS:
+def limit_bars(rows: Sequence[T], first: str) -> tuple[list[T], list[str]]:
+    """Return the rows that fit into a picture, and a note if there are more; `first` names their order."""
+    if len(rows) <= MAX_BARS:
         return list(rows), []
-    note = f"The {MOST_BARS} of {len(rows)} systems with the {first}; the board's filters choose others."
-    return list(rows[:MOST_BARS]), [note]
+    note = f"The {MAX_BARS} of {len(rows)} systems with the {first}. Use the board's filters to see others."
+    return list(rows[:MAX_BARS]), [note]
 
 
-def bar_layout(number: int, each: int = BAR, /, **more: Any) -> go.Layout:
-    """A layout for so many horizontal bars or rows, the first on top; `more` is what else it says."""
+def bar_layout(number: int, bar_height: int = BAR, /, **options: Any) -> go.Layout:
+    """Return a layout for horizontal bars or rows, the first on top; `options` has further options."""
     axis = {"autorange": "reversed", "showgrid": False, "ticks": "", "type": "category"}
-    usual = {"height": max(number, 2) * each + AROUND, "bargap": 0.25, "legend_traceorder": "normal"}
-    return go.Layout({**usual, "yaxis": axis}, **more)
+    usual = {
+        "height": max(number, 2) * bar_height + BAR_MARGIN,
+        "bargap": 0.25,
+        "legend_traceorder": "normal",
+    }
+    return go.Layout({**usual, "yaxis": axis}, **options)
 
 
 class NameSquare(NamedTuple):
-    """Names against themselves: values by row and column, None for an empty cell, with their texts."""
+    """A matrix with the same names on both axes.
+
+    Values and texts are by row and column; an empty cell's value is None.
+    """
 
     names: Sequence[str]
     values: Sequence[Sequence[float | None]]
     texts: Sequence[Sequence[str]]
 
 
-def heatmap(square: NameSquare, most: float, title: str, hover: str) -> go.Bar:
-    """A square of names against themselves, with texts that can be read on every hue of the scale.
+def heatmap(square: NameSquare, max_value: float, title: str, hover: str) -> go.Bar:
+    """Return a heat map of a matrix, with texts that are readable on every hue of the scale.
 
-    It is made of bars one wide, which plotly's smallest bundle has: `hover` gets row, column and text as
-    `%{customdata[0]}` to `[2]`.
+    It consists of bars of width one, because Plotly's smallest bundle has no heat maps. `hover` gets row, column, and
+    text as `%{customdata[0]}` to `[2]`.
     """
     numbers = range(len(square.names))
     places = [
@@ -212,7 +216,7 @@ def heatmap(square: NameSquare, most: float, title: str, hover: str) -> go.Bar:
         "color": [square.values[row][column] for row, column in places],
         "colorscale": SCALE,
         "cmin": 0,
-        "cmax": most,
+        "cmax": max_value,
         "line": {"color": PAPER, "width": 2},
     }
     bar = {"thickness": 10, "outlinewidth": 0, "title": {"text": title, "side": "right"}}
@@ -237,13 +241,13 @@ def heatmap(square: NameSquare, most: float, title: str, hover: str) -> go.Bar:
     )
 
 
-def heatmap_layout(height: int, names: Sequence[str], across: dict[str, Any], **more: Any) -> go.Layout:
-    """The layout of a square of names; `across` is what its horizontal axis says beside the names."""
+def heatmap_layout(height: int, names: Sequence[str], x_options: dict[str, Any], **options: Any) -> go.Layout:
+    """Return the layout of a heat map; `x_options` has further options of its horizontal axis."""
     low, high = -0.5, len(names) - 0.5
     axis = {"tickvals": list(range(len(names))), "ticktext": list(names), "showgrid": False, "ticks": ""}
     axis["zeroline"] = False
-    xaxis, yaxis = {**axis, "range": [low, high], **across}, {**axis, "range": [high, low]}
-    return go.Layout(height=height, bargap=0, showlegend=False, xaxis=xaxis, yaxis=yaxis, **more)
+    xaxis, yaxis = {**axis, "range": [low, high], **x_options}, {**axis, "range": [high, low]}
+    return go.Layout(height=height, bargap=0, showlegend=False, xaxis=xaxis, yaxis=yaxis, **options)
 
 
 if TYPE_CHECKING:
@@ -258,40 +262,39 @@ else:
     go = SimpleLazyObject(_graph_objects)
 
 
-#: The column of wins, ties and losses over datasets.
+#: Column of wins, ties, and losses over datasets.
 WINS = "wins"
 
 
-def present(board: Board) -> list[Row]:
-    """The rows that are ranked: what was scored on earlier judgements is compared with nothing."""
-    seen: dict[int, Row] = {id(row): row for row in board.rows if row.ranked_in != STALE}
-    return list(seen.values())
+def comparable_rows(board: Board) -> list[Row]:
+    """Return the rows scored on the current judgments; results on earlier ones are not comparable."""
+    rows_by_id: dict[int, Row] = {id(row): row for row in board.rows if row.ranked_in != STALE}
+    return list(rows_by_id.values())
 
 
-def rows_of_kind(rows: Sequence[Row]) -> tuple[list[Row], str]:
-    """The rows of one kind, reported or scored: of that which has more (scored, where both have as many), and which."""
+def majority_kind(rows: Sequence[Row]) -> tuple[list[Row], str]:
+    """Return the reported or the scored rows, whichever are more (scored if equal), and their kind."""
     counts = Counter(row.ranked_in for row in rows)
     kind = max(counts, key=lambda kind: (counts[kind], kind != REPORTED), default="")
     return [row for row in rows if row.ranked_in == kind], kind
 
 
 def describe_kind(kind: str) -> str:
-    """What rows of one kind are, as captions say it."""
     return "reported figures" if kind == REPORTED else "results scored here"
 
 
-def names_of(rows: Sequence[Row]) -> list[str]:
-    """How the rows are called, each differently: by configuration or number where a system has several.
+def distinct_names(rows: Sequence[Row]) -> list[str]:
+    """Return distinct names of the rows, with configuration or number if a system has several.
 
-    (r) marks what is reported where the rows are of both kinds.
+    If the rows are of both kinds, (r) marks reported ones.
     """
     mixed = len({row.ranked_in for row in rows}) > 1
-    several = Counter(row.entry.system for row in rows)
+    row_counts = Counter(row.entry.system for row in rows)
     names: list[str] = []
     for row in rows:
-        entry, name = row.entry, cut(row.entry.system)
-        if several[entry.system] > 1 and entry.configuration:
-            name = cut(f"{entry.system}, {entry.configuration}")
+        entry, name = row.entry, shorten(row.entry.system)
+        if row_counts[entry.system] > 1 and entry.configuration:
+            name = shorten(f"{entry.system}, {entry.configuration}")
         name += " (r)" if mixed and row.ranked_in == REPORTED else ""
         number = 2
         while name in names:
@@ -300,37 +303,39 @@ def names_of(rows: Sequence[Row]) -> list[str]:
     return names
 
 
-def counts_several(board: Board) -> bool:
-    """Whether a benchmark has several counted datasets; its board has their wins then, with a BM25 or without."""
+def has_several_datasets(board: Board) -> bool:
+    """Return whether a benchmark counts several datasets, in which case its board has a column of wins."""
     return board.column(WINS) is not None
 
 
-def titled(board: Board) -> str:
-    """The board's title as it stands within a sentence."""
+def inline_title(board: Board) -> str:
+    """Return the board's title as it appears within a sentence."""
     return f"“{board.title}”" if set(board.title) & set(":,;") else board.title
 
 
-def datasets_of(page: BenchmarkPage, *, counted: bool = True) -> list[Member]:
-    """The benchmark's datasets in this view, only those that count or all."""
+def visible_datasets(page: BenchmarkPage, *, counted_only: bool = True) -> list[Member]:
+    """Return the benchmark's datasets in this view, all of them or only those that count."""
     columns = {column.key for column in page.board.columns}
-    return [member for member in page.members if member.slug in columns and (member.counted or not counted)]
+    return [
+        member for member in page.members if member.slug in columns and (member.counted or not counted_only)
+    ]
 
 
 def counted_datasets(members: Iterable[Member]) -> list[int]:
-    """The ids of the datasets that count in a benchmark, and of their parts."""
-    counted = [member for member in members if member.counted]
-    parts = [part.dataset_id for member in counted for part in member.parts]
-    return [member.dataset_id for member in counted] + parts
+    """Return the ids of the datasets that count in a benchmark, and of their parts."""
+    counted_members = [member for member in members if member.counted]
+    parts = [part.dataset_id for member in counted_members for part in member.parts]
+    return [member.dataset_id for member in counted_members] + parts
 
 
 def value(row: Row, column: str) -> float | None:
-    """A number of the row as the board writes it, None where it has none."""
+    """Return a number of the row, rounded as on the board, or None."""
     number = row.value(column)
     return round(float(number), row.decimals) if isinstance(number, (int, float)) else None
 
 
 def mean(row: Row, places: Sequence[Member]) -> float | None:
-    """The row's mean over datasets, None unless it has all of them."""
+    """Return the row's mean over datasets, or None if it lacks any of them."""
     values = [row.value(place.slug) for place in places]
     numbers = [number for number in values if isinstance(number, (int, float))]
     complete = numbers and len(numbers) == len(values)
@@ -338,36 +343,34 @@ def mean(row: Row, places: Sequence[Member]) -> float | None:
 
 
 def score_format(rows: Sequence[Row], sign: str = "") -> str:
-    """The format of scores of these rows: as many decimals as the board shows."""
     return f"{sign}.{min(DECIMALS, max((row.decimals for row in rows), default=DECIMALS))}f"
 
 
-def chosen_first(rows: Sequence[Row], slugs: Sequence[str], most: int) -> list[Row]:
-    """The rows of the systems named, then others in the order of the board, so many at most."""
-    named = [row for slug in slugs for row in rows if row.entry.slug == slug]
-    others = [row for row in rows if row.entry.slug not in slugs]
-    return [*named, *others][:most]
+def select_rows(rows: Sequence[Row], slugs: Sequence[str], max_rows: int) -> list[Row]:
+    """Return up to `max_rows` rows: those of the given systems, then others in board order."""
+    selected_rows = [row for slug in slugs for row in rows if row.entry.slug == slug]
+    other_rows = [row for row in rows if row.entry.slug not in slugs]
+    return [*selected_rows, *other_rows][:max_rows]
 
 
-def left_out_note(rows: Sequence[Row], why: str, most: int = 12) -> list[str]:
-    """A note that names the systems that a picture leaves out, nothing where there are none."""
+def omission_note(rows: Sequence[Row], reason: str, max_names: int = 12) -> list[str]:
+    """Return a note that names the systems omitted from a picture, or no notes."""
     names = list(dict.fromkeys(row.entry.system for row in rows))
-    return [f"Left out, {why}: {list_names(names, most)}."] if names else []
+    return [f"Not shown ({reason}): {list_names(names, max_names)}."] if names else []
 
 
-def list_names(names: Sequence[str], most: int = 12) -> str:
-    """The names in one line, and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return f"{', '.join(names[:most])}{more}"
+def list_names(names: Sequence[str], max_names: int = 12) -> str:
+    """Return the first names in one line, with the number of those that are omitted."""
+    remainder = f" and {len(names) - max_names} more" if len(names) > max_names else ""
+    return f"{', '.join(names[:max_names])}{remainder}"
 
 
 def lower_is_better(board: Board) -> bool:
-    """Whether the board's measure is better where it is lower."""
     return better(board.measure) == "lower"
 
 
 def running_best(scores: Sequence[float], *, lower: bool) -> list[int]:
-    """The places of the scores that are better than all before them."""
+    """Return the positions of the scores that are better than all before them."""
     sign = -1 if lower else 1
     best: list[int] = []
     for place, score in enumerate(scores):
@@ -376,35 +379,38 @@ def running_best(scores: Sequence[float], *, lower: bool) -> list[int]:
     return best
 
 
-def effectiveness(request: FigureRequest, board: Board) -> tuple[str, str]:
-    """The column that says how good systems are, and what it has: a dataset's measure, or a mean over datasets."""
+def effectiveness_column(request: FigureRequest, board: Board) -> tuple[str, str]:
+    """Return key and title of the effectiveness column: a dataset's measure, or a mean over datasets."""
     keys = [column.key for column in board.columns]
     if request.dataset:
         return board.measure, board.measure
     if "mean" in keys:
-        counted = [member.slug for member in request.benchmark_page.members if member.counted]
-        return "mean", f"mean {board.measure} over {len(set(counted) & set(keys))} datasets"
-    shown = next(member for member in request.benchmark_page.members if member.slug in keys)
-    return shown.slug, shown.measure(board.measure)
+        counted_slugs = [member.slug for member in request.benchmark_page.members if member.counted]
+        return "mean", f"mean {board.measure} over {len(set(counted_slugs) & set(keys))} datasets"
+    visible_dataset = next(member for member in request.benchmark_page.members if member.slug in keys)
+    return visible_dataset.slug, visible_dataset.measure(board.measure)
 
 
-#: Pixels: the assumed height of a picture, a line of text, the gap beside a point, and the widths of a small letter and
-#: of others in a wide typeface.
+#: Assumed height of a picture, line height, gap next to a point, and widths of a small letter and of other
+#: characters in a wide typeface, in pixels.
 HEIGHT, LINE, GAP, SMALL, LARGE = 330.0, 15.0, 7.0, 7.0, 8.7
 
 
 class PictureWidth(NamedTuple):
-    """Width inside the axes in pixels, how far names may reach beyond the right edge, and the size of letters."""
+    """Assumptions about the width of a picture.
+
+    Width inside the axes in pixels, how far names may extend beyond the right edge, and the relative letter size.
+    """
 
     width: float
-    beyond: float
+    overhang: float
     letters: float
 
 
 WIDE, NARROW = PictureWidth(660.0, 12.0, 1.0), PictureWidth(250.0, 4.0, 0.9)
 #: Distance of a label's upper left corner from its point: shares of its width and height, and pixels.
 Offset = tuple[float, float, float, float]
-#: Plotly's words for the places beside a point, by preference.
+#: Plotly's words for the positions next to a point, in order of preference.
 POSITIONS: dict[str, Offset] = {
     "middle right": (0.0, -0.5, GAP, 0.0),
     "top center": (-0.5, -1.0, 0.0, -GAP),
@@ -415,11 +421,12 @@ POSITIONS: dict[str, Offset] = {
     "top left": (-1.0, -1.0, -0.7 * GAP, -0.3 * GAP),
     "bottom left": (-1.0, 0.0, -0.7 * GAP, 0.3 * GAP),
 }
-#: Places further off, from the nearest on: where a text begins right of the point or ends left of it, and pixels below.
+#: More distant label positions, the nearest first: horizontal offset of the text's start (right of the point)
+#: or end (left of it), and vertical offset, in pixels.
 FAR = [(side, row * 16) for row in (-1, 1, -2, 2, -3, 3, -4, 4, -5, 5, -6, 6, -7, 7) for side in (26, -26)]
-#: Among so many points every name is looked a place for further off, among more only those that choose first.
-MOST_FAR = 25
-#: For points on a line, whose right is taken by it.
+#: Maximum number of points for which every name may be placed further away; beyond it only leading names are.
+MAX_FAR_POINTS = 25
+#: Positions for points on a line, which occupies their right side.
 ABOVE_FIRST = sorted(POSITIONS, key=lambda position: not position.startswith("top"))
 
 
@@ -430,61 +437,66 @@ def label_points(
     first: Sequence[int] = (),
     log_x: bool = False,
     ends: Sequence[tuple[float, float]] = (),
-    far: bool = True,
+    allow_far: bool = True,
 ) -> list[dict[str, Any]]:
-    """Return what a trace says of each label: `text` and `textposition`, the same for phones, or how `far` it is.
+    """Return each label's `text` and `textposition`, the same for phones, or the offset `allow_far`.
 
-    The names at the places `first` choose first. A label without room has no text. `ends` has those of every point's
-    interval, or is empty. With `far` the layout needs `far_labels`.
+    Names at the positions `first` are placed first. A label without room has an empty text. `ends` has the interval of
+    every point, or is empty. Labels with `allow_far` require `far_labels` in the layout.
     """
-    across = _shares([math.log10(x) if log_x else x for x, _ in points])
-    up = _shares([*(y for _, y in points), *(end for pair in ends for end in pair)])
+    x_shares = _shares([math.log10(x) if log_x else x for x, _ in points])
+    y_shares = _shares([*(y for _, y in points), *(end for pair in ends for end in pair)])
 
     def place(picture: PictureWidth) -> list[dict[str, Any]]:
-        tops = [(1 - share) * HEIGHT for share in up]
-        spots = [(share * picture.width, top) for share, top in zip(across, tops, strict=False)]
-        taken = [LabelBox(x - GAP + 1, y - GAP + 1, x + GAP - 1, y + GAP - 1) for x, y in spots]
+        tops = [(1 - share) * HEIGHT for share in y_shares]
+        spots = [(share * picture.width, top) for share, top in zip(x_shares, tops, strict=False)]
+        occupied = [LabelBox(x - GAP + 1, y - GAP + 1, x + GAP - 1, y + GAP - 1) for x, y in spots]
         intervals = zip(tops[len(points) :: 2], tops[len(points) + 1 :: 2], strict=True)
-        taken += [
+        occupied += [
             LabelBox(x - 2, min(pair), x + 2, max(pair))
             for (x, _), pair in zip(spots, intervals, strict=False)
         ]
         labels: list[dict[str, Any]] = [{"text": "", "textposition": "middle right"} for _ in names]
         for number in dict.fromkeys([*first, *range(len(names))]):
             leads = number in first
-            others = [box for place, box in enumerate(taken) if place != number]
+            other_boxes = [box for place, box in enumerate(occupied) if place != number]
             for offset, label in _candidates(
-                names[number], leads=leads, far=far and (leads or len(names) <= MOST_FAR)
+                names[number],
+                leads=leads,
+                allow_far=allow_far and (leads or len(names) <= MAX_FAR_POINTS),
             ):
-                box = _box(offset, picture.letters * width_of(names[number]), spots[number])
-                inside = box.left >= 0 and box.right <= picture.width + picture.beyond
+                box = _box(offset, picture.letters * text_width(names[number]), spots[number])
+                inside = box.left >= 0 and box.right <= picture.width + picture.overhang
                 inside = inside and box.top >= -10 and box.bottom <= HEIGHT + 5
-                if inside and not any(map(box.meets, others)):
+                if inside and not any(map(box.meets, other_boxes)):
                     labels[number] |= label
-                    taken.append(box)
+                    occupied.append(box)
                     break
         return labels
 
-    return [{**label, "narrow": small} for label, small in zip(place(WIDE), place(NARROW), strict=True)]
+    return [
+        {**label, "narrow": narrow_label}
+        for label, narrow_label in zip(place(WIDE), place(NARROW), strict=True)
+    ]
 
 
-def _candidates(name: str, *, leads: bool, far: bool) -> Iterator[tuple[Offset, dict[str, Any]]]:
-    """Yield the places that a label may have, by preference, with what its trace says there."""
+def _candidates(name: str, *, leads: bool, allow_far: bool) -> Iterator[tuple[Offset, dict[str, Any]]]:
+    """Yield the possible positions of a label in order of preference, with their trace options."""
     for position in ABOVE_FIRST if leads else POSITIONS:
         yield POSITIONS[position], {"text": name, "textposition": position}
-    for right, below in FAR if far else ():
-        yield (-1.0 if right < 0 else 0.0, -0.5, right, below), {"far": (right, below)}
+    for x_offset, y_offset in FAR if allow_far else ():
+        yield (-1.0 if x_offset < 0 else 0.0, -0.5, x_offset, y_offset), {"far": (x_offset, y_offset)}
 
 
-def width_of(name: str) -> float:
-    """How wide a name is at most on a wide screen, in pixels."""
+def text_width(name: str) -> float:
+    """Return an upper bound of a name's width on a wide screen, in pixels."""
     return sum(SMALL if sign.islower() or sign in " .,-()[]" else LARGE for sign in name)
 
 
 def _box(offset: Offset, width: float, point: tuple[float, float]) -> LabelBox:
-    across, down, right, below = offset
-    left, top = point[0] + across * width + right, point[1] + down * LINE + below
-    return LabelBox(left, top, left + width, top + LINE)
+    x_share, y_share, x_offset, y_offset = offset
+    left_edge, top = point[0] + x_share * width + x_offset, point[1] + y_share * LINE + y_offset
+    return LabelBox(left_edge, top, left_edge + width, top + LINE)
 
 
 def far_labels(
@@ -494,9 +506,9 @@ def far_labels(
     *,
     log_x: bool = False,
 ) -> dict[str, Any]:
-    """What a layout says of the labels that stand further off: `annotations`, and those of a phone."""
+    """Return layout options for labels with a `far` offset: `annotations`, also for phones."""
 
-    def annotations(of_width: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def annotations(width_labels: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         return [
             {
                 "x": math.log10(x) if log_x else x,
@@ -510,7 +522,7 @@ def far_labels(
                 "arrowcolor": SOFT,
                 "standoff": 6,
             }
-            for name, (x, y), label in zip(names, points, of_width, strict=True)
+            for name, (x, y), label in zip(names, points, width_labels, strict=True)
             if "far" in label
         ]
 
@@ -519,15 +531,15 @@ def far_labels(
 
 
 def _shares(numbers: Sequence[float]) -> list[float]:
-    """Return the place of each number between the least and the greatest, on axes with a margin of a twentieth."""
+    """Return each number's position between minimum and maximum, on axes with a margin of 6%."""
     low, high = min(numbers), max(numbers)
     return [0.5 if low == high else 0.06 + 0.88 * (number - low) / (high - low) for number in numbers]
 
 
 class ChartPoint(NamedTuple):
-    """A system at its place; `lines` are what hovering shows below the name, `ends` those of its score's interval.
+    """A system's point in a chart.
 
-    `x` is a number, or a day.
+    `lines` are shown below the name on hover, `ends` is the interval of its score. `x` is a number or a date.
     """
 
     row: Row
@@ -541,9 +553,9 @@ class ChartPoint(NamedTuple):
 def traces_by_architecture(
     points: Sequence[ChartPoint], *, first: Sequence[int] = (), log_x: bool = False
 ) -> tuple[list[go.Scatter], dict[str, Any]]:
-    """The points by architecture, baselines larger and ringed, and what the layout says of their names.
+    """Return one trace per architecture, with larger ringed baselines, and the layout options of their labels.
 
-    The names at `first` find a place before the others.
+    Names at the positions `first` are placed before the others.
     """
     names, places = [point.name for point in points], [(point.x, point.y) for point in points]
     ends = [point.ends or (point.y, point.y) for point in points] if any(one.ends for one in points) else ()
@@ -551,10 +563,12 @@ def traces_by_architecture(
     traces = []
     for architecture, name in architecture_choices():
         mark = ARCHITECTURE.get(architecture, ARCHITECTURE["other"])
-        places_of = [n for n, point in enumerate(points) if point.row.entry.architecture == architecture]
-        mine = [points[number] for number in places_of]
-        baselines = [point.row.entry.is_baseline for point in mine]
-        if mine:
+        positions = [
+            position for position, point in enumerate(points) if point.row.entry.architecture == architecture
+        ]
+        members = [points[number] for number in positions]
+        baselines = [point.row.entry.is_baseline for point in members]
+        if members:
             marker = {
                 "color": mark.color,
                 "symbol": mark.symbol,
@@ -564,33 +578,35 @@ def traces_by_architecture(
                     "width": [2 if is_baseline else 1 for is_baseline in baselines],
                 },
             }
-            bars = whiskers([point.y for point in mine], [point.ends for point in mine], mark.color)
-            of_trace = [labels[number] for number in places_of]
-            traces.append(point_trace(name, mine, of_trace, marker, error_y=bars))
+            bars = error_bars([point.y for point in members], [point.ends for point in members], mark.color)
+            trace_labels = [labels[number] for number in positions]
+            traces.append(point_trace(name, members, trace_labels, marker, error_y=bars))
     return traces, far_labels(names, places, labels, log_x=log_x)
 
 
 def points_table(
-    points: Sequence[ChartPoint], x: tuple[str, str], y: tuple[str, str], *more: tuple[str, Sequence[Cell]]
+    points: Sequence[ChartPoint],
+    x: tuple[str, str],
+    y: tuple[str, str],
+    *extra_columns: tuple[str, Sequence[Cell]],
 ) -> Table:
     """Return the table of points. `x` and `y` are the heads and formats of their columns."""
-    return Table.of(
+    return Table.from_columns(
         ("System", [point.name for point in points]),
         (x[0], [point.x for point in points], x[1]),
         (y[0], [point.y for point in points], y[1]),
-        *more,
+        *extra_columns,
     )
 
 
 def system_url(row: Row) -> str:
-    """The page of the row's system: where its point leads."""
     return reverse("system", args=[row.entry.slug])
 
 
-def whiskers(
+def error_bars(
     numbers: Sequence[float], ends: Sequence[tuple[float, float] | None], color: str
 ) -> dict[str, Any]:
-    """Intervals as the error bars of a trace, of no length where there is none."""
+    """Return intervals as the error bars of a trace, with length zero for a missing interval."""
     pairs = [(number, *(pair or (number, number))) for number, pair in zip(numbers, ends, strict=True)]
     bars = {
         "array": [round(high - number, 6) for number, _, high in pairs],
@@ -604,11 +620,11 @@ def point_trace(
     points: Sequence[ChartPoint],
     labels: Sequence[Mapping[str, Any]],
     marker: Mapping[str, Any],
-    **more: Any,
+    **options: Any,
 ) -> go.Scatter:
-    """Return points with their labels and links; hovering shows the name and lines of each as plain text."""
+    """Return points with labels and links; hovering shows the name and lines of each as plain text."""
     lines = [[point.name, *point.lines] for point in points]
-    template = "<br>".join(f"%{{customdata[{place}]}}" for place in range(len(lines[0])))
+    template = "<br>".join(f"%{{customdata[{number}]}}" for number in range(len(lines[0])))
     links = [system_url(point.row) for point in points]
     return go.Scatter(
         mode="markers+text",
@@ -621,7 +637,7 @@ def point_trace(
         hovertemplate=f"{template}<extra></extra>",
         cliponaxis=False,
         marker=marker,
-        **more,
+        **options,
     )
 
 
@@ -630,17 +646,23 @@ def _texts(labels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def line_trace(
-    name: str, x: Sequence[Any], y: Sequence[Any], line: Mapping[str, Any], **more: Any
+    name: str, x: Sequence[Any], y: Sequence[Any], line: Mapping[str, Any], **options: Any
 ) -> go.Scatter:
-    """A line; hovering says nothing of it unless `more` has a template."""
-    hover = {} if "hovertemplate" in more else {"hoverinfo": "skip"}
-    return go.Scatter(mode="lines", name=name, x=x, y=y, line=line, **hover, **more)
+    """Return a line without hover text, unless `options` has a template."""
+    hover = {} if "hovertemplate" in options else {"hoverinfo": "skip"}
+    return go.Scatter(mode="lines", name=name, x=x, y=y, line=line, **hover, **options)
 
 
 def area_trace(
-    name: str, outline: Sequence[tuple[Any, Any]], color: str, opacity: float, *, line: int = 0, **more: Any
+    name: str,
+    outline: Sequence[tuple[Any, Any]],
+    color: str,
+    opacity: float,
+    *,
+    line_width: int = 0,
+    **options: Any,
 ) -> go.Scatter:
-    """A filled area within a closed outline."""
+    """Return a filled area within a closed outline."""
     x, y = [x for x, _ in outline], [y for _, y in outline]
-    style = {"width": line, "color": color}
-    return line_trace(name, x, y, style, fill="toself", fillcolor=color, opacity=opacity, **more)
+    style = {"width": line_width, "color": color}
+    return line_trace(name, x, y, style, fill="toself", fillcolor=color, opacity=opacity, **options)

@@ -1,4 +1,4 @@
-"""What a figure is, what it is asked for (the board's own view, systems, its own choices), and what is drawn of it."""
+"""Figures, the requests that select what to draw, and the plots that they build."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 Subject = Literal["benchmark", "dataset", "system", "comparison", "site"]
 Cell = str | float | int | None
 
-#: So many systems may be named.
-MOST_SYSTEMS = 12
-#: What Plotly fills with values; in these alone tags are ours.
+#: Maximum number of systems in a request.
+MAX_SYSTEMS = 12
+#: Layout keys that Plotly fills with values; only these may contain our own tags.
 TEMPLATES = frozenset({"hovertemplate", "texttemplate"})
-_PLAIN = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 class TableColumn(NamedTuple):
-    """A column of a figure's table. `form` is a format specification, such as `.3f`, `+.3f` and `,d`."""
+    """A column of a figure's table; `form` is a format specification, such as `.3f`, `+.3f`, or `,d`."""
 
     head: str
     values: Sequence[Cell]
@@ -47,8 +47,7 @@ class Table:
     columns: Sequence[TableColumn]
 
     @classmethod
-    def of(cls, *columns: tuple[str, Sequence[Cell]] | tuple[str, Sequence[Cell], str]) -> Table:
-        """Return the table with columns of these heads, values, and formats."""
+    def from_columns(cls, *columns: tuple[str, Sequence[Cell]] | tuple[str, Sequence[Cell], str]) -> Table:
         return cls([TableColumn(*column) for column in columns])
 
     @property
@@ -60,13 +59,12 @@ class Table:
         return list(zip(*(column.values for column in self.columns), strict=True))
 
     def texts(self) -> list[list[str]]:
-        """Return the cells as people read them, with a dash where there is no value."""
         columns = ([_text(value, column.form) for value in column.values] for column in self.columns)
         return [list(row) for row in zip(*columns, strict=True)]
 
     def as_data(self) -> dict[str, Any]:
-        """Return the JSON: values for programs, texts for the page, and which columns hold numbers."""
-        numeric = [any(isinstance(one, (int, float)) for one in column.values) for column in self.columns]
+        """Return JSON data with raw values, formatted texts, and whether each column is numeric."""
+        numeric = [any(isinstance(value, (int, float)) for value in column.values) for column in self.columns]
         return {"heads": self.heads, "rows": self.rows, "texts": self.texts(), "numeric": numeric}
 
 
@@ -78,10 +76,11 @@ def _text(value: Cell, form: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A figure of some subject: plotly's traces and its layout, and the same as words and table.
+    """A drawn figure: Plotly's traces and layout, with a table and a caption that say the same.
 
-    `subtitle` names subject and measure; a picture that is taken away has it under its title. `chosen` are the figure's
-    own parameters where it chose them itself; `baseline` is how the board's is called, for the title.
+    `subtitle` names the subject and measure, and appears below the title of downloaded pictures. `chosen` has the
+    figure's own parameters that were not given but selected for it. `baseline` is the name of the board's baseline,
+    for the title.
     """
 
     data: list[Any]
@@ -95,22 +94,21 @@ class Plot:
 
     @classmethod
     def empty(cls, reason: str) -> Plot:
-        """Nothing to draw, and why."""
         return cls([], None, Table(()), reason)
 
 
-def plain(value: Any, key: str = "") -> Any:
-    """Data or layout in which every text says what it says, but for templates.
+def escape_markup(value: Any, key: str = "") -> Any:
+    """Return the data or layout with markup escaped in all texts except templates.
 
-    Plotly reads every text as markup: tags, links, entities. Names and titles come from people: they stand in `data`
-    and `layout` as they are, and are made plain here, once, as the figure leaves. So whatever puts its own tags into a
-    text does so in a template, and templates have no names within.
+    Plotly interprets every text as markup: tags, links, and entities. `data` and `layout` have user-supplied names and
+    titles verbatim, which are escaped here, once, on output. Text with tags of its own must therefore be in a
+    template, and templates must not contain names.
     """
     if isinstance(value, str):
-        return value if key in TEMPLATES else value.translate(_PLAIN)
+        return value if key in TEMPLATES else value.translate(_ESCAPES)
     if isinstance(value, dict):
-        return {name: plain(inner, name) for name, inner in value.items()}
-    return [plain(inner, key) for inner in value] if isinstance(value, (list, tuple)) else value
+        return {name: escape_markup(inner, name) for name, inner in value.items()}
+    return [escape_markup(inner, key) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
 class FigureChoice(NamedTuple):
@@ -122,11 +120,13 @@ class FigureChoice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A kind of picture. `choices` are its own parameters: name → label and values, the first one the default.
+    """A kind of figure, registered by its slug.
 
-    `fits` tells by a dataset's row (`pages.DATASET_FIELDS`) whether its page
-    shows the figure, `drawable` by its whole board, quickly: no frame where no choice would draw what says anything.
-    `known` is asked the same, of the board and the ids of its datasets, where that takes a look into the database.
+    `choices` are its own parameters: name → label and values, the default first.
+
+    Three predicates decide whether a page shows the figure: `fits` by a dataset's row (`pages.DATASET_FIELDS`),
+    `drawable` by the whole board, and `has_data`, which may query the database, by the board and the ids of its
+    datasets. A page has no frame for a figure that would be empty with every choice.
     """
 
     slug: str
@@ -137,36 +137,35 @@ class Figure:
     choices: Mapping[str, tuple[str, tuple[FigureChoice, ...]]] = field(default_factory=dict)
     fits: Callable[[Mapping[str, Any]], bool] = lambda dataset: True
     drawable: Callable[[Board], bool] = lambda board: True
-    known: Callable[[Board, Sequence[int]], bool] = lambda board, datasets: True
+    has_data: Callable[[Board, Sequence[int]], bool] = lambda board, datasets: True
 
-    def titled(self, baseline: str = "") -> str:
-        """The title on a board whose baseline is called so."""
+    def get_title(self, baseline: str = "") -> str:
         return self.title.replace("the baseline", baseline or "the baseline")
 
     def as_data(self, plot: Plot) -> dict[str, Any]:
-        """The whole figure as its JSON; `data` and `layout` are for plotly, where names are no markup."""
+        """Return the JSON of a plot, with markup in `data` and `layout` escaped."""
         return {
             "slug": self.slug,
-            "title": self.titled(plot.baseline),
+            "title": self.get_title(plot.baseline),
             "subtitle": plot.subtitle,
             "caption": plot.caption,
             "notes": plot.notes,
             "chosen": plot.chosen,
-            "data": [plain(trace.to_plotly_json()) for trace in plot.data],
-            "layout": plain(plot.layout.to_plotly_json()) if plot.layout is not None else {},
+            "data": [escape_markup(trace.to_plotly_json()) for trace in plot.data],
+            "layout": escape_markup(plot.layout.to_plotly_json()) if plot.layout is not None else {},
             "table": plot.table.as_data(),
         }
 
 
 class SubjectNotFound(Exception):
-    """There is no page of that name."""
+    """Raised if there is no page with the requested slug."""
 
 
 class FigureRequest:
-    """A figure and its parameters. What it reads of boards, it reads once."""
+    """A figure and its parameters. Boards are read at most once."""
 
     def __init__(self, figure: Figure, parameters: Parameters) -> None:
-        """Raises UnknownChoice, and SubjectNotFound for what can be the name of no page."""
+        """Read the parameters. Raises UnknownChoice, and SubjectNotFound for an invalid slug."""
         self.figure = figure
         self.state = BoardState.read(parameters)
         self.dataset = _slug(parameters, "dataset")
@@ -175,41 +174,39 @@ class FigureRequest:
             if benchmarks := benchmarks_for(figure):
                 self.benchmark, self.dataset = benchmarks[0]["slug"], ""
             else:
-                most = max(datasets_for(figure), key=lambda row: row["number"], default=None)
-                self.benchmark, self.dataset = "", most["slug"] if most else ""
-        named = [slug for slug in parameters.getlist("system") if slug]
-        self.systems = tuple(dict.fromkeys(named))[:MOST_SYSTEMS]
+                largest_dataset = max(datasets_for(figure), key=lambda row: row["number"], default=None)
+                self.benchmark, self.dataset = "", largest_dataset["slug"] if largest_dataset else ""
+        system_slugs = [slug for slug in parameters.getlist("system") if slug]
+        self.systems = tuple(dict.fromkeys(system_slugs))[:MAX_SYSTEMS]
         self._choices = {name: last_value(parameters, name) for name in figure.choices}
         for name, value in self._choices.items():
-            known = [choice.value for choice in figure.choices[name][1]]
-            if value and value not in known:
-                raise UnknownChoice(name, value, known)
+            allowed_values = [choice.value for choice in figure.choices[name][1]]
+            if value and value not in allowed_values:
+                raise UnknownChoice(name, value, allowed_values)
 
     def plot(self) -> Plot:
-        """The figure drawn, or why there is nothing to draw it of. Raises what the figure's `build` raises."""
+        """Return the drawn figure, or an empty plot with the reason. Raises what the figure's `build` raises."""
         if self.benchmark or self.dataset or {"site", "system"} & set(self.figure.subjects):
             return self.figure.build(self)
-        return Plot.empty("Nothing on this site has what this figure needs yet.")
+        return Plot.empty("No page on this site has the data for this figure yet.")
 
     def choice(self, name: str) -> str:
-        """The value of one of the figure's own parameters, its first one by default."""
         return self._choices[name] or self.figure.choices[name][1][0].value
 
-    def asks(self, name: str) -> bool:
-        """Whether one of the figure's own parameters is asked for."""
+    def sets(self, name: str) -> bool:
         return bool(self._choices[name])
 
     def query_string(self) -> str:
-        """Its parameters in one fixed order, for links and for the page cache."""
+        """Return the parameters in a fixed order, for links and for the page cache."""
         pairs = [("benchmark", self.benchmark), ("dataset", self.dataset)]
         pairs += [("system", slug) for slug in self.systems]
         pairs += list(self._choices.items())
-        own = urlencode([pair for pair in pairs if pair[1]])
-        return "?" + "&".join(part for part in (own, self.state.query_string()[1:]) if part)
+        own_parameters = urlencode([pair for pair in pairs if pair[1]])
+        return "?" + "&".join(part for part in (own_parameters, self.state.query_string()[1:]) if part)
 
     @property
     def view(self) -> BoardState:
-        """The page's facets, with everything that a board shows of them: all pages, all groups of columns, scores."""
+        """State of the page with all rows, columns, and scores visible."""
         return self.state.but(all_rows=True, hidden=(), view="", weights=())
 
     @cached_property
@@ -218,8 +215,7 @@ class FigureRequest:
         return self.benchmark_in_view("")
 
     def benchmark_in_view(self, view: str) -> BenchmarkPage:
-        """The benchmark's page with this of `VIEWS` in the datasets' columns. Raises SubjectNotFound and
-        UnknownChoice."""
+        """Return the benchmark's page with a view of `VIEWS`. Raises SubjectNotFound and UnknownChoice."""
         state = self.view.but(view=view, all_rows=True)
         page = pages.benchmark_page(self.benchmark, state) if self.benchmark else None
         if page is None:
@@ -235,7 +231,7 @@ class FigureRequest:
         return page
 
     def unfiltered(self) -> FigureRequest:
-        """The same figure of all rows of its page, in the same measure and on the same machine."""
+        """Return a request for the same figure, measure, and machine without filters."""
         request = copy(self)
         request.state = self.state.but(facets=(), ranges=(), text="", zero_shot=False, sorts=())
         for name in ("benchmark_page", "dataset_page"):
@@ -243,22 +239,20 @@ class FigureRequest:
         return request
 
     def board(self) -> Board:
-        """The board of the page that the figure is about, all rows that its facets leave. See `benchmark_page`."""
+        """Return the filtered board of the subject's page. Raises SubjectNotFound and UnknownChoice."""
         return self.dataset_page.board if self.dataset else self.benchmark_page.board
 
 
 def figure_parameters(figure: Figure) -> list[str]:
-    """Return the query parameters that a figure reads."""
     return [*dict.fromkeys(("benchmark", "dataset", "system", *figure.choices, *PARAMETERS))]
 
 
 def benchmarks_for(figure: Figure) -> list[dict[str, Any]]:
-    """The benchmarks that a figure can be about, in the order of the site."""
     return lists.benchmarks() if "benchmark" in figure.subjects else []
 
 
 def datasets_for(figure: Figure) -> list[dict[str, Any]]:
-    """The datasets with results whose pages show a figure."""
+    """Return the datasets with results whose pages show a figure."""
     if not {"dataset", "comparison"} & set(figure.subjects):
         return []
     return [row for row in lists.datasets() if row["number"] and figure.fits(row)]

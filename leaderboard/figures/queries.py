@@ -1,4 +1,4 @@
-"""Figures by query of open judgements: difficulty, two systems compared, and a run beside its round's median."""
+"""Figures by query of open judgments: difficulty, differences of two systems, and a run against its round's median."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from leaderboard.comparison.pairs import by_query
+from leaderboard.comparison.pairs import compare_by_query
 from leaderboard.comparison.queries.collection import (
     QUANTILES,
     Difficulty,
@@ -23,36 +23,41 @@ from leaderboard.models import Dataset, Entry, Visibility
 from leaderboard.results.records import entries_with_values
 from leaderboard.rounds.topics import LEAST_OTHERS, Topic
 
-#: So many queries are in the table of difficulty; of more, evenly spaced ones.
-MOST_QUERIES = 500
-#: So many points make its lines: each is the mean over as many neighbouring queries as that needs.
-MOST_POINTS = 50
-#: More upright bars than that are thinner than a line.
-MOST_UPRIGHT = 400
+#: Maximum number of queries in the table of difficulty; longer lists are sampled evenly.
+MAX_TABLE_QUERIES = 500
+#: Maximum number of points per line; each is the mean over as many neighboring queries as necessary.
+MAX_LINE_POINTS = 50
+#: Maximum number of vertical bars; more would be thinner than a line.
+MAX_VERTICAL_BARS = 400
 
 
 def has_open_judgements(dataset: Mapping[str, Any]) -> bool:
-    """Whether a dataset's judgements are everyone's."""
-    closed = Visibility.ACCEPTED in (dataset.get("queries_visibility"), dataset.get("documents_visibility"))
-    return not dataset["hidden"] and not closed and bool(dataset["current_qrels_id"])
+    """Return whether everyone may see a dataset's judgments."""
+    requires_agreement = Visibility.ACCEPTED in (
+        dataset.get("queries_visibility"),
+        dataset.get("documents_visibility"),
+    )
+    return not dataset["hidden"] and not requires_agreement and bool(dataset["current_qrels_id"])
 
 
 def build_difficulty(request: FigureRequest) -> Plot:
-    """Queries from the hardest to the easiest: the median, most systems as a band, and the baseline's own value."""
+    """Draw queries from hardest to easiest: the median, a band of most systems, and the baseline."""
     page = request.dataset_page
     name, measure, baseline = page.dataset["name"], page.board.measure, page.board.baseline
     collection = open_collection(request.dataset)
     if collection is None:
-        return Plot.empty(f"The judgements of {name} are not open: nothing is shown query by query.")
+        return Plot.empty(f"The judgments of {name} are not open, so values by query are not shown.")
     query_ids = collection.judgements.query_ids
     queries = len(query_ids)
     values = difficulty(collection.dataset, measure, queries)
     if values is None:
-        return Plot.empty(f"No system has values of {measure} for the queries of {name} yet.")
-    places = np.unique(np.linspace(0, queries - 1, min(queries, MOST_QUERIES)).round().astype(int))
+        return Plot.empty(f"No system has values of {measure} by query on {name} yet.")
+    sampled_positions = np.unique(
+        np.linspace(0, queries - 1, min(queries, MAX_TABLE_QUERIES)).round().astype(int)
+    )
     order = _hardest_first(values, collection, measure)
-    rows = order[places]
-    together = -(-queries // MOST_POINTS)
+    rows = order[sampled_positions]
+    queries_per_point = -(-queries // MAX_LINE_POINTS)
     columns = {
         "Mean": values.mean,
         "Deviation": values.deviation,
@@ -62,47 +67,53 @@ def build_difficulty(request: FigureRequest) -> Plot:
     }
     if values.baseline is not None:
         columns[baseline] = values.baseline
-    left_out = (
+    sampling_note = (
         f"The table has {len(rows):,} of {queries:,} queries, evenly spaced from the hardest to the easiest."
     )
     return Plot(
-        data=_difficulty_traces(values, order, together, baseline),
+        data=_difficulty_traces(values, order, queries_per_point, baseline),
         layout=go.Layout(
             height=400,
-            xaxis={"title_text": "queries, the hardest first", "range": [0.5, queries + 0.5]},
+            xaxis={"title_text": "queries, hardest first", "range": [0.5, queries + 0.5]},
             yaxis={"title_text": measure, "rangemode": "tozero"},
             hovermode="closest",
         ),
-        table=Table.of(
-            ("Place", (places + 1).tolist(), ",d"),
+        table=Table.from_columns(
+            ("Place", (sampled_positions + 1).tolist(), ",d"),
             ("Query", [query_ids[row] for row in rows]),
             *((head, column[rows].tolist(), ".4f") for head, column in columns.items()),
         ),
-        caption=f"{measure} by query of {name}, the hardest first: the median of {values.systems} "
+        caption=f"{measure} by query of {name}, hardest first: the median of {values.systems} "
         f"{'system' if values.systems == 1 else 'systems'}, the band from 10% to 90% of them, and {baseline}."
-        + (f" Each point is the mean over {together} neighbouring queries." if together > 1 else ""),
+        + (
+            f" Each point is the mean over {queries_per_point} neighboring queries."
+            if queries_per_point > 1
+            else ""
+        ),
         subtitle=f"{name}, {measure}",
-        notes=[left_out] if len(rows) < queries else [],
+        notes=[sampling_note] if len(rows) < queries else [],
     )
 
 
 def _hardest_first(values: Difficulty, collection: OpenCollection, measure: str) -> NDArray[np.intp]:
-    """The queries from the hardest; equally hard ones in the order in which people count them."""
-    counted = np.empty(len(values.mean), np.int64)
-    counted[list(collection.order)] = np.arange(len(values.mean))
+    """Return the queries from the hardest, equally hard ones in natural order."""
+    natural_position = np.empty(len(values.mean), np.int64)
+    natural_position[list(collection.order)] = np.arange(len(values.mean))
     sign = -1.0 if better(measure) == "lower" else 1.0
-    return np.lexsort((counted, sign * values.highest, sign * values.mean, sign * values.quantiles[1]))
+    return np.lexsort(
+        (natural_position, sign * values.highest, sign * values.mean, sign * values.quantiles[1])
+    )
 
 
 def _difficulty_traces(
-    values: Difficulty, order: NDArray[np.intp], together: int, baseline: str
+    values: Difficulty, order: NDArray[np.intp], queries_per_point: int, baseline: str
 ) -> list[go.Scatter]:
-    starts = np.arange(0, len(order), together)
+    starts = np.arange(0, len(order), queries_per_point)
     number = np.diff([*starts, len(order)])
     ranks = (starts + (number + 1) / 2).tolist()
 
-    def smooth(of_queries: NDArray[np.float64]) -> list[float]:
-        sums: NDArray[np.float64] = np.add.reduceat(of_queries[order], starts)
+    def smooth(query_values: NDArray[np.float64]) -> list[float]:
+        sums: NDArray[np.float64] = np.add.reduceat(query_values[order], starts)
         return [round(value, 6) for value in (sums / number).tolist()]
 
     low, middle, high = (smooth(row) for row in values.quantiles)
@@ -126,28 +137,28 @@ def _difficulty_traces(
 
 
 def build_differences(request: FigureRequest) -> Plot:
-    """The second system's value less the first's, from the largest on; of more systems the first two are taken."""
+    """Draw the second system's value minus the first's per query, from the largest difference."""
     collection = open_collection(request.dataset)
     if collection is None:
         if not Dataset.objects.listed().filter(slug=request.dataset).exists():
             raise SubjectNotFound
-        return Plot.empty("Values by query are shown of open judgements alone.")
+        return Plot.empty("Values by query are only shown for open judgments.")
     dataset = collection.dataset
     measure = collection.measure(request.state.measure)
     entries = _pair(collection, request.systems, measure)
     if entries is None:
-        return Plot.empty("Two systems with results on the dataset's present judgements are compared.")
-    pair = by_query(collection, entries, measure)
+        return Plot.empty("A comparison needs two systems with results on the dataset's current judgments.")
+    pair = compare_by_query(collection, entries, measure)
     if pair is None:
-        return Plot.empty(f"One of the two systems has no {measure} by query.")
+        return Plot.empty(f"One of the two systems has no {measure} values by query.")
     first, second = (entry.system.name for entry in entries)
-    ordered = np.argsort(-pair.differences, kind="stable")
-    places, notes = _evenly_spaced(len(ordered))
-    rows = ordered[places].tolist()
+    sorted_queries = np.argsort(-pair.differences, kind="stable")
+    positions, notes = _evenly_spaced(len(sorted_queries))
+    rows = sorted_queries[positions].tolist()
     names = [collection.judgements.query_ids[row] for row in rows]
-    differences, ranks = pair.differences[rows].tolist(), [place + 1 for place in places]
+    differences, ranks = pair.differences[rows].tolist(), [place + 1 for place in positions]
     result = pair.result
-    bars = _upright_bars(
+    bars = _vertical_bars(
         ranks,
         differences,
         measure,
@@ -156,36 +167,38 @@ def build_differences(request: FigureRequest) -> Plot:
     )
     return Plot(
         data=[bars],
-        layout=_upright_layout(len(rows), f"Δ {measure}", showlegend=False),
-        table=Table.of(("Place", ranks, "d"), ("Query", names), (f"Δ {measure}", differences, "+.4f")),
-        caption=f"{measure} of {second} less that of {first} on each of the {len(ordered):,} judged queries of "
+        layout=_vertical_layout(len(rows), f"Δ {measure}", showlegend=False),
+        table=Table.from_columns(
+            ("Place", ranks, "d"), ("Query", names), (f"Δ {measure}", differences, "+.4f")
+        ),
+        caption=f"{measure} of {second} minus that of {first} on each of the {len(sorted_queries):,} judged queries of "
         f"{dataset.name}: {result.wins:,} won by {second}, {result.ties:,} tied, {result.losses:,} lost.",
-        subtitle=f"{dataset.name}, {measure}: {second} less {first}",
+        subtitle=f"{dataset.name}, {measure}: {second} minus {first}",
         notes=notes,
     )
 
 
 def _pair(collection: OpenCollection, systems: tuple[str, ...], measure: str) -> list[Entry] | None:
-    """The best entries of the first two systems; without systems those of BM25 and of the best."""
+    """Return the best entries of the first two systems, by default of the baseline and the best system."""
     best = collection.best_entries(measure)
-    wanted = [best[slug].pk for slug in (systems or best) if slug in best][:2]
-    if len(wanted) < 2:
+    entry_ids = [best[slug].pk for slug in (systems or best) if slug in best][:2]
+    if len(entry_ids) < 2:
         return None
-    entries = entries_with_values(wanted)
-    return [entries[pk] for pk in wanted]
+    entries = entries_with_values(entry_ids)
+    return [entries[pk] for pk in entry_ids]
 
 
-def plot_round_topics(topics: Sequence[Topic], run: str, measure: str, of_round: str) -> Plot:
-    """The run's value less the median by query, from the largest down, with the best and the worst as a band."""
-    known = [topic for topic in topics if topic.difference is not None]
-    if not known:
-        return Plot.empty(f"No median is told where fewer than {LEAST_OTHERS} other teams have public runs.")
-    ordered = sorted(known, key=lambda topic: -(topic.difference or 0.0))
-    places, notes = _evenly_spaced(len(ordered))
-    shown, ranks = [ordered[place] for place in places], [place + 1 for place in places]
-    names = [topic.query for topic in shown]
-    own, best, worst = (
-        [round((getattr(topic, name) or 0.0) - (topic.median or 0.0), 6) for topic in shown]
+def plot_round_topics(topics: Sequence[Topic], run: str, measure: str, round_title: str) -> Plot:
+    """Draw the run's value minus the median by query, from the largest, with the best and worst run as a band."""
+    topics_with_median = [topic for topic in topics if topic.difference is not None]
+    if not topics_with_median:
+        return Plot.empty(f"No median is shown if fewer than {LEAST_OTHERS} other teams have public runs.")
+    sorted_topics = sorted(topics_with_median, key=lambda topic: -(topic.difference or 0.0))
+    positions, notes = _evenly_spaced(len(sorted_topics))
+    drawn_topics, ranks = [sorted_topics[place] for place in positions], [place + 1 for place in positions]
+    names = [topic.query for topic in drawn_topics]
+    own_values, best_values, worst_values = (
+        [round((getattr(topic, name) or 0.0) - (topic.median or 0.0), 6) for topic in drawn_topics]
         for name in ("own", "best", "worst")
     )
     lines = [
@@ -196,56 +209,58 @@ def plot_round_topics(topics: Sequence[Topic], run: str, measure: str, of_round:
             {"dash": dash, "width": 1.5},
             hovertemplate=f"{name} %{{y:+.3f}}<extra></extra>",
         )
-        for name, values, dash in (("best", best, "dot"), ("worst", worst, "dash"))
+        for name, values, dash in (("best", best_values, "dot"), ("worst", worst_values, "dash"))
     ]
     hover = "%{customdata}<br>%{y:+.3f}<extra></extra>"
-    bars = _upright_bars(ranks, own, measure, name="own", customdata=names, hovertemplate=hover)
+    bars = _vertical_bars(ranks, own_values, measure, name="own", customdata=names, hovertemplate=hover)
     return Plot(
         data=[*lines, bars],
-        layout=_upright_layout(len(shown), f"{measure} less the median"),
-        table=Table.of(
+        layout=_vertical_layout(len(drawn_topics), f"{measure} minus the median"),
+        table=Table.from_columns(
             ("Place", ranks, "d"),
             ("Query", names),
-            ("Own less median", own, "+.3f"),
-            ("Best less median", best, "+.3f"),
-            ("Worst less median", worst, "+.3f"),
+            ("Own minus median", own_values, "+.3f"),
+            ("Best minus median", best_values, "+.3f"),
+            ("Worst minus median", worst_values, "+.3f"),
         ),
-        caption=f"{measure} of {run} less the median of {of_round} on each of the {len(ordered):,} judged queries.",
-        subtitle=f"{of_round}, {measure}: {run} less the median",
+        caption=f"{measure} of {run} minus the median of {round_title} on each of the {len(sorted_topics):,} "
+        "judged queries.",
+        subtitle=f"{round_title}, {measure}: {run} minus the median",
         notes=notes,
     )
 
 
-def _evenly_spaced(number: int) -> tuple[range, list[str]]:
-    """As many places of so many queries as make upright bars, and a note that says so where there are more."""
-    places = range(0, number, -(-number // MOST_UPRIGHT))
-    note = f"Of {number:,} queries {len(places):,} are drawn, at equal distances in the order."
-    return places, [note] if len(places) < number else []
+def _evenly_spaced(total: int) -> tuple[range, list[str]]:
+    """Return evenly spaced positions that fit as vertical bars, and a note if some queries are omitted."""
+    places = range(0, total, -(-total // MAX_VERTICAL_BARS))
+    note = f"{len(places):,} of {total:,} queries are drawn, at equal distances in the order."
+    return places, [note] if len(places) < total else []
 
 
-def _upright_layout(number: int, title: str, **more: Any) -> go.Layout:
-    """A layout for so many upright bars, one for a query."""
+def _vertical_layout(number: int, title: str, **options: Any) -> go.Layout:
+    """Return the layout of `number` vertical bars, one per query."""
     return go.Layout(
         height=340,
         bargap=0.1 if number < 120 else 0,
-        xaxis={"title_text": "queries, from the largest difference down", "showgrid": False},
+        xaxis={"title_text": "queries, sorted by difference", "showgrid": False},
         yaxis={"title_text": title, "zeroline": True},
-        **more,
+        **options,
     )
 
 
-def _upright_bars(places: Sequence[int], differences: Sequence[float], measure: str, **more: Any) -> go.Bar:
-    """Differences as upright bars, with the hue of better or worse."""
+def _vertical_bars(
+    places: Sequence[int], differences: Sequence[float], measure: str, **options: Any
+) -> go.Bar:
     lower = better(measure) == "lower"
     colors = [BETTER if (value > 0) != lower else WORSE for value in differences]
     heights = [round(value, 6) for value in differences]
-    return go.Bar(x=places, y=heights, marker={"color": colors, "line_width": 0}, **more)
+    return go.Bar(x=places, y=heights, marker={"color": colors, "line_width": 0}, **options)
 
 
 DIFFICULTY = Figure(
     slug="difficulty",
     title="Query difficulty",
-    caption="What the systems on a board reach on each query, from the hardest query to the easiest.",
+    caption="Scores on each query, from the hardest query to the easiest.",
     subjects=("dataset",),
     build=build_difficulty,
     fits=has_open_judgements,
@@ -253,18 +268,18 @@ DIFFICULTY = Figure(
 QUERY_DIFFERENCES = Figure(
     slug="query-differences",
     title="Differences by query",
-    caption="What one system has more or less than another on each query of a dataset with open judgements.",
+    caption="Score difference per query between two systems, on a dataset with open judgments.",
     subjects=("comparison",),
     build=build_differences,
     fits=has_open_judgements,
 )
 
-_BESIDE_MEDIAN = "A run’s value less the round’s median on each judged query."
-#: Not in the registry: only the page of the run's own team draws it.
+_MEDIAN_CAPTION = "A run’s value minus the round’s median on each judged query."
+#: Not in the registry: only the pages of the run's own team draw it.
 ROUND_TOPICS = Figure(
     "round-topics",
-    "Beside the median",
-    _BESIDE_MEDIAN,
+    "Against the median",
+    _MEDIAN_CAPTION,
     (),
-    lambda request: Plot.empty(_BESIDE_MEDIAN),
+    lambda request: Plot.empty(_MEDIAN_CAPTION),
 )

@@ -1,4 +1,4 @@
-"""Every figure by its slug. A figure is named here, and nowhere else."""
+"""Registry of all figures by slug."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from leaderboard.figures import benchmarks, collections, differences, pareto, queries, scores
 from leaderboard.figures.model import Figure, Subject
 
-#: By slug, in the order of the pages.
+#: Figures by slug, in the order in which pages show them.
 FIGURES: dict[str, Figure] = {
     figure.slug: figure
     for figure in (
@@ -31,6 +31,6 @@ FIGURES: dict[str, Figure] = {
 
 
 def figures_about(subject: Subject, dataset: Mapping[str, Any] | None = None) -> list[Figure]:
-    """Those that a page of this kind shows, or the page of this dataset, in the order of the registry."""
-    about = [figure for figure in FIGURES.values() if subject in figure.subjects]
-    return about if dataset is None else [figure for figure in about if figure.fits(dataset)]
+    """Return the figures for a kind of page, or for the page of this dataset, in registry order."""
+    figures = [figure for figure in FIGURES.values() if subject in figure.subjects]
+    return figures if dataset is None else [figure for figure in figures if figure.fits(dataset)]

@@ -15,7 +15,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def citation_bibtex(system: Mapping[str, Any]) -> str:
+def collect_bibtex(system: Mapping[str, Any]) -> str:
     """Return the BibTeX of a system from its COLUMNS; empty if there is nothing to cite."""
     row = anonymity.public_columns(system)
     text: str
@@ -28,7 +28,7 @@ def citation_bibtex(system: Mapping[str, Any]) -> str:
 def citation(slug: str, page: str, site: str) -> str:
     """Return the BibTeX of one system, falling back to its page on this `site`. Raises System.DoesNotExist."""
     row = System.objects.values(*COLUMNS).get(slug=slug)
-    return citation_bibtex(row) or _entry(anonymity.public_columns(row), page, site)
+    return collect_bibtex(row) or _entry(anonymity.public_columns(row), page, site)
 
 
 def _entry(row: Mapping[str, Any], page: str = "", site: str = "") -> str:

@@ -53,7 +53,7 @@ def frame(
     chosen = QueryDict(query[1:] if found.choices else "")
     return {
         "figure": found,
-        "title": found.titled(plot.baseline if plot else baseline),
+        "title": found.get_title(plot.baseline if plot else baseline),
         "plot": plot,
         "caption": (plot and plot.caption) or found.caption,
         "notes": plot.notes if plot else (),
@@ -97,4 +97,4 @@ def figures_on(
     if state.filtered or state.hidden or state.columns or state.measure or board.pages > 1:
         return about
     datasets = [dataset["pk"]] if isinstance(dataset, Mapping) else counted_datasets(context["members"])
-    return [figure for figure in about if figure.drawable(board) and figure.known(board, datasets)]
+    return [figure for figure in about if figure.drawable(board) and figure.has_data(board, datasets)]

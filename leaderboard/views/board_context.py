@@ -19,11 +19,11 @@ from evaluation.statistics.ladder import PUBLIC_STEP
 from leaderboard.boards import rendering
 from leaderboard.boards.columns.about import SIZE
 from leaderboard.boards.columns.costs import WITH_SPREAD
-from leaderboard.boards.columns.significance import CALLED, WINS
+from leaderboard.boards.columns.significance import COLUMN_NAMES, WINS
 from leaderboard.boards.facets import LABELS, Facet
 from leaderboard.boards.filtering import offered_presets
 from leaderboard.boards.model import DELTA, Board, Column, spans
-from leaderboard.boards.state import MOST_PINS, MOST_SORTS, PRESETS, VIEWS, WEIGHED, BoardState, Range, Sort
+from leaderboard.boards.state import MAX_PINS, MAX_SORTS, PRESETS, VIEWS, WEIGHED, BoardState, Range, Sort
 from leaderboard.models import Entry
 from leaderboard.views.board_views import export_links
 
@@ -89,7 +89,7 @@ class _BoardPage:
         heads = "".join(self._head(place, rooms) for place in range(len(board.shown)))
         return {
             "body": rendering.render_rows(
-                board, rooms, unpin_links, may_pin=len(state.pins) < MOST_PINS, exact=state.exact
+                board, rooms, unpin_links, may_pin=len(state.pins) < MAX_PINS, exact=state.exact
             ),
             "heads": mark_safe(heads),  # noqa: S308
             "groups": self._groups(),
@@ -308,7 +308,7 @@ class _BoardPage:
             "then_by": _options(
                 Choice(column.key, column.head, False)
                 for column in board.columns
-                if len(board.sorts) < MOST_SORTS and column.key not in {sort.key for sort in board.sorts}
+                if len(board.sorts) < MAX_SORTS and column.key not in {sort.key for sort in board.sorts}
             ),
             "status": f"{rows}{pages}, by {deciding}{pinned}.",
         }
@@ -335,7 +335,7 @@ class _BoardPage:
         columns = {column.key: column for column in board.ranges}
         for one in state.ranges:
             if one.key in board.awaited:
-                label = f"{CALLED[one.key]}: not applied, being computed"
+                label = f"{COLUMN_NAMES[one.key]}: not applied, being computed"
             else:
                 column = columns[one.key]
                 unit = f" {column.unit}" if column.unit and column.kind == "figure" else ""

@@ -186,7 +186,7 @@ def _long_kept(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]
 
 
 def _revision(slug: str, kind: Kind, at: datetime.datetime | None, **_: object) -> str:
-    return REVISIONS[kind](slug) if at is None else pages.key_of(kind, slug, at)
+    return REVISIONS[kind](slug) if at is None else pages.past_board_key(kind, slug, at)
 
 
 @require_safe
@@ -239,7 +239,7 @@ def export(
         return _no_board(request, slug, at, kind)
     cited = board_citation(request, kind, slug, page.board.title, at or page.at)
     chosen = FORMATS[ending]
-    text = chosen.write(page.board, replace(cited, bibtex=pages.citation_bibtex(page.rows)))
+    text = chosen.write(page.board, replace(cited, bibtex=pages.collect_bibtex(page.rows)))
     return send_text(text, f"{slug}.{ending}", chosen.content_type, saved=chosen.saved)
 
 

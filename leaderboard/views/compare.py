@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 from evaluation.statistics.randomisation import CORRECTION, TEST
 from leaderboard.boards.columns.marks import SEEDS
 from leaderboard.boards.state import BoardState, last_value
-from leaderboard.comparison.pairs import PairComparison, by_query, overlaps
+from leaderboard.comparison.pairs import PairComparison, compare_by_query, overlaps
 from leaderboard.comparison.queries.collection import open_collection
 from leaderboard.comparison.selection import (
     COMPARE_PARAMETERS,
@@ -149,7 +149,7 @@ def _one_dataset(
     ]
     entries = entries_with_values(pk for _, pk in there)
     by_slug = {choice.slug: entries[pk] for choice, pk in there}
-    pair = by_query(collection, [by_slug[view.systems[0]], by_slug[other]], row.measure)
+    pair = compare_by_query(collection, [by_slug[view.systems[0]], by_slug[other]], row.measure)
     shared = overlaps(collection, [entries[pk] for _, pk in there])
     path = reverse("compare")
     return {

@@ -13,8 +13,8 @@ from leaderboard.comparison.queries.collection import (
     LIST_PARAMETERS,
     ListState,
     OpenCollection,
-    baseline_of,
     open_collection,
+    present_baseline_label,
     query_list,
     query_url,
 )
@@ -69,7 +69,7 @@ def queries(request: HttpRequest, slug: str) -> HttpResponse:
     state = ListState.read(request.GET)
     listing = query_list(collection, state)
     heads = []
-    labels = {"baseline": baseline_of(collection.dataset)}
+    labels = {"baseline": present_baseline_label(collection.dataset)}
     for key, (usual, first, note) in COLUMNS.items():
         label = labels.get(key) or usual
         sorted_by = key == listing.sort

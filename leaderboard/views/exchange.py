@@ -12,8 +12,8 @@ from django.views.decorators.http import require_safe
 from leaderboard.boards.exchange import croissant
 from leaderboard.boards.exchange.system_results import (
     every_eval_ever_record,
+    exchanged_results,
     mteb_archive,
-    results_of,
     to_yaml,
 )
 from leaderboard.boards.exports.texts import bibliography
@@ -51,13 +51,13 @@ def system_export(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
     if kind == "bibtex":
         content = "\n\n".join(bibliography(parse_entries(citations.citation(slug, page, site)))) + "\n"
     elif kind == "mteb":
-        content = mteb_archive(system, results_of(system.pk), page)
+        content = mteb_archive(system, exchanged_results(system.pk), page)
     elif kind == "eval_results":
-        content = to_yaml(results_of(system.pk), site, page, anonymity.team_shown(system))
+        content = to_yaml(exchanged_results(system.pk), site, page, anonymity.team_shown(system))
     else:
         record = every_eval_ever_record(
             system,
-            results_of(system.pk),
+            exchanged_results(system.pk),
             site,
             page,
             lambda result: absolute(request, reverse("dataset", args=[result.dataset_slug])),

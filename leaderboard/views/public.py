@@ -13,7 +13,7 @@ from leaderboard.boards.state import BoardState
 from leaderboard.boards.system import page, tables
 from leaderboard.boards.system.history import author_facts, system_details, team_facts
 from leaderboard.boards.system.page import LABEL as WORD_PIECES
-from leaderboard.boards.system.standing import Badge, as_shields, as_svg, badge_of
+from leaderboard.boards.system.standing import Badge, as_shields, as_svg, system_badge
 from leaderboard.core.cache.pages import PageVariant, cache_page, vary_on_site_address
 from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.http.site_url import site_address
@@ -34,14 +34,14 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
     facts = page.system_facts(slug)
     if facts is None:
         raise Http404
-    results = page.results_of(facts["pk"])
+    results = page.system_results(facts["pk"])
     challenges = public_challenges(facts["pk"])
     context = {
         "section": "system",
         "system": facts,
         "results": results,
         "headline": tables.headline(results),
-        "quarantined": page.quarantined_of(facts["pk"]),
+        "quarantined": page.quarantined_results(facts["pk"]),
         "by_measure": tables.measure_table(results),
         "beside": tables.facts_table(results),
         "baseline": baselines_label(result.baseline_name for result in results),
@@ -119,7 +119,7 @@ def badge_data(request: HttpRequest, slug: str) -> HttpResponse:
 
 def _badge(request: HttpRequest, slug: str) -> Badge:
     measure = canonical_name(request.GET.get("measure", ""))
-    badge = badge_of(slug, request.GET.get("dataset", ""), measure)
+    badge = system_badge(slug, request.GET.get("dataset", ""), measure)
     if badge is None:
         raise Http404
     return badge

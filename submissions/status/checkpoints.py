@@ -12,8 +12,8 @@ from django.utils import timezone
 
 from evaluation.engines import ENGINES
 from evaluation.execution.failures import MODEL_FAILURES
-from leaderboard.boards.columns.costs import COSTS, OVER_STORED_RUNS, spread_of_latency, times_baseline
-from leaderboard.boards.system.depth import DEPTH, Axis, DepthPoint, DepthSeries, depth_of, depth_series
+from leaderboard.boards.columns.costs import COSTS, OVER_STORED_RUNS, latency_variation, times_baseline
+from leaderboard.boards.system.depth import DEPTH, Axis, DepthPoint, DepthSeries, depth_series, variant_depth
 from leaderboard.core.text.numbers import format_quantity
 from leaderboard.models import Entry, Measurement
 from leaderboard.results.board_rows.measurements import Machine, MeasuredEntry, prices_today
@@ -53,7 +53,7 @@ class ResultVariant:
     @property
     def place(self) -> tuple[Axis, float] | None:
         """Axis and value (depth or bytes) of the variant, from the first part of the configuration."""
-        return depth_of(self.entry.configuration.split(" · ")[0], self.entry.facts)
+        return variant_depth(self.entry.configuration.split(" · ")[0], self.entry.facts)
 
     @property
     def latency_ms(self) -> float | None:
@@ -236,7 +236,7 @@ def _describe_costs(measurement: Measurement) -> MeasuredCosts:
     ]
     return MeasuredCosts(
         latency_ms=measured_entry.latency["mean"],
-        spread=spread_of_latency(measured_entry),
+        spread=latency_variation(measured_entry),
         hardware=measured_entry.machine.name,
         machine=measured_entry.machine.slug,
         remark="; ".join(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from django.test import Client
 
-from leaderboard.boards.columns.significance import CALLED
+from leaderboard.boards.columns.significance import COLUMN_NAMES
 from leaderboard.boards.model import Board, Row
 from leaderboard.boards.pages import dataset_page
 from leaderboard.boards.state import BoardState
@@ -112,7 +112,7 @@ def row_of(board: Board, system: str) -> Row:
 def cells(board: Board, system: str) -> dict[str, Any]:
     """What a row says of certainty, as the page writes it."""
     row = row_of(board, system)
-    keys = [column.key for column in board.columns if column.key in CALLED]
+    keys = [column.key for column in board.columns if column.key in COLUMN_NAMES]
     return {key: row[key].text or row.value(key) for key in keys}
 
 

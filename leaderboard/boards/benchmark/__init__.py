@@ -1,1 +1,1 @@
-"""The board of a benchmark: systems over several datasets."""
+"""Boards of benchmarks: systems over several datasets."""

@@ -1,7 +1,7 @@
-"""What a benchmark's board says over several datasets: means, comparisons with BM25, and ranks.
+"""Aggregates over the datasets of a benchmark: means, comparisons with the baseline, and ranks.
 
-Everything is computed for all rows at once, from arrays with a row for each line of the board and a column for each
-counted dataset. NaN is a missing value, never 0; where a figure needs a value that is not there, it is NaN too.
+All functions work on arrays with one row per line of the board and one column per counted dataset. NaN is a missing
+value, which never counts as 0; an aggregate that needs a missing value is NaN, too.
 """
 
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ Figures = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """All lines' scores and their baselines, a column for each dataset; `counted` says which columns count.
+    """Scores and baselines of all lines, with one column per dataset.
 
-    `kinds` is whom each line is ranked among.
+    `counted` has the columns that count, `kinds` the kind that each line is ranked in.
     """
 
     scores: Table
@@ -31,86 +31,84 @@ class Tables:
     lower_is_better: bool
 
     @property
-    def of_counted(self) -> tuple[Table, Table]:
-        """Scores and baselines on the datasets that count."""
+    def on_counted_datasets(self) -> tuple[Table, Table]:
+        """Scores and baselines on the counted datasets."""
         if len(self.counted) == self.scores.shape[1]:
             return self.scores, self.baselines
         return self.scores[:, self.counted], self.baselines[:, self.counted]
 
     @property
     def complete(self) -> bool:
-        """Whether every line has every counted dataset."""
-        return not np.isnan(self.of_counted[0]).any()
+        return not np.isnan(self.on_counted_datasets[0]).any()
 
 
 def table(rows: Sequence[Sequence[float | None]], width: int) -> Table:
-    """Rows of `width` values as an array; None becomes NaN."""
     return np.array(rows, dtype=np.float64).reshape(len(rows), width)
 
 
-def plain(figures: Figures) -> list[float | None]:
-    """The figures as a board's values: None where there is none."""
+def to_values(figures: Figures) -> list[float | None]:
+    """Return the numbers as values of a board, with None for NaN."""
     return [None if value != value else value for value in figures.tolist()]
 
 
 def means(scores: Table) -> Figures:
-    """The mean of each row that has every dataset."""
-    with np.errstate(invalid="ignore"):  # 0 / 0 of no datasets
+    with np.errstate(invalid="ignore"):  # Without datasets this is 0 / 0.
         return np.round(scores.sum(axis=1) / scores.shape[1], DIGITS)
 
 
 def coverage(scores: Table) -> list[int]:
-    """How many of the datasets each row has."""
+    """Return the number of datasets on which each row has a score."""
     return (scores.shape[1] - np.isnan(scores).sum(axis=1)).tolist()
 
 
 class Common(NamedTuple):
-    """The datasets that all rows looked at have, by place, and every row's mean over them."""
+    """Positions of the datasets that a selection of rows has in common, and every row's mean over them."""
 
     places: list[int]
     means: Figures
 
 
-def common(scores: Table, looked_at: Sequence[int]) -> Common:
-    """The means over the datasets that each of the rows `looked_at` has: the largest choice that is fair to all.
+def common(scores: Table, selected_rows: Sequence[int]) -> Common:
+    """Return the means over the datasets that all `selected_rows` have, the largest set that is fair to all of them.
 
-    It moves with the rows looked at, and is therefore never told without its datasets.
+    The set depends on the selection, so always show it together with the means.
     """
-    everywhere = ~np.isnan(scores[list(looked_at)]).any(axis=0)
-    places = np.flatnonzero(everywhere).tolist() if looked_at else []
+    everywhere = ~np.isnan(scores[list(selected_rows)]).any(axis=0)
+    places = np.flatnonzero(everywhere).tolist() if selected_rows else []
     return Common(places, means(scores[:, places]))
 
 
 def differences(scores: Table, baselines: Table) -> Table:
-    """score − baseline, each of its own comparison group."""
     return np.round(scores - baselines, DIGITS)
 
 
 def ratios(scores: Table, baselines: Table) -> Table:
-    """(score − baseline) / baseline; missing where the baseline is 0."""
+    """Return (score − baseline) / baseline, NaN if the baseline is 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.round((scores - baselines) / baselines, DIGITS)
-    found[~np.isfinite(found)] = np.nan
-    return found
+        result = np.round((scores - baselines) / baselines, DIGITS)
+    result[~np.isfinite(result)] = np.nan
+    return result
 
 
 def ratio_of_means(scores: Table, baselines: Table) -> Figures:
-    """How much more a row's mean is than its baseline's mean, both over every dataset.
+    """Return each row's mean relative to its baseline's mean, both over all datasets.
 
-    The BEIR paper's Table 2 ends with an "average performance vs. BM25" and gives no formula. Of the two candidates
-    this one is closer to what is printed there: from the table's own cells it is off by 1.1 points on average (3.7 at
-    most, DPR), the mean of the ratios by 2.0 (5.5 at most). Neither reproduces the printed line.
+    Table 2 of the BEIR paper ends with an "average performance vs. BM25" without a formula. This candidate is closer
+    to the printed values than the mean of ratios: computed from the table's own cells, it is off by 1.1 points on
+    average (at most 3.7, DPR), the other by 2.0 (at most 5.5). Neither reproduces the printed line.
     """
     return ratios(means(scores), means(baselines))
 
 
 def mean_of_ratios(scores: Table, baselines: Table) -> Figures:
-    """The mean of the relative differences, of rows that have every dataset and its baseline."""
     return means(ratios(scores, baselines))
 
 
 class Wins(NamedTuple):
-    """By row: on how many datasets it is better than its baseline, equal to it, and worse. All 0: none compared."""
+    """Number of datasets, by row, on which it is better than, equal to, and worse than its baseline.
+
+    All three are 0 if nothing can be compared.
+    """
 
     wins: list[int]
     ties: list[int]
@@ -118,25 +116,24 @@ class Wins(NamedTuple):
 
 
 def wins(scores: Table, baselines: Table, *, lower_is_better: bool = False) -> Wins:
-    """Wins, ties and losses over the datasets where both sides have a value (Figure 3 of the BEIR paper)."""
+    """Count wins, ties, and losses over the datasets where both sides have a value (Figure 3 of the BEIR paper)."""
     signs = np.sign(baselines - scores if lower_is_better else scores - baselines)
     return Wins(*((signs == sign).sum(axis=1).tolist() for sign in (1, 0, -1)))
 
 
 class RankFigures(NamedTuple):
-    """By row its Borda count and its mean rank, missing where it lacks a dataset."""
+    """Borda count and mean rank by row, NaN if the row lacks a dataset."""
 
     borda: Figures
     mean_rank: Figures
 
 
 def rank_figures(scores: Table, kinds: Sequence[str], *, lower_is_better: bool = False) -> RankFigures:
-    """Borda counts and mean ranks of the complete rows, among those of the same kind.
+    """Return Borda counts and mean ranks of the complete rows, among those of the same kind.
 
-    On each dataset a system gets a point for each system below it and half a point for each equal one; equal systems
-    have the mean of their ranks (1.5, 1.5, 3). With n systems and m datasets the mean rank is n − Borda / m: both
-    tell the same order, once as points and once as a rank. Rows that lack a dataset have neither, and are not
-    counted as beaten.
+    On each dataset a system gets one point for each system below it and half a point for each equal one; equal systems
+    share the mean of their ranks (1.5, 1.5, 3). With n systems and m datasets the mean rank is n − Borda / m: both
+    express the same order, as points and as a rank. Rows that lack a dataset have neither and do not count as beaten.
 
     Borda: Colombo, Noiry, Irurozki and Clémençon 2022, "What are the best systems? New perspectives on NLP
     benchmarking". Mean ranks: Demšar 2006, "Statistical comparisons of classifiers over multiple data sets".
@@ -146,27 +143,34 @@ def rank_figures(scores: Table, kinds: Sequence[str], *, lower_is_better: bool =
     complete = np.isnan(scores).sum(axis=1) == (0 if width else -1)
     for members in _by_kind(kinds):
         rows = members[complete[members]]
-        below, up_to = _places(-scores[rows] if lower_is_better else scores[rows], "left", "right")
-        points[rows] = (below + up_to - 1).sum(axis=1) / 2
+        smaller, not_greater = _count_below(
+            -scores[rows] if lower_is_better else scores[rows], "left", "right"
+        )
+        points[rows] = (smaller + not_greater - 1).sum(axis=1) / 2
         mean_ranks[rows] = np.round(len(rows) - points[rows] / width, DIGITS)
     return RankFigures(points, mean_ranks)
 
 
 def ranks(scores: Table, kinds: Sequence[str], *, lower_is_better: bool = False) -> Table:
-    """By dataset the rank of each row among those of its kind: 1, 1, 3. Missing values have none."""
-    found = np.full(scores.shape, np.nan)
+    """Return the rank of each row among those of its kind on each dataset: 1, 1, 3. Missing values get NaN."""
+    result = np.full(scores.shape, np.nan)
     for members in _by_kind(kinds):
-        found[members] = 1 + _places(scores[members] if lower_is_better else -scores[members], "left")[0]
-    return np.where(np.isnan(scores), np.nan, found)
+        result[members] = (
+            1 + _count_below(scores[members] if lower_is_better else -scores[members], "left")[0]
+        )
+    return np.where(np.isnan(scores), np.nan, result)
 
 
-def _places(scores: Table, *sides: Literal["left", "right"]) -> npt.NDArray[np.intp]:
-    """By side and value how many of its column are less (left) or no more (right); missing ones stand last."""
+def _count_below(scores: Table, *sides: Literal["left", "right"]) -> npt.NDArray[np.intp]:
+    """Return, by side and value, the number of smaller (left) or not greater (right) values in its column.
+
+    Missing values count as the greatest.
+    """
     columns = [(np.sort(column), column) for column in scores.T]
-    found = [[np.searchsorted(*column, side=side) for column in columns] for side in sides]
-    return np.array(found, np.intp).reshape(len(sides), *scores.T.shape).swapaxes(1, 2)
+    counts = [[np.searchsorted(*column, side=side) for column in columns] for side in sides]
+    return np.array(counts, np.intp).reshape(len(sides), *scores.T.shape).swapaxes(1, 2)
 
 
 def _by_kind(kinds: Sequence[str]) -> list[npt.NDArray[np.intp]]:
-    named = np.array(kinds)
-    return [np.flatnonzero(named == kind) for kind in dict.fromkeys(kinds)]
+    kind_array = np.array(kinds)
+    return [np.flatnonzero(kind_array == kind) for kind in dict.fromkeys(kinds)]

@@ -1,4 +1,4 @@
-"""The board of a benchmark: systems × datasets for one measure, with aggregates over the datasets that count."""
+"""Boards of benchmarks: systems × datasets for one measure, with aggregates over the counted datasets."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -6,42 +6,42 @@ from typing import NamedTuple
 
 from django.utils.translation import gettext_noop as _
 
-from leaderboard.boards.benchmark.aggregates import Tables, means, plain
+from leaderboard.boards.benchmark.aggregates import Tables, means, to_values
 from leaderboard.boards.benchmark.columns import (
     AVERAGE,
     BORDA,
     COMMON,
     MEAN,
     NOTE,
-    OF_VIEW,
     RANKING,
-    Look,
-    aggregates_of,
-    columns_of,
+    VIEW_DEPENDENT,
+    ViewOptions,
+    build_columns,
+    build_rows,
+    compute_aggregates,
     default_sort,
     fill_common,
-    over,
+    over_datasets,
     private_rows,
-    rows_of,
 )
 from leaderboard.boards.benchmark.lines import (
     IN_DOMAIN,
     available_measures,
+    build_tables,
     collect_lines,
-    get_baselines,
-    kinds_of,
+    find_baselines,
     line_costs,
-    tables_of,
+    line_kinds,
 )
-from leaderboard.boards.columns.baseline import difference_to, notes_on_baselines
+from leaderboard.boards.columns.baseline import difference_head, notes_on_baselines
 from leaderboard.boards.columns.costs import BoardCosts, fill_costs, fill_weighted, has_doubtful
 from leaderboard.boards.columns.marks import DOUBTFUL, SEEDS, has_seeds, notes_on_challenges
 from leaderboard.boards.columns.significance import WITHHELD, format_p_value, ranks_text
 from leaderboard.boards.facets import OF_DATASETS, matches_facet
-from leaderboard.boards.filtering import apply_view, assign_ranks, best_values, count_rows, resolved_sorts
+from leaderboard.boards.filtering import apply_view, assign_ranks, best_values, count_rows, resolve_sorts
 from leaderboard.boards.model import SEPARATED, BenchmarkFacts, Board, Cell, Column, Member
 from leaderboard.boards.state import VIEWS, BoardState
-from leaderboard.boards.summary import summarise
+from leaderboard.boards.summary import summarize
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.text.baselines import baselines_label
 from leaderboard.results.board_rows.entry_rows import CLOSED, CLOSED_NOTE, PRIVATE, REPORTED, EntryRow
@@ -57,10 +57,10 @@ from leaderboard.systems.baselines import BM25
 
 @dataclass(frozen=True, slots=True)
 class RankedBenchmark:
-    """The ranked board of the datasets that a view chooses, with the sources of its notes.
+    """The ranked board of the datasets that a view selects, with the sources of its notes.
 
-    Private rows of a team are last. `baselines` has, by place of a dataset, the name of the baseline, and whether it is
-    the site's own BM25.
+    Private rows of the reader's teams are last. `baselines` has, by position of a dataset, the name of the baseline
+    and whether it is the site's own BM25.
     """
 
     board: Board
@@ -73,10 +73,10 @@ class RankedBenchmark:
 
     def view(self, state: BoardState, certainty: Mapping[int, BoardCertainty]) -> Board:
         """Return the view of the board, with the tests of each dataset. Raises UnknownChoice."""
-        facts, board, state = self.facts, self.board, _without_left_out(self.facts, state)
+        facts, board, state = self.facts, self.board, _without_omitted_datasets(self.facts, state)
         columns = {column.key: column for column in board.columns}
         default = default_sort(facts, columns)
-        sort = resolved_sorts(board, state, default)[0].key
+        sort = resolve_sorts(board, state, default)[0].key
         datasets = {member.slug for member in facts.members}
         ranked_by = columns[sort if sort in RANKING or sort in datasets else default]
         rows = [row.copy() for row in board.rows]
@@ -90,14 +90,14 @@ class RankedBenchmark:
         complete_by = sort if sort == COMMON or sort in datasets else MEAN
         if facts.all_counted > 1 and any(row.value(complete_by) is not None for row in rows):
             board = replace(board, complete_by=complete_by)
-        # Values that are not zero-shot are left out already, one by one.
+        # Values that are not zero-shot have already been removed, cell by cell.
         board = apply_view(board, replace(state, zero_shot=False), default, omitted)
         names = {place: name for place, (name, _) in self.baselines.items()}
         found_with, on_tests = add_significance(board, facts, certainty, names)
         notes = [
-            *_on_ranks(facts, board, ranked_by),
+            *_rank_notes(facts, board, ranked_by),
             *notes_on_baselines(facts, self.baselines),
-            *_on_datasets(facts, board),
+            *_dataset_notes(facts, board),
             *self._on_kinds(board, state),
             *on_tests,
             *self.notes_on_weights,
@@ -110,14 +110,14 @@ class RankedBenchmark:
         notes = []
         rows = [row for row in self.board.rows if row.ranked_in != PRIVATE]
         datasets = {member.slug for member in self.facts.members}
-        shown = {column.key for column in board.columns if column.key in datasets}
+        visible_datasets = {column.key for column in board.columns if column.key in datasets}
         if any(row.ranked_in == REPORTED for row in rows):
             notes.append(_REPORTED_NOTE)
         if any(row.ranked_in == CLOSED for row in rows):
             notes.append(CLOSED_NOTE)
-        if shown and self.any_in_domain:
+        if visible_datasets and self.any_in_domain:
             notes.append(_("‡ in-domain: trained on that dataset."))
-        if has_seeds(rows, shown):
+        if has_seeds(rows, visible_datasets):
             notes.append(SEEDS)
         if state.zero_shot:
             notes.append(_ZERO_SHOT_NOTE)
@@ -131,12 +131,12 @@ _REPORTED_NOTE = _(
 )
 _ZERO_SHOT_NOTE = _(
     "Zero-shot only: values of systems that were trained on the dataset, or do not declare their training data, are "
-    "left out of cells and aggregates; unsupervised adaptation to the corpus is kept."
+    "omitted from cells and aggregates; unsupervised adaptation to the corpus counts as zero-shot."
 )
 
 
 def benchmark_view_key(state: BoardState) -> str:
-    """Return text that changes with everything in a view that the ranked board depends on."""
+    """Return text that changes with all properties of a view on which the ranked board depends."""
     costs = state.hardware, state.cpu_only, state.corpus, state.weights
     datasets = [state.chosen(facet) for facet in OF_DATASETS]
     return f"{state.measure} {state.view} {state.zero_shot} {costs} {state.filtered} {datasets}"
@@ -148,31 +148,30 @@ def rank_benchmark(
     state: BoardState,
     private: Mapping[int, Sequence[EntryRow]],
 ) -> RankedBenchmark:
-    """Return the ranked board for the measure, the datasets, the hardware, and the weights of a view.
+    """Return the ranked board for the measure, datasets, hardware, and weights of a view.
 
-    `entries` are those of the datasets, by id, `private` those of the reader's own teams, which have rows of their own
-    and change no others.
-    Raises UnknownChoice for a measure, hardware, or facet of datasets that the board does not have.
+    `entries` are by dataset. `private` are those of the reader's own teams, which get rows of their own and do not
+    affect others. Raises UnknownChoice for a measure, hardware, or facet of datasets that the board does not have.
     """
     measure, measures = state.measure or facts.measure, available_measures(facts, entries)
     if measure not in measures:
         raise UnknownChoice("measure", measure, measures)
-    facts = _chosen(facts, state)
+    facts = _select_datasets(facts, state)
     lines = collect_lines(facts, entries, measure, zero_shot=state.zero_shot)
-    tables, baselines = tables_of(facts, lines, kinds_of(lines), measure), get_baselines(facts, lines)
+    tables, baselines = build_tables(facts, lines, line_kinds(lines), measure), find_baselines(facts, lines)
     names = {name for name, _ in baselines.values()}
     if any(line.baseline_on and line.ranked_in == REPORTED for line in lines):
-        names.add(BM25.name)  # reported figures are compared with their publication's BM25
+        names.add(BM25.name)  # Reported figures are compared with their publication's BM25.
     costs, costs_of_lines = line_costs(facts, entries, lines, state)
-    look = Look(measure, state.view, difference_to(names), bool(state.weights), costs.columns)
-    columns = {column.key: column for column in columns_of(facts, look, aggregates_of(tables))}
-    of_costs = OF_VIEW.union(column.key for column in costs.columns)
-    of_lines = [column for key, column in columns.items() if key not in of_costs]
-    rows = rows_of(facts, look, of_lines, lines, tables)
+    look = ViewOptions(measure, state.view, difference_head(names), bool(state.weights), costs.columns)
+    columns = {column.key: column for column in build_columns(facts, look, compute_aggregates(tables))}
+    view_dependent_keys = VIEW_DEPENDENT.union(column.key for column in costs.columns)
+    line_columns = [column for key, column in columns.items() if key not in view_dependent_keys]
+    rows = build_rows(facts, look, line_columns, lines, tables)
     fill_costs(rows, costs.columns, costs_of_lines)
     default = default_sort(facts, columns)
     assign_ranks(rows, default, lower_is_better=columns[default].better == "lower")
-    effectiveness, lower = plain(means(tables.of_counted[0])), tables.lower_is_better
+    effectiveness, lower = to_values(means(tables.on_counted_datasets[0])), tables.lower_is_better
     weights = dict(state.weights)
     on_weights = fill_weighted(rows, effectiveness, weights, costs.machine, lower_is_better=lower)
     in_domain = any(matches_facet(row.facets, "training", (IN_DOMAIN,)) for row in rows)
@@ -180,32 +179,43 @@ def rank_benchmark(
     if private:
         rows += private_rows(facts, private, lines, look, zero_shot=state.zero_shot)
     board = Board(
-        facts.name, list(columns.values()), rows, measure, measures, baselines_label(names), *best,
-        costs.machine, costs.machines, costs.head, counted=count_rows(rows), views=VIEWS, view=state.view,
-        of_datasets=[member.facets for member in (*facts.members, *facts.left_out)],
-    )  # fmt: skip
+        facts.name,
+        list(columns.values()),
+        rows,
+        measure,
+        measures,
+        baselines_label(names),
+        *best,
+        costs.machine,
+        costs.machines,
+        costs.head,
+        counted=count_rows(rows),
+        views=VIEWS,
+        view=state.view,
+        member_facets=[member.facets for member in (*facts.members, *facts.left_out)],
+    )
     label = f"mean {measure}" if facts.all_counted > 1 else measure
-    summary = summarise(board, measure=label, key=default, relative=AVERAGE, filtered=state.filtered)
+    summary = summarize(board, measure=label, key=default, relative=AVERAGE, is_filtered=state.filtered)
     board = replace(board, summary=summary)
     return RankedBenchmark(board, facts, tables, baselines, costs, in_domain, on_weights)
 
 
-def _chosen(facts: BenchmarkFacts, state: BoardState) -> BenchmarkFacts:
-    """The benchmark with the datasets that the view's facets choose.
+def _select_datasets(facts: BenchmarkFacts, state: BoardState) -> BenchmarkFacts:
+    """Return the benchmark with only the datasets that the view's facets select.
 
-    Raises UnknownChoice for a language, domain or task that none of its datasets has.
+    Raises UnknownChoice for a language, domain, or task that none of its datasets has.
     """
-    wanted = {facet: state.chosen(facet) for facet in OF_DATASETS if state.chosen(facet)}
-    for facet, values in wanted.items():
-        known = sorted({member.facets[facet] for member in facts.members} - {""})
+    selection = {facet: state.chosen(facet) for facet in OF_DATASETS if state.chosen(facet)}
+    for facet, values in selection.items():
+        known_values = sorted({member.facets[facet] for member in facts.members} - {""})
         for value in values:
-            if value not in known:
-                raise UnknownChoice(facet, value, known)
-    if not wanted:
+            if value not in known_values:
+                raise UnknownChoice(facet, value, known_values)
+    if not selection:
         return facts
 
     def fits(member: Member) -> bool:
-        return all(member.facets[facet] in values for facet, values in wanted.items())
+        return all(member.facets[facet] in values for facet, values in selection.items())
 
     return replace(
         facts,
@@ -214,34 +224,34 @@ def _chosen(facts: BenchmarkFacts, state: BoardState) -> BenchmarkFacts:
     )
 
 
-def _without_left_out(facts: BenchmarkFacts, state: BoardState) -> BoardState:
-    """The view without orders and ranges by datasets that it does not show."""
-    gone = {member.slug for member in facts.left_out}
-    if not gone:
+def _without_omitted_datasets(facts: BenchmarkFacts, state: BoardState) -> BoardState:
+    """Return the view without sorts and ranges by datasets that it does not show."""
+    hidden_slugs = {member.slug for member in facts.left_out}
+    if not hidden_slugs:
         return state
     return replace(
         state,
-        sorts=tuple(sort for sort in state.sorts if sort.key not in gone),
-        ranges=tuple(each for each in state.ranges if each.key not in gone),
+        sorts=tuple(sort for sort in state.sorts if sort.key not in hidden_slugs),
+        ranges=tuple(bounds for bounds in state.ranges if bounds.key not in hidden_slugs),
     )
 
 
-def _on_ranks(facts: BenchmarkFacts, board: Board, ranked_by: Column) -> list[str]:
+def _rank_notes(facts: BenchmarkFacts, board: Board, ranked_by: Column) -> list[str]:
     keys = {column.key: column for column in board.columns}
-    several = facts.all_counted > 1
+    is_multiple = facts.all_counted > 1
     notes = [f"Ranked by {ranked_by.label}; equal values share a rank, missing values always sort last."]
-    if several:
+    if is_multiple:
         notes.append(
-            f"Means are {over(facts)}, for complete rows only; missing values are excluded, never 0."
+            f"Means are {over_datasets(facts)}, for complete rows only; missing values are excluded, never 0."
         )
     if COMMON in keys:
         notes.append(f"Common mean: {keys[COMMON].note}; it changes with the filters.")
     notes.append(
-        "Δ compares with the baseline of the same source, dataset version and judgements."
+        "Δ compares with the baseline of the same source, dataset version, and judgments."
         + (
             " Δ mean (%) is the ratio of the two means, Mean of Δ (%) the mean of the ratios; W/T/L counts counted "
-            "datasets won, tied and lost."
-            if several
+            "datasets won, tied, and lost."
+            if is_multiple
             else ""
         )
     )
@@ -254,16 +264,16 @@ def _on_ranks(facts: BenchmarkFacts, board: Board, ranked_by: Column) -> list[st
     return notes
 
 
-def _on_datasets(facts: BenchmarkFacts, board: Board) -> list[str]:
+def _dataset_notes(facts: BenchmarkFacts, board: Board) -> list[str]:
     notes = []
     if facts.left_out:
         notes.append(
-            f"Filtered by language, domain or task: {len(facts.members)} of "
+            f"Filtered by language, domain, or task: {len(facts.members)} of "
             f"{len(facts.members) + len(facts.left_out)} datasets; all aggregates are over these."
         )
-    shown = [member.facts.name for member in facts.members if not member.counted]
-    if shown:
-        notes.append(f"Shown, but not part of any aggregate: {', '.join(shown)}.")
+    uncounted_names = [member.facts.name for member in facts.members if not member.counted]
+    if uncounted_names:
+        notes.append(f"Shown, but not part of any aggregate: {', '.join(uncounted_names)}.")
     for member in facts.members:
         stand_in = member.measure(board.measure)
         if stand_in != board.measure:
@@ -276,50 +286,45 @@ def _on_datasets(facts: BenchmarkFacts, board: Board) -> list[str]:
     return notes
 
 
-#: Where it has no other name.
+#: Fallback name of a baseline.
 BASELINE = "the baseline"
 
 
 class _Dataset(NamedTuple):
-    """The key of a dataset's column, what was found there and with what; `place` is that of a line's values."""
+    """A dataset's column with its test results and their settings; `place` is the position of its values in a line."""
 
     key: str
     place: int
-    found: MeasureCertainty
-    how: TestSettings
+    certainty: MeasureCertainty
+    settings: TestSettings
     baseline: str
 
 
 def add_significance(
-    board: Board,
-    facts: BenchmarkFacts,
-    found: Mapping[int, BoardCertainty],
-    baselines: Mapping[int, str],
+    board: Board, facts: BenchmarkFacts, certainty: Mapping[int, BoardCertainty], baselines: Mapping[int, str]
 ) -> tuple[TestSettings | None, list[str]]:
-    """Add test results to the cells of the rows that the board shows, and return their settings and the notes on them.
+    """Add each dataset's own test results to the visible cells, and return their settings and the notes on them.
 
-    Nothing is tested over several datasets: each cell shows what its dataset's own board found.
-
-    `found` is by dataset, `baselines` are names of baselines by place of the dataset. Nothing is said of reported
-    figures, of private rows, of hidden judgements, and of boards of which nothing has been found yet.
+    There are no tests over several datasets. `certainty` is by dataset, `baselines` are names by position of the
+    dataset. Reported figures, private rows, hidden judgments, and boards without computed tests get no results.
     """
-    datasets = _datasets(board, facts, found, baselines)
-    known = [
-        (each.key, each.place, each, each.found.cell_statements.setdefault(each.baseline, {}))
+    datasets = _datasets(board, facts, certainty, baselines)
+    cached_results = [
+        (each.key, each.place, each, each.certainty.cell_statements.setdefault(each.baseline, {}))
         for each in datasets
     ]
-    any_found = any_marked = False
-    for row in board.rows if known else ():
+    has_results = has_marks = False
+    for row in board.rows if cached_results else ():
         if row.ranked_in in (REPORTED, PRIVATE):
             continue
-        for key, place, dataset, made in known:
+        for key, place, dataset, results_by_entry in cached_results:
             entry = row.entries[place]
-            told = made.get(entry) or _cell_certainty(dataset, entry)
-            if told is None:
+            result = results_by_entry.get(entry) or _cell_certainty(dataset, entry)
+            if result is None:
                 continue
-            cell, (of_entry, title, differs) = row[key], told
-            marked, mark = differs and board.view != "rank", cell.mark
-            if marked:
+            cell, (entry_certainty, title, differs) = row[key], result
+            is_marked, mark = differs and board.view != "rank", cell.mark
+            if is_marked:
                 mark = f"{mark}{SEPARATED}" if mark in ("", "‡") else f"{SEPARATED} {mark}"
             row[key] = Cell(
                 cell.value,
@@ -327,63 +332,71 @@ def add_significance(
                 mark,
                 f"{cell.title}; {title}" if cell.title else title,
                 cell.spread,
-                certainty=of_entry,
+                certainty=entry_certainty,
             )
-            any_found, any_marked = True, any_marked or marked
-    settings = datasets[0].how if datasets else None
-    return settings, _notes(facts, datasets, marked=any_marked) if any_found else []
+            has_results, has_marks = True, has_marks or is_marked
+    settings = datasets[0].settings if datasets else None
+    return settings, _test_notes(facts, datasets, has_marks=has_marks) if has_results else []
 
 
 def _cell_certainty(dataset: _Dataset, entry: int) -> tuple[EntryCertainty, str, bool] | None:
-    """What was found of an entry, how it is said, and whether it differs from the baseline; None of others."""
-    found, how = dataset.found.entries.get(entry), dataset.how
-    if found is None:
+    """Return an entry's test results, their description, and whether it differs significantly, or None if untested."""
+    certainty, settings = dataset.certainty.entries.get(entry), dataset.settings
+    if certainty is None:
         return None
-    corrected = found.p_baseline_corrected
-    differs = corrected is not None and corrected < how.alpha
-    told = found, describe_result(found, how, dataset.baseline), differs
-    dataset.found.cell_statements[dataset.baseline][entry] = told
-    return told
+    corrected = certainty.p_baseline_corrected
+    differs = corrected is not None and corrected < settings.alpha
+    result = certainty, describe_result(certainty, settings, dataset.baseline), differs
+    dataset.certainty.cell_statements[dataset.baseline][entry] = result
+    return result
 
 
 def _datasets(
-    board: Board, facts: BenchmarkFacts, found: Mapping[int, BoardCertainty], baselines: Mapping[int, str]
+    board: Board,
+    facts: BenchmarkFacts,
+    certainties: Mapping[int, BoardCertainty],
+    baselines: Mapping[int, str],
 ) -> Sequence[_Dataset]:
-    """The columns of which something was found. One that is the mean of its parts has nothing of its own."""
-    shown = {column.key for column in board.columns}
+    """Return the visible datasets with test results. Composite datasets have none of their own."""
+    visible_keys = {column.key for column in board.columns}
     datasets = []
     for place, member in enumerate(facts.members):
-        of_board = found.get(member.dataset_id)
-        measure = of_board.of(member.measure(board.measure)) if of_board is not None else None
-        if of_board is not None and measure is not None and member.slug in shown and not member.parts:
+        board_certainty = certainties.get(member.dataset_id)
+        measure = board_certainty.of(member.measure(board.measure)) if board_certainty is not None else None
+        if (
+            board_certainty is not None
+            and measure is not None
+            and member.slug in visible_keys
+            and not member.parts
+        ):
             name = baselines.get(place, BASELINE)
-            datasets.append(_Dataset(member.slug, place, measure, of_board.settings, name))
+            datasets.append(_Dataset(member.slug, place, measure, board_certainty.settings, name))
     return datasets
 
 
-def describe_result(found: EntryCertainty, how: TestSettings, baseline: str = BASELINE) -> str:
-    """What a cell says on hover: the interval, the ranks that tests leave open, and how it compares."""
-    text = f"{how.level * 100:.0f}% interval {found.low:.4f} to {found.high:.4f}"
-    if found.rank_low is not None:
-        text += f"; rank {ranks_text(found)}"
-    if found.p_baseline is not None:
-        text += f"; p {format_p_value(found.p_baseline)} vs {baseline}"
-    if found.p_baseline_corrected is not None:
-        text += f", {format_p_value(found.p_baseline_corrected)} corrected ({how.correction})"
+def describe_result(certainty: EntryCertainty, settings: TestSettings, baseline: str = BASELINE) -> str:
+    """Return the text that a cell shows on hover: interval, rank range, and comparison with the baseline."""
+    text = f"{settings.level * 100:.0f}% interval {certainty.low:.4f} to {certainty.high:.4f}"
+    if certainty.rank_low is not None:
+        text += f"; rank {ranks_text(certainty)}"
+    if certainty.p_baseline is not None:
+        text += f"; p {format_p_value(certainty.p_baseline)} vs {baseline}"
+    if certainty.p_baseline_corrected is not None:
+        text += f", {format_p_value(certainty.p_baseline_corrected)} corrected ({settings.correction})"
     return text
 
 
-def _notes(facts: BenchmarkFacts, datasets: Sequence[_Dataset], *, marked: bool) -> list[str]:
-    how, names = datasets[0].how, {each.baseline for each in datasets}
+def _test_notes(facts: BenchmarkFacts, datasets: Sequence[_Dataset], *, has_marks: bool) -> list[str]:
+    settings, names = datasets[0].settings, {dataset.baseline for dataset in datasets}
     baseline = names.pop() if len(names) == 1 else "that dataset’s baseline"
     notes = [
-        f"Hover over a score to see its {how.level * 100:.0f}% interval and its tests on that dataset; the dataset’s "
-        "own board explains them."
+        f"Hover over a score to see its {settings.level * 100:.0f}% interval and its tests on that dataset; the "
+        "dataset’s own board explains them."
     ]
-    if marked:
+    if has_marks:
         notes[0] = (
-            f"{SEPARATED} differs from {baseline}: p < {how.alpha:g} in a two-sided {how.test} by "
-            f"query, {how.correction}-corrected over the dataset’s own board, not over datasets. {notes[0]}"
+            f"{SEPARATED} differs from {baseline}: p < {settings.alpha:g} in a two-sided {settings.test} by "
+            f"query, {settings.correction}-corrected over the dataset’s own board, not over datasets. {notes[0]}"
         )
     hidden = [member.facts.name for member in facts.members if member.facts.hidden]
     return notes + ([f"{', '.join(hidden)}: {WITHHELD[0].lower()}{WITHHELD[1:]}"] if hidden else [])

@@ -1,4 +1,4 @@
-"""From the entries of its datasets to the lines of a benchmark's board: what each system has, and what it costs."""
+"""Lines of a benchmark's board, collected from the entries of its datasets: each system's scores and costs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,71 +26,70 @@ from leaderboard.systems.baselines import BM25
 
 IN_DOMAIN = Entry.Training.IN_DOMAIN.value
 
-#: When an entry was published, then its id: the order of every board.
+#: Publication time and id of an entry, the order of every board.
 Published = tuple[str, int]
 _published = attrgetter("published", "pk")
-#: The place of a missing result.
+#: Placeholder for a missing result.
 NO_RESULT = EntryRow("", "", "", "", {}, "", "", "", "", 0)
 
 
 @dataclass(slots=True)
 class SystemLine:
-    """What one row collects. The lists have a place for each dataset of the benchmark, sets hold such places.
+    """Data of one row. Lists have one item per dataset of the benchmark; sets have positions of datasets.
 
-    `about` is any of its results, for what all say of its system; `published` is when its first value was. `results`
-    are those that have its values, `NO_RESULT` where there is none.
+    `entry` is one of the results, used for properties of the system; `published` is the order key of the first one.
+    `results` are the results with the row's scores, or `NO_RESULT`.
     """
 
     key: LineKey
-    about: EntryRow
+    entry: EntryRow
     published: Published
     results: Sequence[EntryRow]
     scores: list[float | None]
     groups: list[str]
     baseline_on: set[int]
     baselines: Sequence[float | None] = ()
-    #: Values that are left out because they are not zero-shot, where the view asks for that.
+    #: Positions of values that a zero-shot view omits.
     left_out: Sequence[int] = ()
 
     @property
     def configuration(self) -> str:
-        """Which of the system's."""
         return self.key[1]
 
     @property
     def ranked_in(self) -> str:
-        """`REPORTED` or `SCORED`."""
+        """Kind in which the row is ranked: `REPORTED` or `SCORED`."""
         return self.key[2]
 
     @property
     def parameters(self) -> int | None:
-        """Number of the model's weights, counted for a result or else declared."""
+        """Number of the model's parameters, counted for a result or else declared."""
         for result in self.results:
             if (result.measured or result.parameter_count) and (number := result.parameters):
                 return number
-        return self.about.parameters
+        return self.entry.parameters
 
 
 class BenchmarkLine(NamedTuple):
-    """What the cells of a row are made from: the line of this `number`, and its system.
+    """Input for the cells of a row: the line with this `number` and its system.
 
-    `shown` is what the view shows of its scores. `beside` has, by place of a dataset, the mark, the title and the
-    spread of a cell that has any of them. Costs are of the view, and no part of it.
+    `values` are the values in the dataset columns of the view. `annotations` has mark, title, and spread of cells that
+    need any of them, by position of the dataset. Costs depend on the view and are not included.
     """
 
-    about: EntryRow
+    entry: EntryRow
     ranked_in: str
     decimals: int
     provenance: str
     number: int
-    shown: Sequence[float | None]
-    beside: Mapping[int, tuple[str, str, str]]
+    values: Sequence[float | None]
+    annotations: Mapping[int, tuple[str, str, str]]
     parameters: int | None
     measured: None = None
     figures: tuple[()] = ()
 
 
-#: By line its first result on a dataset, and the one that it has now.
+#: First and current result of each line on a dataset.
 _Results = tuple[Mapping[LineKey, EntryRow], Mapping[LineKey, EntryRow]]
 
 
@@ -100,47 +99,48 @@ def collect_lines(
     measure: str,
     *,
     zero_shot: bool = False,
-    beside: Sequence[SystemLine] = (),
+    reference_lines: Sequence[SystemLine] = (),
 ) -> list[SystemLine]:
-    """One line per system, configuration and kind, in order of first publication; a later entry replaces an earlier.
+    """Return one line per system, configuration, and kind, in order of first publication.
 
-    `zero_shot` leaves out values of systems that were trained on the dataset, or whose makers do not say. Where there
-    are lines `beside` these, they have the baselines, and say what is present.
+    A later entry replaces an earlier one. `zero_shot` omits values of systems that were trained on the dataset or do
+    not declare their training. If there are `reference_lines`, they provide the baselines and the current
+    comparison groups.
     """
     names = [member.measure(measure) for member in facts.members]
-    found = [
+    results_by_dataset = [
         _results(facts, member, rows[member.dataset_id], name)
         for member, name in zip(facts.members, names, strict=True)
     ]
-    keys = dict.fromkeys(chain.from_iterable(present for _, present in found))
-    lines = sorted((_line(key, found, names) for key in keys), key=attrgetter("published"))
-    anchors = beside or lines
+    keys = dict.fromkeys(chain.from_iterable(current_results for _, current_results in results_by_dataset))
+    lines = sorted((_line(key, results_by_dataset, names) for key in keys), key=attrgetter("published"))
+    anchors = reference_lines or lines
     # A value is compared with the baseline of its own comparison group.
     baselines: list[dict[str, float | None]] = [{} for _ in names]
     for line in anchors:
         for place in line.baseline_on:
             baselines[place][line.groups[place]] = line.scores[place]
     current = _current_groups(anchors, len(names))
-    of_groups: dict[tuple[str, ...], list[float | None]] = {}  # most lines have the same
+    baselines_by_groups: dict[tuple[str, ...], list[float | None]] = {}  # Most lines have the same groups.
     for line in lines:
         if line.ranked_in == SCORED and line.groups != current:
             line.scores = [
-                score if group == wanted else None
-                for score, group, wanted in zip(line.scores, line.groups, current, strict=True)
+                score if group == current_group else None
+                for score, group, current_group in zip(line.scores, line.groups, current, strict=True)
             ]
         groups = tuple(line.groups)
-        if groups not in of_groups:
-            of_groups[groups] = [
-                of_place.get(group) for of_place, group in zip(baselines, groups, strict=True)
+        if groups not in baselines_by_groups:
+            baselines_by_groups[groups] = [
+                group_baselines.get(group) for group_baselines, group in zip(baselines, groups, strict=True)
             ]
-        line.baselines = of_groups[groups]
+        line.baselines = baselines_by_groups[groups]
     lines = [line for line in lines if line.scores.count(None) < len(line.scores)]
     return _zero_shot(lines) if zero_shot else lines
 
 
 def _zero_shot(lines: Sequence[SystemLine]) -> list[SystemLine]:
-    """The lines without the values that are not zero-shot; those that have none left are gone."""
-    left = []
+    """Return the lines without values that are not zero-shot, omitting lines without any other value."""
+    remaining = []
     for line in lines:
         line.left_out = [
             place
@@ -150,18 +150,18 @@ def _zero_shot(lines: Sequence[SystemLine]) -> list[SystemLine]:
         for place in line.left_out:
             line.scores[place] = None
         if line.scores.count(None) < len(line.scores):
-            left.append(line)
-    return left
+            remaining.append(line)
+    return remaining
 
 
-def _line(key: LineKey, found: Sequence[_Results], names: Sequence[str]) -> SystemLine:
-    """What the datasets have of a line, each by the measure of this name."""
-    first = [earliest[key] for earliest, _ in found if key in earliest]
-    results = [present.get(key, NO_RESULT) for _, present in found]
+def _line(key: LineKey, results_by_dataset: Sequence[_Results], names: Sequence[str]) -> SystemLine:
+    """Return the line of a key, with each dataset's score by the measure of this name."""
+    earliest = [first_results[key] for first_results, _ in results_by_dataset if key in first_results]
+    results = [current_results.get(key, NO_RESULT) for _, current_results in results_by_dataset]
     return SystemLine(
         key,
-        first[0],
-        min(map(_published, first)),
+        earliest[0],
+        min(map(_published, earliest)),
         results,
         [result.scores.get(name) for result, name in zip(results, names, strict=True)],
         list(map(attrgetter("comparison_group"), results)),
@@ -170,43 +170,45 @@ def _line(key: LineKey, found: Sequence[_Results], names: Sequence[str]) -> Syst
 
 
 def _results(facts: BenchmarkFacts, member: Member, rows: BoardRows, measure: str) -> _Results:
-    """What each line has on a dataset; nothing of entries of another paper, or not on the present judgements."""
+    """Return the results of each line on a dataset, ignoring other publications and earlier judgments."""
     current = f"scored:{member.facts.version_id}:{member.facts.qrels_id}:"
-    shown = {
+    valid_kinds = {
         (source, group)
         for source, group in rows.kinds
         if (group.startswith(current) if source is None else matches_source(source, facts.source_id))
     }
-    found = [(key, row) for key, row in rows.results if measure in row.scores]
-    if shown != rows.kinds:
-        found = [(key, row) for key, row in found if (row.reported_by, row.comparison_group) in shown]
-    present = dict(found)
-    if len(present) == len(found):
-        return present, present
-    return dict(reversed(found)), _present(found)
+    results = [(key, row) for key, row in rows.results if measure in row.scores]
+    if valid_kinds != rows.kinds:
+        results = [
+            (key, row) for key, row in results if (row.reported_by, row.comparison_group) in valid_kinds
+        ]
+    current_results = dict(results)
+    if len(current_results) == len(results):
+        return current_results, current_results
+    return dict(reversed(results)), _current_results(results)
 
 
-def _present(results: Iterable[tuple[LineKey, EntryRow]]) -> dict[LineKey, EntryRow]:
-    """A later entry replaces an earlier one, but for a baseline, which stays whatever comes under its name later."""
-    present: dict[LineKey, EntryRow] = {}
+def _current_results(results: Iterable[tuple[LineKey, EntryRow]]) -> dict[LineKey, EntryRow]:
+    """Return the current result of each line: a later entry replaces an earlier one, unless that is a baseline."""
+    current_results: dict[LineKey, EntryRow] = {}
     for key, row in results:
-        before = present.get(key)
-        if before is None or not before.is_baseline or row.is_baseline:
-            present[key] = row
-        elif row.comparison_group != before.comparison_group:
-            present[key] = row._replace(is_baseline=before.is_baseline)
-    return present
+        previous = current_results.get(key)
+        if previous is None or not previous.is_baseline or row.is_baseline:
+            current_results[key] = row
+        elif row.comparison_group != previous.comparison_group:
+            current_results[key] = row._replace(is_baseline=previous.is_baseline)
+    return current_results
 
 
 def _current_groups(lines: Sequence[SystemLine], number: int) -> list[str]:
-    """By dataset, the group that its scored values are compared in: that of its baseline, else the newest."""
+    """Return the comparison group of scored values by dataset: the baseline's, else the newest."""
     current = [""] * number
     anchored: set[int] = set()
     for line in lines:
         if line.ranked_in == REPORTED:
             continue
         if line.groups == current and not line.baseline_on:
-            continue  # like most lines
+            continue  # This is the case for most lines.
         anchored |= line.baseline_on
         for place, group in enumerate(line.groups):
             if group and (place not in anchored or place in line.baseline_on):
@@ -215,32 +217,36 @@ def _current_groups(lines: Sequence[SystemLine], number: int) -> list[str]:
 
 
 def available_measures(facts: BenchmarkFacts, rows: Mapping[int, BoardRows]) -> list[str]:
-    """The measures that the board can show: its own first, then those that half of the counted datasets have."""
-    had = {dataset: of_dataset.get_measures(facts.source_id) for dataset, of_dataset in rows.items()}
-    wanted = {name for names in had.values() for name in names}
-    wanted -= {name for member in facts.members for name in member.stand_ins.values()}
-    wanted |= {name for member in facts.members for name in member.stand_ins}
+    """Return the measures of the board: the benchmark's own, then those on at least half of the counted datasets."""
+    measures_by_dataset = {
+        dataset: dataset_rows.get_measures(facts.source_id) for dataset, dataset_rows in rows.items()
+    }
+    candidates = {name for names in measures_by_dataset.values() for name in names}
+    candidates -= {name for member in facts.members for name in member.stand_ins.values()}
+    candidates |= {name for member in facts.members for name in member.stand_ins}
 
     def widely_had(measure: str) -> bool:
-        having = sum(member.measure(measure) in had[member.dataset_id] for member in facts.counted)
-        return having > 0 and 2 * having >= len(facts.counted)
+        count = sum(
+            member.measure(measure) in measures_by_dataset[member.dataset_id] for member in facts.counted
+        )
+        return count > 0 and 2 * count >= len(facts.counted)
 
-    return [facts.measure, *sorted(name for name in wanted if name != facts.measure and widely_had(name))]
+    return [facts.measure, *sorted(name for name in candidates if name != facts.measure and widely_had(name))]
 
 
-def kinds_of(lines: Sequence[SystemLine]) -> list[str]:
+def line_kinds(lines: Sequence[SystemLine]) -> list[str]:
     """Return the kind that each line is ranked in."""
     return [
-        CLOSED if line.ranked_in == SCORED and line.about.closed_api else line.ranked_in for line in lines
+        CLOSED if line.ranked_in == SCORED and line.entry.closed_api else line.ranked_in for line in lines
     ]
 
 
-def get_baselines(facts: BenchmarkFacts, lines: Sequence[SystemLine]) -> dict[int, tuple[str, bool]]:
-    """Return the baseline of scored values by place of a dataset, and whether it is the site's own BM25."""
+def find_baselines(facts: BenchmarkFacts, lines: Sequence[SystemLine]) -> dict[int, tuple[str, bool]]:
+    """Return the baseline of scored values by position of a dataset, and whether it is the site's own BM25."""
     return {
         place: (
-            baseline_label(line.about.system, facts.members[place].facts.name),
-            line.about.slug == BM25.slug,
+            baseline_label(line.entry.system, facts.members[place].facts.name),
+            line.entry.slug == BM25.slug,
         )
         for line in lines
         if line.ranked_in == SCORED
@@ -249,7 +255,7 @@ def get_baselines(facts: BenchmarkFacts, lines: Sequence[SystemLine]) -> dict[in
     }
 
 
-def tables_of(
+def build_tables(
     facts: BenchmarkFacts, lines: Sequence[SystemLine], kinds: Sequence[str], measure: str
 ) -> Tables:
     """Return the lines' scores and their baselines; `kinds` are those that the lines are ranked in."""
@@ -262,71 +268,75 @@ def tables_of(
     )
 
 
-#: A system and its configuration, as the lines of a benchmark's board are told apart.
-Of = tuple[int, str]
+#: Id of a system, and its configuration.
+SystemKey = tuple[int, str]
 
 
 def line_costs(
     facts: BenchmarkFacts, rows: Mapping[int, BoardRows], lines: Sequence[SystemLine], state: BoardState
 ) -> tuple[BoardCosts, list[CostLine]]:
     """Return the costs of a view with their columns, and those of each line. Raises UnknownChoice for the hardware."""
-    shown = _costs_shown(facts, rows, lines, state)
+    costs = _select_costs(facts, rows, lines, state)
     bm25 = (
         line.key[:2]
         for line in lines
-        if line.baseline_on and line.ranked_in == SCORED and line.about.slug == BM25.slug
+        if line.baseline_on and line.ranked_in == SCORED and line.entry.slug == BM25.slug
     )
-    with_baseline(shown.measured, next(bm25, None))
-    columns = cost_columns(shown.measured.values(), shown.machine, shown.dataset, state.corpus)
-    # Stated costs are those of one named dataset: an average over corpora of different sizes would mean nothing.
-    dataset, stated = "", dict[Of, Figures]()
+    with_baseline(costs.measured, next(bm25, None))
+    columns = cost_columns(costs.measured.values(), costs.machine, costs.dataset, state.corpus)
+    # Reported costs are of one named dataset: averages over corpora of different sizes would be meaningless.
+    dataset, reported = "", dict[SystemKey, Figures]()
     for member in (*facts.members, *facts.left_out):
-        if found := rows[member.dataset_id].get_costs(facts.source_id):
-            dataset, stated = member.facts.name, found
+        if reported_costs := rows[member.dataset_id].get_costs(facts.source_id):
+            dataset, reported = member.facts.name, reported_costs
             break
     columns += [
-        replace(column, group=f"{column.group}, {dataset}", note=f"As stated for {dataset}. {column.note}")
-        for column in figure_columns([(each, {}) for each in stated.values()], [each.key for each in columns])
+        replace(column, group=f"{column.group}, {dataset}", note=f"Reported for {dataset}. {column.note}")
+        for column in figure_columns(
+            [(figures, {}) for figures in reported.values()], [figures.key for figures in columns]
+        )
     ]
-    of_lines = [
+    cost_lines = [
         CostLine(
-            shown.measured.get(line.key[:2]) if line.ranked_in == SCORED else None,
-            stated.get(line.key[:2], ()),
+            costs.measured.get(line.key[:2]) if line.ranked_in == SCORED else None,
+            reported.get(line.key[:2], ()),
         )
         for line in lines
     ]
-    return shown._replace(columns=columns), of_lines
+    return costs._replace(columns=columns), cost_lines
 
 
-def _costs_shown(
+def _select_costs(
     facts: BenchmarkFacts, rows: Mapping[int, BoardRows], lines: Iterable[SystemLine], state: BoardState
 ) -> BoardCosts:
-    """Return the costs on one dataset: the one that the benchmark names, or the one that most lines share.
+    """Return the costs on one dataset: the one that the benchmark names, else the one with costs of most lines.
 
-    Among equals it is the largest. The machine is the one that the view names, or else the one that most lines share.
+    The largest dataset wins ties. The machine is the one that the view selects, or else the one with most lines.
     Raises UnknownChoice.
     """
-    wanted = {line.key[:2] for line in lines if line.ranked_in == SCORED}
-    of_members = [
-        (member, [one for one in rows[member.dataset_id].measured if _key(one) in wanted])
+    scored_systems = {line.key[:2] for line in lines if line.ranked_in == SCORED}
+    measurements_by_member = [
+        (member, [item for item in rows[member.dataset_id].measured if _key(item) in scored_systems])
         for member in (*facts.members, *facts.left_out)
         if facts.efficiency_from in (None, member.dataset_id)
     ]
-    machines = list_machines([one for _, measured in of_members for one in measured])
-    named = chosen_machine(machines, state.hardware, cpu_only=state.cpu_only)
-    hardware = named.slug if named and (state.hardware or state.cpu_only) else ""
+    machines = list_machines([item for _, measurements in measurements_by_member for item in measurements])
+    selected_machine = chosen_machine(machines, state.hardware, cpu_only=state.cpu_only)
+    hardware = selected_machine.slug if selected_machine and (state.hardware or state.cpu_only) else ""
     best: tuple[int, int] = (0, 0)
-    shown = BoardCosts(None, machines, {}, 0)
-    for member, measured in of_members:
-        machine = next((one for one in list_machines(measured) if hardware in ("", one.slug)), None)
-        here = {_key(one): one for one in measured if one.machine == machine}
-        size = (len(here), max((one.figures["documents"] for one in measured), default=0))
-        if here and size > best:
-            elsewhere = {_key(one) for one in measured}.difference(here)
+    costs = BoardCosts(None, machines, {}, 0)
+    for member, measurements in measurements_by_member:
+        machine = next((item for item in list_machines(measurements) if hardware in ("", item.slug)), None)
+        on_machine = {_key(item): item for item in measurements if item.machine == machine}
+        size = (len(on_machine), max((item.figures["documents"] for item in measurements), default=0))
+        if on_machine and size > best:
+            on_other_machines = {_key(item) for item in measurements}.difference(on_machine)
             best = size
-            shown = BoardCosts(machine, machines, here, len(elsewhere), dataset=member.facts.name)
-    return shown
+            costs = BoardCosts(
+                machine, machines, on_machine, len(on_other_machines), dataset=member.facts.name
+            )
+    return costs
 
 
-def _key(measured: MeasuredEntry) -> Of:
-    return measured.system_id, measured.configuration
+def _key(measurement: MeasuredEntry) -> SystemKey:
+    return measurement.system_id, measurement.configuration

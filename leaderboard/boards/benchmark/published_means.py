@@ -1,4 +1,4 @@
-"""What a paper prints over all of its datasets, beside what follows from the figures that it prints for each."""
+"""Comparison of a paper's printed aggregates with those that follow from its figures for each dataset."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from leaderboard.results.board_rows.entry_rows import REPORTED
 
 
 class PublishedMeansRow(NamedTuple):
-    """A system's figures as the page writes them, a dash where the paper prints none. `odd`: the wins differ."""
+    """A system's aggregates as text, with a dash if the paper prints none; `odd` marks different win counts."""
 
     system: str
     slug: str
@@ -24,7 +24,7 @@ class PublishedMeansRow(NamedTuple):
 
 
 class PublishedMeans(NamedTuple):
-    """The table, over how many datasets, for which measure, and what it comes to in one or two sentences."""
+    """Comparison of printed and computed aggregates, with the number of datasets and a summary in words."""
 
     rows: list[PublishedMeansRow]
     counted: int
@@ -43,11 +43,11 @@ class _Computed(NamedTuple):
 
 
 def compare_published_means(
-    facts: BenchmarkFacts, ranked: Board, printed: Mapping[str, PublishedAverage]
+    facts: BenchmarkFacts, board: Board, printed: Mapping[str, PublishedAverage]
 ) -> PublishedMeans | None:
-    """Return the comparison with what a publication prints over all datasets, or None if nothing can be compared."""
-    found = []
-    for row in ranked.rows:
+    """Return the comparison with the aggregates that a publication prints, or None if nothing can be compared."""
+    computed = []
+    for row in board.rows:
         wins, ratio, ratios = (row.value(key) for key in (WINS, AVERAGE, MEAN_RELATIVE))
         name = row.entry.system
         if (
@@ -56,64 +56,63 @@ def compare_published_means(
             and isinstance(ratio, float)
             and isinstance(ratios, float)
         ):
-            # A baseline wins nothing against itself.
+            # A baseline has no wins against itself.
             wins = int(wins) if isinstance(wins, float) else 0
-            found.append(_Computed(name, row.entry.slug, wins, ratio, ratios, printed[name]))
-    if not found:
+            computed.append(_Computed(name, row.entry.slug, wins, ratio, ratios, printed[name]))
+    if not computed:
         return None
-    counted = len(facts.counted)
+    dataset_count = len(facts.counted)
     return PublishedMeans(
-        [_row(one) for one in found],
-        counted,
+        [_row(system) for system in computed],
+        dataset_count,
         facts.measure,
-        sorted({locator for one in found for locator in one.printed.locators}),
-        _sentence(found, counted),
+        sorted({locator for system in computed for locator in system.printed.locators}),
+        _sentence(computed, dataset_count),
     )
 
 
-def _row(one: _Computed) -> PublishedMeansRow:
-    printed = one.printed
+def _row(system: _Computed) -> PublishedMeansRow:
+    printed = system.printed
     return PublishedMeansRow(
-        one.system,
-        one.slug,
-        str(one.wins),
+        system.system,
+        system.slug,
+        str(system.wins),
         "—" if printed.wins is None else str(printed.wins),
-        signed(one.ratio, 1, percent=True),
-        signed(one.ratios, 1, percent=True),
+        signed(system.ratio, 1, percent=True),
+        signed(system.ratios, 1, percent=True),
         "—" if printed.average is None else signed(printed.average, 1),
-        printed.wins not in (None, one.wins),
+        printed.wins not in (None, system.wins),
     )
 
 
-def _sentence(found: list[_Computed], counted: int) -> str:
-    """Whether either reading reproduces the printed averages, and which printed wins do not follow."""
-    averages = [(one, one.printed.average) for one in found if one.printed.average is not None]
+def _sentence(computed: list[_Computed], dataset_count: int) -> str:
+    """Return which formula reproduces the printed averages, and which printed wins are inconsistent."""
+    averages = [(system, system.printed.average) for system in computed if system.printed.average is not None]
     exact = [
         name
-        for name, of in (
-            ("the ratio of means", lambda one: one.ratio),
-            ("the mean of ratios", lambda one: one.ratios),
+        for name, get_value in (
+            ("the ratio of means", lambda system: system.ratio),
+            ("the mean of ratios", lambda system: system.ratios),
         )
-        if all(abs(100 * of(one) - printed) < 0.05 for one, printed in averages)
+        if all(abs(100 * get_value(system) - printed) < 0.05 for system, printed in averages)
     ]
     if exact:
-        said = f"The printed average is {exact[0]}."
+        text = f"The printed average is {exact[0]}."
     else:
-        said = (
-            f"Neither reading of “average relative to BM25” over the {counted} datasets reproduces the printed line "
-            f"exactly: the ratio of means is off by {_deviation(averages, 'ratio')}, the mean of ratios by "
+        text = (
+            f"Neither reading of “average relative to BM25” over the {dataset_count} datasets reproduces the printed "
+            f"line exactly: the ratio of means is off by {_deviation(averages, 'ratio')}, the mean of ratios by "
             f"{_deviation(averages, 'ratios')}."
         )
-    for one in found:
-        if one.printed.wins not in (None, one.wins):
-            said += (
-                f" {one.system} wins against BM25 on {one.wins} of {counted} datasets by the paper's own table, not on "
-                f"the printed {one.printed.wins}."
+    for system in computed:
+        if system.printed.wins not in (None, system.wins):
+            text += (
+                f" {system.system} wins against BM25 on {system.wins} of {dataset_count} datasets according to the "
+                f"paper's own table, not on the printed {system.printed.wins}."
             )
-    return said
+    return text
 
 
 def _deviation(averages: list[tuple[_Computed, float]], name: str) -> str:
-    """How far a reading is from the printed line."""
-    distances = [abs(100 * getattr(one, name) - printed) for one, printed in averages]
+    distances = [abs(100 * getattr(system, name) - printed) for system, printed in averages]
     return f"{sum(distances) / len(distances):.1f} points on average, {max(distances):.1f} at most"

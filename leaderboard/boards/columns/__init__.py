@@ -1,1 +1,1 @@
-"""The columns of a dataset's board, each with how its cells are made."""
+"""Columns of a dataset's board."""

@@ -1,4 +1,4 @@
-"""What every board says of its rows' systems: what they are, who made them, and what their teams declare of them."""
+"""Columns about a row's system on every board: type, origin, and declared properties."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,27 +10,27 @@ from leaderboard.boards.model import ABOUT, Column, Value
 from leaderboard.models import DECLARED_NUMBERS, Entry, architecture_choices
 from leaderboard.results.board_rows.entry_rows import REPORTED
 
-SELF_REPORTED = _("self-reported: what its team declared, or a publication says")
+SELF_REPORTED = _("self-reported by its team or publication")
 
 ARCHITECTURES = dict(architecture_choices())
 TRAININGS = {value: str(label) for value, label in Entry.Training.choices}
 
 
-def _by(line: Any) -> Value:
-    return (line.about.source if line.ranked_in == REPORTED else line.about.team or HOUSE) or None
+def _owner(line: Any) -> Value:
+    return (line.entry.source if line.ranked_in == REPORTED else line.entry.team or HOUSE) or None
 
 
 def _weights(line: Any) -> Value:
-    if line.about.closed_api:
-        return "closed interface"
-    return None if line.about.open_weights is None else "open" if line.about.open_weights else "closed"
+    if line.entry.closed_api:
+        return "closed API"
+    return None if line.entry.open_weights is None else "open" if line.entry.open_weights else "closed"
 
 
 def _declared(name: str, per: float) -> Callable[[Any], Value]:
-    """What makes the value of a number that teams declare."""
+    """Return a function that reads a declared number from a line, in units of `per`."""
 
     def value(line: Any) -> Value:
-        declared = getattr(line.about, name)
+        declared = getattr(line.entry, name)
         return None if declared is None else declared / per
 
     return value
@@ -42,7 +42,7 @@ ABOUT_SYSTEM = (
         _("Architecture"),
         ABOUT,
         "text",
-        cell=lambda line: ARCHITECTURES.get(line.about.architecture, line.about.architecture),
+        cell=lambda line: ARCHITECTURES.get(line.entry.architecture, line.entry.architecture),
     ),
     Column(
         "provenance",
@@ -52,7 +52,7 @@ ABOUT_SYSTEM = (
         note=_("how the numbers were obtained"),
         cell=lambda line: line.provenance,
     ),
-    Column("by", _("By"), ABOUT, "text", note=_("the team, or the publication that reports it"), cell=_by),
+    Column("by", _("By"), ABOUT, "text", note=_("the team, or the publication that reports it"), cell=_owner),
     Column("weights", _("Weights"), ABOUT, "text", note=_("whether the weights are public"), cell=_weights),
     Column(
         "licence",
@@ -60,17 +60,17 @@ ABOUT_SYSTEM = (
         ABOUT,
         "text",
         note=SELF_REPORTED,
-        cell=lambda line: line.about.licence or None,
+        cell=lambda line: line.entry.licence or None,
     ),
 )
-#: How its team trained it, as far as it says so: of one result, since it may differ by dataset.
+#: Declared training exposure. It belongs to a single result, because it may differ by dataset.
 TRAINING = Column(
     "training-data",
     _("Training data"),
     ABOUT,
     "text",
     note=SELF_REPORTED,
-    cell=lambda line: TRAININGS.get(line.about.training) if line.about.training else None,
+    cell=lambda line: TRAININGS.get(line.entry.training) if line.entry.training else None,
 )
 #: Numbers that teams declare.
 DECLARED = tuple(
@@ -86,7 +86,7 @@ DECLARED = tuple(
     for each in DECLARED_NUMBERS
     if each.key
 )
-#: The number of the model's weights, counted here or declared.
+#: Number of the model's parameters, counted or declared.
 SIZE = Column(
     "parameters",
     _("Model parameters"),

@@ -1,4 +1,4 @@
-"""What a board's differences are taken to, in words: BM25, or the run that a curator named as the baseline."""
+"""Names and descriptions of a board's baseline: BM25, or the run that a curator selected."""
 
 from __future__ import annotations
 
@@ -13,76 +13,77 @@ from leaderboard.systems.baselines import BM25, describe_bm25
 if TYPE_CHECKING:
     from leaderboard.boards.model import BenchmarkFacts
 
-#: The head of differences that are taken to several baselines of different names.
-SEVERAL = "Δ vs baseline"
+#: Head of differences from several baselines with different names.
+MIXED_HEAD = "Δ vs baseline"
 
 
 class BaselineColumns(NamedTuple):
-    """A dataset's baseline: how it is called, and whether it is the BM25 that the site made itself.
+    """A dataset's baseline: its name, and whether it is the BM25 that Runboard created itself.
 
-    The name is empty where scored results are compared with nothing; `any` says whether anything is, reported figures
-    with their publication's BM25 too.
+    The name is empty if scored results have no baseline; `any` tells whether any results, including reported ones,
+    have one.
     """
 
     name: str
-    ours: bool
+    is_site_bm25: bool
     any: bool
 
     @classmethod
-    def of(cls, entries: Iterable[EntryRow], current: str, dataset: str) -> BaselineColumns:
-        """The baseline of the present comparison group of the dataset of this name."""
-        public = [entry for entry in entries if entry.is_baseline and entry.visibility == "public"]
-        present = [entry for entry in public if entry.comparison_group == current]
-        if not present:
-            return cls("", ours=False, any=bool(public))
-        last = present[-1]
-        return cls(baseline_label(last.system, dataset), ours=last.slug == BM25.slug, any=True)
+    def from_entries(cls, entries: Iterable[EntryRow], current: str, dataset: str) -> BaselineColumns:
+        """Return the baseline of the current comparison group on the dataset of this name."""
+        public_entries = [entry for entry in entries if entry.is_baseline and entry.visibility == "public"]
+        current_entries = [entry for entry in public_entries if entry.comparison_group == current]
+        if not current_entries:
+            return cls("", is_site_bm25=False, any=bool(public_entries))
+        last = current_entries[-1]
+        return cls(baseline_label(last.system, dataset), is_site_bm25=last.slug == BM25.slug, any=True)
 
     @property
-    def shown(self) -> str:
-        """How it is called in heads and notes."""
+    def display_name(self) -> str:
         return self.name or BM25.name
 
     def notes(self, language: str) -> list[str]:
-        """What a reader has to know of it."""
+        """Return the notes on the baseline below a board."""
         if not self.any:
             return []
-        taken = (
-            f"Δ compares with {BM25.name} on the same dataset version and judgements, from the same source;"
-        )
-        if self.shown != BM25.name:
-            taken = (
-                f"Δ compares with {self.name}, the baseline here, on the same dataset version and judgements;"
+        note = f"Δ compares with {BM25.name} on the same dataset version and judgments, from the same source;"
+        if self.display_name != BM25.name:
+            note = (
+                f"Δ compares with {self.name}, the baseline here, on the same dataset version and judgments;"
             )
         return [
-            f"{taken} — if unavailable.",
-            *([describe_bm25(language)] if self.ours else []),
+            f"{note} — if unavailable.",
+            *([describe_bm25(language)] if self.is_site_bm25 else []),
         ]
 
 
-def difference_to(names: Iterable[str]) -> str:
-    """The head of differences to baselines of these names."""
-    different = set(names) or {BM25.name}
-    if different == {BM25.name}:
+def difference_head(names: Iterable[str]) -> str:
+    """Return the head of differences from baselines of these names."""
+    distinct_names = set(names) or {BM25.name}
+    if distinct_names == {BM25.name}:
         return DIFFERENCE
-    return f"Δ vs {different.pop()}" if len(different) == 1 else SEVERAL
+    return f"Δ vs {distinct_names.pop()}" if len(distinct_names) == 1 else MIXED_HEAD
 
 
 def notes_on_baselines(facts: BenchmarkFacts, baselines: Mapping[int, tuple[str, bool]]) -> list[str]:
-    """How a benchmark's baselines were made, and on which datasets they are no BM25.
+    """Return notes on how a benchmark's baselines were created, and on datasets whose baseline is not BM25.
 
-    `baselines` has, by place of a dataset, the name of what scored results are compared with, and whether it is the
-    BM25 that the site made itself.
+    `baselines` has, by position of a dataset, the name of the baseline of scored results, and whether it is the BM25
+    that Runboard created itself.
     """
-    other: dict[str, list[str]] = {}
-    ours: dict[str, list[str]] = {}
-    for place, (name, is_ours) in sorted(baselines.items()):
+    datasets_by_name: dict[str, list[str]] = {}
+    datasets_by_description: dict[str, list[str]] = {}
+    for place, (name, is_site_bm25) in sorted(baselines.items()):
         member = facts.members[place].facts
-        if is_ours:
-            ours.setdefault(describe_bm25(member.language), []).append(member.name)
+        if is_site_bm25:
+            datasets_by_description.setdefault(describe_bm25(member.language), []).append(member.name)
         elif name != BM25.name:
-            other.setdefault(name, []).append(member.name)
-    named = [f"On {', '.join(datasets)}, Δ compares with {name}." for name, datasets in other.items()]
-    if len(ours) < 2:
-        return [*named, *ours]
-    return named + [f"{', '.join(datasets)}: {text}" for text, datasets in ours.items()]
+            datasets_by_name.setdefault(name, []).append(member.name)
+    name_notes = [
+        f"On {', '.join(datasets)}, Δ compares with {name}." for name, datasets in datasets_by_name.items()
+    ]
+    if len(datasets_by_description) < 2:
+        return [*name_notes, *datasets_by_description]
+    return name_notes + [
+        f"{', '.join(datasets)}: {text}" for text, datasets in datasets_by_description.items()
+    ]

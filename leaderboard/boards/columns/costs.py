@@ -1,4 +1,4 @@
-"""Columns of costs: measured here or stated by publications, and the score that a reader weighs (Dynascore)."""
+"""Columns of measured and reported costs, and the score that readers weight themselves (Dynascore)."""
 
 from __future__ import annotations
 
@@ -26,31 +26,30 @@ from leaderboard.results.board_rows.measurements import (
 )
 from leaderboard.results.efficiency import cost_per_million
 
-#: How far a value may be off of which nothing says so.
+#: Uncertainty of a value for which there is no estimate.
 UNKNOWN = math.inf
-#: By what share the latency of one system differs from job to job on an idle machine: where in memory things lie.
+#: Relative difference in a system's latency between jobs on an idle machine, due to memory layout.
 BETWEEN_JOBS = 0.03
-#: The mark behind a doubtful value.
+#: Mark of a doubtful value.
 DOUBTFUL_MARK = "?"
 
 
-def no_noise(measured: MeasuredEntry) -> float:
-    """Of what is counted."""
+def no_noise(measurement: MeasuredEntry) -> float:
     return 0.0
 
 
-def latency_noise(measured: MeasuredEntry) -> float:
+def latency_noise(measurement: MeasuredEntry) -> float:
     """Return the relative uncertainty of the mean latency: its spread over rounds."""
-    return relative_spread(measured.figures)
+    return relative_spread(measurement.figures)
 
 
-def ratio_noise(measured: MeasuredEntry) -> float:
+def ratio_noise(measurement: MeasuredEntry) -> float:
     """Return the relative uncertainty of × BM25: the sum of both spreads."""
-    return relative_spread(measured.figures) + relative_spread(measured.baseline)
+    return relative_spread(measurement.figures) + relative_spread(measurement.baseline)
 
 
 def relative_spread(figures: Mapping[str, Any]) -> float:
-    """Return the spread of the mean latency as a share of it; at least the difference of two jobs on one machine.
+    """Return the relative spread of the mean latency, at least the difference between two jobs on one machine.
 
     It is unknown under earlier protocols, and for a system too slow for many searches.
     """
@@ -61,63 +60,63 @@ def relative_spread(figures: Mapping[str, Any]) -> float:
 
 
 class CostColumn(NamedTuple):
-    """A column of costs: `value` returns its value for a measurement, or None.
+    """A column of costs.
 
-    `known` returns the relative uncertainty of the value, which is unknown for figures that are timed once. With
-    `whole_searches`, it has no value if the first search was not timed, so that no board ranks a part of a search.
+    `compute` returns its value for a measurement, or None. `relative_noise` returns its relative uncertainty,
+    which is unknown for quantities that are timed once. With `whole_searches`, the column is empty if the first search
+    was not timed, so that boards never rank a part of a search.
     """
 
     key: str
     label: str
     unit: str
     note: str
-    value_of: Callable[[MeasuredEntry], float | None]
-    known: Callable[[MeasuredEntry], float] = lambda measured: UNKNOWN
+    compute: Callable[[MeasuredEntry], float | None]
+    relative_noise: Callable[[MeasuredEntry], float] = lambda measurement: UNKNOWN
     better: Literal["higher", "lower", ""] = "lower"
     whole_searches: bool = False
 
     @property
     def is_timed(self) -> bool:
         """Whether its values are times or depend on them, so that other work makes them doubtful."""
-        return self.known is not no_noise
+        return self.relative_noise is not no_noise
 
-    def value(self, measured: MeasuredEntry) -> float | None:
-        """Return the value for a measurement, or None."""
-        return None if self.whole_searches and measured.over_stored_runs else self.value_of(measured)
+    def value(self, measurement: MeasuredEntry) -> float | None:
+        return None if self.whole_searches and measurement.over_stored_runs else self.compute(measurement)
 
 
 def _figure(name: str, per: float = 1.0) -> Callable[[MeasuredEntry], float | None]:
-    def value(measured: MeasuredEntry) -> float | None:
-        found = measured.figures.get(name)
-        return None if found is None else found / per
+    def value(measurement: MeasuredEntry) -> float | None:
+        figure = measurement.figures.get(name)
+        return None if figure is None else figure / per
 
     return value
 
 
-def _bytes_per_document(measured: MeasuredEntry) -> float | None:
-    size, documents = measured.figures.get("index_bytes"), measured.figures.get("documents")
+def _bytes_per_document(measurement: MeasuredEntry) -> float | None:
+    size, documents = measurement.figures.get("index_bytes"), measurement.figures.get("documents")
     return size / documents if size and documents else None
 
 
-def times_baseline(measured: MeasuredEntry) -> float | None:
-    """How many times the mean latency of BM25, on the same machine in the same job."""
-    baseline = measured.baseline_latency
-    return measured.latency["mean"] / baseline if baseline else None
+def times_baseline(measurement: MeasuredEntry) -> float | None:
+    """Return the mean latency relative to BM25's on the same machine in the same job."""
+    baseline = measurement.baseline_latency
+    return measurement.latency["mean"] / baseline if baseline else None
 
 
-def cost(measured: MeasuredEntry) -> float | None:
-    """What a million queries cost at today's price of the machine."""
-    if measured.per_hour is None:
+def cost(measurement: MeasuredEntry) -> float | None:
+    """Return the cost of a million queries at the machine's current price."""
+    if measurement.per_hour is None:
         return None
-    return cost_per_million(measured.latency["mean"], measured.per_hour)
+    return cost_per_million(measurement.latency["mean"], measurement.per_hour)
 
 
-#: What is said wherever a time is shown, or left out, that begins with runs made before.
+#: Note on missing times of systems that start from stored runs.
 OVER_STORED_RUNS = _("starts from stored runs: the first search was not timed")
 
 
 MILLION = 1e6
-#: The column of the estimate for the reader's own corpus.
+#: Key of the column that estimates the index size for the reader's own corpus.
 CORPUS_INDEX = "corpus-index"
 PER_MILLION = _("per M queries")
 
@@ -130,188 +129,254 @@ COSTS: tuple[CostColumn, ...] = (
             "mean over queries of the fastest of several warm searches, one at a time in one thread, from text to top "
             "100; p95 beside each value"
         ),
-        lambda measured: measured.latency["mean"],
+        lambda measurement: measurement.latency["mean"],
         latency_noise,
         whole_searches=True,
     ),
     CostColumn(
-        "times-bm25", _("× BM25"), "", _("mean latency over BM25's, in the same job"), times_baseline, ratio_noise,
+        "times-bm25",
+        _("× BM25"),
+        "",
+        _("mean latency over BM25's, in the same job"),
+        times_baseline,
+        ratio_noise,
         whole_searches=True,
     ),
     CostColumn(
-        "queries-per-second", _("Throughput"), "queries/s", _("all queries in batches"), _figure("queries_per_second"),
-        better="higher", whole_searches=True,
-    ),
-    CostColumn(
-        "documents-per-second", _("Encoding"), "docs/s", _("documents encoded or indexed a second"),
-        _figure("documents_per_second"), better="higher",
-    ),
-    CostColumn("build-time", _("Build"), "s", _("from the corpus to a searchable index"), _figure("build_seconds")),
-    CostColumn(
-        "whole-job", _("Whole job"), "s",
-        _("indexing the corpus and searching all queries of the dataset, in batches"), _figure("job_seconds"),
+        "queries-per-second",
+        _("Throughput"),
+        "queries/s",
+        _("all queries in batches"),
+        _figure("queries_per_second"),
+        better="higher",
         whole_searches=True,
     ),
     CostColumn(
-        "index-bytes", _("Index"), "MB", _("the index on disk"), _figure("index_bytes", MILLION), no_noise,
+        "documents-per-second",
+        _("Encoding"),
+        "docs/s",
+        _("documents encoded or indexed a second"),
+        _figure("documents_per_second"),
+        better="higher",
     ),
     CostColumn(
-        "bytes-per-document", _("Bytes/doc"), "B", _("the index on disk over the documents in it"),
-        _bytes_per_document, no_noise,
+        "build-time", _("Build"), "s", _("from the corpus to a searchable index"), _figure("build_seconds")
     ),
     CostColumn(
-        "peak-memory", _("Memory"), "MB", _("peak of the whole process, mapped files included"),
-        _figure("peak_memory_bytes", MILLION), no_noise,
+        "whole-job",
+        _("Whole job"),
+        "s",
+        _("indexing the corpus and searching all queries of the dataset, in batches"),
+        _figure("job_seconds"),
+        whole_searches=True,
     ),
     CostColumn(
-        "gpu-memory", _("VRAM"), "MB", _("peak on the GPU"), _figure("peak_gpu_memory_bytes", MILLION), no_noise,
+        "index-bytes", _("Index"), "MB", _("the index on disk"), _figure("index_bytes", MILLION), no_noise
     ),
     CostColumn(
-        "model-parameters", _("Parameters"), "M", _("weights of the model"), _figure("parameters", MILLION), no_noise,
+        "bytes-per-document",
+        _("Bytes/doc"),
+        "B",
+        _("the index on disk over the documents in it"),
+        _bytes_per_document,
+        no_noise,
+    ),
+    CostColumn(
+        "peak-memory",
+        _("Memory"),
+        "MB",
+        _("peak of the whole process, mapped files included"),
+        _figure("peak_memory_bytes", MILLION),
+        no_noise,
+    ),
+    CostColumn(
+        "gpu-memory",
+        _("VRAM"),
+        "MB",
+        _("peak on the GPU"),
+        _figure("peak_gpu_memory_bytes", MILLION),
+        no_noise,
+    ),
+    CostColumn(
+        "model-parameters",
+        _("Parameters"),
+        "M",
+        _("weights of the model"),
+        _figure("parameters", MILLION),
+        no_noise,
         better="",
     ),
     CostColumn(
-        "flops-per-query", _("FLOPs/query"), "M",
+        "flops-per-query",
+        _("FLOPs/query"),
+        "M",
         _("floating point operations of a search, model and index; the same on every machine"),
-        _figure("flops_per_query", MILLION), no_noise, whole_searches=True,
-    ),
-    CostColumn(
-        "flops-per-document", _("FLOPs/doc"), "M",
-        _("floating point operations of encoding a document, without padding; the same on every machine"),
-        _figure("flops_per_document", MILLION), no_noise,
-    ),
-    CostColumn(
-        "energy", _("Energy"), "J/query", _("of a single search"), _figure("energy_joules_per_query"),
+        _figure("flops_per_query", MILLION),
+        no_noise,
         whole_searches=True,
     ),
     CostColumn(
-        "cost-per-million", _("Cost"), PER_MILLION, _("mean latency × 10⁶ × price of an hour / 3600"), cost,
-        latency_noise, whole_searches=True,
+        "flops-per-document",
+        _("FLOPs/doc"),
+        "M",
+        _("floating point operations of encoding a document, without padding; the same on every machine"),
+        _figure("flops_per_document", MILLION),
+        no_noise,
     ),
-)  # fmt: skip
-#: The columns whose cells say how far their values may be off.
+    CostColumn(
+        "energy",
+        _("Energy"),
+        "J/query",
+        _("of a single search"),
+        _figure("energy_joules_per_query"),
+        whole_searches=True,
+    ),
+    CostColumn(
+        "cost-per-million",
+        _("Cost"),
+        PER_MILLION,
+        _("mean latency × 10⁶ × price of an hour / 3600"),
+        cost,
+        latency_noise,
+        whole_searches=True,
+    ),
+)
+#: Columns whose cells show their uncertainty.
 WITH_SPREAD = frozenset({"mean-latency", "times-bm25"})
 
 
 def estimated_index(documents: int) -> CostColumn:
-    """Return the column of the index size of so many documents, by the measured bytes of each document."""
+    """Return a column that estimates the index size for `documents` documents from the measured bytes per document."""
 
-    def value(measured: MeasuredEntry) -> float | None:
-        each = _bytes_per_document(measured)
-        return None if each is None else each * documents / MILLION
+    def value(measurement: MeasuredEntry) -> float | None:
+        per_document = _bytes_per_document(measurement)
+        return None if per_document is None else per_document * documents / MILLION
 
     note = (
-        f"estimated for {documents:,} documents: measured bytes of the index for each document × {documents:,}; "
-        "documents of another length take more or less"
+        f"estimated for {documents:,} documents: measured index bytes per document × {documents:,}; "
+        "shorter or longer documents need less or more"
     )
     return CostColumn(CORPUS_INDEX, _("My index"), "MB, estimated", note, value, no_noise)
 
 
 def cost_columns(
-    measured: Iterable[MeasuredEntry], machine: Machine | None, dataset: str = "", corpus: int = 0
+    measurements: Iterable[MeasuredEntry], machine: Machine | None, dataset: str = "", corpus: int = 0
 ) -> list[Column]:
-    """Return the columns of costs, whether or not any was measured; `dataset` is named if the board has several.
+    """Return the columns of costs, measured or not; `dataset` is named if the board has several.
 
-    With a `corpus` of so many documents, the size of its index is estimated beside the measured one.
+    If `corpus` is given, a column with the estimated index size for that many documents follows the measured one.
     """
-    offered = list(COSTS)
+    cost_column_list = list(COSTS)
     if corpus:
-        place = next(number for number, each in enumerate(offered) if each.key == "index-bytes")
-        offered.insert(place + 1, estimated_index(corpus))
-    group, currency = cost_group(machine, dataset), currency_of(measured)
-    return [_column(each, group, currency) for each in offered]
+        place = next(
+            number for number, cost_column in enumerate(cost_column_list) if cost_column.key == "index-bytes"
+        )
+        cost_column_list.insert(place + 1, estimated_index(corpus))
+    group, currency = cost_group(machine, dataset), common_currency(measurements)
+    return [_column(cost_column, group, currency) for cost_column in cost_column_list]
 
 
-def _column(each: CostColumn, group: str, currency: str) -> Column:
+def _column(cost_column: CostColumn, group: str, currency: str) -> Column:
     def cell(line: Any) -> Cell | Value:
-        value = None if line.measured is None else each.value(line.measured)
-        if value is not None and each.is_timed and line.measured.doubt:
+        value = None if line.measured is None else cost_column.value(line.measured)
+        if value is not None and cost_column.is_timed and line.measured.doubt:
             return Cell(text=format_quantity(value), mark=DOUBTFUL_MARK, title=line.measured.doubt)
-        if value is None or not each.better:
+        if value is None or not cost_column.better:
             return value
-        return Cell(value, noise=value * each.known(line.measured))
+        return Cell(value, noise=value * cost_column.relative_noise(line.measured))
 
-    unit = unit_with_currency(currency, each.unit)
-    return Column(each.key, each.label, group, "figure", each.better, unit, each.note, cell=cell)
+    unit = unit_with_currency(currency, cost_column.unit)
+    return Column(
+        cost_column.key,
+        cost_column.label,
+        group,
+        "figure",
+        cost_column.better,
+        unit,
+        cost_column.note,
+        cell=cell,
+    )
 
 
 class CostLine(NamedTuple):
-    """What the cells of a row's costs are made from: what was measured here, and what a publication states."""
+    """Input for the cells of a row's costs: the measurement, and the figures that a publication reports."""
 
     measured: MeasuredEntry | None
     figures: Sequence[Mapping[str, Any]]
 
 
 def fill_costs(rows: Iterable[Row], columns: Sequence[Column], lines: Iterable[CostLine]) -> None:
-    """Give each row its costs, where it has any."""
-    found = [(row, line) for row, line in zip(rows, lines, strict=True) if line.measured or line.figures]
-    for row, line in found:
+    """Set the costs of all rows that have any."""
+    rows_with_costs = [
+        (row, line) for row, line in zip(rows, lines, strict=True) if line.measured or line.figures
+    ]
+    for row, line in rows_with_costs:
         row.measured = line.measured
-    fill_cells([row for row, _ in found], columns, [line for _, line in found])
+    fill_cells([row for row, _ in rows_with_costs], columns, [line for _, line in rows_with_costs])
 
 
 def describe_costs(columns: Iterable[Column], rows: Iterable[Row]) -> None:
-    """Add the variation and the uncertainty of latencies to the cells of the rows that a page shows."""
+    """Add variation and uncertainty of latencies to the cells of the rows on a page."""
     keys = [column.key for column in columns if column.key in WITH_SPREAD]
     for row in rows if keys else ():
         if row.measured is None:
             continue
         for key in keys:
             value, noise = row.value(key), row[key].noise
-            if row[key].mark:  # doubtful, and says why
+            if row[key].mark:  # A doubtful value already has an explanation.
                 continue
             row[key] = Cell(value, title=_title(key, row.measured), spread=_spread(value, noise), noise=noise)
 
 
 def _spread(value: Value, noise: float | None) -> str:
-    """How far a cost may be off, as exact as the cost itself is written; empty where that is not known."""
+    """Return the uncertainty of a cost with as many decimals as the cost itself, empty if unknown."""
     if not isinstance(value, float) or not noise or not math.isfinite(noise):
         return ""
     decimals = len(format_quantity(value).partition(".")[2])
     return f"± {max(noise, 10**-decimals):,.{decimals}f}"
 
 
-def _title(key: str, measured: MeasuredEntry) -> str:
+def _title(key: str, measurement: MeasuredEntry) -> str:
     """Return the cell's text on hover."""
-    if key in ("mean-latency", "times-bm25") and measured.over_stored_runs:
+    if key in ("mean-latency", "times-bm25") and measurement.over_stored_runs:
         return OVER_STORED_RUNS
     if key == "mean-latency":
-        return spread_of_latency(measured)
-    if key == "times-bm25" and measured.baseline_latency is not None:
-        return f"BM25 took {format_quantity(measured.baseline_latency)} ms in the same job"
+        return latency_variation(measurement)
+    if key == "times-bm25" and measurement.baseline_latency is not None:
+        return f"BM25 took {format_quantity(measurement.baseline_latency)} ms in the same job"
     return ""
 
 
 def cost_group(machine: Machine | None, dataset: str = "") -> str:
-    """Return the common head of the columns."""
     return EFFICIENCY + (f" on {machine.name}" if machine else "") + (f", {dataset}" if dataset else "")
 
 
-def spread_of_latency(measured: MeasuredEntry) -> str:
-    """How latency varies over queries, and how far its mean may be off, in few words."""
-    latency, spread = measured.latency, measured.figures.get("spread_ms")
-    over_queries = " · ".join(f"{name} {format_quantity(latency[name])}" for name in ("p50", "p95", "p99"))
-    few = f" · {measured.figures['queries']} queries only" if is_brief(measured.figures) else ""
-    return f"{over_queries} ms{few}" + (
+def latency_variation(measurement: MeasuredEntry) -> str:
+    """Return a short text on the variation of latency over queries and the uncertainty of its mean."""
+    latency, spread = measurement.latency, measurement.figures.get("spread_ms")
+    percentiles = " · ".join(f"{name} {format_quantity(latency[name])}" for name in ("p50", "p95", "p99"))
+    brief_note = f" · {measurement.figures['queries']} queries only" if is_brief(measurement.figures) else ""
+    return f"{percentiles} ms{brief_note}" + (
         "" if spread is None else f" · mean ± {format_quantity(spread, 2)} ms"
     )
 
 
-def currency_of(measured: Iterable[MeasuredEntry]) -> str:
-    """The currency of the prices, empty where there is none or more than one."""
-    currencies = {one.currency for one in measured if one.currency}
+def common_currency(measurements: Iterable[MeasuredEntry]) -> str:
+    """Return the common currency of the prices, empty if there is none or several."""
+    currencies = {measurement.currency for measurement in measurements if measurement.currency}
     return currencies.pop() if len(currencies) == 1 else ""
 
 
 def unit_with_currency(currency: str, unit: str) -> str:
-    """The unit, with the currency before it where it is a cost's."""
+    """Return the unit, preceded by the currency if it is a price."""
     return f"{currency} {unit}".strip() if unit == PER_MILLION else unit
 
 
 class BoardCosts(NamedTuple):
-    """The costs that a board shows: on the chosen machine, of which ones, what was measured there by row, and columns.
+    """The costs on a board: selected machine, all machines, measurements by row, and columns.
 
-    `elsewhere` counts the rows that were measured on other machines only; `dataset` is named where there are several.
+    `elsewhere` counts the rows that were measured only on other machines; `dataset` is the dataset of the costs if the
+    board has several.
     """
 
     machine: Machine | None
@@ -322,44 +387,55 @@ class BoardCosts(NamedTuple):
     dataset: str = ""
 
     @classmethod
-    def of_dataset(cls, measured: Sequence[MeasuredEntry], bm25: int | None, state: BoardState) -> BoardCosts:
-        """Those of a dataset's view; `bm25` is the entry of our own BM25. Raises UnknownChoice for another machine."""
-        machines = list_machines(measured)
+    def for_dataset(
+        cls, measurements: Sequence[MeasuredEntry], bm25: int | None, state: BoardState
+    ) -> BoardCosts:
+        """Return the costs of a dataset's view. Raises UnknownChoice for the hardware.
+
+        `bm25` is the entry of the site's own BM25.
+        """
+        machines = list_machines(measurements)
         machine = chosen_machine(machines, state.hardware, cpu_only=state.cpu_only)
-        on_machine = with_baseline({one.entry_id: one for one in measured if one.machine == machine}, bm25)
+        on_machine = with_baseline(
+            {
+                measurement.entry_id: measurement
+                for measurement in measurements
+                if measurement.machine == machine
+            },
+            bm25,
+        )
         columns = cost_columns(on_machine.values(), machine, corpus=state.corpus)
         if state.weights:
             columns.append(weighted_column(cost_group(machine)))
-        elsewhere = {one.entry_id for one in measured}.difference(on_machine)
-        return cls(machine, machines, on_machine, len(elsewhere), columns)
+        elsewhere_ids = {measurement.entry_id for measurement in measurements}.difference(on_machine)
+        return cls(machine, machines, on_machine, len(elsewhere_ids), columns)
 
     @property
     def head(self) -> str:
-        """The common head of the columns, empty if nothing was measured."""
         return cost_group(self.machine, self.dataset) if self.machine else ""
 
     def notes(self) -> list[str]:
         """Return the notes on the columns that a board shows below its table."""
         if self.machine is None:
             return []
-        where, found = f" on {self.dataset}" if self.dataset else "", list(self.measured.values())
+        on_dataset, measurements = f" on {self.dataset}" if self.dataset else "", list(self.measured.values())
         notes = [
-            f"Efficiency was measured here{where} under protocol {PROTOCOL} on {self.machine.name}; × BM25 is the "
+            f"Efficiency was measured here{on_dataset} under protocol {PROTOCOL} on {self.machine.name}; × BM25 is the "
             "latency divided by BM25's on the same machine in the same job. ± is the uncertainty of a value; no best "
             "is marked within it, or where a system was timed only once."
         ]
-        earlier = sum(one.protocol != PROTOCOL for one in found)
-        if earlier:
-            systems = "1 system was" if earlier == 1 else f"{earlier} systems were"
+        earlier_count = sum(measurement.protocol != PROTOCOL for measurement in measurements)
+        if earlier_count:
+            systems = "1 system was" if earlier_count == 1 else f"{earlier_count} systems were"
             notes.append(f"{systems} measured under an earlier protocol; such times are never marked best.")
-        if any(is_brief(one.figures) for one in found):
+        if any(is_brief(measurement.figures) for measurement in measurements):
             notes.append(
                 _(
-                    "Systems too slow for many searches were timed over fewer queries, as their latency says on hover. "
-                    "They are sorted and drawn like the others, and never marked best."
+                    "Systems too slow for many searches were timed over fewer queries; hover over the latency for the "
+                    "number. They are sorted and drawn like the others, and never marked best."
                 )
             )
-        if any(one.over_stored_runs for one in found):
+        if any(measurement.over_stored_runs for measurement in measurements):
             notes.append(
                 _(
                     "Systems that start from stored runs (fusion, re-ranking of a run) have no latency, because the "
@@ -373,13 +449,13 @@ class BoardCosts(NamedTuple):
 
 
 WEIGHTED = "weighted-score"
-#: What is weighed, and the column that says it.
+#: Cost criteria of the weighted score, with their columns.
 COST_COLUMNS = {"latency": "mean-latency", "memory": "peak-memory", "cost": "cost-per-million"}
-#: So many systems of the fixed set are named below the board; the set itself has no limit.
-NAMED = 12
-#: Neighbours whose effectiveness differs by less than this share of the greatest trade nothing, as in Dynabench's own
-#: implementation: their rate would be a division by almost 0.
-LEAST_DIFFERENCE = 1e-4
+#: Maximum number of systems named in the note; all of them count.
+MAX_NAMED = 12
+#: Neighbors whose effectiveness differs by less than this share of the greatest are ignored, as in
+#: Dynabench's implementation: their rate would be a division by almost 0.
+MIN_DIFFERENCE = 1e-4
 
 
 def weighted_column(group: str = EFFICIENCY) -> Column:
@@ -396,7 +472,7 @@ def weighted_column(group: str = EFFICIENCY) -> Column:
         "number",
         "higher",
         note=_(
-            "Dynascore: effectiveness less costs, each over its rate of exchange, by the weights of this view"
+            "Dynascore: effectiveness minus costs, each divided by its exchange rate, with the weights of this view"
         ),
     )
 
@@ -411,81 +487,83 @@ def fill_weighted(
 ) -> list[str]:
     """Set the weighted score of all rows of a board, in the order of `effectiveness`, and return the notes on it.
 
-    Rates of exchange are over all rows that were measured on the board's machine and have an effectiveness and every
-    weighed cost. Without weights, nothing is set.
+    Exchange rates are computed over the rows that were measured on the board's machine and have effectiveness and all
+    weighted costs. Without weights, no scores are set.
     """
     if not weights:
         return []
-    wanted = {name: COST_COLUMNS[name] for name in weights if name in COST_COLUMNS}
-    filled = {key for row in rows for key in wanted.values() if row[key].text or row[key].value is not None}
-    unmeasured = [name for name, key in wanted.items() if key not in filled]
+    columns_by_criterion = {name: COST_COLUMNS[name] for name in weights if name in COST_COLUMNS}
+    nonempty_columns = {
+        key
+        for row in rows
+        for key in columns_by_criterion.values()
+        if row[key].text or row[key].value is not None
+    }
+    unmeasured = [name for name, key in columns_by_criterion.items() if key not in nonempty_columns]
     if unmeasured:
-        return [f"No weighted score: nothing here has a measured {' or '.join(unmeasured)}."]
+        return [f"No weighted score: no system here has a measured {' or '.join(unmeasured)}."]
     sign = -1.0 if lower_is_better else 1.0
-    complete: list[tuple[Row, float]] = [
+    complete_rows: list[tuple[Row, float]] = [
         (row, sign * value)
         for row, value in zip(rows, effectiveness, strict=True)
         if value is not None
         and row.measured is not None
         and row.ranked_in not in UNRANKED
-        and all(row.value(key) is not None for key in wanted.values())
+        and all(row.value(key) is not None for key in columns_by_criterion.values())
     ]
-    values = [value for _, value in complete]
+    values = [value for _, value in complete_rows]
     rates = {
-        name: average_rate(values, [float(row.value(key) or 0.0) for row, _ in complete])
-        for name, key in wanted.items()
+        name: average_rate(values, [float(row.value(key) or 0.0) for row, _ in complete_rows])
+        for name, key in columns_by_criterion.items()
     }
-    known = {name: rate for name, rate in rates.items() if rate is not None}
-    if len(known) < len(rates):
-        return [
-            "No weighted score: a rate of exchange needs two measured systems of different effectiveness."
-        ]
-    for row, value in complete:
-        costs = {name: float(row.value(key) or 0.0) for name, key in wanted.items()}
-        score = weighted_score(value, costs, known, weights)
+    known_rates = {name: rate for name, rate in rates.items() if rate is not None}
+    if len(known_rates) < len(rates):
+        return ["No weighted score: an exchange rate needs two measured systems of different effectiveness."]
+    for row, value in complete_rows:
+        costs = {name: float(row.value(key) or 0.0) for name, key in columns_by_criterion.items()}
+        score = weighted_score(value, costs, known_rates, weights)
         if math.isfinite(score):
             row.values[WEIGHTED] = round(score, 4)
     total = sum(weights.values())
     shares = ", ".join(f"{name} {weight / total:.0%}" for name, weight in weights.items())
-    names = list(dict.fromkeys(row.entry.system for row, _ in complete))
-    named = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
-    measured = f" on {machine.name}" if machine else ""
+    names = list(dict.fromkeys(row.entry.system for row, _ in complete_rows))
+    system_names = ", ".join(names[:MAX_NAMED]) + (
+        f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    )
+    on_machine = f" on {machine.name}" if machine else ""
     return [
-        f"Weighted score: Dynascore with {shares}; costs count negatively, divided by their average rate of exchange "
-        f"among the {len(complete)} complete rows measured{measured} ({named}). Filters do not change it."
+        f"Weighted score: Dynascore with {shares}; costs count negatively, divided by their average exchange rate "
+        f"among the {len(complete_rows)} complete rows measured{on_machine} ({system_names}). Filters do not change it."
     ]
 
 
 def average_rate(effectiveness: Sequence[float], values: Sequence[float]) -> float | None:
-    """The average marginal rate of substitution of a quantity against effectiveness.
+    """Return the average marginal rate of substitution of a quantity against effectiveness.
 
-    Systems are ordered by effectiveness; between each and the next better one the rate is |Δ quantity| / |Δ
-    effectiveness|, and the average of all rates is returned: how much of the quantity a unit of effectiveness is
-    worth, 1 for effectiveness itself. None where no two neighbours differ in effectiveness.
+    Systems are ordered by effectiveness. Between each and the next better one the rate is |Δ quantity| / |Δ
+    effectiveness|; the average of these rates is the amount of the quantity that one unit of effectiveness is worth.
+    Returns None if no two neighbors differ in effectiveness.
     """
-    ordered = sorted(zip(effectiveness, values, strict=True))
-    if not ordered:
+    sorted_pairs = sorted(zip(effectiveness, values, strict=True))
+    if not sorted_pairs:
         return None
-    least = LEAST_DIFFERENCE * max(abs(value) for value in effectiveness)
+    min_difference = MIN_DIFFERENCE * max(abs(value) for value in effectiveness)
     rates = [
         abs((value - previous) / (better - worse))
-        for (worse, previous), (better, value) in pairwise(ordered)
-        if better - worse > least
+        for (worse, previous), (better, value) in pairwise(sorted_pairs)
+        if better - worse > min_difference
     ]
     return sum(rates) / len(rates) if rates else None
 
 
 def weighted_score(
-    effectiveness: float,
-    costs: Mapping[str, float],
-    rates: Mapping[str, float],
-    weights: Mapping[str, float],
+    effectiveness: float, costs: Mapping[str, float], rates: Mapping[str, float], weights: Mapping[str, float]
 ) -> float:
-    """Σ weight × quantity / its rate, the weights summing to 1; costs count negative.
+    """Return the sum of weight × quantity / rate with normalized weights; costs count negatively.
 
-    Effectiveness has the weight named `effectiveness`, costs those of their names. A cost that is the same for all
-    systems has rate 0: it tells none from another, and adds nothing. Higher is better; with all weight on
-    effectiveness the score is the effectiveness.
+    Effectiveness has the weight named `effectiveness`, costs have weights of their names. A cost with rate 0 is the
+    same for all systems and is ignored. Higher is better; with all weight on effectiveness, the score equals the
+    effectiveness.
     """
     total = sum(weights.values())
     score = weights.get("effectiveness", 0.0) * effectiveness
@@ -496,7 +574,7 @@ def weighted_score(
 
 
 class FigureKey(NamedTuple):
-    """Figures of one key share a column. `hardware` is set only where an entry has the figure on several."""
+    """Key of reported figures that share a column; `hardware` is empty unless an entry has figures on several."""
 
     name: str
     unit: str
@@ -505,35 +583,35 @@ class FigureKey(NamedTuple):
 
 Figures = Sequence[Mapping[str, Any]]
 
-#: Seconds are told in milliseconds, so that one column can be sorted.
+#: Factors that convert units of time to milliseconds, so that one column can be sorted.
 MILLISECONDS = {"s": 1000.0}
 
 
 def figure_columns(
-    of_rows: Sequence[tuple[Figures, Mapping[str, float]]], taken: Iterable[str] = ()
+    figures_by_row: Sequence[tuple[Figures, Mapping[str, float]]], other_keys: Iterable[str] = ()
 ) -> list[Column]:
-    """The columns that the figures of rows need, each row with its scores: a figure that repeats one needs none.
+    """Return the columns for the reported figures of rows, except figures that repeat one of the row's scores.
 
-    `taken` are the keys that other columns of the board have.
+    `figures_by_row` has the figures and the scores of each row, `other_keys` the keys of the board's other columns.
     """
-    counts = [Counter(figure["name"] for figure in figures) for figures, _ in of_rows]
-    split = {name for of_row in counts for name, number in of_row.items() if number > 1}
-    keys, found = set(taken), dict[FigureKey, Column]()
-    for figures, scores in of_rows:
-        for key in (key_of(figure, split) for figure in figures if figure["name"] not in scores):
-            if key not in found:
-                found[key] = _stated_column(key, split, keys)
-                keys.add(found[key].key)
+    counts = [Counter(figure["name"] for figure in figures) for figures, _ in figures_by_row]
+    split_names = {name for row_counts in counts for name, number in row_counts.items() if number > 1}
+    keys, columns_by_key = set(other_keys), dict[FigureKey, Column]()
+    for figures, scores in figures_by_row:
+        for key in (figure_key(figure, split_names) for figure in figures if figure["name"] not in scores):
+            if key not in columns_by_key:
+                columns_by_key[key] = _reported_column(key, split_names, keys)
+                keys.add(columns_by_key[key].key)
     return [
         column
         for _, column in sorted(
-            found.items(), key=lambda item: (item[1].group != EFFICIENCY, _position(item[0]))
+            columns_by_key.items(), key=lambda item: (item[1].group != EFFICIENCY, _position(item[0]))
         )
     ]
 
 
-def _stated_cell(figure: Mapping[str, Any]) -> Cell:
-    """Make the cell of a figure; a doubtful one is shown as printed and has no value to sort by."""
+def _reported_cell(figure: Mapping[str, Any]) -> Cell:
+    """Return the cell of a figure; a doubtful one is shown as printed and has no value to sort by."""
     factor = MILLISECONDS.get(str(figure.get("unit", "")), 1.0)
     printed = str(figure.get("as_printed") or f"{figure['value']:g}")
     if figure.get("doubtful"):
@@ -547,33 +625,32 @@ def _position(key: FigureKey) -> tuple[int, str, str]:
     return (names.index(key.name) if key.name in reported_facts.COSTS else len(names), key.name, key.hardware)
 
 
-def key_of(figure: Mapping[str, Any], split: set[str]) -> FigureKey:
-    """The column that the figure belongs to; those of `split` names have one for each hardware."""
-    hardware = str(figure.get("hardware", "")) if figure["name"] in split else ""
+def figure_key(figure: Mapping[str, Any], split_names: set[str]) -> FigureKey:
+    """Return the key of a figure's column; names in `split_names` have a column per hardware."""
+    hardware = str(figure.get("hardware", "")) if figure["name"] in split_names else ""
     unit = str(figure.get("unit", ""))
     return FigureKey(str(figure["name"]), "ms" if unit in MILLISECONDS else unit, hardware)
 
 
-def _stated_column(key: FigureKey, split: set[str], taken: set[str]) -> Column:
+def _reported_column(key: FigureKey, split_names: set[str], other_keys: set[str]) -> Column:
     def cell(line: Any) -> Cell | None:
-        found = [figure for figure in line.figures if key_of(figure, split) == key]
-        return _stated_cell(found[-1]) if found else None
+        matching_figures = [figure for figure in line.figures if figure_key(figure, split_names) == key]
+        return _reported_cell(matching_figures[-1]) if matching_figures else None
 
     label = f"{key.name[:1].upper()}{key.name[1:]}" + (f", {key.hardware}" if key.hardware else "")
     slug = slugify(f"{key.name} {key.hardware}") or "figure"
     return Column(
-        key=slugify(f"{slug} {key.unit or 'reported'}") if slug in taken else slug,
+        key=slugify(f"{slug} {key.unit or 'reported'}") if slug in other_keys else slug,
         label=label,
         group=EFFICIENCY if key.name in reported_facts.COSTS else REPORTED_BESIDE,
         kind="figure",
         better="lower" if reported_facts.COSTS.get(key.name) == "lower" else "",
         unit=key.unit,
-        note=_("As the source states it; hardware differs between sources."),
+        note=_("Reported by the source; hardware differs between sources."),
         cell=cell,
     )
 
 
 def has_doubtful(rows: Iterable[Row], columns: Iterable[Column]) -> bool:
-    """Whether a row shows a doubtful figure in one of the columns."""
     keys = [column.key for column in columns if column.kind == "figure"]
     return any(key in row.cells and row.cells[key].mark == "?" for row in rows for key in keys)

@@ -1,4 +1,4 @@
-"""How much of a board is the judging: what scores could come to, and what they owe to their own team's finds."""
+"""Effects of the judgments on a board: bounds of scores, scores without a team's own pooled documents, and judges."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -14,7 +14,8 @@ from leaderboard.results.board_rows.entry_rows import SCORED
 from leaderboard.results.significance.types import MeasureCertainty
 
 LEFT_OUT = "own-team-left-out"
-#: A dataset with fewer judged relevant documents for a topic has sparse labels: much that is relevant is unjudged.
+#: Judged relevant documents per topic below which labels are sparse, so that many relevant documents are
+#: unjudged.
 SPARSE = 2
 
 LEFT_OUT_COLUMN = Column(
@@ -23,17 +24,24 @@ LEFT_OUT_COLUMN = Column(
     JUDGED_SHARE,
     "score",
     "higher",
-    note=_("the score without the documents that are judged only because this team’s runs found them"),
+    note=_("the score without documents that were judged only because this team’s runs retrieved them"),
     cell=lambda line: None if line.certainty is None else line.certainty.without_own,
 )
 
 
-def judging_notes(rows: Sequence[Row], measure: str, found: MeasureCertainty | None) -> Iterator[str]:
-    """What the bounds of all rows tell of the order, in words."""
-    scored = [row for row in rows if row.ranked_in == SCORED and row.value(measure) is not None]
+def judging_notes(rows: Sequence[Row], measure: str, certainty: MeasureCertainty | None) -> Iterator[str]:
+    """Yield notes on how the bounds of all rows affect the order."""
+    scored_rows = [row for row in rows if row.ranked_in == SCORED and row.value(measure) is not None]
     orders = [
-        (each, [(row.value(measure), row.value(each)) for row in scored if row.value(each) is not None])
-        for each in (upper_bound_of(measure) or "", LEFT_OUT)
+        (
+            column_key,
+            [
+                (row.value(measure), row.value(column_key))
+                for row in scored_rows
+                if row.value(column_key) is not None
+            ],
+        )
+        for column_key in (upper_bound_of(measure) or "", LEFT_OUT)
     ]
     for key, pairs in orders:
         tau = kendall_tau(*zip(*pairs, strict=True)) if len(pairs) > 1 else None
@@ -42,41 +50,44 @@ def judging_notes(rows: Sequence[Row], measure: str, found: MeasureCertainty | N
         )
         if key == LEFT_OUT and pairs:
             sign = -1 if better(measure) == "lower" else 1
-            most = max(sign * (float(score or 0) - float(other or 0)) for score, other in pairs)
+            max_loss = max(
+                sign * (float(score or 0) - float(reduced_score or 0)) for score, reduced_score in pairs
+            )
             yield (
-                "Own team left out: the score where documents count as unjudged that only this team’s runs brought "
-                f"into the judged pool. No score loses more than {max(0.0, most):.3f}.{order}"
+                "Own team left out: the score if documents that only this team’s runs added to the judged pool count "
+                f"as unjudged. No score loses more than {max(0.0, max_loss):.3f}.{order}"
             )
         elif pairs:
             yield (
-                f"Upper bound: the most that {measure} could be, whatever grades the unjudged documents would get; the "
+                f"Upper bound: the maximum of {measure} for any grades of the unjudged documents; the "
                 f"score itself counts them as not relevant.{order}"
             )
-    if found is not None and found.pool_gone:
-        yield f"Own team left out: not known, because {found.pool_gone}."
+    if certainty is not None and certainty.pool_gone:
+        yield f"Own team left out: unknown, because {certainty.pool_gone}."
 
 
 def describe_judges(judged_by: Mapping[str, Any], *, hidden: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Who made judgements, from what `Qrels.judged_by` says, with the share of each, and how far they agree, in words.
+    """Return the judges with their shares of the judgments, and sentences on their agreement.
 
-    Nothing where no judge was ever named. Of hidden judgements how many a judge made, and agreed on, is not told.
+    `judged_by` is the field of `Qrels`. Both are empty if no judge was ever named. For hidden judgments, only the
+    names of the judges are returned.
     """
     judges = judged_by.get("judges", ())
-    total = sum(each["judgements"] for each in judges)
-    if not any(each["kind"] for each in judges):
+    total = sum(judge["judgements"] for judge in judges)
+    if not any(judge["kind"] for judge in judges):
         return (), ()
     if hidden:
-        return tuple(each["called"] for each in judges), ()
-    shares = (f"{each['called']} {100 * each['judgements'] / total:.0f}%" for each in judges)
+        return tuple(judge["called"] for judge in judges), ()
+    shares = (f"{judge['called']} {100 * judge['judgements'] / total:.0f}%" for judge in judges)
     return tuple(shares), tuple(map(agreement_sentence, judged_by.get("agreement", ())))
 
 
 def notes_on_judges(facts: DatasetFacts) -> Iterator[str]:
-    """Who judged, whether they agree, and whether much that is relevant must be unjudged."""
+    """Yield notes on the judges, their agreement, and sparse labels."""
     if facts.judges:
         yield " ".join([f"Judged by: {', '.join(facts.judges)}.", *facts.agreement])
     if facts.relevant_per_query is not None and facts.relevant_per_query < SPARSE:
         yield (
-            f"Sparse labels: {facts.relevant_per_query:.1f} judged relevant documents per query. Others are relevant, "
-            "too, and count as not relevant: systems that find these are marked down."
+            f"Sparse labels: {facts.relevant_per_query:.1f} judged relevant documents per query. Unjudged relevant "
+            "documents count as not relevant, so systems that retrieve them are penalized."
         )

@@ -1,1 +1,1 @@
-"""What other sites and tools read: results for MTEB, Hugging Face and Every Eval Ever; datasets as Croissant."""
+"""Exchange formats: results for MTEB, Hugging Face, and Every Eval Ever; datasets as Croissant."""

@@ -1,6 +1,6 @@
-"""A dataset as Croissant 1.1: JSON-LD that names what anybody may download here, and how its records are read.
+"""Datasets as Croissant 1.1: JSON-LD that lists public downloads and describes their records.
 
-Only files that the dataset's settings offer to everyone are named: neither hidden judgements nor closed texts.
+Only files that the dataset's settings offer to everyone are listed, never hidden judgments or restricted texts.
 """
 
 import re
@@ -16,7 +16,7 @@ _PLAIN = (
     "includes", "isLiveDataset", "jsonPath", "key", "md5", "parentField", "path", "recordSet", "references", "regex",
     "repeated", "replace", "samplingRate", "separator", "source", "subField", "transform",
 )  # fmt: skip
-#: The context that the specification prescribes.
+#: Context required by the specification.
 CONTEXT: dict[str, Any] = {
     "@language": "en",
     "@vocab": "https://schema.org/",
@@ -29,7 +29,7 @@ CONTEXT: dict[str, Any] = {
     **{name: {"@id": f"cr:{name}", "@type": kind} for name, kind in _TYPED.items()},
 }
 Kind = DatasetFile.Kind
-#: Fields of a file's records: name, description, type. What has a column of the same name in the file.
+#: Fields of a file's records as name, description, and type; each has a column of the same name in the file.
 _TEXTS = (
     ("_id", "the id", "sc:Text"),
     ("title", "the title, perhaps empty", "sc:Text"),
@@ -50,12 +50,12 @@ _RECORDS = {
 
 
 def describe(
-    dataset: Dataset, files: Sequence[DatasetFile], url: str, address_of: Callable[[DatasetFile], str]
+    dataset: Dataset, files: Sequence[DatasetFile], url: str, get_address: Callable[[DatasetFile], str]
 ) -> dict[str, Any]:
-    """The dataset as JSON-LD. `files` are those that everyone may have, `address_of` says where each is."""
+    """Return the dataset as JSON-LD, with its public `files`; `get_address` returns the URL of a file."""
     content = [file for file in files if file.kind in _RECORDS or file.kind == Kind.DOCUMENT_IDS]
     version = dataset.current_version
-    found: dict[str, Any] = {
+    description: dict[str, Any] = {
         "@context": CONTEXT,
         "@type": "sc:Dataset",
         "conformsTo": CONFORMS_TO,
@@ -70,13 +70,13 @@ def describe(
         "isLiveDataset": False,
     }
     if dataset.licence:
-        found["license"] = dataset.licence
+        description["license"] = dataset.licence
     if dataset.citation:
-        found["citeAs"] = dataset.citation
-    found["distribution"] = [_file(file, address_of(file)) for file in content]
+        description["citeAs"] = dataset.citation
+    description["distribution"] = [_file(file, get_address(file)) for file in content]
     titled = bool(version and version.statistics.get("has_titles", 1))
-    found["recordSet"] = [_records(file, titled) for file in content if file.kind in _RECORDS]
-    return found
+    description["recordSet"] = [_records(file, titled) for file in content if file.kind in _RECORDS]
+    return description
 
 
 def _file(file: DatasetFile, address: str) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def _file(file: DatasetFile, address: str) -> dict[str, Any]:
 
 
 def _records(file: DatasetFile, titled: bool) -> dict[str, Any]:
-    """`titled`: whether any document has a title; where none has, the file need not have the column."""
+    """Return the record set of a file; without `titled` documents the file need not have a title column."""
     name, fields = _RECORDS[Kind(file.kind)]
     fields = tuple(field for field in fields if titled or field[0] != "title")
     if file.kind == Kind.QRELS:
@@ -108,7 +108,8 @@ def _records(file: DatasetFile, titled: bool) -> dict[str, Any]:
         "name": name,
         "description": file.description or file.get_kind_display(),
         "key": keys if len(keys) > 1 else keys[0],
-        # A line of JSON lines is a row with columns to readers of Croissant; jsonPath is for one JSON document.
+        # For Croissant, a line of JSON Lines is a row with columns; jsonPath is for files with a single JSON
+        # document.
         "field": [
             {
                 "@type": "cr:Field",

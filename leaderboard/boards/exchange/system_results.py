@@ -1,8 +1,8 @@
-"""A system's public results in other formats.
+"""A system's public results in exchange formats.
 
 - Hugging Face's `.eval_results/*.yaml` (`to_yaml`).
-- MTEB's results repository (`mteb_archive`): `results/<organisation>__<model>/<revision>/<Task>.json` and, beside the
-  tasks, `model_meta.json`.
+- MTEB's results repository (`mteb_archive`): `results/<organisation>__<model>/<revision>/<Task>.json`, and
+  `model_meta.json` next to the tasks.
 - Every Eval Ever (`every_eval_ever_record`): the aggregate record of one model, schema 0.3.0.
 """
 
@@ -35,12 +35,12 @@ from leaderboard.results.mteb import (
     task_name,
 )
 
-#: Columns of an entry that its result has unchanged.
-_OF_ENTRY = ("scores", "configuration", "provenance", "training", "published_at")
+#: Columns of an entry that its result contains unchanged.
+_ENTRY_FIELDS = ("scores", "configuration", "provenance", "training", "published_at")
 
 
 class ExchangedResult(NamedTuple):
-    """One result with what it was made on. `scores` are the published values."""
+    """One result with facts about its dataset; `scores` are the published values."""
 
     dataset: str
     dataset_slug: str
@@ -57,29 +57,32 @@ class ExchangedResult(NamedTuple):
 
     @property
     def value(self) -> float | None:
-        """The score of the dataset's primary measure."""
         return self.scores.get(self.measure)
 
     @property
     def split(self) -> str:
-        """The split of its judgements, or the one that publications report."""
+        """Split of its judgments, or the one that publications use."""
         if self.provenance == Entry.Provenance.REPORTED:
             return SPLITS.get(self.dataset_slug, "test")
         return self.own_split or self.present_split or "test"
 
 
-def results_of(system_id: int) -> list[ExchangedResult]:
-    """The system's public results by dataset; of several under one configuration the newest. One query."""
-    of_dataset = ("name", "slug", "beir_name", "language", "primary_measure", "current_qrels__split")
-    columns = [*(f"dataset__{name}" for name in of_dataset), "evaluation__qrels__split", *_OF_ENTRY]
+def exchanged_results(system_id: int) -> list[ExchangedResult]:
+    """Return the system's public results by dataset, the newest per configuration and provenance. One query."""
+    dataset_fields = ("name", "slug", "beir_name", "language", "primary_measure", "current_qrels__split")
+    columns = [*(f"dataset__{name}" for name in dataset_fields), "evaluation__qrels__split", *_ENTRY_FIELDS]
     rows = EntryQuerySet(Entry).public().filter(system_id=system_id)
-    ordered = rows.order_by("dataset__name", "published_at", "pk")
-    results = [ExchangedResult(*row) for row in ordered.values_list(*columns)]
-    return list({(each.dataset_slug, each.configuration, each.provenance): each for each in results}.values())
+    ordered_entries = rows.order_by("dataset__name", "published_at", "pk")
+    results = [ExchangedResult(*row) for row in ordered_entries.values_list(*columns)]
+    return list(
+        {
+            (result.dataset_slug, result.configuration, result.provenance): result for result in results
+        }.values()
+    )
 
 
 def to_yaml(results: Sequence[ExchangedResult], site: str, url: str, user: str) -> str:
-    """The results of primary measures; `url` is the system's page on the `site`, `user` its team."""
+    """Return the results of primary measures as YAML; `url` is the system's page on the `site`, `user` its team."""
     entries = [_entry(result, site, url, user) for result in results if result.value is not None]
     text: str = yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=math.inf)
     return text
@@ -101,21 +104,21 @@ def _entry(result: ExchangedResult, site: str, url: str, user: str) -> dict[str,
     }
 
 
-#: MTEB's `Licenses` (2.26.24): Hugging Face's spelling.
+#: MTEB's `Licenses` (2.26.24), in Hugging Face's spelling.
 LICENCES = frozenset({
     "afl-3.0", "apache-2.0", "bsd-3-clause", "cc-by-2.0", "cc-by-3.0", "cc-by-4.0", "cc-by-nc-3.0", "cc-by-nc-4.0",
     "cc-by-nc-nd-4.0", "cc-by-nc-sa-3.0", "cc-by-nc-sa-4.0", "cc-by-nd-2.1-jp", "cc-by-nd-4.0", "cc-by-sa-3.0",
     "cc-by-sa-4.0", "cc0-1.0", "cdla-sharing-1.0", "eupl-1.2", "gemma", "gpl-3.0", "lgpl", "lgpl-3.0", "mit",
     "mpl-2.0", "msr-la-nc", "multiple", "odc-by", "openmdw-1.1", "openrail", "openrail++",
 })  # fmt: skip
-#: Every file of the archive has this date, so that equal results are equal bytes.
+#: Fixed date of all files in the archive, so that equal results give equal bytes.
 _DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def licence(text: str) -> str | None:
-    """A licence in MTEB's spelling, or its address; None for one that MTEB does not take.
+    """Return a license in MTEB's spelling, or its URL; None for licenses that MTEB does not know.
 
-    `Apache-2.0`, `Apache License 2.0` and `apache 2.0` are one; SPDX's `-only` and `-or-later` are left out.
+    `Apache-2.0`, `Apache License 2.0`, and `apache 2.0` are the same; SPDX's `-only` and `-or-later` are dropped.
     """
     if _is_address(text):
         return text
@@ -125,7 +128,7 @@ def licence(text: str) -> str | None:
 
 
 def _is_address(text: str) -> bool:
-    """Whether MTEB takes it for an address: those of files by FTP it refuses."""
+    """Return whether MTEB accepts the text as a URL, which excludes FTP."""
     try:
         URLValidator(["http", "https"])(text)
     except ValidationError:
@@ -134,12 +137,12 @@ def _is_address(text: str) -> bool:
 
 
 def languages(results: Sequence[ExchangedResult]) -> list[str]:
-    """The languages of the results' datasets as MTEB writes them; those that it would not know are left out."""
+    """Return the languages of the results' datasets in MTEB's notation, omitting those that MTEB does not know."""
     return sorted({LANGUAGES[result.language] for result in results if result.language in LANGUAGES})
 
 
 def task_result(result: ExchangedResult) -> dict[str, Any]:
-    """One result as MTEB's `TaskResult`. What was not measured is null."""
+    """Return a result as MTEB's `TaskResult`, with null for values that were not measured."""
     scores = {measure_name(measure): value for measure, value in result.scores.items()}
     subset = {
         "hf_subset": "default",
@@ -159,7 +162,7 @@ def task_result(result: ExchangedResult) -> dict[str, Any]:
 
 
 def model_meta(system: System, results: Sequence[ExchangedResult], url: str) -> dict[str, Any]:
-    """What the system says of itself as MTEB's `ModelMeta`; null where it does not. `url` is its page."""
+    """Return the system's description as MTEB's `ModelMeta`, with null for unknown fields; `url` is its page."""
     references = [address for address in (system.paper_url, system.model_url) if _is_address(address)]
     return {
         "name": "/".join(model_name(system)),
@@ -188,7 +191,7 @@ def model_meta(system: System, results: Sequence[ExchangedResult], url: str) -> 
 
 
 def model_name(system: System) -> tuple[str, str]:
-    """Organisation and model."""
+    """Return the organization and the model."""
     if system.anonymous_until is not None:
         return anonymity.ANONYMOUS, system.slug
     organisation = system.team.slug if system.team else system.source.key if system.source else "runboard"
@@ -196,35 +199,39 @@ def model_name(system: System) -> tuple[str, str]:
 
 
 def mteb_archive(system: System, results: Sequence[ExchangedResult], url: str) -> bytes:
-    """All of it as a zip. A configuration stands where MTEB has a model's revision.
+    """Return the results and the description as a zip file.
 
-    Configurations that are written alike there (`k1=1.2` and `k1=12`) are told apart by a number.
+    A configuration takes the place of a model's revision in MTEB. Configurations that become identical there (`k1=1.2`
+    and `k1=12`) are numbered.
     """
     folder = "results/" + "__".join(model_name(system))
     files: dict[str, Mapping[str, Any]] = {}
     owners: dict[str, tuple[str, str]] = {}
     for result in results:
-        written = slugify(result.configuration) or NO_REVISION
+        base_revision = slugify(result.configuration) or NO_REVISION
         if result.provenance == "reported":
-            written = "reported" if written == NO_REVISION else f"{written}-reported"
+            base_revision = "reported" if base_revision == NO_REVISION else f"{base_revision}-reported"
         task = task_name(result.dataset_slug, result.dataset)
         owner = (result.configuration, result.provenance)
         revision = next(
-            each
-            for each in (written if number == 1 else f"{written}-{number}" for number in count(1))
-            if owners.setdefault(each, owner) == owner and f"{folder}/{each}/{task}.json" not in files
+            candidate
+            for candidate in (
+                base_revision if number == 1 else f"{base_revision}-{number}" for number in count(1)
+            )
+            if owners.setdefault(candidate, owner) == owner
+            and f"{folder}/{candidate}/{task}.json" not in files
         )
         files[f"{folder}/{revision}/model_meta.json"] = {
             **model_meta(system, results, url),
             "revision": revision,
         }
         files[f"{folder}/{revision}/{task}.json"] = task_result(result)
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as packed:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(files):
             text = json.dumps(files[name], indent=2, ensure_ascii=False)
-            packed.writestr(zipfile.ZipInfo(name, _DATE), text + "\n", zipfile.ZIP_DEFLATED)
-    return out.getvalue()
+            archive.writestr(zipfile.ZipInfo(name, _DATE), text + "\n", zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()
 
 
 SCHEMA = "0.3.0"
@@ -236,17 +243,18 @@ def every_eval_ever_record(
     results: Sequence[ExchangedResult],
     site: str,
     url: str,
-    address_of: Callable[[ExchangedResult], str],
+    get_address: Callable[[ExchangedResult], str],
 ) -> dict[str, Any]:
-    """The record. `url` is the system's page on the `site`, `address_of` says where a result's dataset is.
+    """Return the record of a system; `url` is its page on the `site`.
 
-    It changes with the results alone: its time is that of the newest.
+    `get_address` returns the URL of a result's dataset. The record's time is that of the newest result, so that it only
+    changes with the results.
     """
     model = "/".join(model_name(system))
-    newest = str(int(max(each.published_at for each in results).timestamp()))
-    reported = all(each.provenance == Entry.Provenance.REPORTED for each in results)
+    newest = str(int(max(result.published_at for result in results).timestamp()))
+    reported = all(result.provenance == Entry.Provenance.REPORTED for result in results)
     deployment = "externally_managed" if system.closed_api else "unknown"
-    if not system.closed_api and any(each.provenance == Entry.Provenance.MEASURED for each in results):
+    if not system.closed_api and any(result.provenance == Entry.Provenance.MEASURED for result in results):
         deployment = "self_deployed"
     return {
         "schema_version": SCHEMA,
@@ -271,9 +279,9 @@ def every_eval_ever_record(
             },
         },
         "evaluation_results": [
-            _record_result(each, measure, value, address_of(each))
-            for each in results
-            for measure, value in each.scores.items()
+            _record_result(result, measure, value, get_address(result))
+            for result in results
+            for measure, value in result.scores.items()
         ],
     }
 

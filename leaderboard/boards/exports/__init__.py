@@ -1,6 +1,6 @@
-"""A board to take away: exactly the rows, columns and order of its view, with values as published.
+"""Exports of boards: exactly the rows, columns, and order of a view, with values as published.
 
-`FORMATS` names the formats by the ending of their addresses.
+`FORMATS` maps URL extensions to formats.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,12 +12,12 @@ from leaderboard.boards.model import Board
 
 
 class Format(NamedTuple):
-    """What a board can be had as: how it is called, its media type, and what writes it."""
+    """An export format: its name, media type, and writer."""
 
     label: str
     content_type: str
     write: Callable[[Board, Citation], str]
-    #: Whether browsers are to save it: nobody reads CSV in a browser.
+    #: Whether browsers download the file instead of displaying it.
     saved: bool = False
 
 

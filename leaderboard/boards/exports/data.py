@@ -1,4 +1,4 @@
-"""A board as CSV, and as plain values for JSON and for the API."""
+"""Boards as CSV, and as plain values for JSON and the API."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from leaderboard.boards.columns import marks
-from leaderboard.boards.exports.texts import MOMENT, Citation, key_of, label_of
+from leaderboard.boards.exports.texts import MOMENT, Citation, column_key, column_label
 from leaderboard.boards.model import DELTA, EFFECTIVENESS, SYSTEM, Board, Row, Value, reason_gone
 from leaderboard.boards.state import VIEWS
 from leaderboard.core.text.plain import safe_cell
@@ -16,17 +16,16 @@ from leaderboard.results.board_rows.entry_rows import QUARANTINED
 
 
 def to_json_text(board: Board, cited: Citation) -> str:
-    """The board as JSON text."""
     return orjson.dumps(to_json(board, cited), option=orjson.OPT_NON_STR_KEYS).decode()
 
 
 def to_json(board: Board, cited: Citation) -> dict[str, Any]:
-    """Return the board as plain values, with the same columns whichever rows the view has."""
+    """Return the board as plain values; the columns do not depend on the rows in view."""
     board = replace(board, columns=board.data_columns)
     certainty = None
     if board.certainty is not None:
         certainty = {"current": board.certainty.current, **board.certainty.settings.as_dict()}
-    elif board.found_with:  # of single cells, each as current as the board of its dataset
+    elif board.found_with:  # These settings are of single cells, each as current as its dataset's board.
         certainty = board.found_with.as_dict()
     return {
         "title": board.title,
@@ -44,7 +43,7 @@ def to_json(board: Board, cited: Citation) -> dict[str, Any]:
         "columns": [
             {
                 "key": column.key,
-                "label": label_of(board, column),
+                "label": column_label(board, column),
                 "group": column.group,
                 "group_slug": column.group_slug,
                 "better": column.better,
@@ -64,7 +63,7 @@ def to_json(board: Board, cited: Citation) -> dict[str, Any]:
 
 def _row(board: Board, row: Row) -> dict[str, Any]:
     cells = {column.key: row[column.key] for column in board.columns}
-    said = board.statements.of(row.entry.pk, board.measure)
+    statement = board.statements.of(row.entry.pk, board.measure)
     settings = board.certainty.settings if board.certainty else board.found_with
     return {
         "rank": row.rank,
@@ -86,11 +85,11 @@ def _row(board: Board, row: Row) -> dict[str, Any]:
         "withdrawn": row.entry.withdrawal_reason if row.entry.visibility == "withdrawn" else None,
         "quarantined": row.entry.moderation_reason if row.entry.visibility == QUARANTINED else None,
         "challenged": bool(row.entry.challenged),
-        "better_than_baseline": said.better,
-        "tied_with_best": said.tied_with_best,
-        "contamination_gap": said.gap.as_data() if said.gap else None,
+        "better_than_baseline": statement.better,
+        "tied_with_best": statement.tied_with_best,
+        "contamination_gap": statement.gap.as_data() if statement.gap else None,
         "marks": {key: cell.mark for key, cell in cells.items() if cell.mark},
-        "doubtful": doubtful(board, row),
+        "doubtful": doubtful_figures(board, row),
         "measured": row.measured.as_data() if row.measured else None,
         "certainty": row.certainty.as_data(settings) if row.certainty and settings else None,
         "certainty_by_dataset": {
@@ -103,47 +102,51 @@ def _row(board: Board, row: Row) -> dict[str, Any]:
 
 
 def _summary(board: Board) -> dict[str, Any] | None:
-    """What the page says above the board, and the facts that it says it of."""
-    said = board.summary
-    if said is None:
+    """Return the summary as text and as data."""
+    summary = board.summary
+    if summary is None:
         return None
     return {
-        "text": said.text,
-        "best": said.best,
-        "measure": said.measure,
-        "score": said.score,
-        "relative": said.relative,
-        "better": said.statement.better,
-        "p": said.statement.p,
-        "p_corrected": said.statement.p_corrected,
-        "tied": said.tied,
-        "cheapest": said.cheapest,
-        "latency_ms": said.latency,
-        "above_bound": said.above_bound,
+        "text": summary.text,
+        "best": summary.best,
+        "measure": summary.measure,
+        "score": summary.score,
+        "relative": summary.relative,
+        "better": summary.statement.better,
+        "p": summary.statement.p,
+        "p_corrected": summary.statement.p_corrected,
+        "tied": summary.tied,
+        "cheapest": summary.cheapest,
+        "latency_ms": summary.latency,
+        "above_bound": summary.above_bound,
     }
 
 
 def _verdict(board: Board) -> dict[str, Any] | None:
-    """What corrected tests tell of the whole board, whichever rows the view has."""
-    said = board.verdict
-    if said is None:
+    """Return the results of the corrected tests on the whole board, which do not depend on the rows in view."""
+    verdict = board.verdict
+    if verdict is None:
         return None
-    ties = [entry for entry in board.named if entry in said.ties]
+    ties = [entry for entry in board.verdict_entries if entry in verdict.ties]
     return {
-        "best": _named(board, said.best),
-        "ties": [_named(board, entry) for entry in ties],
-        "baseline": _named(board, said.baseline) if said.baseline is not None else None,
-        "compared": said.compared,
-        "better": len(said.better),
-        "worse": len(said.worse),
-        "revision": said.revision,
-        "at": f"{said.at:{MOMENT}}",
+        "best": _system_reference(board, verdict.best),
+        "ties": [_system_reference(board, entry) for entry in ties],
+        "baseline": _system_reference(board, verdict.baseline) if verdict.baseline is not None else None,
+        "compared": verdict.compared,
+        "better": len(verdict.better),
+        "worse": len(verdict.worse),
+        "revision": verdict.revision,
+        "at": f"{verdict.at:{MOMENT}}",
     }
 
 
-def _named(board: Board, entry: int) -> dict[str, str]:
-    named = board.named[entry]
-    return {"system": named.system, "slug": named.slug, "configuration": named.configuration}
+def _system_reference(board: Board, entry: int) -> dict[str, str]:
+    named_entry = board.verdict_entries[entry]
+    return {
+        "system": named_entry.system,
+        "slug": named_entry.slug,
+        "configuration": named_entry.configuration,
+    }
 
 
 #: Names of columns, and a function that returns their cells.
@@ -151,18 +154,18 @@ Part = tuple[Sequence[str], Callable[[Row], Sequence[Value]]]
 
 
 def to_csv(board: Board, cited: Citation) -> str:
-    """The board as CSV text: empty cells are missing values, differences are columns of their own.
+    """Return the board as CSV text, with empty cells for missing values and separate columns for differences.
 
-    The columns are the same whichever rows the view has. CSV has no place beside its table, so every row says of which
-    board and view it is, and where that stays.
+    The columns do not depend on the rows in view. CSV has no room for metadata outside the table, so every row names
+    its board, view, and permalink.
     """
-    from pandas import DataFrame  # loaded when somebody first asks for a CSV
+    from pandas import DataFrame  # Imported on first use, because it is slow to load.
 
     board = replace(board, columns=board.data_columns)
     parts = [*_leading_parts(board), *_certainty_parts(board), *_trailing_parts(board, cited)]
     names = [name for part, _ in parts for name in part]
     rows = [[value for _, cells in parts for value in cells(row)] for row in board.rows]
-    # No spreadsheet may run a cell.
+    # Prevent spreadsheets from executing cells.
     rows = [[safe_cell(value) if isinstance(value, str) else value for value in row] for row in rows]
     return DataFrame(rows, columns=names, dtype=object).to_csv(index=False, lineterminator="\r\n")
 
@@ -170,9 +173,9 @@ def to_csv(board: Board, cited: Citation) -> str:
 def _leading_parts(board: Board) -> Iterator[Part]:
     yield ("rank", "ranked_among"), lambda row: (row.rank, row.ranked_in)
     headings = [
-        f"{key_of(board, column)} [{column.unit}]"
+        f"{column_key(board, column)} [{column.unit}]"
         if column.unit and column.kind == "figure"
-        else key_of(board, column)
+        else column_key(board, column)
         for column in board.columns
     ]
     yield headings, lambda row: list(board.exported(row).values())
@@ -185,13 +188,13 @@ def _leading_parts(board: Board) -> Iterator[Part]:
             row.entry.training,
             row.entry.comparison_group,
             row.entry.missing_queries,
-            "; ".join(doubtful(board, row)),
+            "; ".join(doubtful_figures(board, row)),
         ),
     )
 
 
 def _certainty_parts(board: Board) -> Iterator[Part]:
-    """Yield intervals, costs, and tests. Where all pairs were tested, rank ranges follow as numbers."""
+    """Yield intervals, costs, and tests; if all pairs were tested, rank ranges follow as numbers."""
     if board.certainty is not None or board.found_with is not None:
         keys = [
             column.key
@@ -209,7 +212,8 @@ def _certainty_parts(board: Board) -> Iterator[Part]:
     names = ["hardware", "protocol", *(f"latency_{name} [ms]" for name in ("p50", "p95", "p99", "bm25"))]
     yield [*names, "stored_runs"], _measured_cells
     if board.certainty is not None:
-        # PyTerrier's names: queries won and lost against the baseline, p and its correction.
+        # Columns named like PyTerrier's: queries won and lost against the baseline, p-value and its
+        # correction.
         endings = ("+", "-", "p-value", "p-value corrected", "reject")
         alpha = board.certainty.settings.alpha
         yield [f"{board.measure} {ending}" for ending in endings], partial(_tested_cells, alpha)
@@ -220,9 +224,9 @@ def _certainty_parts(board: Board) -> Iterator[Part]:
 
 
 def _trailing_parts(board: Board, cited: Citation) -> Iterator[Part]:
-    """Yield seed sets, why rows left the ranking or the board, and the board of the row.
+    """Yield seed sets, reasons for removals, and the board of the row.
 
-    The board is the same in every row, so that rows of several boards can be put together.
+    The board is repeated in every row, so that rows of several boards can be concatenated.
     """
     yield (
         ("seeds", "sample deviation"),
@@ -233,38 +237,38 @@ def _trailing_parts(board: Board, cited: Citation) -> Iterator[Part]:
         ),
     )
     yield ("quarantined", "taken_off_since"), _removal_cells
-    of_board = (board.measure, board.view or VIEWS[0], cited.moment, cited.url)
-    yield ("measure", "view", "as_of", "permalink"), lambda row: of_board
+    board_values = (board.measure, board.view or VIEWS[0], cited.moment, cited.url)
+    yield ("measure", "view", "as_of", "permalink"), lambda row: board_values
 
 
 def intervals(board: Board, row: Row) -> dict[str, tuple[float, float]]:
-    """The ends of the intervals of the row's scores and of its difference, by the keys of their columns."""
-    found = {}
+    """Return the intervals of the row's scores and of its difference by column key."""
+    result = {}
     for key, cell in ((column.key, row[column.key]) for column in board.columns):
         if cell.certainty is not None:
-            found[key] = (cell.certainty.low, cell.certainty.high)
+            result[key] = (cell.certainty.low, cell.certainty.high)
         elif cell.interval is not None:
-            found[key] = cell.interval
-    sure = row.certainty
-    if sure is not None and sure.delta_interval is not None:
-        found[DELTA] = sure.delta_interval
-    return found
+            result[key] = cell.interval
+    certainty = row.certainty
+    if certainty is not None and certainty.delta_interval is not None:
+        result[DELTA] = certainty.delta_interval
+    return result
 
 
 def _tested_cells(alpha: float, row: Row) -> Sequence[Value]:
-    found = row.certainty
-    if found is None or found.p_baseline is None:
+    certainty = row.certainty
+    if certainty is None or certainty.p_baseline is None:
         return [None] * 5
-    corrected = found.p_baseline_corrected
-    rejected = None if corrected is None else str(corrected < alpha)
-    return [found.wins, found.losses, found.p_baseline, corrected, rejected]
+    corrected = certainty.p_baseline_corrected
+    is_rejected = None if corrected is None else str(corrected < alpha)
+    return [certainty.wins, certainty.losses, certainty.p_baseline, corrected, is_rejected]
 
 
 def _removal_cells(row: Row) -> Sequence[Value]:
     if row.ranked_in == QUARANTINED:
         return row.entry.moderation_reason, None
-    gone = row.entry.visibility in ("withdrawn", QUARANTINED)
-    return None, reason_gone(row.entry) if gone else None
+    is_removed = row.entry.visibility in ("withdrawn", QUARANTINED)
+    return None, reason_gone(row.entry) if is_removed else None
 
 
 def _measured_cells(row: Row) -> Sequence[Value]:
@@ -280,8 +284,8 @@ def _measured_cells(row: Row) -> Sequence[Value]:
     ]
 
 
-def doubtful(board: Board, row: Row) -> list[str]:
-    """Return the row's doubtful figures, as printed or measured: beside the values, never among them."""
+def doubtful_figures(board: Board, row: Row) -> list[str]:
+    """Return the row's doubtful figures as text; they are not among the values."""
     return [
         f"{column.label}: {row[column.key].text}" for column in board.columns if row[column.key].mark == "?"
     ]

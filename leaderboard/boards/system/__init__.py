@@ -1,1 +1,1 @@
-"""The pages of systems, teams and authors."""
+"""Pages of systems, teams, and authors."""

@@ -1,9 +1,7 @@
-"""Effectiveness and latency of one system's variants: a table, and two small charts drawn as SVG.
+"""Effectiveness and latency of a system's variants by depth or vector size, as a table and two SVG charts.
 
-They stand against the depth of a re-ranker, or against the bytes of a document's vectors where several numbers of
-dimensions were searched.
-
-Pages put `leaderboard/_depth.html` in their place, with `depth` as `depth_series` makes it.
+The variants differ in the depth of a re-ranker, or in the number of dimensions and so the bytes of a document's
+vectors. Pages include `leaderboard/_depth.html` with `depth` from `depth_series`.
 """
 
 from __future__ import annotations
@@ -22,24 +20,27 @@ from leaderboard.core.text.numbers import DECIMALS, format_quantity, format_valu
 _DEPTH = re.compile(r"(?:^|\W)top (\d+)$")
 _DIMENSIONS = re.compile(r"(?:^|\W)(?:all|\d+) dimensions$")
 
-#: The drawing's own units; the page scales it.
+#: Size of the drawing in its own units; the page scales it.
 WIDTH, HEIGHT = 320, 190
 LEFT, RIGHT, TOP, BOTTOM = 14, 306, 34, 164
-#: How far the first and the last point are from the ends: half a label.
+#: Distance of the first and the last point from the ends: half a label.
 INDENT = 24
-#: Room above and below the line, as a share of what it spans: labels stand there.
+#: Margin for labels above and below the line, as a share of its range.
 _AIR = 0.25
-#: About how wide a character of a label is, and how high a line of them.
+#: Approximate width of a label's character, and height of a line.
 _LETTER, _LINE = 6.2, 9.0
-#: From here on a tick has six characters or more.
+#: Minimum value of ticks with six or more characters.
 _WIDE = 1_000
 
-#: A point of the drawing (x, y), with the text that says its value.
+#: A point of the drawing (x, y) with its value as text.
 _Place = tuple[float, float, str]
 
 
 class Axis(NamedTuple):
-    """What tells a system's variants apart: the head of its column, and what it and the lesser variants are called."""
+    """The property that distinguishes a system's variants.
+
+    `head` is the head of its column; `words` and `lesser` name the property and the smaller variants in sentences.
+    """
 
     head: str
     words: str
@@ -52,7 +53,7 @@ BYTES = Axis("Bytes per document", "bytes per document", "fewer dimensions", log
 
 
 class DepthPoint(NamedTuple):
-    """What one variant gave, and took: milliseconds, None where that was not measured."""
+    """Depth and score of one variant, with its latency in milliseconds, None if not measured."""
 
     depth: float
     value: float
@@ -60,15 +61,13 @@ class DepthPoint(NamedTuple):
 
 
 class DepthRow(NamedTuple):
-    """A point as text."""
-
     depth: str
     value: str
     latency: str
 
 
 class DepthSeries(NamedTuple):
-    """What `leaderboard/_depth.html` shows."""
+    """Context of `leaderboard/_depth.html`."""
 
     measure: str
     rows: list[DepthRow]
@@ -77,25 +76,28 @@ class DepthSeries(NamedTuple):
     axis: Axis
 
 
-def depth_of(label: str, facts: Mapping[str, Any]) -> tuple[Axis, float] | None:
-    """Where a variant stands by its label, such as “top 100” or “256 dimensions”, and its facts; None for others."""
-    if found := _DEPTH.search(label):
-        return DEPTH, int(found[1])
+def variant_depth(label: str, facts: Mapping[str, Any]) -> tuple[Axis, float] | None:
+    """Return axis and position of a variant from its label, such as “top 100” or “256 dimensions”, and its facts.
+
+    Returns None for other labels.
+    """
+    if match := _DEPTH.search(label):
+        return DEPTH, int(match[1])
     size = facts.get("bytes_per_document")
     return (BYTES, float(size)) if size and _DIMENSIONS.search(label) else None
 
 
 def depth_series(measure: str, points: Iterable[DepthPoint], axis: Axis = DEPTH) -> DepthSeries | None:
-    """The points in order of depth, drawn; None where there are fewer than two depths."""
-    ordered = list({point.depth: point for point in sorted(points)}.values())
-    if len(ordered) < 2:
+    """Return the points in order of depth with their charts, or None if there are fewer than two depths."""
+    sorted_points = list({point.depth: point for point in sorted(points)}.values())
+    if len(sorted_points) < 2:
         return None
     timed = [
         (point.depth, point.latency_ms, f"{format_quantity(point.latency_ms)} ms")
-        for point in ordered
+        for point in sorted_points
         if point.latency_ms is not None
     ]
-    values = [(point.depth, point.value, format_value(point.value, DECIMALS)) for point in ordered]
+    values = [(point.depth, point.value, format_value(point.value, DECIMALS)) for point in sorted_points]
     charts = _chart(measure, values, axis, from_zero=False)
     if len(timed) > 1:
         charts += _chart("Latency, ms", timed, axis, from_zero=True)
@@ -105,19 +107,19 @@ def depth_series(measure: str, points: Iterable[DepthPoint], axis: Axis = DEPTH)
             format_value(point.value, DECIMALS),
             "—" if point.latency_ms is None else format_quantity(point.latency_ms),
         )
-        for point in ordered
+        for point in sorted_points
     ]
     return DepthSeries(measure, rows, mark_safe(charts), bool(timed), axis)  # noqa: S308
 
 
 def _chart(title: str, points: Sequence[tuple[float, float, str]], axis: Axis, *, from_zero: bool) -> str:
-    """One line over depth. Each point is (depth, value, the value as text), which stands above it."""
+    """Return a line chart over depth. Each point is (depth, value, text), with the text above the point."""
     places = [(_x(points, depth, axis), _y(points, value, from_zero), text) for depth, value, text in points]
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in places)
     values = ", ".join(f"{text} at {depth:g}" for depth, _, text in points)
-    told = f"{escape(title)} by {axis.words}: {values}"
+    description = f"{escape(title)} by {axis.words}: {values}"
     parts = [
-        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{told}">',
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{description}">',
         f'<text class="chart-title" x="{LEFT}" y="14">{escape(title)}</text>',
         f'<line class="chart-axis" x1="{LEFT}" x2="{RIGHT}" y1="{BOTTOM}" y2="{BOTTOM}"/>',
         f'<polyline class="chart-line" points="{line}"/>',
@@ -143,13 +145,13 @@ class LabelBox(NamedTuple):
     bottom: float
 
     @classmethod
-    def of(cls, x: float, y: float, text: str) -> LabelBox:
-        """Return the area of a text in the middle of `x` with its baseline at `y`."""
+    def around_text(cls, x: float, y: float, text: str) -> LabelBox:
+        """Return the area of a text centered at `x` with its baseline at `y`."""
         half = len(text) * _LETTER / 2
         return cls(x - half, y - _LINE, x + half, y + 2)
 
     def meets(self, other: LabelBox) -> bool:
-        """Whether the two overlap."""
+        """Return whether the two overlap."""
         return (
             self.left < other.right
             and other.left < self.right
@@ -158,47 +160,47 @@ class LabelBox(NamedTuple):
         )
 
     def is_crossed(self, start: _Place, end: _Place) -> bool:
-        """Whether the line from `start` to `end`, which is to its right, runs through it."""
-        left, right = max(self.left, start[0]), min(self.right, end[0])
-        if left > right:
+        """Return whether the line from `start` to `end`, which is to its right, crosses the area."""
+        left_end, right_end = max(self.left, start[0]), min(self.right, end[0])
+        if left_end > right_end:
             return False
         slope = (end[1] - start[1]) / (end[0] - start[0])
-        heights = [start[1] + slope * (x - start[0]) for x in (left, right)]
+        heights = [start[1] + slope * (x - start[0]) for x in (left_end, right_end)]
         return min(heights) < self.bottom and max(heights) > self.top
 
 
 def _labels(places: Sequence[_Place]) -> Iterator[_Place]:
-    """Where the labels stand: beside their points where no line crosses them, nor any other point or label.
+    """Yield positions of labels next to their points that no line, point, or other label crosses.
 
-    Where no such place is left there is no label; the table has them all.
+    Points without such a position get no label; the table has all values.
     """
-    taken = [LabelBox(x - 4, y - 4, x + 4, y + 4) for x, y, _ in places]
+    occupied = [LabelBox(x - 4, y - 4, x + 4, y + 4) for x, y, _ in places]
     for x, y, text in places:
         half = len(text) * _LETTER / 2
         for centre, baseline in (
             (x, y - 10),
             (x, y + 19),
-            *((x + side * (half + 6), y + up) for up in (-6, 14) for side in (-1, 1)),
+            *((x + side * (half + 6), y + offset) for offset in (-6, 14) for side in (-1, 1)),
         ):
-            box = LabelBox.of(centre, baseline, text)
+            box = LabelBox.around_text(centre, baseline, text)
             inside = box.left >= 0 and box.right <= WIDTH and box.top >= TOP - 14 and box.bottom < BOTTOM - 1
-            crossed = any(box.is_crossed(start, end) for start, end in pairwise(places))
-            if inside and not crossed and not any(map(box.meets, taken)):
-                taken.append(box)
+            is_crossed = any(box.is_crossed(start, end) for start, end in pairwise(places))
+            if inside and not is_crossed and not any(map(box.meets, occupied)):
+                occupied.append(box)
                 yield centre, baseline, text
                 break
 
 
 def _x(points: Sequence[tuple[float, float, str]], depth: float, axis: Axis) -> float:
-    """Depths lie on a line from the first to the last, which are indented a little."""
-    first, here, last = (
-        log(each) if axis.logarithmic else each for each in (points[0][0], depth, points[-1][0])
+    """Return the horizontal position of a depth; the first and the last depth are slightly indented."""
+    first_value, current, last_value = (
+        log(number) if axis.logarithmic else number for number in (points[0][0], depth, points[-1][0])
     )
-    return LEFT + INDENT + (RIGHT - LEFT - 2 * INDENT) * (here - first) / (last - first)
+    return LEFT + INDENT + (RIGHT - LEFT - 2 * INDENT) * (current - first_value) / (last_value - first_value)
 
 
 def _y(points: Sequence[tuple[float, float, str]], value: float, from_zero: bool) -> float:
-    values = [of_point for _, of_point, _ in points]
+    values = [point_value for _, point_value, _ in points]
     low, high = (0.0 if from_zero else min(values)), max(values)
     span = (high - low) or abs(high) or 1.0
     bottom = low if from_zero else low - _AIR * span

@@ -1,4 +1,4 @@
-"""Details around a system's results, and the pages of teams and authors. A team's members are never listed."""
+"""Details of a system's page besides its results, and the pages of teams and authors, which never list members."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from leaderboard.core.text.bibtex import parse_authors, to_latin
 from leaderboard.datasets.lists import recent_results
 from leaderboard.models import BoardChange, Dataset, Entry, EntryQuerySet, Source, System, Team
 
-#: Events of the history that are shown, the newest.
-MOST_EVENTS = 40
-#: Exports that a system may have, by the names of their addresses.
+#: Maximum number of events in the history.
+MAX_EVENTS = 40
+#: URL names and labels of a system's exports.
 _CITATIONS = (
     ("system_bibtex", "BibTeX"),
     ("system_mteb", "MTEB results"),
@@ -31,18 +31,18 @@ _CITATIONS = (
 )
 
 
-#: Changes of boards that its history shows.
+#: Changes of boards shown in the history.
 _KINDS = {
     BoardChange.Kind.WITHDRAWN: "withdrawn",
     BoardChange.Kind.MEASURED: "measured",
-    BoardChange.Kind.BASELINE: "named the baseline",
+    BoardChange.Kind.BASELINE: "selected as the baseline",
     BoardChange.Kind.QUARANTINED: "quarantined by a curator",
     BoardChange.Kind.RESTORED: "restored by a curator",
 }
 
 
 class Event(NamedTuple):
-    """Something that happened on a day (ISO) to results on `datasets`, which are pairs of slug and name."""
+    """An event on a day (ISO date) that concerns results on `datasets`, which are pairs of slug and name."""
 
     day: str
     what: str
@@ -51,24 +51,24 @@ class Event(NamedTuple):
 
 
 def system_details(system: dict[str, Any], results: Sequence[Result], site: str) -> dict[str, Any]:
-    """All of it, for `leaderboard/_system_more.html`. `site` is the site's own address.
+    """Return the context of `leaderboard/_system_more.html`; `site` is the site's own address.
 
-    Four queries, and more for a system whose results were all withdrawn.
+    Takes four database queries, and more for a system whose results were all withdrawn.
     """
     authors, reporters, kin = _authors_and_variants(system["pk"])
-    if not results:  # else each of them has a page, with this system on it
+    if not results:  # If there are results, every author has a page with this system.
         authors, reporters = _with_pages(authors), _with_pages(reporters)
     slug = system["slug"]
-    scored = [result for result in results if result.provenance != "reported"]
-    by_dataset = {result.dataset_slug: result for result in reversed(scored)}
-    open_ones = set(
+    scored_results = [result for result in results if result.provenance != "reported"]
+    by_dataset = {result.dataset_slug: result for result in reversed(scored_results)}
+    open_slugs = set(
         Dataset.objects.filter(slug__in=by_dataset, hidden=False, state=Dataset.State.PUBLISHED)
         .exclude(current_qrels=None)
         .values_list("slug", flat=True)
     )
     links = []
     for dataset, result in reversed(by_dataset.items()):
-        if dataset in open_ones:
+        if dataset in open_slugs:
             baseline = result.baseline_slug if result.baseline_slug != slug else ""
             best = result.best_slug if result.best_slug not in (slug, baseline) else ""
             row = {
@@ -93,34 +93,38 @@ def system_details(system: dict[str, Any], results: Sequence[Result], site: str)
     }
 
 
-def _address(*slugs: str, **more: str) -> str:
-    return f"{reverse('compare')}?{urlencode([*(('system', slug) for slug in slugs), *more.items()])}"
+def _address(*slugs: str, **parameters: str) -> str:
+    return f"{reverse('compare')}?{urlencode([*(('system', slug) for slug in slugs), *parameters.items()])}"
 
 
 def _compare_all(slug: str, results: Sequence[Result]) -> list[tuple[str, str]]:
-    """(what, address): with the baseline, and with the system that is the best, on most of its datasets."""
+    """Return labels and URLs of comparisons with its most frequent baseline and its most frequent board leader."""
     baselines = Counter(
-        (each.baseline_slug, each.baseline_name) for each in results if each.baseline_slug not in ("", slug)
+        (result.baseline_slug, result.baseline_name)
+        for result in results
+        if result.baseline_slug not in ("", slug)
     )
-    best = Counter((each.best_slug, each.best_system) for each in results if each.best_slug != slug)
-    others: dict[str, str] = {}
+    best = Counter((result.best_slug, result.best_system) for result in results if result.best_slug != slug)
+    names_by_slug: dict[str, str] = {}
     for counts in (baselines, best):
-        for (other, name), _ in counts.most_common(1):
-            others.setdefault(other, name)
-    return [(f"Compare with {name}", _address(other, slug)) for other, name in others.items()]
+        for (other_slug, name), _ in counts.most_common(1):
+            names_by_slug.setdefault(other_slug, name)
+    return [
+        (f"Compare with {name}", _address(other_slug, slug)) for other_slug, name in names_by_slug.items()
+    ]
 
 
 def history(system_id: int) -> list[Event]:
-    """What happened to its results, the newest first: published, measured, withdrawn. Two queries."""
-    seen = EntryQuerySet(Entry).seen().filter(system_id=system_id)
-    entries = seen.values_list(
+    """Return the events of its results, newest first: published, measured, withdrawn. Two database queries."""
+    visible_entries = EntryQuerySet(Entry).seen().filter(system_id=system_id)
+    entries = visible_entries.values_list(
         Cast("published_at", TextField()), "provenance", "configuration", "dataset__slug", "dataset__name"
     )
     events = [
-        (at, "reported" if how == "reported" else "published", configuration, tuple(dataset))
-        for at, how, configuration, *dataset in entries
+        (time, "reported" if provenance == "reported" else "published", configuration, tuple(dataset))
+        for time, provenance, configuration, *dataset in entries
     ]
-    changes = BoardChange.objects.filter(entry__in=seen, kind__in=_KINDS).values_list(
+    changes = BoardChange.objects.filter(entry__in=visible_entries, kind__in=_KINDS).values_list(
         Cast("at", TextField()),
         "kind",
         "entry__withdrawal_reason",
@@ -129,54 +133,55 @@ def history(system_id: int) -> list[Event]:
         "dataset__slug",
         "dataset__name",
     )
-    for at, kind, by_team, by_curator, configuration, *dataset in changes:
+    for time, kind, by_team, by_curator, configuration, *dataset in changes:
         reasons = {BoardChange.Kind.WITHDRAWN: by_team, BoardChange.Kind.QUARANTINED: by_curator}
         note = reasons.get(BoardChange.Kind(kind), configuration)
-        events.append((at, _KINDS[BoardChange.Kind(kind)], note, tuple(dataset)))
-    return _by_day(events)[:MOST_EVENTS]
+        events.append((time, _KINDS[BoardChange.Kind(kind)], note, tuple(dataset)))
+    return _by_day(events)[:MAX_EVENTS]
 
 
 def _by_day(events: list[tuple[str, str, str, tuple[str, str]]]) -> list[Event]:
-    """What happened on one day to several results is one event; the newest first."""
-    found: dict[tuple[str, str, str], Event] = {}
-    for at, what, note, dataset in sorted(events, key=lambda event: event[0], reverse=True):
-        event = found.setdefault((at[:10], what, note), Event(at[:10], what, note, []))
+    """Combine equal events of several results on one day, newest first."""
+    events_by_key: dict[tuple[str, str, str], Event] = {}
+    for time, what, note, dataset in sorted(events, key=lambda event: event[0], reverse=True):
+        event = events_by_key.setdefault((time[:10], what, note), Event(time[:10], what, note, []))
         if dataset not in event.datasets:
             event.datasets.append(dataset)
-    for event in found.values():
+    for event in events_by_key.values():
         event.datasets.sort(key=lambda dataset: dataset[1].casefold())
-    return list(found.values())
+    return list(events_by_key.values())
 
 
 def _authors_and_variants(system_id: int) -> tuple[list[Author], list[Author], list[tuple[str, str, str]]]:
-    """Its authors, those of the publication that reports it, and (relation, slug, name) of what it is a variant of and
-    of its own variants. One query.
+    """Return its authors, the authors of the publication that reports it, and its variants. One database query.
+
+    Variants are tuples (relation, slug, name), including the system that it is a variant of itself.
     """
     public = EntryQuerySet(Entry).public().values("system_id")
-    # Kin is mostly of the same team: who is anonymous has none, and is nobody's.
-    itself = System.objects.exclude(anonymity.anonymous_now()).filter(pk=system_id)
-    kin_of = Q(variant_of__in=itself) | Q(variants__in=itself)
-    rows = System.objects.filter(Q(pk=system_id) | ~anonymity.anonymous_now() & Q(pk__in=public) & kin_of)
+    # Variants are mostly of the same team, so that they would identify anonymous systems.
+    system = System.objects.exclude(anonymity.anonymous_now()).filter(pk=system_id)
+    is_variant = Q(variant_of__in=system) | Q(variants__in=system)
+    rows = System.objects.filter(Q(pk=system_id) | ~anonymity.anonymous_now() & Q(pk__in=public) & is_variant)
     authors: list[Author] = []
     reporters: list[Author] = []
-    kin = []
+    variants = []
     columns = ("pk", "slug", "name", "authors", "source__authors", "variant_of_id", "anonymous_until")
     for row in map(anonymity.public_columns, rows.order_by("name", "pk").distinct().values(*columns)):
         if row["pk"] == system_id:
             authors, reporters = authors_in(row["authors"]), authors_in(row["source__authors"])
         else:
-            relation = "a variant of it" if row["variant_of_id"] == system_id else "it is a variant of"
-            kin.append((relation, row["slug"], row["name"]))
-    return authors, reporters, sorted(kin, key=lambda one: one[0])
+            relation = "variant" if row["variant_of_id"] == system_id else "variant of"
+            variants.append((relation, row["slug"], row["name"]))
+    return authors, reporters, sorted(variants, key=lambda variant: variant[0])
 
 
 def _with_pages(authors: Sequence[Author]) -> list[Author]:
-    """The authors, without an address where a person has nothing public. Two queries for each."""
+    """Return the authors, without a slug if they have nothing public. Two database queries per author."""
     return [author if author_facts(author.slug) else author._replace(slug="") for author in authors]
 
 
 def _badges(slug: str, results: Sequence[Result], site: str) -> list[dict[str, str]]:
-    """Return what to write elsewhere to show a badge, for each dataset."""
+    """Return Markdown and shields.io URLs of the badges, for each dataset."""
     page = site + reverse("system", args=[slug])
     badges = {}
     for result in results:
@@ -193,12 +198,12 @@ def _badges(slug: str, results: Sequence[Result], site: str) -> list[dict[str, s
     return list(badges.values())
 
 
-#: Results shown, the newest.
-MOST_RESULTS = 200
+#: Maximum number of results, the newest first.
+MAX_RESULTS = 200
 
 
 def team_facts(slug: str) -> dict[str, Any] | None:
-    """A team with its public systems and results, None where there is no such team. Four queries."""
+    """Return a team with its public systems and results, or None if it does not exist. Four database queries."""
     team = Team.objects.filter(slug=slug).values("pk", "slug", "name", "created_at").first()
     if team is None:
         return None
@@ -214,7 +219,7 @@ def team_facts(slug: str) -> dict[str, Any] | None:
         .order_by("name")
         .values("name", "slug", "architecture", "datasets", "newest")
     )
-    shown = [
+    shown_systems = [
         {
             **system,
             "architecture": ARCHITECTURES.get(system["architecture"], system["architecture"]),
@@ -223,36 +228,36 @@ def team_facts(slug: str) -> dict[str, Any] | None:
         for system in systems
     ]
     public_results = EntryQuerySet(Entry).public().filter(system__team_id=team["pk"])
-    results = recent_results(public_results.exclude(anonymity.anonymous_now("system__")), MOST_RESULTS)
+    results = recent_results(public_results.exclude(anonymity.anonymous_now("system__")), MAX_RESULTS)
     return {
         **team,
-        "systems": shown,
+        "systems": shown_systems,
         "results": results,
         "baseline": baselines_label(result["baseline"] for result in results),
         "datasets": len({result["dataset_slug"] for result in results}),
-        "newest": max((system["newest"] for system in shown), default=""),
+        "newest": max((system["newest"] for system in shown_systems), default=""),
     }
 
 
 class Author(NamedTuple):
-    """A person by name. `slug` is empty for a name that no address can be made of."""
+    """A person; `slug` is empty for a name that cannot be converted to one."""
 
     name: str
     slug: str
 
 
 def authors_in(text: str | None) -> list[Author]:
-    """The people of `Nandan Thakur and Reimers, Nils and others`, names in the order in which one says them."""
+    """Return the people in a text such as `Nandan Thakur and Reimers, Nils and others`, with first names first."""
     return [Author(name.said, author_slug(name.said)) for name in parse_authors(text)]
 
 
 def author_slug(name: str) -> str:
-    """How a person's page is addressed; a name without Latin letters keeps its own."""
+    """Return the slug of a person's page; a name without Latin letters keeps its script."""
     return slugify(to_latin(name)) or slugify(name, allow_unicode=True)
 
 
 def author_facts(slug: str) -> dict[str, Any] | None:
-    """A person's systems and publications with public results, None where there are none. Two queries."""
+    """Return a person's systems and publications with public results, or None. Two database queries."""
     public = EntryQuerySet(Entry).public()
     systems = [
         {**row, "architecture": ARCHITECTURES.get(row["architecture"], row["architecture"])}
@@ -262,7 +267,7 @@ def author_facts(slug: str) -> dict[str, Any] | None:
         .annotate(datasets=Count("entries__dataset", filter=Q(entries__in=public), distinct=True))
         .order_by("name")
         .values("slug", "name", "architecture", "authors", "year", "team__name", "team__slug", "datasets")
-        if _is_by(row["authors"], slug)
+        if _has_author(row["authors"], slug)
     ]
     sources = [
         row
@@ -270,13 +275,13 @@ def author_facts(slug: str) -> dict[str, Any] | None:
         .annotate(number=Count("systems", distinct=True))
         .order_by("-year", "title")
         .values("title", "authors", "year", "venue", "url", "number")
-        if _is_by(row["authors"], slug)
+        if _has_author(row["authors"], slug)
     ]
     name = _name(slug, (str(row["authors"]) for row in (*systems, *sources)))
     return {"name": name, "slug": slug, "systems": systems, "sources": sources} if name else None
 
 
-def _is_by(authors: str, slug: str) -> bool:
+def _has_author(authors: str, slug: str) -> bool:
     return any(author.slug == slug for author in authors_in(authors))
 
 

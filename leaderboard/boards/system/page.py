@@ -1,4 +1,4 @@
-"""Everything a system has: per dataset its values beside BM25 and the best of the same kind."""
+"""A system's results per dataset, with the baseline and the best system of the same kind."""
 
 from __future__ import annotations
 
@@ -37,14 +37,21 @@ from leaderboard.results.significance.statements import (
 from leaderboard.results.significance.types import EntryCertainty
 from leaderboard.results.values import is_about_judging
 
-#: Columns of an entry that its result shows unchanged.
-_AS_READ = (
-    "provenance", "training", "is_baseline", "configuration", "locator", "facts", "seed_count", "deviations",
-)  # fmt: skip
+#: Columns of an entry that its result contains unchanged.
+_ENTRY_FIELDS = (
+    "provenance",
+    "training",
+    "is_baseline",
+    "configuration",
+    "locator",
+    "facts",
+    "seed_count",
+    "deviations",
+)
 
 
 def system_facts(slug: str) -> dict[str, Any] | None:
-    """What the system says of itself, None where there is no such system with anything public. One query."""
+    """Return the public facts about a system, or None if it has nothing public. One database query."""
     facts = (
         System.objects.filter(slug=slug)
         .annotate(shown=Exists(EntryQuerySet(Entry).known().filter(system=OuterRef("pk"))))
@@ -79,9 +86,9 @@ def system_facts(slug: str) -> dict[str, Any] | None:
     }
 
 
-def results_of(system_id: int) -> list[Result]:
-    """The system's public entries, by dataset. Seven queries at most, and those of their certainty."""
-    mine = list(
+def system_results(system_id: int) -> list[Result]:
+    """Return the system's public results by dataset. At most seven database queries, and those of their certainty."""
+    rows = list(
         EntryQuerySet(Entry)
         .public()
         .filter(system_id=system_id)
@@ -98,37 +105,39 @@ def results_of(system_id: int) -> list[Result]:
             "comparison_group",
             "submission_reference",
             "system__anonymous_until",
-            *_AS_READ,
+            *_ENTRY_FIELDS,
             published=Cast("published_at", TextField()),
         )
     )
-    seeds = _seeds([row["pk"] for row in mine if row["seed_count"]])
-    if mine and mine[0]["system__anonymous_until"] is not None:
-        seeds = {entry: anonymity.unnamed_seeds(found) for entry, found in seeds.items()}
-    boards = ranked_boards({row["dataset_id"] for row in mine})
-    scored = {row["dataset_id"] for row in mine if row["provenance"] != Entry.Provenance.REPORTED}
-    said = statements(scored) if scored else {}
-    measured: dict[int, list[MeasuredEntry]] = {}
-    for one in system_measurements(system_id):
-        measured.setdefault(one.entry_id, []).append(one)
-    word_pieces = scores_by_job(mine)
+    seeds = _seeds([row["pk"] for row in rows if row["seed_count"]])
+    if rows and rows[0]["system__anonymous_until"] is not None:
+        seeds = {entry: anonymity.unnamed_seeds(entry_seeds) for entry, entry_seeds in seeds.items()}
+    boards = ranked_boards({row["dataset_id"] for row in rows})
+    scored_datasets = {row["dataset_id"] for row in rows if row["provenance"] != Entry.Provenance.REPORTED}
+    board_statements = statements(scored_datasets) if scored_datasets else {}
+    measurements_by_entry: dict[int, list[MeasuredEntry]] = {}
+    for measurement in system_measurements(system_id):
+        measurements_by_entry.setdefault(measurement.entry_id, []).append(measurement)
+    word_pieces = scores_by_job(rows)
     results = []
-    for row in mine:
-        entry = next((each for each in boards[row["dataset_id"]].entries if each.pk == row["pk"]), None)
+    for row in rows:
+        entry = next(
+            (candidate for candidate in boards[row["dataset_id"]].entries if candidate.pk == row["pk"]), None
+        )
         if entry is None or not row["scores"]:  # it left the board between two queries, or has no score
             continue
         extra = {
             "seeds": seeds.get(entry.pk, []),
-            "measured": measured.get(entry.pk, []),
-            "word_pieces": word_pieces.get(job_of(row), {}),
+            "measured": measurements_by_entry.get(entry.pk, []),
+            "word_pieces": word_pieces.get(job_key(row), {}),
         }
-        board = said.get(row["dataset_id"], NOTHING_SAID)
+        board = board_statements.get(row["dataset_id"], NOTHING_SAID)
         results.append(_result({**row, **extra}, entry, boards[row["dataset_id"]], board))
     return results
 
 
-def quarantined_of(system_id: int) -> list[dict[str, Any]]:
-    """The system's results under quarantine: their dataset, configuration and the curator's reason. One query."""
+def quarantined_results(system_id: int) -> list[dict[str, Any]]:
+    """Return dataset, configuration, and the curator's reason of the system's quarantined results. One query."""
     entries = EntryQuerySet(Entry).seen().filter(system_id=system_id, visibility=Entry.Visibility.QUARANTINED)
     rows = entries.order_by("dataset__name", "pk").values(
         "configuration",
@@ -140,34 +149,36 @@ def quarantined_of(system_id: int) -> list[dict[str, Any]]:
 
 
 def _seeds(entries: Collection[int]) -> dict[int, list[tuple[str, dict[str, float]]]]:
-    """The seeds of these entries, by label with what each has. One query, none where there is no set.
+    """Return label and scores of the entries' seeds, by entry. One database query, none without entries.
 
-    Over hidden judgements none: rows of earlier releases may have values still.
+    Seeds over hidden judgments are ignored, because earlier releases may have stored their values.
     """
-    found: dict[int, list[tuple[str, dict[str, float]]]] = {}
-    told = Seed.objects.filter(entry__in=entries, entry__dataset__hidden=False)
-    rows = told.values_list("entry_id", "label", "scores")
+    seeds_by_entry: dict[int, list[tuple[str, dict[str, float]]]] = {}
+    seeds = Seed.objects.filter(entry__in=entries, entry__dataset__hidden=False)
+    rows = seeds.values_list("entry_id", "label", "scores")
     for entry, label, scores in rows if entries else ():
-        found.setdefault(entry, []).append((label, scores))
-    return found
+        seeds_by_entry.setdefault(entry, []).append((label, scores))
+    return seeds_by_entry
 
 
-def _result(row: Mapping[str, Any], entry: EntryRow, board: RankedBoard, said: BoardStatements) -> Result:
+def _result(
+    row: Mapping[str, Any], entry: EntryRow, board: RankedBoard, statements_by_entry: BoardStatements
+) -> Result:
     """Return the entry as the page shows it."""
     scores: dict[str, float] = row["scores"]
-    own = [name for name in row["dataset__measures"] if name in scores]
-    about_judging = [name for name in scores if is_about_judging(name) and name not in own]
-    ordered = [*own, *about_judging] if own else [*scores]
-    measure, value = ordered[0], scores[ordered[0]]
-    standing, compared = board.standing(entry, measure), board.baseline(entry, measure)
-    baseline = compared.scores[measure] if compared else None
+    dataset_measures = [name for name in row["dataset__measures"] if name in scores]
+    about_judging = [name for name in scores if is_about_judging(name) and name not in dataset_measures]
+    sorted_measures = [*dataset_measures, *about_judging] if dataset_measures else [*scores]
+    measure, value = sorted_measures[0], scores[sorted_measures[0]]
+    standing, baseline_entry = board.standing(entry, measure), board.baseline(entry, measure)
+    baseline = baseline_entry.scores[measure] if baseline_entry else None
     delta = numbers.difference(value, baseline)
     word_pieces = None if is_word_pieces(row["configuration"]) else row["word_pieces"].get(measure)
     reported = row["provenance"] == Entry.Provenance.REPORTED
-    statement, tests = said.of(entry.pk, measure), said.tests(measure)
-    others_tied = len(said.tied_with_best(measure) - {entry.pk})
+    statement, tests = statements_by_entry.of(entry.pk, measure), statements_by_entry.tests(measure)
+    others_tied = len(statements_by_entry.tied_with_best(measure) - {entry.pk})
     return Result(
-        **{name: row[name] for name in _AS_READ},
+        **{name: row[name] for name in _ENTRY_FIELDS},
         dataset=row["dataset__name"],
         dataset_slug=row["dataset__slug"],
         submission=row["submission_reference"],
@@ -183,16 +194,16 @@ def _result(row: Mapping[str, Any], entry: EntryRow, board: RankedBoard, said: B
         of=standing.of,
         ranked_in=standing.ranked_in,
         published="" if reported else row["published"][:10],
-        scores=[(name, scores[name]) for name in ordered[1:]],
+        scores=[(name, scores[name]) for name in sorted_measures[1:]],
         figures=[figure for figure in row["figures"] if figure["name"] not in scores],
         address=next(filter(is_address, (figure["locator"] for figure in row["figures"])), ""),
         measured=row["measured"],
         word_pieces=word_pieces,
         word_pieces_delta=numbers.difference(value, word_pieces),
         word_pieces_relative=numbers.relative_difference(value, word_pieces),
-        seeds=_seed_results(row["seeds"], ordered),
-        baseline_slug=compared.slug if compared else "",
-        baseline_name=baseline_label(compared.system, row["dataset__name"]) if compared else "",
+        seeds=_seed_results(row["seeds"], sorted_measures),
+        baseline_slug=baseline_entry.slug if baseline_entry else "",
+        baseline_name=baseline_label(baseline_entry.system, row["dataset__name"]) if baseline_entry else "",
         certainty=tests.of(entry.pk) if tests is not None else None,
         better_than_baseline=statement.better,
         tied_with_best=statement.tied_with_best,
@@ -203,33 +214,35 @@ def _result(row: Mapping[str, Any], entry: EntryRow, board: RankedBoard, said: B
 
 
 def _seed_results(
-    seeds: Iterable[tuple[str, Mapping[str, float]]], ordered: Sequence[str]
+    seeds: Iterable[tuple[str, Mapping[str, float]]], measures: Sequence[str]
 ) -> list[SeedResult]:
-    """Each seed with its values of the measures, the first of them apart."""
-    first, *others = ordered
+    """Return each seed with its first measure separated from the others."""
+    first_measure, *further_measures = measures
     return [
-        SeedResult(label, scores.get(first), [(name, scores[name]) for name in others if name in scores])
+        SeedResult(
+            label,
+            scores.get(first_measure),
+            [(name, scores[name]) for name in further_measures if name in scores],
+        )
         for label, scores in seeds
     ]
 
 
 class SeedResult(NamedTuple):
-    """One run of a seed set."""
-
     label: str
     value: float | None
     scores: list[tuple[str, float]]
 
 
 class Result(NamedTuple):
-    """One entry of the system. `rank` and `of` count entries of its own kind (`ranked_in`) with that measure, as the
-    dataset's board does; without a rank it is stale.
+    """One result of the system, compared on its dataset's board.
 
-    `word_pieces` is what BM25 over word pieces had in the same job, where that gives it. Of a seed set `value` is the
-    mean over `seed_count` runs, `deviations` are the sample standard deviations by measure, and `seeds` the runs, of
-    which nothing is told over hidden judgements. `certainty` is what was found of `measure`: None over hidden
-    judgements, of reported figures, and as long as nothing was found. `significance` and `separation` say in words
-    whether it differs from the baseline, and from the other results.
+    `rank` and `of` count results of its own kind (`ranked_in`) with the measure, as the board does; `rank` is None for
+    stale results. `word_pieces` is the score of BM25 over word pieces in the same job, if there is one. For a seed
+    set, `value` is the mean over `seed_count` runs, `deviations` are sample standard deviations by measure, and
+    `seeds` are the runs, empty over hidden judgments. `certainty` has the test results for `measure`: None over hidden
+    judgments, for reported results, and before the tests are computed. `significance` and `separation` describe in
+    words whether it differs from the baseline, and from the other results.
     """
 
     dataset: str
@@ -270,17 +283,16 @@ class Result(NamedTuple):
     significance: str = ""
     separation: str = ""
     contamination_gap: Gap | None = None
-    #: Where the file is that a reported figure was read from; empty where it is printed.
+    #: URL of the file that a reported figure was read from; empty if the figure is printed.
     address: str = ""
 
     @property
     def fact_texts(self) -> list[tuple[str, str]]:
-        """What papers report of such a system, as label and value."""
         return fact_texts(self.facts)
 
     @property
     def text(self) -> dict[str, Any]:
-        """Its numbers as the page writes them."""
+        """Its numbers, formatted for the page."""
         return {
             "rank": f"{rank_label(self.rank, self.ranked_in)} of {self.of}" if self.rank else "",
             "value": numbers.format_value(self.value, numbers.DECIMALS),
@@ -298,43 +310,44 @@ class Result(NamedTuple):
         }
 
     def _direction(self) -> str:
-        """Return the class of the difference, as on boards."""
         direction = numbers.direction(self.delta, self.measure)
         untested = self.better_than_baseline is False and self.certainty is None and direction == "down"
         significant = self.better_than_baseline or differs(self.certainty)
         return direction if significant else "untested" if untested else "ns"
 
     def _certain(self) -> dict[str, str]:
-        sure = self.certainty
-        if sure is None:
+        certainty = self.certainty
+        if certainty is None:
             return dict.fromkeys(
                 ("interval", "ranks", "delta_interval", "p_baseline", "p_best", "tally"), "—"
             )
-        compared = sure.p_baseline is not None
+        has_baseline = certainty.p_baseline is not None
         return {
-            "interval": interval_text(sure.low, sure.high),
-            "ranks": ranks_text(sure) or "—",
-            "delta_interval": difference_interval_text(sure) or "—",
-            "p_baseline": "—" if sure.p_baseline is None else format_p_value(sure.p_baseline),
-            "p_best": "—" if sure.p_best_corrected is None else format_p_value(sure.p_best_corrected),
-            "tally": f"{sure.wins}/{sure.ties}/{sure.losses}" if compared else "—",
+            "interval": interval_text(certainty.low, certainty.high),
+            "ranks": ranks_text(certainty) or "—",
+            "delta_interval": difference_interval_text(certainty) or "—",
+            "p_baseline": "—" if certainty.p_baseline is None else format_p_value(certainty.p_baseline),
+            "p_best": "—"
+            if certainty.p_best_corrected is None
+            else format_p_value(certainty.p_best_corrected),
+            "tally": f"{certainty.wins}/{certainty.ties}/{certainty.losses}" if has_baseline else "—",
         }
 
 
-#: The label of that variant: first in its entry's configuration, before the submission's own.
+#: Label of the BM25 variant over word pieces, the first part of its configuration.
 LABEL = "bm25-wordpiece"
 
 
 def is_word_pieces(configuration: str) -> bool:
-    """Whether an entry of this configuration is that variant."""
+    """Return whether an entry of this configuration is the BM25 variant over word pieces."""
     return configuration.split(" · ")[0] == LABEL
 
 
 def scores_by_job(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, ...], Mapping[str, float]]:
-    """The scores of each such variant among the entries of a system, by what `job_of` says of the entries beside it."""
-    return {job_of(row): row["scores"] for row in rows if is_word_pieces(row["configuration"])}
+    """Return the scores of the system's BM25 variants over word pieces, by `job_key` their entries."""
+    return {job_key(row): row["scores"] for row in rows if is_word_pieces(row["configuration"])}
 
 
-def job_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What entries of one job share, and entries that may be compared."""
+def job_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the properties shared by comparable entries of one job."""
     return row["submission_reference"], row["dataset_id"], row["comparison_group"]

@@ -1,4 +1,4 @@
-"""A system's results by measure, what is printed or known beside them, and their costs, as tables of its page."""
+"""Tables of a system's page: results by measure, reported figures and facts, and costs."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -8,44 +8,48 @@ from leaderboard.boards.columns.costs import (
     DOUBTFUL_MARK,
     OVER_STORED_RUNS,
     CostColumn,
-    currency_of,
+    common_currency,
     latency_noise,
     no_noise,
     unit_with_currency,
 )
-from leaderboard.boards.system.depth import Axis, DepthPoint, depth_of, depth_series
+from leaderboard.boards.system.depth import Axis, DepthPoint, depth_series, variant_depth
 from leaderboard.boards.system.page import Result
 from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
 from leaderboard.core.text.numbers import format_quantity
 from leaderboard.results.board_rows.measurements import MeasuredEntry
 
-#: What a row of the first table is of: a result, how its seeds spread, or one of these seeds.
+#: Kinds of rows in the first table: a result, its spread over seeds, or one of its seeds.
 RESULT, DEVIATION, SEED = "result", "deviation", "seed"
 
 
-#: So many results at most have a part of their own at the head of the page.
-FEW_RESULTS = 3
+#: Maximum number of results that get a section of their own at the top of the page.
+MAX_HIGHLIGHTED = 3
 
 
 def headline(results: Sequence[Result]) -> dict[str, Any]:
-    """What the page says first: the ranked results where these are few, and how many lead or beat the baseline."""
-    ranked = [result for result in results if result.rank]
-    compared = [result for result in ranked if result.delta is not None and not result.is_baseline]
-    tested = [one.better_than_baseline for one in compared if one.better_than_baseline is not None]
+    """Return the context of the page's headline: a few ranked results, and counts of leads and significant gains."""
+    ranked_results = [result for result in results if result.rank]
+    compared_results = [
+        result for result in ranked_results if result.delta is not None and not result.is_baseline
+    ]
+    test_outcomes = [
+        one.better_than_baseline for one in compared_results if one.better_than_baseline is not None
+    ]
     return {
-        "ranked": len(ranked),
-        "few": ranked if len(ranked) <= FEW_RESULTS else [],
-        "first": sum(result.rank == 1 for result in ranked),
-        "compared": len(compared),
-        "ahead": sum(numbers.direction(one.delta, one.measure) == "up" for one in compared),
-        "tested": len(tested),
-        "better": sum(tested),
+        "ranked": len(ranked_results),
+        "few": ranked_results if len(ranked_results) <= MAX_HIGHLIGHTED else [],
+        "first": sum(result.rank == 1 for result in ranked_results),
+        "compared": len(compared_results),
+        "ahead": sum(numbers.direction(one.delta, one.measure) == "up" for one in compared_results),
+        "tested": len(test_outcomes),
+        "better": sum(test_outcomes),
     }
 
 
 def measure_table(results: Sequence[Result]) -> dict[str, Any] | None:
-    """All measures of all results; None where each has its primary measure alone, which stands above."""
+    """Return all measures of all results, or None if every result only has its primary measure, shown above."""
     measures = list(dict.fromkeys(name for result in results for name in _scores(result)))
     if not any(result.scores or result.seed_count for result in results):
         return None
@@ -58,7 +62,7 @@ def measure_table(results: Sequence[Result]) -> dict[str, Any] | None:
             rows.append(
                 (SEED, result, f"seed {seed.label}", {**dict(seed.scores), result.measure: seed.value})
             )
-    shown = [
+    table_rows = [
         {
             "kind": kind,
             "result": result,
@@ -67,7 +71,7 @@ def measure_table(results: Sequence[Result]) -> dict[str, Any] | None:
         }
         for kind, result, label, scores in rows
     ]
-    return {"heads": [{"label": name, "better": better(name)} for name in measures], "rows": shown}
+    return {"heads": [{"label": name, "better": better(name)} for name in measures], "rows": table_rows}
 
 
 def _scores(result: Result) -> dict[str, float]:
@@ -75,13 +79,13 @@ def _scores(result: Result) -> dict[str, float]:
 
 
 def facts_table(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """Figures as their sources print them, and facts of results made here, in the order of the results.
+    """Return figures as printed by their sources and facts of scored results, in the order of the results.
 
-    `doubt` says why a figure is doubtful.
+    `doubt` is the reason for a doubtful figure.
     """
-    found = []
+    rows = []
     for result in results:
-        where = {
+        origin = {
             "dataset": result.dataset,
             "dataset_slug": result.dataset_slug,
             "configuration": result.configuration,
@@ -89,75 +93,83 @@ def facts_table(results: Sequence[Result]) -> list[dict[str, Any]]:
         for figure in result.figures:
             hardware = figure["hardware"] if figure["hardware"] != result.configuration else ""
             value = f"{figure['as_printed']} {figure['unit']}".strip()
-            shown = {"name": figure["name"], "value": value, "hardware": hardware, "doubt": figure["doubt"]}
-            found.append({**where, **shown})
-        found += [{**where, "name": label, "value": value} for label, value in result.fact_texts]
-    return found
+            cells = {"name": figure["name"], "value": value, "hardware": hardware, "doubt": figure["doubt"]}
+            rows.append({**origin, **cells})
+        rows += [{**origin, "name": label, "value": value} for label, value in result.fact_texts]
+    return rows
 
 
 def cost_table(results: Iterable[Result]) -> dict[str, Any] | None:
-    """Return the table of all measurements of the results; None where nothing was measured."""
-    found = [(result, measured) for result in results for measured in reversed(result.measured)]
-    if not found:
+    """Return the table of all measurements of the results, or None if there are none."""
+    measurements = [(result, measurement) for result in results for measurement in reversed(result.measured)]
+    if not measurements:
         return None
-    currency = currency_of(one for _, one in found)
+    currency = common_currency(item for _, item in measurements)
     columns = [
         (
-            head._replace(unit=unit_with_currency(currency, head.unit)),
-            [_text(head.value(one), doubtful=head.is_timed and bool(one.doubt)) for _, one in found],
+            column._replace(unit=unit_with_currency(currency, column.unit)),
+            [
+                _text(column.value(item), is_doubtful=column.is_timed and bool(item.doubt))
+                for _, item in measurements
+            ],
         )
-        for head in _COLUMNS
+        for column in _COLUMNS
     ]
-    columns = [(head, cells) for head, cells in columns if any(cell != "—" for cell in cells)]
+    columns = [(column, cells) for column, cells in columns if any(cell != "—" for cell in cells)]
     rows = [
         {
             "dataset": result.dataset,
             "dataset_slug": result.dataset_slug,
             "configuration": result.configuration,
-            "machine": measured.machine,
-            "protocol": measured.protocol,
-            "day": measured.measured_at[:10],
+            "machine": measurement.machine,
+            "protocol": measurement.protocol,
+            "day": measurement.measured_at[:10],
             "cells": [cells[number] for _, cells in columns],
-            "remark": OVER_STORED_RUNS if measured.over_stored_runs else "",
-            "doubt": measured.doubt,
+            "remark": OVER_STORED_RUNS if measurement.over_stored_runs else "",
+            "doubt": measurement.doubt,
         }
-        for number, (result, measured) in enumerate(found)
+        for number, (result, measurement) in enumerate(measurements)
     ]
-    return {"heads": [head for head, _ in columns], "rows": rows}
+    return {"heads": [column for column, _ in columns], "rows": rows}
 
 
 def depth_charts(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """For each dataset the entries that differ in depth alone, or in dimensions; latency of one machine only."""
-    of_dataset: dict[tuple[str, Axis], list[tuple[float, Result]]] = {}
+    """Return a chart per dataset with the entries that differ in depth or dimensions, timed on one machine."""
+    entries_by_dataset: dict[tuple[str, Axis], list[tuple[float, Result]]] = {}
     for result in results:
-        if place := depth_of(result.configuration, result.facts):
+        if place := variant_depth(result.configuration, result.facts):
             axis, depth = place
-            of_dataset.setdefault((result.dataset_slug, axis), []).append((depth, result))
-    found = []
-    for (slug, axis), entries in of_dataset.items():
-        machines = [one.machine for _, result in entries for one in result.measured]
+            entries_by_dataset.setdefault((result.dataset_slug, axis), []).append((depth, result))
+    charts = []
+    for (slug, axis), entries in entries_by_dataset.items():
+        machines = [measurement.machine for _, result in entries for measurement in result.measured]
         machine = max(machines, key=machines.count) if machines else None
         points = []
         for depth, result in entries:
-            quiet = [one for one in result.measured if one.machine == machine and not one.doubt]
-            points.append(DepthPoint(depth, result.value, quiet[0].latency["mean"] if quiet else None))
-        first = entries[0][1]
-        series = depth_series(first.measure, points, axis)
+            undisturbed = [
+                measurement
+                for measurement in result.measured
+                if measurement.machine == machine and not measurement.doubt
+            ]
+            points.append(
+                DepthPoint(depth, result.value, undisturbed[0].latency["mean"] if undisturbed else None)
+            )
+        first_result = entries[0][1]
+        series = depth_series(first_result.measure, points, axis)
         if series is not None:
-            found.append({"dataset": first.dataset, "dataset_slug": slug, "series": series})
-    return found
+            charts.append({"dataset": first_result.dataset, "dataset_slug": slug, "series": series})
+    return charts
 
 
-def _text(value: float | None, *, doubtful: bool) -> str:
-    if isinstance(value, int):  # a count, which is exact
+def _text(value: float | None, *, is_doubtful: bool) -> str:
+    if isinstance(value, int):  # An exact count.
         return f"{value:,}"
-    return "—" if value is None else format_quantity(value) + (f" {DOUBTFUL_MARK}" if doubtful else "")
+    return "—" if value is None else format_quantity(value) + (f" {DOUBTFUL_MARK}" if is_doubtful else "")
 
 
 def _extra(
     label: str, unit: str, note: str, value: Callable[[MeasuredEntry], float | None], *, timed: bool = False
 ) -> CostColumn:
-    """Return a column that boards do not have."""
     return CostColumn("", label, unit, note, value, latency_noise if timed else no_noise)
 
 

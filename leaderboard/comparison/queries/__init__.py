@@ -1,1 +1,1 @@
-"""Queries of datasets with open judgements: how hard each is, and what every system finds for it."""
+"""Queries of datasets with open judgments: their difficulty, and the top documents of each system."""

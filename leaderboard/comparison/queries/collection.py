@@ -1,4 +1,4 @@
-"""A dataset whose judgements everyone may see, and its queries as a list: how hard each is, sorted and in pages."""
+"""Open judgments of a dataset, and its list of queries with their difficulty, sorted and in pages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from evaluation.collections.beir import read_queries
 from evaluation.judgements.qrels import Qrels
-from leaderboard.boards.state import LONGEST_QUERY, Parameters, last_value, query_of, whole_number
+from leaderboard.boards.state import LONGEST_QUERY, Parameters, build_query, last_value, whole_number
 from leaderboard.core.cache.memory import FixedCache
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better, canonical_name
@@ -27,13 +27,16 @@ from leaderboard.models import Dataset, DatasetQuerySet, Entry, EntryQuerySet, V
 from leaderboard.results.board_rows.entry_rows import dataset_revision
 from leaderboard.results.records import entries_with_values, measure_values
 
-#: Ids that an address cannot end in: browsers take them for folders.
+#: Query ids that browsers would resolve as folders at the end of a URL.
 _FOLDERS = (".", "..")
 
 
 @dataclass(frozen=True, slots=True)
 class OpenCollection:
-    """`order`: the rows of the judged queries as people count them, numbers by their value."""
+    """A dataset with open judgments.
+
+    `order` has the rows of the judged queries in natural order, numeric ids by value.
+    """
 
     dataset: Dataset
     judgements: Qrels
@@ -41,7 +44,6 @@ class OpenCollection:
 
     @property
     def measures(self) -> list[str]:
-        """The measures that its pages offer."""
         return self.dataset.measures or [self.dataset.primary_measure]
 
     def measure(self, requested: str) -> str:
@@ -51,14 +53,14 @@ class OpenCollection:
         return requested or self.dataset.primary_measure
 
     def best_entries(self, measure: str) -> dict[str, Entry]:
-        """Return each system's best entry, by slug: the baseline's, then the others from the best on."""
+        """Return each system's best entry by slug: the baseline first, then from best to worst."""
         best: dict[str, Entry] = {}
         for entry in by_score(compared_entries(self.dataset).select_related("system"), measure):
             best.setdefault(entry.system.slug, entry)
         return best
 
     def text(self, query_id: str) -> str:
-        """What the query asks, empty where that is not public."""
+        """Return the text of a query, empty if it is not public."""
         version = self.dataset.current_version
         if self.dataset.queries_visibility != Visibility.PUBLIC or version is None:
             return ""
@@ -66,56 +68,55 @@ class OpenCollection:
 
     @property
     def excluded_sha256(self) -> str:
-        """The documents that are left out of rankings; empty where there are none."""
         version = self.dataset.current_version
         return version.excluded_sha256 if version else ""
 
     def excludes_for(self, query_id: str) -> bool:
-        """Whether documents are left out of the rankings of a query."""
+        """Return whether documents are excluded from the rankings of a query."""
         version = self.dataset.current_version
         excluded = excluded_documents(version) if version else None
         return excluded is not None and excluded.row_of(query_id) is not None
 
     def neighbours(self, row: int) -> tuple[str | None, str | None]:
-        """The ids of the queries before and after one."""
+        """Return the ids of the previous and the next query."""
         place, ids = self.order.index(row), self.judgements.query_ids
-        before = ids[self.order[place - 1]] if place else None
-        after = ids[self.order[place + 1]] if place + 1 < len(self.order) else None
-        return before, after
+        previous_id = ids[self.order[place - 1]] if place else None
+        next_id = ids[self.order[place + 1]] if place + 1 < len(self.order) else None
+        return previous_id, next_id
 
     def mentions(self, place: int, text: str) -> bool:
-        """Whether a query or its id has the text, ignoring case."""
+        """Return whether a query's text or id contains `text`, which must be case-folded."""
         name = self.judgements.query_ids[place]
         return text in name.casefold() or text in (self.text(name) or "").casefold()
 
-    def columns(self, found: Difficulty | None) -> dict[str, NDArray[Any]]:
-        """The columns by key, each with a value for every query."""
-        judged = self.judgements
-        relevant = judged.grades >= self.dataset.relevance_level
+    def columns(self, difficulty_values: Difficulty | None) -> dict[str, NDArray[Any]]:
+        """Return the list's columns by key, each with a value per query."""
+        judgements = self.judgements
+        relevant = judgements.grades >= self.dataset.relevance_level
         values: dict[str, NDArray[Any]] = {
-            "relevant": np.bincount(judged.rows, relevant, len(judged.query_ids)).astype(int),
-            "judged": np.diff(judged.offsets),
+            "relevant": np.bincount(judgements.rows, relevant, len(judgements.query_ids)).astype(int),
+            "judged": np.diff(judgements.offsets),
         }
-        if found:
+        if difficulty_values:
             values |= {
-                "mean": found.mean,
-                "spread": found.deviation,
-                "lowest": found.lowest,
-                "highest": found.highest,
+                "mean": difficulty_values.mean,
+                "spread": difficulty_values.deviation,
+                "lowest": difficulty_values.lowest,
+                "highest": difficulty_values.highest,
             }
-            if found.baseline is not None:
-                values["baseline"] = found.baseline
+            if difficulty_values.baseline is not None:
+                values["baseline"] = difficulty_values.baseline
         return values
 
-    def ordered(self, values: NDArray[Any] | None, *, descending: bool) -> list[int]:
-        """Rows by value, equal ones as people count them; without values in that order, or its reverse."""
+    def sort_rows(self, values: NDArray[Any] | None, *, descending: bool) -> list[int]:
+        """Return rows sorted by value, ties in natural order; without values, in natural order or its reverse."""
         if values is None:
             return list(reversed(self.order)) if descending else list(self.order)
         keys = -values if descending else values
         return sorted(self.order, key=keys.tolist().__getitem__)
 
     def line(self, row: int, values: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-        """One query; numbers as the page writes them."""
+        """Return one line of the list, with numbers formatted for the page."""
         name = self.judgements.query_ids[row]
         figures = ("mean", "spread", "lowest", "highest", "baseline")
         return {
@@ -129,7 +130,7 @@ class OpenCollection:
 
 
 def open_collection(slug: str) -> OpenCollection | None:
-    """The dataset with its judgements, None where there is none or its judgements are not open. One query."""
+    """Return the dataset with its judgments, or None if it is unknown or its judgments are not open. One query."""
     dataset = (
         DatasetQuerySet(Dataset)
         .listed()
@@ -151,14 +152,14 @@ def open_collection(slug: str) -> OpenCollection | None:
 
 
 def query_url(slug: str, query_id: str) -> str:
-    """The page of a query. An id may have any sign but white space, so all are quoted."""
+    """Return the URL of a query's page. Ids may contain any character but white space, so all are quoted."""
     if query_id in _FOLDERS:
         return f"{reverse('queries', args=[slug])}?id={query_id}"
     return f"{reverse('queries', args=[slug])}{quote(query_id, safe='')}/"
 
 
 def compared_entries(dataset: Dataset) -> EntryQuerySet:
-    """The public entries on the dataset's present version and judgements: BM25 first, then by date."""
+    """Return public entries on the current version and judgments: the baseline first, then by date."""
     group = f"scored:{dataset.current_version_id}:{dataset.current_qrels_id}:"
     return (
         EntryQuerySet(Entry)
@@ -169,14 +170,14 @@ def compared_entries(dataset: Dataset) -> EntryQuerySet:
     )
 
 
-def baseline_of(dataset: Dataset) -> str:
-    """How the baseline of the dataset's present results is called, empty where there is none. One query."""
+def present_baseline_label(dataset: Dataset) -> str:
+    """Return the label of the baseline among the current results, empty if there is none. One database query."""
     systems = compared_entries(dataset).filter(is_baseline=True).values_list("system__name", flat=True)
     return next((baseline_label(name, dataset.name) for name in systems[:1]), "")
 
 
 def by_score(entries: Iterable[Entry], measure: str) -> list[Entry]:
-    """The baseline, then the others from the best on; those without the measure last."""
+    """Return the baseline, then the others from best to worst, those without the measure last."""
     sign = 1 if better(measure) == "lower" else -1
 
     def place(entry: Entry) -> tuple[bool, bool, float]:
@@ -192,7 +193,7 @@ def _query_texts(sha256: str) -> Mapping[str, str]:
 
 
 ROWS_OF_A_PAGE = 100
-#: Columns by key: label, the order in which it is first sorted, and what it is.
+#: Columns by key: label, initial sort order, and explanation.
 COLUMNS: Mapping[str, tuple[str, Literal["asc", "desc"], str]] = {
     "query": ("Query", "asc", ""),
     "relevant": ("Relevant", "desc", "documents judged relevant"),
@@ -201,28 +202,28 @@ COLUMNS: Mapping[str, tuple[str, Literal["asc", "desc"], str]] = {
     "spread": ("Spread", "desc", "sample standard deviation over the systems"),
     "lowest": ("Lowest", "asc", "of any system"),
     "highest": ("Highest", "asc", "of any system"),
-    "baseline": ("Baseline", "asc", "the baseline's own"),
+    "baseline": ("Baseline", "asc", "of the baseline"),
 }
 
 
-#: The query parameters of the list.
+#: Query parameters of the list.
 LIST_PARAMETERS = ("measure", "q", "sort", "page")
 
 
 @dataclass(frozen=True, slots=True)
 class ListState:
-    """Which queries are seen, and in which order; empty fields mean the default."""
+    """Filter, order, and page of the list of queries; empty fields mean the default."""
 
     measure: str = ""
     sort: str = ""
     order: str = ""
     page: int = 1
-    #: Text that a query or its id has.
+    #: Text to find in a query or its id.
     text: str = ""
 
     @classmethod
     def read(cls, parameters: Parameters) -> ListState:
-        """The view that a query string asks for. Raises UnknownChoice."""
+        """Return the state that a query string describes. Raises UnknownChoice."""
         sort, _, order = last_value(parameters, "sort").partition(":")
         if sort and sort not in COLUMNS:
             raise UnknownChoice("sort", sort, COLUMNS)
@@ -233,18 +234,18 @@ class ListState:
         return cls(canonical_name(last_value(parameters, "measure")), sort, order, max(page, 1), text)
 
     def but(self, **changes: Any) -> ListState:
-        """The same view with other values, from its first page on unless a page is named."""
+        """Return the state with some values replaced, on the first page unless `page` is given."""
         return replace(self, **{"page": 1, **changes})
 
     def query_string(self) -> str:
-        """`?sort=…`, or nothing for the default view."""
+        """Return `?sort=…`, or an empty string for the default view."""
         sort = f"{self.sort}:{self.order}" if self.order else self.sort
         page = str(self.page) * (self.page > 1)
-        return query_of(("measure", self.measure), ("q", self.text), ("sort", sort), ("page", page))
+        return build_query(("measure", self.measure), ("q", self.text), ("sort", sort), ("page", page))
 
 
 class QueryList(NamedTuple):
-    """A page of the list. `systems` is how many systems the figures are over, 0 where there is none."""
+    """A page of the list; `systems` is the number of systems behind the figures, 0 if there are none."""
 
     measure: str
     rows: list[dict[str, Any]]
@@ -257,45 +258,54 @@ class QueryList(NamedTuple):
 
 
 def query_list(collection: OpenCollection, state: ListState) -> QueryList:
-    """The page that `state` asks for. Raises UnknownChoice for a measure or a page that there is none of."""
+    """Return the page that `state` selects. Raises UnknownChoice for an unknown measure or page."""
     dataset = collection.dataset
     measure = collection.measure(state.measure)
-    found = difficulty(dataset, measure, len(collection.judgements.query_ids))
-    values = collection.columns(found)
-    # What systems disagree on comes first: the hardest queries have 0 everywhere.
-    sort = state.sort or ("spread" if found else "query")
+    statistics = difficulty(dataset, measure, len(collection.judgements.query_ids))
+    values = collection.columns(statistics)
+    # Sort by disagreement first: on the hardest queries all systems have 0.
+    sort = state.sort or ("spread" if statistics else "query")
     lower = better(measure) == "lower" and sort in ("mean", "lowest", "highest", "baseline")
     hardest_first = "desc" if lower else ""
     order = state.order or hardest_first or COLUMNS[sort][1]
-    places = collection.ordered(values.get(sort), descending=order == "desc")
+    places = collection.sort_rows(values.get(sort), descending=order == "desc")
     if state.text:
         places = [place for place in places if collection.mentions(place, state.text.casefold())]
     pages = max(1, -(-len(places) // ROWS_OF_A_PAGE))
     if state.page > pages:
         raise UnknownChoice("page", str(state.page), expected=f"1 to {pages}")
-    shown = places[(state.page - 1) * ROWS_OF_A_PAGE : state.page * ROWS_OF_A_PAGE]
-    rows = [collection.line(row, values) for row in shown]
+    page_places = places[(state.page - 1) * ROWS_OF_A_PAGE : state.page * ROWS_OF_A_PAGE]
+    rows = [collection.line(row, values) for row in page_places]
     return QueryList(
-        measure, rows, len(places), sort, order, state.page, pages, found.systems if found else 0
+        measure,
+        rows,
+        len(places),
+        sort,
+        order,
+        state.page,
+        pages,
+        statistics.systems if statistics else 0,
     )
 
 
-#: So many systems are looked at, the best ones; a board of a thousand says nothing else of its queries.
+#: Maximum number of systems evaluated, best first: more would not change a query's difficulty.
 MOST_SYSTEMS = 100
 
 Values = NDArray[np.float64]
 
-#: From the hardest tenth of the systems to the easiest, for each query.
+#: Quantiles shown for each query, from the hardest tenth of the systems to the easiest.
 QUANTILES = (0.1, 0.5, 0.9)
-#: 64 bytes for each query of a dataset: 450 kB for 7,000. None is ever stale: the key names the revision of the board.
+#: About 64 bytes per query: 450 kB for 7,000. Entries never become stale because keys name the board's
+#: revision.
 _remembered = FixedCache("difficulty-quantiles", 64, 3600)
 
 
 @dataclass(frozen=True, slots=True)
 class Difficulty:
-    """Over `systems` systems, by query (rows of the judgements). `baseline` is None where there is none.
+    """Statistics over `systems` systems, one value per judged query; `baseline` is None if there is none.
 
-    `deviation` is the sample standard deviation (n − 1), 0 of a single system; `quantiles` has `QUANTILES` as its rows.
+    `deviation` is the sample standard deviation (n − 1), 0 for a single system. `quantiles` has shape
+    (len(QUANTILES), queries).
     """
 
     systems: int
@@ -308,17 +318,17 @@ class Difficulty:
 
 
 def difficulty(dataset: Dataset, measure: str, queries: int) -> Difficulty | None:
-    """What systems have on each of the dataset's judged queries, None where none has the measure. Four queries.
+    """Return the difficulty of the judged queries, or None if no system has the measure. Four database queries.
 
-    Remembered by all processes until the board changes.
+    All processes share the cached result until the board changes.
     """
-    names = f"{dataset.pk} {dataset_revision(dataset.slug)} {dataset.current_qrels_id} {measure}"
-    kept: Any = _remembered.get(names)
-    if kept is None:
-        found = _computed(dataset, measure, queries)
-        kept = (0, b"") if found is None else (found[0], found[1].tobytes())
-        _remembered.set(names, kept)
-    systems, content = kept
+    key = f"{dataset.pk} {dataset_revision(dataset.slug)} {dataset.current_qrels_id} {measure}"
+    cached: Any = _remembered.get(key)
+    if cached is None:
+        computed = _compute_difficulty(dataset, measure, queries)
+        cached = (0, b"") if computed is None else (computed[0], computed[1].tobytes())
+        _remembered.set(key, cached)
+    systems, content = cached
     if not systems:
         return None
     rows = np.frombuffer(content).reshape(-1, queries)
@@ -329,11 +339,14 @@ def difficulty(dataset: Dataset, measure: str, queries: int) -> Difficulty | Non
     )
 
 
-def _computed(dataset: Dataset, measure: str, queries: int) -> tuple[int, Values] | None:
-    """(systems, mean, deviation, lowest, highest, quantiles and the baseline's values as rows of one array)."""
+def _compute_difficulty(dataset: Dataset, measure: str, queries: int) -> tuple[int, Values] | None:
+    """Return the number of systems and an array of shape (statistics, queries).
+
+    Rows are mean, deviation, lowest, highest, the quantiles, and the baseline's values if there is one.
+    """
     columns, baseline = [], None
-    ranked = by_score(compared_entries(dataset).only("pk", "is_baseline", "scores"), measure)
-    for entry in entries_with_values(entry.pk for entry in ranked[:MOST_SYSTEMS]).values():
+    ranked_entries = by_score(compared_entries(dataset).only("pk", "is_baseline", "scores"), measure)
+    for entry in entries_with_values(entry.pk for entry in ranked_entries[:MOST_SYSTEMS]).values():
         column = measure_values(entry, measure)
         if column is None or len(column) != queries:
             continue
@@ -342,8 +355,8 @@ def _computed(dataset: Dataset, measure: str, queries: int) -> tuple[int, Values
             baseline = column
     if not columns:
         return None
-    table = np.stack(columns)
-    deviation = table.std(axis=0, ddof=1) if len(table) > 1 else np.zeros(queries)
-    rows = [table.mean(axis=0), deviation, table.min(axis=0), table.max(axis=0)]
-    rows += list(np.quantile(table, QUANTILES, axis=0))
-    return len(table), np.stack([*rows, baseline] if baseline is not None else rows)
+    value_table = np.stack(columns)
+    deviation = value_table.std(axis=0, ddof=1) if len(value_table) > 1 else np.zeros(queries)
+    rows = [value_table.mean(axis=0), deviation, value_table.min(axis=0), value_table.max(axis=0)]
+    rows += list(np.quantile(value_table, QUANTILES, axis=0))
+    return len(value_table), np.stack([*rows, baseline] if baseline is not None else rows)

@@ -1,4 +1,4 @@
-"""One query of an open dataset: what was judged for it, and what each system finds first."""
+"""A single query of an open dataset: its judged documents, and the top documents of each system."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from evaluation.collections.excerpts import Excerpt
 from evaluation.runs.top_documents import displayed_documents
-from leaderboard.boards.state import Parameters, choice, last_value, query_of
+from leaderboard.boards.state import Parameters, build_query, choice, last_value
 from leaderboard.comparison.queries.collection import OpenCollection, query_url
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import canonical_name
@@ -19,20 +19,21 @@ from leaderboard.datasets.derived_files import excerpts, top_documents
 from leaderboard.models import Entry, Run
 from leaderboard.results.records import entries_with_values, entry_evaluations, measure_values
 
-#: Systems side by side, and as many as one sees at first.
+#: Maximum number of systems side by side, and the number shown by default.
 MOST_SYSTEMS, FIRST_SYSTEMS = 12, 6
 DEPTH = 10
-#: Judged documents shown at first with their texts; `judged=all` shows all. Mere ids are always all there.
+#: Number of judged documents shown with their texts unless `judged=all`. If there are no texts, all ids are
+#: shown.
 FIRST_JUDGED = 50
 
 
-#: The query parameters of a query's page.
+#: Query parameters of a query's page.
 QUERY_PARAMETERS = ("measure", "system", "judged")
 
 
 @dataclass(frozen=True, slots=True)
 class QueryState:
-    """What is seen of a query; empty fields mean the default."""
+    """The state of a query's page; empty fields mean the default."""
 
     measure: str = ""
     systems: tuple[str, ...] = ()
@@ -40,7 +41,7 @@ class QueryState:
 
     @classmethod
     def read(cls, parameters: Parameters) -> QueryState:
-        """The view that a query string asks for. Raises UnknownChoice for more systems than fit."""
+        """Return the state that a query string describes. Raises UnknownChoice for too many systems."""
         systems = tuple(dict.fromkeys(slug for slug in parameters.getlist("system") if slug))
         if len(systems) > MOST_SYSTEMS:
             raise UnknownChoice("number of systems", str(len(systems)), expected=f"1 to {MOST_SYSTEMS}")
@@ -48,13 +49,13 @@ class QueryState:
         return cls(measure, systems, choice(parameters, "judged", ("all",)) == "all")
 
     def query_string(self) -> str:
-        """`?system=…`, or nothing for the default view."""
+        """Return `?system=…`, or an empty string for the default view."""
         systems = (("system", slug) for slug in self.systems)
-        return query_of(("measure", self.measure), *systems, ("judged", "all" * self.all_judged))
+        return build_query(("measure", self.measure), *systems, ("judged", "all" * self.all_judged))
 
 
 class RankedDocument(NamedTuple):
-    """A document as the page shows it; `grade` is None where it was not judged for this query."""
+    """A document as shown on the page; `grade` is None if it was not judged for the query."""
 
     id: str
     excerpt: Excerpt | None
@@ -65,7 +66,7 @@ class RankedDocument(NamedTuple):
 
 
 class QueryRanking(NamedTuple):
-    """What a system has on the query. `documents` is None where its run is not prepared for pages."""
+    """A system's value and ranking for the query; `documents` is None if its run is not prepared for pages."""
 
     system: str
     slug: str
@@ -79,7 +80,7 @@ class QueryRanking(NamedTuple):
 
 
 def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> dict[str, Any] | None:
-    """Return what the page of a judged query shows, None for any other id. Four queries. Raises UnknownChoice."""
+    """Return the template context of a judged query, or None for any other id. Four queries. Raises UnknownChoice."""
     row = collection.judgements.row_of(query_id)
     if row is None:
         return None
@@ -89,22 +90,22 @@ def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> 
     for slug in state.systems:
         if slug not in best:
             raise UnknownChoice("system", slug, list(best)[:20])
-    wanted = [best[slug].pk for slug in state.systems or list(best)[:FIRST_SYSTEMS]]
-    entries = entries_with_values(wanted)
-    chosen = [entries[pk] for pk in wanted if pk in entries]
+    entry_ids = [best[slug].pk for slug in state.systems or list(best)[:FIRST_SYSTEMS]]
+    entries = entries_with_values(entry_ids)
+    selected_entries = [entries[pk] for pk in entry_ids if pk in entries]
     graded = collection.judgements.graded(row)
-    found = _top_documents(collection, chosen, query_id)
+    documents_by_entry = _top_documents(collection, selected_entries, query_id)
     texts = excerpts(dataset)
-    found_by = Counter(name for documents in found.values() for name in documents or ())
-    ordered = sorted(graded, key=lambda name: (-graded[name], -found_by[name], name))
-    shown_judged = ordered if state.all_judged or texts is None else ordered[:FIRST_JUDGED]
+    found_by = Counter(name for documents in documents_by_entry.values() for name in documents or ())
+    sorted_judged = sorted(graded, key=lambda name: (-graded[name], -found_by[name], name))
+    shown_judged = sorted_judged if state.all_judged or texts is None else sorted_judged[:FIRST_JUDGED]
     names = {*found_by, *shown_judged}
-    written = texts.find(names) if texts else {}
+    excerpts_by_id = texts.find(names) if texts else {}
     anchors = {name: f"judged-{number}" for number, name in enumerate(shown_judged, 1)}
     documents = {
         name: RankedDocument(
             id=name,
-            excerpt=written.get(name),
+            excerpt=excerpts_by_id.get(name),
             grade=graded.get(name),
             relevant=graded.get(name, -1) >= dataset.relevance_level,
             found_by=found_by.get(name, 0),
@@ -113,55 +114,59 @@ def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> 
         for name in names
     }
     rankings = [
-        ranking._replace(documents=None if first is None else [documents[name] for name in first])
-        for ranking, first in zip(_rankings(chosen, measure, row), found.values(), strict=True)
+        ranking._replace(documents=None if top_ids is None else [documents[name] for name in top_ids])
+        for ranking, top_ids in zip(
+            _rankings(selected_entries, measure, row), documents_by_entry.values(), strict=True
+        )
     ]
-    before, after = collection.neighbours(row)
+    previous_id, next_id = collection.neighbours(row)
     return {
         "id": query_id,
         "text": collection.text(query_id),
         "measure": measure,
         "rankings": rankings,
-        # By rank, with a blank where a ranking is shorter.
+        # One row per rank, padded if a ranking is shorter.
         "rows": list(zip_longest(*(ranking.documents or () for ranking in rankings))),
         "judged": [documents[name] for name in shown_judged],
         "judged_total": len(graded),
         "relevant_total": sum(grade >= dataset.relevance_level for grade in graded.values()),
         "systems": [(slug, entry.system.name, entry.pk in entries) for slug, entry in best.items()],
-        "before": query_url(dataset.slug, before) if before is not None else "",
-        "after": query_url(dataset.slug, after) if after is not None else "",
+        "before": query_url(dataset.slug, previous_id) if previous_id is not None else "",
+        "after": query_url(dataset.slug, next_id) if next_id is not None else "",
         "has_texts": texts is not None,
         "excluded": collection.excludes_for(query_id),
     }
 
 
 def first_run(entry: Entry) -> Run:
-    """Return the entry's run; of a seed set that of its first seed."""
+    """Return the entry's run; for a seed set, the run of its first seed."""
     return entry_evaluations(entry)[0].run
 
 
 def _top_documents(
-    collection: OpenCollection, chosen: Sequence[Entry], query_id: str
+    collection: OpenCollection, selected_entries: Sequence[Entry], query_id: str
 ) -> dict[int, list[str] | None]:
-    """The first documents of every entry, by its id."""
-    found: dict[int, list[str] | None] = {}
+    """Return the top documents of each entry by its id."""
+    documents_by_entry: dict[int, list[str] | None] = {}
     drop = collection.dataset.drop_self_matches
-    for entry in chosen:
+    for entry in selected_entries:
         top = top_documents(first_run(entry), collection.excluded_sha256)
-        found[entry.pk] = None
+        documents_by_entry[entry.pk] = None
         if top is not None:
-            first = top.of(query_id)
-            found[entry.pk] = displayed_documents(first, query_id, depth=DEPTH, drop_self_matches=drop)
-    return found
+            ranking = top.of(query_id)
+            documents_by_entry[entry.pk] = displayed_documents(
+                ranking, query_id, depth=DEPTH, drop_self_matches=drop
+            )
+    return documents_by_entry
 
 
-def _rankings(chosen: Sequence[Entry], measure: str, row: int) -> list[QueryRanking]:
-    """Return the entries' values on a query, with differences from the first, without documents."""
-    columns = [measure_values(entry, measure) for entry in chosen]
+def _rankings(selected_entries: Sequence[Entry], measure: str, row: int) -> list[QueryRanking]:
+    """Return the entries' values for a query and differences from the first entry, without documents."""
+    columns = [measure_values(entry, measure) for entry in selected_entries]
     values = [None if column is None else float(column[row]) for column in columns]
     rankings = []
-    for place, (entry, value) in enumerate(zip(chosen, values, strict=True)):
-        delta = numbers.difference(value, values[0]) if place else None
+    for position, (entry, value) in enumerate(zip(selected_entries, values, strict=True)):
+        delta = numbers.difference(value, values[0]) if position else None
         ranking = QueryRanking(
             system=entry.system.name,
             slug=entry.system.slug,

@@ -233,7 +233,7 @@ def rows_to_store(entries: QuerySet[Entry]) -> dict[int, dict[str, Any]]:
         measurements.setdefault(measurement.entry_id, []).append(measurement.as_stored())
     stored_rows = {}
     for row in rows:
-        bibtex = citations.citation_bibtex(
+        bibtex = citations.collect_bibtex(
             {name: row.pop(column) for name, column in citation_columns.items()}
         )
         all_values = {**row, "measured": measurements.get(row["pk"], ()), "bibtex": bibtex}

@@ -252,11 +252,11 @@ def test_a_remark_that_all_rows_share_is_a_chip_of_the_board(client: Client) -> 
     assert past.count("15 judged queries missing from every result") == 1
     page = lack(Sparse=20)
     assert page.count("15 judged queries missing") == 1
-    assert re.search(r">Sparse</a><small>.*?20 judged queries missing</small>", page)
+    assert re.search(r">Sparse</a><small>.*?no results for 20 queries</small>", page)
     page = lack(BM25=0)
     assert "missing from every result" not in page
-    assert page.count("15 judged queries missing</small>") == 1
-    assert page.count("20 judged queries missing</small>") == 1
+    assert page.count("no results for 15 queries</small>") == 1
+    assert page.count("no results for 20 queries</small>") == 1
 
 
 # --- colour

@@ -10,7 +10,7 @@ from django.http import QueryDict
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from leaderboard.boards.state import FACETS, GROUPS, MOST_PINS, MOST_SORTS, BoardState
+from leaderboard.boards.state import FACETS, GROUPS, MAX_PINS, MAX_SORTS, BoardState
 from leaderboard.core.http.choices import UnknownChoice
 
 SLUGS = st.text(string.ascii_lowercase + string.digits, min_size=1, max_size=8)
@@ -42,7 +42,7 @@ def queries(draw: Any) -> QueryDict:
     ]
     pairs += [("corpus", draw(st.sampled_from(["", "0", "1,000", "5000000"])))]
     pairs += [("hide", group) for group in draw(st.lists(st.sampled_from(GROUPS), max_size=3))]
-    pairs += [("pin", slug) for slug in draw(st.lists(SLUGS, max_size=MOST_PINS + 2))]
+    pairs += [("pin", slug) for slug in draw(st.lists(SLUGS, max_size=MAX_PINS + 2))]
     pairs += [
         ("weight-latency", draw(st.sampled_from(["", "0", "2.5"]))),
         ("page", draw(st.sampled_from(["", "0", "7"]))),
@@ -74,7 +74,7 @@ def test_the_default_view_has_no_query_string() -> None:
 
 def test_no_more_columns_decide_and_no_more_systems_are_pinned_than_a_page_can_show() -> None:
     state = BoardState.read(QueryDict("&".join(f"sort=k{n}&pin=s{n}" for n in range(30))))
-    assert (len(state.sorts), len(state.pins)) == (MOST_SORTS, MOST_PINS)
+    assert (len(state.sorts), len(state.pins)) == (MAX_SORTS, MAX_PINS)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from tests.leaderboard.entries_by_query import make_board, score_queries, spread
 from tests.pages import one_line
 
 pytestmark = pytest.mark.django_db
-UNTESTED = "Not separable from the best: not tested (no per-query scores)."
+UNTESTED = "Not separable from the best: not testable: the paper gives no per-query scores."
 UNMEASURED = "Cost: not reported."
 UPLOADED = "Cost: not timed (uploaded run)."
 UNKNOWN = "Not separable from the best: not known yet."
@@ -115,14 +115,14 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
         lambda: bounded(0.55),
         f"Best: First, nDCG@10 0.600. {LEAD.format(50.0, '200', '')} "
         f"Not separable from the best: none (1 pair tested). "
-        f"Unjudged documents: cannot reverse the lead over BM25. {UPLOADED}",
+        f"Unjudged documents: the lead over BM25 holds even if all count against it. {UPLOADED}",
         {"better": True, "above_bound": True},
     ),
     "below the baseline's upper bound": (
         lambda: bounded(0.65),
         f"Best: First, nDCG@10 0.600. {LEAD.format(50.0, '200', '')} "
         f"Not separable from the best: none (1 pair tested). "
-        f"Unjudged documents: worst case would reverse the lead over BM25. {UPLOADED}",
+        f"Unjudged documents: the lead over BM25 could vanish if they were judged. {UPLOADED}",
         {"better": True, "above_bound": False},
     ),
     "nothing of the baseline is unjudged": (
@@ -196,13 +196,13 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     "cheapest is another": (
         lambda: untested(BM25=(0.4, 1.0), best=(0.6, 40.0), quick=(0.57, 8.0), slow=(0.58, 90.0)),
         f"Best: best, nDCG@10 0.600. vs BM25: +50.0%. {UNKNOWN} "
-        "Cost: 40 ms per query; close but faster: quick, 8.0 ms.",
+        "Cost: 40 ms per query; nearly as good and faster: quick, 8.0 ms.",
         {"cheapest": "quick", "latency_ms": 8.0},
     ),
     "the best was uploaded, others were measured": (
         lambda: untested(BM25=(0.4, 1.0), best=(0.6, None), quick=(0.57, 8.0)),
         f"Best: best, nDCG@10 0.600. vs BM25: +50.0%. {UNKNOWN} "
-        "Cost: not timed (uploaded run); close but faster: quick, 8.0 ms.",
+        "Cost: not timed (uploaded run); nearly as good and faster: quick, 8.0 ms.",
         {"cheapest": "quick", "latency_ms": 8.0},
     ),
     "more ties than can be named": (

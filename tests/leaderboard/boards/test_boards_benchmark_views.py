@@ -147,11 +147,11 @@ def test_zero_shot_leaves_out_single_values_and_says_so(client: Client) -> None:
     assert values(page.board, "BM25")["msmarco"] == 0.228
     assert len(page.board.rows) == 10
     row = next(row for row in page.board.rows if row.entry.system == "DPR")
-    assert (row["nq"].mark, row["nq"].title) == ("‡", "left out: in-domain")
+    assert (row["nq"].mark, row["nq"].title) == ("‡", "omitted: in-domain")
     assert any(note.startswith("Zero-shot only") for note in page.board.notes)
-    assert row["coverage"].title == "left out: NQ"
-    assert 'title="left out: NQ"' in client.get("/benchmarks/beir/?zero-shot=1").content.decode()
-    assert "left out: in-domain" in client.get("/benchmarks/beir/?zero-shot=1&columns=all").content.decode()
+    assert row["coverage"].title == "omitted: NQ"
+    assert 'title="omitted: NQ"' in client.get("/benchmarks/beir/?zero-shot=1").content.decode()
+    assert "omitted: in-domain" in client.get("/benchmarks/beir/?zero-shot=1&columns=all").content.decode()
 
 
 def test_whoever_declared_nothing_is_not_zero_shot(pair: tuple[Dataset, Dataset]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from leaderboard.boards.exports.texts import text_of
+from leaderboard.boards.exports.texts import cell_text
 from leaderboard.boards.model import Board
 from leaderboard.boards.pages import benchmark_page, dataset_page
 from leaderboard.boards.state import BoardState, Sort
@@ -59,7 +59,7 @@ def shown(board: Board, system: str) -> dict[str, str]:
     """The text of the row's efficiency columns that have a value, by key."""
     row = next(row for row in board.rows if row.entry.system == system)
     return {
-        column.key: text_of(row, column)
+        column.key: cell_text(row, column)
         for column in board.columns
         if column.group.startswith("Efficiency") and row.value(column.key) is not None
     }
@@ -327,7 +327,7 @@ def test_times_of_a_busy_machine_are_shown_and_neither_ranked_nor_sorted(busy: d
     assert [row.entry.system for row in board.rows] == ["quick", "slow", "busy"]
     assert _emphasised(board, "mean-latency") == {"quick": "best", "slow": "second", "busy": ""}
     row = board.rows[-1]
-    assert (text_of(row, board.column("mean-latency")), row["mean-latency"].mark) == ("5.00", "?")
+    assert (cell_text(row, board.column("mean-latency")), row["mean-latency"].mark) == ("5.00", "?")
     assert row["mean-latency"].title.startswith("busy machine: ")
     doubtful = {key for key, cell in row.cells.items() if cell.mark == "?"}
     times = {"mean-latency", "times-bm25", "queries-per-second", "documents-per-second", "build-time"}
@@ -369,7 +369,7 @@ def test_a_doubtful_time_is_neither_compared_in_the_verdict_nor_plotted_nor_weig
     cost(score(dataset, "quiet", ndcg=0.495), 8.0)
     board = board_of(dataset, weights=(("effectiveness", 1.0), ("latency", 1.0)))
     assert board.summary is not None
-    assert "40.0 ms per query, doubtful; close but faster: quiet, 8.0 ms" in board.summary.text
+    assert "40.0 ms per query, doubtful; nearly as good and faster: quiet, 8.0 ms" in board.summary.text
     assert all(row.value("weighted-score") is None for row in board.rows if row.entry.system != "quiet")
     assert "busy" not in str(drawn("pareto", f"dataset={dataset.slug}").table)
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from django.template.loader import render_to_string
 
-from leaderboard.boards.system.depth import BYTES, DEPTH, DepthPoint, depth_of, depth_series
+from leaderboard.boards.system.depth import BYTES, DEPTH, DepthPoint, depth_series, variant_depth
 
 POINTS = [
     DepthPoint(100, 0.71, 1234.5),
@@ -31,7 +31,7 @@ POINTS = [
     ],
 )
 def test_the_depth_is_read_from_the_label(label: str, depth: int | None) -> None:
-    assert depth_of(label, {}) == (depth and (DEPTH, depth))
+    assert variant_depth(label, {}) == (depth and (DEPTH, depth))
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_the_depth_is_read_from_the_label(label: str, depth: int | None) -> None
 def test_dimensions_stand_at_the_bytes_of_a_document(
     label: str, facts: dict[str, float], size: float
 ) -> None:
-    assert depth_of(label, facts) == (size and (BYTES, size))
+    assert variant_depth(label, facts) == (size and (BYTES, size))
 
 
 def test_bytes_are_drawn_at_equal_distances_where_they_double() -> None:

@@ -257,7 +257,7 @@ def test_declared_authors_are_cited_where_a_system_has_no_bibtex(client: Client)
         assert fields["year"].value == "2020"
     text = client.get(f"/datasets/{dataset.slug}/board.bib").content.decode()
     assert r"howpublished = {\url{https://example.org/p?a=50%25}}" in text
-    assert text.splitlines()[-1] == "% Nothing to cite is known of: Silent R(at)100 {tuned"
+    assert text.splitlines()[-1] == "% No reference is known for: Silent R(at)100 {tuned"
     past = re.search(r"/datasets/[\w-]+/at/[\dTZ:-]+/", text)
     assert past
     old = bibtexparser.parse_string(client.get(f"{past[0]}board.bib").content.decode())

@@ -15,7 +15,7 @@ import pytest
 from django.test import Client
 from pylatexenc.latexwalker import LatexEnvironmentNode, LatexMacroNode, LatexNode, LatexWalker
 
-from leaderboard.boards.exports.texts import MOST_COLUMNS, bibliography
+from leaderboard.boards.exports.texts import MAX_COLUMNS, bibliography
 from leaderboard.core.text.bibtex import parse_entries
 from leaderboard.core.text.latex import escape, escape_url
 from leaderboard.models import Benchmark, Dataset, Source
@@ -120,7 +120,7 @@ def test_latex_of_the_strangest_names_is_balanced_and_has_its_rows_and_columns(
     assert answer.headers["Content-Type"] == "text/x-tex; charset=utf-8"
     text = answer.content.decode()
     board = client.get(f"/datasets/{dataset.slug}/board.json").json()
-    assert table_shape(text) == (4, min(len(board["columns"]) + 1, MOST_COLUMNS))
+    assert table_shape(text) == (4, min(len(board["columns"]) + 1, MAX_COLUMNS))
     assert r"\textbf{0.5000}" in text
     assert r"\underline{0.4000}" in text
     assert r"\input{x}" not in text
@@ -142,7 +142,7 @@ def test_latex_of_reported_boards(client: Client, path: str, tmp_path: Path) -> 
     load_reported()
     text = client.get(path).content.decode()
     board = client.get(path.replace(".tex", ".json")).json()
-    assert table_shape(text) == (len(board["rows"]), min(len(board["columns"]) + 1, MOST_COLUMNS))
+    assert table_shape(text) == (len(board["rows"]), min(len(board["columns"]) + 1, MAX_COLUMNS))
     assert not re.search("[Δ‡−†—×]", text)
     compile_latex(text, tmp_path)
 
@@ -247,7 +247,7 @@ def test_bibtex_has_the_dated_board_and_every_publication_once_under_a_key_of_it
     assert "/at/" in own["howpublished"].value
     assert own["note"].value.startswith("Leaderboard as of 20")
     assert re.search(r"^  month = [a-z]{3},$", text, re.MULTILINE)
-    assert "% Nothing to cite is known of: Broken, BM25" in text
+    assert "% No reference is known for: Broken, BM25" in text
 
 
 def test_what_is_no_bibtex_is_left_out() -> None:
@@ -291,8 +291,8 @@ def test_references_are_read_in_linear_time() -> None:
 @pytest.mark.parametrize(
     ("view", "said", "key", "head"),
     [
-        ("delta", "Difference to BM25 in nDCG@10", "fiqa delta", "FiQA-2018 Δ"),
-        ("relative", "Relative difference to BM25 in nDCG@10", "fiqa relative", "FiQA-2018 Δ %"),
+        ("delta", "Difference from BM25 in nDCG@10", "fiqa delta", "FiQA-2018 Δ"),
+        ("relative", "Relative difference from BM25 in nDCG@10", "fiqa relative", "FiQA-2018 Δ %"),
         ("rank", "Rank by nDCG@10", "fiqa rank", "FiQA-2018 rank"),
     ],
 )
@@ -345,10 +345,10 @@ def test_latex_shows_what_can_be_read(client: Client, tmp_path: Path) -> None:
     narrow = client.get(
         "/benchmarks/beir/board.tex?domain=Finance&hide=about&hide=efficiency&hide=delta&hide=over-all"
     ).content.decode()
-    assert table_shape(wide)[1] == MOST_COLUMNS
+    assert table_shape(wide)[1] == MAX_COLUMNS
     assert "% Not shown" in wide
     assert r"\footnotesize" in wide
-    assert table_shape(narrow)[1] < MOST_COLUMNS
+    assert table_shape(narrow)[1] < MAX_COLUMNS
     assert "% Not shown" not in narrow
     assert r"\footnotesize\setlength" not in narrow
     for text in (wide, narrow):
@@ -388,7 +388,7 @@ def test_every_board_is_typeset_by_tex(client: Client, tmp_path: Path) -> None:
             log = compile_latex(text, tmp_path, insist=True)
             assert log, path
             assert not too_wide(log), path + query
-            assert table_shape(text)[1] <= MOST_COLUMNS
+            assert table_shape(text)[1] <= MAX_COLUMNS
 
 
 def test_mean_ranks_have_two_decimals(client: Client) -> None:

@@ -76,7 +76,7 @@ def test_imports_say_what_they_changed() -> None:
     board_changed(dataset, Kind.IMPORTED)
     name_baseline(score(dataset, "BM25", ndcg=0.5))
     assert titles() == [
-        "Baseline named, BM25 on Set: differences are taken against it",
+        "New baseline, BM25 on Set: now the baseline of the board",
         "New result, BM25 on Set: nDCG@10 0.500",
         "Measures changed, Set: nDCG@10, AP",
         "New version, Set: earlier results are stale until they are scored again",
@@ -97,14 +97,14 @@ def test_reported_tables_are_one_item_for_each_publication(client: Client) -> No
 
 def test_days_and_pages(client: Client) -> None:
     dataset = scored_dataset()
-    for number in range(news.ITEMS_OF_A_PAGE + 1):
+    for number in range(news.ITEMS_PER_PAGE + 1):
         score(dataset, f"System {number}", ndcg=number / 100)
     first = BoardChange.objects.order_by("at").first()
     assert first is not None
     BoardChange.objects.filter(pk=first.pk).update(at=F("at") - datetime.timedelta(days=2))
     clear_page_cache()
     page = client.get("/news/").content.decode()
-    assert page.count('class="news-kind"') == news.ITEMS_OF_A_PAGE
+    assert page.count('class="news-kind"') == news.ITEMS_PER_PAGE
     assert "?page=2" in page
     for address in ("/news/?page=2", "/news/?page=999"):
         second = client.get(address, follow=True).content.decode()

@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from leaderboard.boards import news
-from leaderboard.boards.benchmark.columns import rows_of
+from leaderboard.boards.benchmark.columns import build_rows
 from leaderboard.boards.pages import benchmark_page
 from leaderboard.boards.state import BoardState
 from leaderboard.models import Dataset
@@ -130,7 +130,7 @@ def test_what_was_open_is_told_as_of_hidden_judgements_once_they_are_hidden(clie
         assert not re.search(r"0\.(2345|2346|1234|1235|3179|3178)", page)
         for ending in ("csv", "json", "md", "tex"):
             assert "0.2345" not in client.get(f"{link}board.{ending}").content.decode()
-    assert "The judgements are hidden" in client.get(links[0]).content.decode()
+    assert "The judgments are hidden" in client.get(links[0]).content.decode()
     assert "0.2346" not in client.get("/news/").content.decode()
     assert "New result, Dense on Set: nDCG@10 0.235, +0.112 over BM25" in [
         item.title for item in news.news_page(1)[1]
@@ -151,7 +151,7 @@ def test_the_mean_of_hidden_parts_has_three_decimals_and_says_why(client: Client
             assert "0.123" in body_of(client, each)
             assert "0.1230" not in body_of(client, each)
     for path in ("/datasets/forums/", permalink_of(client, "/datasets/forums/")):
-        assert "The judgements are hidden" in client.get(path).content.decode()
+        assert "The judgments are hidden" in client.get(path).content.decode()
 
 
 def test_only_systems_that_still_have_a_page_are_linked(client: Client) -> None:
@@ -194,7 +194,7 @@ def test_the_generated_board_has_permalinks_and_another_view_of_one_is_made_of_w
     at = timezone.now().replace(microsecond=0)
     made = []
     monkeypatch.setattr(
-        "leaderboard.boards.benchmark.board.rows_of", lambda *given: made.append(1) or rows_of(*given)
+        "leaderboard.boards.benchmark.board.rows_of", lambda *given: made.append(1) or build_rows(*given)
     )
     for _ in range(2):
         assert benchmark_page("generated", BoardState(), at=at)

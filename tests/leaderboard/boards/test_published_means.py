@@ -42,7 +42,7 @@ def test_neither_reading_of_the_average_reproduces_the_printed_line() -> None:
         assert any(getattr(row, reading) != row.printed_average for row in printed.rows)
     assert printed.sentence.startswith("Neither reading")
     assert (
-        "docT5query wins against BM25 on 12 of 18 datasets by the paper's own table, not on the printed 11"
+        "docT5query wins against BM25 on 12 of 18 datasets according to the paper's own table, not on the printed 11"
         in (printed.sentence)
     )
 

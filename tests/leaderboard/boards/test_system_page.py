@@ -11,7 +11,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from leaderboard.boards.system.history import authors_in
-from leaderboard.boards.system.standing import Badge, as_svg, width
+from leaderboard.boards.system.standing import Badge, as_svg, text_width
 from leaderboard.models import Team
 from leaderboard.results.publishing.visibility import set_visibility, withdraw_entries
 from tests.factories import make_user
@@ -179,7 +179,7 @@ def test_a_badge_says_what_is_reported_stale_or_gone(client: Client) -> None:
     assert reported["message"] == "0.400 · 1 of 1 reported"
     renew_judgements(dataset)
     clear_page_cache()
-    assert client.get(address).json()["message"] == "0.500, earlier judgements"
+    assert client.get(address).json()["message"] == "0.500, earlier judgments"
     withdraw_entries(entry.submission_reference, "")
     assert client.get(address).json()["message"] == "no result"
 
@@ -188,8 +188,8 @@ def test_a_badge_is_as_wide_as_its_words() -> None:
     narrow, wide = (as_svg(Badge(label, "0.5", "blue")) for label in ("iii", "MMMMMMMMM"))
     sizes = [int(re.findall(r'width="(\d+)"', svg)[0]) for svg in (narrow, wide)]
     assert sizes[1] > sizes[0] + 50
-    assert width("中文") == 22
-    assert width("") == 0
+    assert text_width("中文") == 22
+    assert text_width("") == 0
 
 
 def test_a_team_has_systems_and_results_and_no_members(client: Client) -> None:
@@ -262,7 +262,7 @@ def test_badge_and_system_page_rank_as_the_board_does(client: Client) -> None:
     clear_page_cache()
     board = {row["slug"]: row for row in client.get(f"/datasets/{dataset.slug}/board.json").json()["rows"]}
     badge, result = said(ours[1].slug)
-    assert badge == "0.050, earlier judgements"
+    assert badge == "0.050, earlier judgments"
     assert (result["rank"], result["baseline"]) == (None, 0.1)
     assert re.search(
         r"<td class=\"n\">\s*stale\s*<", client.get(f"/systems/{ours[1].slug}/").content.decode()

@@ -105,7 +105,7 @@ def test_without_weights_there_is_no_such_column_and_without_a_price_it_says_so(
     assert "weighted-score" not in [column.key for column in _board().columns]
     board = _board(weights=(("effectiveness", 1.0), ("cost", 1.0)))
     assert set(_weighted(board).values()) == {None}
-    assert any("nothing here has a measured cost" in note for note in board.notes)
+    assert any("no system here has a measured cost" in note for note in board.notes)
 
 
 @pytest.mark.django_db

@@ -366,7 +366,7 @@ def test_the_figure_draws_the_differences_from_the_largest_down(slugs: tuple[str
     Dataset.objects.update(hidden=True)
     hidden = drawn("query-differences", f"dataset=tiny&system={slugs[0]}&system={slugs[1]}")
     assert hidden.data == []
-    assert "open judgements alone" in hidden.caption
+    assert "only shown for open judgments" in hidden.caption
 
 
 def test_a_seed_set_is_compared_by_its_means_and_its_first_seed(

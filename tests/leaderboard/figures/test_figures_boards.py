@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from leaderboard.figures.pareto import STATED, reported_figures
+from leaderboard.figures.pareto import REPORTED_NAMES, reported_figures
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry
 from tests.leaderboard.entries import (
     cost,
@@ -65,7 +65,7 @@ def test_a_reported_board_draws_costs_of_the_publication_and_machine_that_most_p
     drew = 0
     for subject, slug, datasets, source in _subjects():
         scored = _scored(f"/api/v1/{subject}s/{slug}/board/")
-        for axis in STATED:
+        for axis in REPORTED_NAMES:
             settings = reported_figures(axis, datasets, source).values()
             most = max((len(scored & figures.keys()) for figures in settings), default=0)
             plot = drawn("pareto", f"{subject}={slug}&x={axis}")
@@ -160,7 +160,7 @@ def test_progress_is_on_no_page_until_results_came_on_three_dates(client: Client
             assert ('id="figure-progress"' in client.get(f"/{kind}s/{slug}/").content.decode()) is shown
             plot = drawn("progress", page)
             assert bool(plot.data) is shown
-            assert shown or f"came on {len(days)}." in plot.caption
+            assert shown or f"have {len(days)}." in plot.caption
 
 
 def test_what_stands_behind_a_closed_interface_has_a_date_too() -> None:

@@ -68,7 +68,7 @@ def test_ticks_have_as_many_decimals_as_tell_them_apart(least: float, spread: fl
 def test_ticks_are_round_and_signed_where_they_are_of_differences() -> None:
     assert linear_ticks(-0.012, 0.009, signed=True)["ticktext"] == ["−0.010", "−0.005", "0", "+0.005"]
     assert linear_ticks(0.0, 0.6)["ticktext"] == ["0", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6"]
-    assert linear_ticks(0.344, 0.362, most=4)["ticktext"] == ["0.345", "0.350", "0.355", "0.360"]
+    assert linear_ticks(0.344, 0.362, max_ticks=4)["ticktext"] == ["0.345", "0.350", "0.355", "0.360"]
 
 
 @pytest.mark.parametrize("values", [[30.0, 40.0], [33.0], [20.0, 6100.0], [0.004, 0.005], [15_000, 15_400]])
@@ -158,14 +158,14 @@ def test_facets_never_change_the_machine_that_costs_are_from() -> None:
     load_reported()
     for facets in ("", "&architecture=dense", "&architecture=lexical&architecture=dense"):
         plot = drawn("pareto", f"benchmark=beir{facets}")
-        assert "As reported by Thakur et al. 2021 on CPU, DBPedia." in plot.caption
-        assert "Also known from: Thakur et al. 2021 on GPU, DBPedia." in plot.notes
+        assert "Reported by Thakur et al. 2021 on CPU, DBPedia." in plot.caption
+        assert "Also available: Thakur et al. 2021 on GPU, DBPedia." in plot.notes
     only_elsewhere = drawn("pareto", "benchmark=beir&architecture=late-interaction")
     assert not only_elsewhere.data
-    assert "on CPU, DBPedia. Elsewhere: Thakur et al. 2021 on GPU, DBPedia." in only_elsewhere.caption
+    assert "on CPU, DBPedia. Also available: Thakur et al. 2021 on GPU, DBPedia." in only_elsewhere.caption
     chosen = drawn("pareto", "benchmark=beir&architecture=lexical&device=gpu")
     assert not chosen.data
-    assert "as reported by Thakur et al. 2021 on GPU, DBPedia." in chosen.caption
+    assert "reported by Thakur et al. 2021 on GPU, DBPedia." in chosen.caption
 
 
 @pytest.mark.django_db
@@ -178,7 +178,7 @@ def test_facets_never_lead_from_what_was_measured_here_to_what_others_state() ->
     plot = drawn("pareto", f"dataset={dataset.slug}&provenance=reported")
     assert not plot.data
     assert "measured here" in plot.caption
-    assert "Elsewhere: " in plot.caption
+    assert "Also available: " in plot.caption
     assert "their CPU" in plot.caption
     assert column(drawn("pareto", f"dataset={dataset.slug}&device=cpu"), "System") == ["theirs"]
 
@@ -230,7 +230,7 @@ def test_captions_claim_no_more_than_is_known() -> None:
     trained = dict(zip(column(plot, "System"), column(plot, "Trained on First"), strict=True))
     untrained = dict.fromkeys(("untrained", "first", "second"), "no")
     assert trained == {"trained": "yes", "silent": "not declared", **untrained}
-    assert "Without a declaration of what they were trained on: silent." in plot.notes
+    assert "Training data not declared: silent." in plot.notes
     assert "on which 1 of these 5 systems were trained" in plot.caption
     assert "Reported figures only." in plot.caption
     load_reported()
@@ -239,7 +239,7 @@ def test_captions_claim_no_more_than_is_known() -> None:
         in drawn("in-domain", "benchmark=beir").notes
     )
     plot = drawn("progress", "benchmark=all&sort=mean:asc")
-    assert "or else the publication that reports it" in plot.caption
+    assert "or else of the publication that reports it" in plot.caption
     assert "scored here" not in plot.caption, "there is no such line"
     assert column(plot, "Best when it came") == ["yes", "no", "yes", "no", "no"], (
         "of one year the best comes first"

@@ -196,7 +196,7 @@ def test_versions_of_the_judgements_say_what_changed_where_they_are_open(
     assert (newest["number"], newest["current"]) == (2, True)
     assert (oldest["number"], oldest["current"]) == (1, False)
     if hidden:
-        assert (newest["changes"], oldest["changes"]) == ("Judgements changed.", "")
+        assert (newest["changes"], oldest["changes"]) == ("Judgments changed.", "")
     else:
         assert newest["changes"] == "+1 judgements, +1 queries, +1 relevant."
         assert oldest["changes"] == "4 judgements of 2 queries, 3 relevant."

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from evaluation.statistics.comparison import compare_paired
 from evaluation.statistics.randomisation import holm
-from leaderboard.boards.columns.significance import CALLED
+from leaderboard.boards.columns.significance import COLUMN_NAMES
 from leaderboard.models import BoardChange, Certainty, Dataset, Entry, WorkRequest
 from leaderboard.results.board_rows.revisions import Kind, board_changed
 from leaderboard.results.board_rows.rows import board_cache
@@ -199,7 +199,7 @@ def test_after_a_change_a_rows_own_facts_remain_until_the_rest_is_found_anew(
 ) -> None:
     compute_certainty(board)
     before = cells(shown(board), "First")
-    assert set(before) == set(CALLED)
+    assert set(before) == set(COLUMN_NAMES)
     first = Entry.objects.get(system__name="First")
     if change == "publish":
         score_queries(board, "Newcomer", spread(0.5))
@@ -341,4 +341,4 @@ def test_a_board_that_becomes_hidden_shows_none_of_it_any_more(client: Client, b
     assert certainty_at(board, board.board_revision) is None
     page = page_text(client, board)
     assert "whisker" not in page.replace("whiskers.css", "")
-    assert "are not published, to protect the hidden judgements" in page
+    assert "are not published, to protect the hidden judgments" in page

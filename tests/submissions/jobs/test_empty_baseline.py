@@ -26,7 +26,7 @@ from tests.submissions.collections import HEADER
 pytestmark = pytest.mark.django_db
 
 RUN = "q1 Q0 d1 1 2.5 clir\nq1 Q0 d2 2 1.5 clir\nq2 Q0 d2 1 2.5 clir\n"
-REMARK = "BM25 finds no document for any query"
+REMARK = "BM25 retrieves no documents for any query"
 
 
 def write_collection(folder: Path, copies: int = 1) -> Path:

@@ -97,10 +97,7 @@ def test_two_judges_of_one_pool_are_named_counted_and_compared(
         second = bring(demo, MODEL, tmp_path, judged(pooled, change=4), pooled)
     grades = [[int(line.split()[3]) for line in judged(pooled, change)] for change in (0, 4)]
     (found,) = second.counts["agreement"]
-    assert found["judges"] == [
-        "NIST assessors",
-        "Umbrela gpt-4o-2024-08-06 (model, prompt 3f3f3f3f)",
-    ]
+    assert found["judges"] == ["NIST assessors", "Umbrela gpt-4o-2024-08-06 (model, prompt 3f3f3f3f)"]
     assert found["pairs"] == 50
     assert found["kappa"] == pytest.approx(cohen_kappa_score(*grades), abs=1e-12)
     binary = [[each >= 1 for each in of_judge] for of_judge in grades]
@@ -177,7 +174,7 @@ def test_a_pool_whose_runs_are_gone_is_one_clear_line(
         again = pools.request_pool(demo, depth=5)
         scorer()
     gone = "because 1 of the 2 runs that fed the pool is no longer stored."
-    assert f"Own team left out: not known, {gone}" in board(client)["notes"]
+    assert f"Own team left out: unknown, {gone}" in board(client)["notes"]
     again.refresh_from_db()
     assert again.state == Pool.State.FAILED
     assert again.statistics["refused"].startswith("Runs of Second are no longer stored: restore them")
@@ -213,7 +210,7 @@ def test_bounds_are_columns_of_the_board_and_say_how_sure_its_order_is(
     assert (column["label"], column["group_slug"]) == ("Upper bound", "judged")
     values = [row["values"] for row in answer["rows"]]
     assert all(row["Upper(nDCG)@10"] > row["nDCG@10"] for row in values)
-    assert any(each.startswith("Upper bound: the most that nDCG@10 could be") for each in answer["notes"])
+    assert any(each.startswith("Upper bound: the maximum of nDCG@10 could be") for each in answer["notes"])
     assert Entry.objects.filter(scores__has_key="Upper(nDCG)@10").count() == 3
     assert "Upper bound" in client.get("/datasets/demo/?columns=effectiveness").content.decode()
     heads = client.get("/datasets/demo/").content.decode()
