@@ -45,11 +45,11 @@ def flag_suspicious_run(
     defaults = {"submission": submission, "tops": signed.signature.pack()}
     RunSignature.objects.get_or_create(run=run, defaults=defaults)
     noticed: dict[Flag.Kind, Mapping[str, Any]] = {}
-    if signed.answered < LEAST_ANSWERED:
+    if signed.answered_share < LEAST_ANSWERED:
         answered = int((signed.documents > 0).sum())
         noticed[Flag.Kind.FEW_QUERIES] = {"answered": answered, "topics": len(signed.documents)}
-    if 0 < signed.usual_documents < LEAST_DOCUMENTS:
-        noticed[Flag.Kind.FEW_DOCUMENTS] = {"usual_documents": signed.usual_documents}
+    if 0 < signed.median_documents < LEAST_DOCUMENTS:
+        noticed[Flag.Kind.FEW_DOCUMENTS] = {"usual_documents": signed.median_documents}
     # The runs of all teams' last submissions to the version, by submission, the latest first.
     signatures = (
         RunSignature.objects.filter(run__version=run.version_id)
@@ -99,7 +99,7 @@ def _nearest_earlier(
     for key, signatures in kept.items():
         for other in signatures:
             likeness = compare(signature, other)
-            if likeness.enough and (likest is None or likeness.share > likest[0].share):
+            if likeness.is_comparable and (likest is None or likeness.share > likest[0].share):
                 likest = (likeness, key)
     if likest is None:
         return {}
