@@ -128,13 +128,13 @@ def sole_finds(
     belong to no team. Raises FileNotFoundError if the file of a run no longer exists.
     """
     finders: dict[tuple[bytes, bytes], set[Hashable]] = {}
-    judged_documents, earlier_documents = (
+    judged, judged_before = (
         _get_judged_documents(target.qrels),
         _get_judged_documents(before),
     )
     for team, run, depth in runs:
         for query, documents in _read_first_documents(run, depth, replace(target, document_ids=None)).items():
-            pooled = judged_documents.get(query, frozenset()).intersection(documents) - earlier_documents.get(
+            pooled = judged.get(query, frozenset()).intersection(documents) - judged_before.get(
                 query, frozenset()
             )
             for document in pooled:

@@ -15,7 +15,7 @@ from django.utils import timezone
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.files import sha256_of
 from evaluation.judgements.merge import (
-    NOT_NAMED,
+    UNNAMED_JUDGES,
     Conflict,
     Grades,
     Judge,
@@ -24,7 +24,7 @@ from evaluation.judgements.merge import (
     MergePolicy,
     agreements,
     compare,
-    count_standing,
+    count_merged_by_judge,
     merge,
     write_judgements,
 )
@@ -99,9 +99,9 @@ def _judged_before(qrels: Qrels | None) -> Judged:
     for each in imports.order_by("settled_at", "pk"):
         grades = _imported_grades(each, each.against)
         if not found and each.against is not None:
-            found.append((NOT_NAMED, present_grades(each.against)))
+            found.append((UNNAMED_JUDGES, present_grades(each.against)))
         found.append((judge_of(each), grades))
-    return found or [(NOT_NAMED, present_grades(lineage[-1]))]
+    return found or [(UNNAMED_JUDGES, present_grades(lineage[-1]))]
 
 
 def record_comparison(brought: JudgementImport, columns: dict[str, Any]) -> None:
@@ -138,7 +138,7 @@ def merge_import(brought: JudgementImport, folder: Path) -> MergedJudgements:
     by_judge = [*_judged_before(brought.against), (judge_of(brought), new)]
     judges = [
         {**judge._asdict(), "called": str(judge), "judgements": count}
-        for judge, count in count_standing(by_judge, grades).items()
+        for judge, count in count_merged_by_judge(by_judge, grades).items()
     ]
     agreement = agreements(by_judge, brought.dataset.relevance_level)
     content = prepare_content(brought.dataset, row)

@@ -10,7 +10,7 @@ from django.utils import timezone
 from evaluation.collections.beir import read_queries
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.judgements.import_file import HIGHEST_GRADE, NewJudgements, read_judgements
-from evaluation.judgements.merge import NOT_NAMED, Judge
+from evaluation.judgements.merge import UNNAMED_JUDGES, Judge
 from leaderboard.core.audit import actor, record
 from leaderboard.core.storage.store import Area, local_path, put
 from leaderboard.core.text.names import validate_name
@@ -95,9 +95,9 @@ def _check_line(what: str, text: str) -> None:
 
 
 def judge_of(brought: JudgementImport) -> Judge:
-    """Who judged; `NOT_NAMED` where that was not asked yet."""
+    """Who judged; `UNNAMED_JUDGES` where that was not asked yet."""
     if not brought.judge_name:
-        return NOT_NAMED
+        return UNNAMED_JUDGES
     return Judge(brought.judge_kind, brought.judge_name, brought.judge_version, brought.judge_prompt)
 
 

@@ -84,7 +84,7 @@ def left_out_scores(
     for entry in missing:
         team = entry.system.contributor
         if team not in without:
-            without = {team: present.without(found.get(team, {}))}
+            without = {team: present.without_pairs(found.get(team, {}))}
         against = replace(target, qrels=without[team], hidden=False)
         paths = [run_path(each.run.sha256) for each in entry_evaluations(entry)]
         progress(len(scores) / len(missing))

@@ -74,7 +74,7 @@ class OpenCollection:
         """Whether documents are left out of the rankings of a query."""
         version = self.dataset.current_version
         excluded = excluded_documents(version) if version else None
-        return excluded is not None and excluded.row_of(query_id) is not None
+        return excluded is not None and excluded.find_row(query_id) is not None
 
     def neighbours(self, row: int) -> tuple[str | None, str | None]:
         """The ids of the queries before and after one."""

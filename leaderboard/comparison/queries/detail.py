@@ -80,7 +80,7 @@ class QueryRanking(NamedTuple):
 
 def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> dict[str, Any] | None:
     """Return what the page of a judged query shows, None for any other id. Four queries. Raises UnknownChoice."""
-    row = collection.judgements.row_of(query_id)
+    row = collection.judgements.find_row(query_id)
     if row is None:
         return None
     dataset = collection.dataset

@@ -15,7 +15,7 @@ from evaluation.archives.hub import COMMIT, NAME, HubFile, NotFetched, Repositor
 from evaluation.collections.other_formats import (
     Record,
     Topic,
-    queries_of,
+    select_queries,
     write_excluded,
     write_judgements,
     write_records,
@@ -189,7 +189,7 @@ def _write_ir_datasets(
         fields = query._asdict().items()
         texts = {name: text for name, text in fields if text and isinstance(text, str) and name != "query_id"}
         topics.append(Topic(query.query_id, texts, number))
-    asked, queries = queries_of(Path("queries"), topics, options.topic_field)
+    asked, queries = select_queries(Path("queries"), topics, options.topic_field)
     write_records(target / "queries.jsonl", queries)
     if kinds["qrels"]:
         judged = [(each.query_id, each.doc_id, each.relevance) for each in dataset.qrels_iter()]

@@ -64,7 +64,7 @@ def test_a_header_line_is_recognised(tmp_path: Path, header: str) -> None:
     problem = only(check(tmp_path, f"# comment\n{header}\n{GOOD}"))
     assert (problem.code, problem.count, problem.lines) in (("fields", 1, (2,)), ("score", 1, (2,)))
     assert problem.message.endswith("line 2 looks like a header")
-    assert problem.hint == "Leave out the line of column names."
+    assert problem.hint == "Remove the line of column names."
 
 
 @pytest.mark.parametrize("content", [

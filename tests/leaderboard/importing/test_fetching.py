@@ -136,7 +136,7 @@ def test_examples_of_bright_without_lists_of_ids_are_refused(
         "documents/biology-0.parquet": in_parquet([{"id": "d1", "content": "words"}]),
         "examples/biology-0.parquet": in_parquet([row]),
     }
-    assert "_ids that is no list of ids" in refused(f"hf:{NAME}", "--split=biology")
+    assert "_ids is not a list of ids" in refused(f"hf:{NAME}", "--split=biology")
 
 
 def test_judgements_without_a_column_of_grades_are_of_grade_1(mirror: FakeHub) -> None:
@@ -212,7 +212,7 @@ def test_a_hub_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_renamed_columns_are_told(mirror: FakeHub) -> None:
     mirror.files["qrels/test.jsonl"] = b'{"person": "q1", "doc": "d1", "score": 1}\n'
-    assert "no value in a column query-id (there are person, doc, score)" in refused(f"hf:{NAME}")
+    assert "no value in the column query-id (the columns are person, doc, score)" in refused(f"hf:{NAME}")
 
 
 @pytest.mark.parametrize("part", ["corpus.jsonl", "queries.jsonl", "qrels/test.jsonl"])

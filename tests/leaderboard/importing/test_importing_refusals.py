@@ -71,7 +71,7 @@ def test_malformed_json_is_told_with_its_line(tmp_path: Path) -> None:
     problem = only_problem(tmp_path, {"corpus.jsonl": corpus})
     assert (problem.code, problem.lines) == ("malformed_json", (6,))
     assert problem.message.startswith("corpus.jsonl: 1 line ")
-    assert problem.message.endswith("one JSON object")
+    assert problem.message.endswith("not a JSON object")
 
 
 def test_duplicate_ids_are_told_with_their_lines(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_the_command_prints_every_problem_with_lines_and_hints(tmp_path: Path) -
         call_command("import_dataset", str(write_folder(tmp_path, changes)), slug="tiny")
     text = str(refused.value)
     assert text.startswith("Nothing was imported: 2 problems.")
-    assert "one JSON object (line 6)\n  Each line holds one object" in text
+    assert "not a JSON object (line 6)\n  Write one object per line" in text
     assert "- queries.jsonl is missing" in text
 
 
