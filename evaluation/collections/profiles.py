@@ -295,8 +295,8 @@ def profile_corpus(
 ) -> CorpusProfile:
     """Compute the profile of a corpus in one pass.
 
-    Memory is bounded by twice `MOST_WORDS` words and 12 bytes per document. `examples` are ids of documents to include; by default, the first document with a text is included. Lines that are
-    not documents are skipped.
+    Memory is bounded by twice `MOST_WORDS` words and 12 bytes per document. `examples` are ids of documents to include;
+    by default, the first document with a text is included. Lines that are not documents are skipped.
     """
     counter, keys, lengths = UnigramCounter(), array("Q"), array("I")
     example_ids, example_documents = set(examples), dict[str, Document]()

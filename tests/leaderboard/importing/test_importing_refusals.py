@@ -183,7 +183,7 @@ def test_an_encrypted_or_linked_entry_is_refused(tmp_path: Path) -> None:
         link.external_attr = 0o120777 << 16
         archive.writestr(link, "/etc/passwd")
     (problem,) = problems_of(path)
-    assert problem.message == "queries.jsonl is encrypted, a link or a device"
+    assert problem.message == "queries.jsonl is encrypted, a link, or a device"
 
 
 def test_a_damaged_zip_is_refused(tmp_path: Path) -> None:
