@@ -93,7 +93,8 @@ class Endpoint:
         try:
             return json.loads(content)
         except (ValueError, RecursionError) as error:
-            raise self.refusal("answered something other than JSON: is this the address before /v1/embeddings?") from error
+            problem = "answered something other than JSON: is this the address before /v1/embeddings?"
+            raise self.refusal(problem) from error
 
 
 class _Session(Session):

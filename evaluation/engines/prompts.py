@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
-from evaluation.checkpoints.findings import CODES, listed, quote
+from evaluation.checkpoints.findings import CODES, quote, summarize_names
 from evaluation.core.problems import Problem
 from evaluation.engines.base import AUTO, InvalidParameter, Parameter
 
@@ -150,9 +150,7 @@ def prompt_remarks(kind: str, prompts: Mapping[str, str], model_type: str, name:
     remarks: list[tuple[str, str, str]] = []
     if others and not own:
         likely = next((each for word in _LIKELY for each in others if word in each.lower()), others[0])
-        what = (
-            f"its prompts are named {listed(others)}, and none of them query: nothing is put before queries"
-        )
+        what = f"its prompts are named {summarize_names(others)}, and none of them query: nothing is put before queries"
         remarks.append(("prompt_names", what, f"Choose one by its name, as `query_prompt={AUTO}:{likely}`."))
     template = template_of(prompts, model_type, name)
     if template and not any(map(template.reads_like, prompts.values())):

@@ -137,7 +137,10 @@ def rows(count: int, **changed: Any) -> Answer:
     ("answer", "said"),
     [
         (rows(1), "1 vectors for 4 texts"),
-        ((200, {}, {"data": [{"index": n, "embedding": [1.0] * (n + 1)} for n in range(4)]}), "different lengths"),
+        (
+            (200, {}, {"data": [{"index": n, "embedding": [1.0] * (n + 1)} for n in range(4)]}),
+            "different lengths",
+        ),
         (rows(4, embedding=[]), "empty"),
         (rows(4, embedding=[float("nan"), 1.0]), "NaN"),
         (rows(4, embedding=[10**400, 1.0]), "infinite"),

@@ -33,7 +33,14 @@ from transformers.utils.generic import ContextManagers
 
 from evaluation.checkpoints import modules as m
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
-from evaluation.checkpoints.findings import CheckpointAllowance, FileFindings, Findings, listed, quote, quoted
+from evaluation.checkpoints.findings import (
+    CheckpointAllowance,
+    FileFindings,
+    Findings,
+    quote,
+    quoted,
+    summarize_names,
+)
 from evaluation.checkpoints.weights import NAME as WEIGHTS
 from evaluation.checkpoints.weights import Tensor, read_tensors, refuse_shape, sizes
 from evaluation.core.problems import Report
@@ -91,13 +98,13 @@ def _chains(folder: Path) -> Iterator[list[tuple[str, Path]]]:
     if not (folder / m.MODULES).is_file():
         yield [(m.TRANSFORMER, folder)]
         return
-    modules = [(m.role_of(entry["type"]), folder / entry["path"]) for entry in _json(folder / m.MODULES)]
+    modules = [(m.get_role(entry["type"]), folder / entry["path"]) for entry in _json(folder / m.MODULES)]
     if modules[0][0] != m.ROUTER:
         yield modules
         return
     routes = _json(folder / m.ROUTER_CONFIG)
     for names in routes["structure"].values():
-        yield [(m.role_of(routes["types"][name]), folder / name) for name in names]
+        yield [(m.get_role(routes["types"][name]), folder / name) for name in names]
 
 
 def _json(path: Path) -> Any:
@@ -204,7 +211,7 @@ def _compare(model: Any, tensors: Mapping[str, Tensor], file: FileFindings) -> N
     pooled = type(model).__name__.endswith("Classification")
     missing = [name for name in found.missing_keys - buffers if pooled or not _POOLER.search(name)]
     if missing:
-        file.refuse("missing_weights", f"there is no {listed(sorted(missing))}")
+        file.refuse("missing_weights", f"there is no {summarize_names(sorted(missing))}")
     for name, there, wanted in sorted(found.mismatched_keys):
         message = f"its shape is {sizes(there)}, and {type(model).__name__} has {sizes(wanted)}"
         file.refuse("weights_shape", message, name)
@@ -213,10 +220,10 @@ def _compare(model: Any, tensors: Mapping[str, Tensor], file: FileFindings) -> N
     left = [name for name in found.unexpected_keys - buffers if not name.startswith("decoder.")]
     computed = sorted(name for name in left if _LAYER_WEIGHT.search(name))
     if computed:
-        message = f"{type(model).__name__} has no {listed(computed)} and would ignore these weights"
+        message = f"{type(model).__name__} has no {summarize_names(computed)} and would ignore these weights"
         file.refuse("weights_unknown", message)
     elif left:
-        file.remark("weights_left_out", listed(sorted(left)))
+        file.remark("weights_left_out", summarize_names(sorted(left)))
 
 
 def _check_tokenizer(folder: Path, rows: int | None, file: FileFindings) -> int | None:
@@ -249,7 +256,7 @@ def _check_module(role: str, folder: Path, rows: int | None, shown: str, finding
     file, weights_file = findings.at(shown + name), findings.at(shown + WEIGHTS)
     unknown = sorted(values.keys() - set(module_class.config_keys))
     if unknown:
-        file.refuse("unknown_key", f"{role} has no {listed(unknown)}")
+        file.refuse("unknown_key", f"{role} has no {summarize_names(unknown)}")
         return
     tensors = read_tensors(folder / WEIGHTS, CheckpointAllowance()) if (folder / WEIGHTS).is_file() else {}
     if role in (m.STATIC, m.SPARSE_STATIC):
@@ -289,9 +296,9 @@ def _compare_module(module: Any, tensors: Mapping[str, Tensor], file: FileFindin
         there.setdefault(id(value), []).append(name)
     missing = [names[0] for names in there.values() if not tensors.keys() & set(names)]
     if missing:
-        file.refuse("missing_weights", f"there is no {listed(missing)}")
+        file.refuse("missing_weights", f"there is no {summarize_names(missing)}")
     unknown = sorted(tensors.keys() - state.keys())
     if unknown:
-        file.refuse("weights_unknown", f"the module has no {listed(unknown)}")
+        file.refuse("weights_unknown", f"the module has no {summarize_names(unknown)}")
     for name in state.keys() & tensors.keys():
         refuse_shape(name, tensors[name], state[name].shape, file)
