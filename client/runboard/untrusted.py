@@ -105,13 +105,13 @@ def _find_misfit(form: Any, value: Any, path: str) -> str:
     return (
         ""
         if fits and (expected is bool or not isinstance(value, bool))
-        else f"{path} is no {_JSON[expected]}"
+        else f"{path} is not of type {_JSON[expected]}"
     )
 
 
 def _find_field_misfit(fields: dict[str, Any], value: Any, path: str) -> str:
     if not isinstance(value, dict):
-        return f"{path} is no object"
+        return f"{path} is not of type object"
     for name, form in fields.items():
         if name not in value:
             misfit = "" if get_origin(form) is NotRequired else f"{path} has no {name}"

@@ -48,11 +48,11 @@ class Transformer:
     @property
     def maximum_length(self) -> int:
         """Number of tokens that the model reads, limited by its settings and its positions."""
-        own = self.settings.get("max_seq_length") or self.tokenizer.maximum_length
+        own_length = self.settings.get("max_seq_length") or self.tokenizer.maximum_length
         positions = self.configuration.positions
         if positions is None:
-            return own or _RELATIVE_LENGTH
-        return max(1, min(own or positions, positions))
+            return own_length or _RELATIVE_LENGTH
+        return max(1, min(own_length or positions, positions))
 
     @property
     def late_settings(self) -> dict[str, Any]:
@@ -74,9 +74,9 @@ class Transformer:
 
     def module(self) -> ModelPart:
         """Return the files that sentence-transformers loads as its module Transformer."""
-        own = {"transformer_task": TASKS[self.head][0], "max_seq_length": self.maximum_length}
+        own_settings = {"transformer_task": TASKS[self.head][0], "max_seq_length": self.maximum_length}
         lower = {"do_lower_case": True} if self.settings.get("do_lower_case") else {}
-        return self.plain() | ModelPart({TRANSFORMER_NAME: {**own, **lower, **self.late_settings}})
+        return self.plain() | ModelPart({TRANSFORMER_NAME: {**own_settings, **lower, **self.late_settings}})
 
 
 def read_transformer(source: ModelFiles, head: Head, excluded: Collection[str] = ()) -> Transformer:
@@ -204,8 +204,8 @@ class Chain:
             modules = tuple(module for module in modules if module.role != m.NORMALIZE)
         part = Chain(modules).part()
         part |= ModelPart({SETTINGS: settings.written(model_type, **settings.late)})
-        own = self.transformer.settings if self.transformer else {}
-        length = own.get("document_length", settings.late.get("document_length"))
+        own_settings = self.transformer.settings if self.transformer else {}
+        length = own_settings.get("document_length", settings.late.get("document_length"))
         maximum = description.maximum_length if length is None else length
         return Plan(replace(description, maximum_length=maximum), {"model": part})
 
@@ -235,8 +235,8 @@ def read_chain(module_list: Sequence[Listed], kind: CheckpointKind, file: FileFi
     if kind is CheckpointKind.MULTI_VECTOR and m.DENSE not in roles:
         file.stop("missing_projection", f"it lists {', '.join(roles)}, but no Dense")
     rest = set(roles[1:])
-    orders = [(needed, allowed) for first, needed, allowed in _ORDERS[kind] if first == roles[0]]
-    if not any(needed <= rest <= needed | allowed for needed, allowed in orders):
+    orders = [(needed, optional) for first, needed, optional in _ORDERS[kind] if first == roles[0]]
+    if not any(needed <= rest <= needed | optional for needed, optional in orders):
         file.stop("module_order", f"{', '.join(roles)} do not form a {kind}")
     transformer = None
     first = module_list[0]

@@ -132,9 +132,9 @@ def stated_configuration(source: ModelFiles) -> dict[str, Any]:
     return source.silent().read_settings(NAME)
 
 
-def class_names(stated: Mapping[str, Any]) -> tuple[str, ...]:
+def class_names(content: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the model classes in a configuration."""
-    classes = stated.get("architectures")
+    classes = content.get("architectures")
     candidates = classes[:4] if isinstance(classes, list) else []
     return tuple(name for name in candidates if isinstance(name, str) and _NAME.fullmatch(name))
 
@@ -144,20 +144,20 @@ def read_configuration(source: ModelFiles, tensors: Mapping[str, Tensor] | None)
     file = source.at(NAME)
     if not source.has(NAME):
         file.stop("missing_config", "the file is missing")
-    stated = source.read_object(NAME)
-    refuse_forbidden_keys({key: value for key, value in stated.items() if key != "auto_map"}, file)
-    _refuse_activations(stated, file)
-    model_type = stated.get("model_type")
+    content = source.read_object(NAME)
+    refuse_forbidden_keys({key: value for key, value in content.items() if key != "auto_map"}, file)
+    _refuse_activations(content, file)
+    model_type = content.get("model_type")
     if not isinstance(model_type, str) or not _NAME.fullmatch(model_type):
         file.stop("model_type", f"{quoted(model_type)} is not the name of an architecture", "model_type")
     published_type = _TYPES.get(model_type, _PublishedType(model_type))
-    refuse_code(stated.get("auto_map"), file, published_type.code)
+    refuse_code(content.get("auto_map"), file, published_type.code)
     fixed = {"is_decoder": False, "add_cross_attention": False, **published_type.fixed}
-    read_values(stated, {key: exactly(value) for key, value in fixed.items()}, file)
+    read_values(content, {key: exactly(value) for key, value in fixed.items()}, file)
     read = library_models().keys_read(published_type.name)
     values = {
         published_type.keys.get(key, key): value
-        for key, value in stated.items()
+        for key, value in content.items()
         if key not in _UNREMARKED and (value or not key.startswith("_"))
     }
     values = {key: value for key, value in values.items() if key in read or not key.startswith("_")}
@@ -172,14 +172,14 @@ def read_configuration(source: ModelFiles, tensors: Mapping[str, Tensor] | None)
         if len(tensor.shape) == 2 and _EMBEDDING.search(name)
     ]
     rows, columns = max(tables, default=(None, None))
-    labels, count = stated.get("id2label"), stated.get("num_labels")
+    labels, count = content.get("id2label"), content.get("num_labels")
     # The library has two labels by default.
     label_count = len(labels) if isinstance(labels, dict) else count if type(count) is int else 2
     counts = [count for count in (_first_count(values, ("vocab_size",)), rows) if count]
     result = Configuration(
         published_type.name,
         values,
-        class_names(stated),
+        class_names(content),
         label_count,
         min(counts, default=None),
         _first_count(values, _HIDDEN) or columns,
@@ -203,17 +203,17 @@ def refuse_code(auto_map: object, file: FileFindings, known_modules: str = "") -
 
 
 def refuse_activation(
-    name: object, file: FileFindings, key: str, allowed: Collection[str] = ACTIVATIONS
+    name: object, file: FileFindings, key: str, allowed_names: Collection[str] = ACTIVATIONS
 ) -> None:
     """Refuse output activations that are not allowed, because libraries import what they name."""
-    if name is not None and name not in allowed:
-        file.refuse("activation", f"{quoted(name)} is not one of {', '.join(allowed)}", key)
+    if name is not None and name not in allowed_names:
+        file.refuse("activation", f"{quoted(name)} is not one of {', '.join(allowed_names)}", key)
 
 
-def _refuse_activations(stated: Mapping[str, Any], file: FileFindings) -> None:
+def _refuse_activations(content: Mapping[str, Any], file: FileFindings) -> None:
     """Refuse activations that change the order of a cross-encoder's scores; others are ignored."""
-    refuse_activation(stated.get(_OLD_ACTIVATION), file, _OLD_ACTIVATION, SCORE_ACTIVATIONS)
-    sentence_transformers_settings = stated.get("sentence_transformers")
+    refuse_activation(content.get(_OLD_ACTIVATION), file, _OLD_ACTIVATION, SCORE_ACTIVATIONS)
+    sentence_transformers_settings = content.get("sentence_transformers")
     if isinstance(sentence_transformers_settings, dict):
         for key in ("activation_fn", "activation_function"):
             refuse_activation(
@@ -318,9 +318,11 @@ def _report_unread_keys(model_type: str, values: Mapping[str, Any], file: FileFi
         if pattern is None:
             unknown_keys.append(key)
             continue
-        stated = [value for name, value in values.items() if name in read and re.fullmatch(pattern, name)]
+        class_values = [
+            value for name, value in values.items() if name in read and re.fullmatch(pattern, name)
+        ]
         if not _is_standard_value(
-            values[key], [*_BEHAVIOR[pattern], causal if key == "is_causal" else False, *stated]
+            values[key], [*_BEHAVIOR[pattern], causal if key == "is_causal" else False, *class_values]
         ):
             message = (
                 f"{quoted(values[key])} would be ignored: the library's “{model_type}” does not read the key"

@@ -87,8 +87,8 @@ class CheckpointDescription:
     def of(cls, values: Mapping[str, Any]) -> Self:
         """Return the description from the output of `asdict` after a round trip through JSON."""
         also = tuple(map(CheckpointKind, values.get("also", ())))
-        own = {"kind": CheckpointKind(values["kind"]), "parts": tuple(values["parts"]), "also": also}
-        return cls(**{**values, **own})
+        converted = {"kind": CheckpointKind(values["kind"]), "parts": tuple(values["parts"]), "also": also}
+        return cls(**{**values, **converted})
 
     @classmethod
     def read(cls, folder: Path) -> Self:

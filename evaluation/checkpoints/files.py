@@ -101,10 +101,10 @@ class ModelFiles:
         """Return the findings about a file, or about the folder."""
         return self.findings.at(self.prefix + name)
 
-    def read_json(self, name: str, most: int = MOST_JSON_FILE) -> Any:
+    def read_json(self, name: str, max_bytes: int = MOST_JSON_FILE) -> Any:
         """Return the value in a JSON file. Raises Refused."""
         try:
-            data = read_file(self.path(name), most)
+            data = read_file(self.path(name), max_bytes)
             self.allowance.take(len(data))
             value = parse(data)
         except (FileTooLarge, AllowanceSpent) as error:
@@ -115,9 +115,9 @@ class ModelFiles:
             self.at(name).stop("json_damaged", "it contains only null")
         return value
 
-    def read_object(self, name: str, most: int = MOST_JSON_FILE) -> dict[str, Any]:
+    def read_object(self, name: str, max_bytes: int = MOST_JSON_FILE) -> dict[str, Any]:
         """Return the object in a JSON file. Raises Refused."""
-        value = self.read_json(name, most)
+        value = self.read_json(name, max_bytes)
         if not isinstance(value, dict):
             self.at(name).stop("json_damaged", "it is not an object { … }")
         return value
@@ -139,7 +139,7 @@ def check_file_name(name: str, findings: Findings) -> bool:
     elif is_unsafe or len(path.parts) > _MOST_DEPTH:
         file.refuse("member_name", "the name has unsupported characters or too many folders")
     elif _ADAPTER_FOLDERS.intersection(path.parts[:-1]):
-        findings.at(path.parts[0]).remark("left_out", "an adapter beside whole weights is not used")
+        findings.at(path.parts[0]).remark("left_out", "an adapter next to complete weights is not used")
     elif base.startswith("adapter_"):
         file.remark("adapter", "it belongs to an adapter, which is not used")
     elif ending in _REFUSALS:
@@ -220,13 +220,15 @@ class FileTooLarge(NotJson):
     pass
 
 
-def read_file(path: Path, most: int) -> bytes:
-    """Return the content of a regular file of at most `most` bytes. Raises FileTooLarge and OSError."""
+def read_file(path: Path, max_bytes: int) -> bytes:
+    """Return the content of a regular file of at most `max_bytes` bytes. Raises FileTooLarge and OSError."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
-        if size > most:
-            raise FileTooLarge(f"it has {describe_bytes(size)}, over the limit of {describe_bytes(most)}")
-        return file.read(most)
+        if size > max_bytes:
+            raise FileTooLarge(
+                f"it has {describe_bytes(size)}, over the limit of {describe_bytes(max_bytes)}"
+            )
+        return file.read(max_bytes)
 
 
 def parse(data: bytes) -> Any:

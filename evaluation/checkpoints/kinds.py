@@ -107,14 +107,14 @@ class ModelFolder:
     name: str
 
     @cached_property
-    def stated(self) -> dict[str, Any]:
+    def raw_configuration(self) -> dict[str, Any]:
         """Unchecked content of config.json."""
         return stated_configuration(self.source)
 
     @property
     def classes(self) -> tuple[str, ...]:
         """Model classes in config.json."""
-        return class_names(self.stated)
+        return class_names(self.raw_configuration)
 
     def has_class(self, *ends: str) -> bool:
         """Return whether the name of a class has one of these endings."""
@@ -123,7 +123,7 @@ class ModelFolder:
     def require(self, kind: CheckpointKind) -> None:
         """Raise Refused unless this kind, or one that its heads add, is acceptable."""
         encodes = kind is CheckpointKind.SENTENCE_ENCODER
-        head_kinds = [other for other, file in HEADS.items() if encodes and self.source.has(file)]
+        head_kinds = [head_kind for head_kind, file in HEADS.items() if encodes and self.source.has(file)]
         if not self.kinds or not self.kinds.isdisjoint((kind, *head_kinds)):
             return
         if CheckpointKind.MULTI_VECTOR in self.kinds and kind in ENCODERS:
@@ -157,7 +157,7 @@ class ModelFolder:
         # Libraries write cosine as the default similarity.
         modules = next(iter(plan.parts.values())).json.get(MODULES, [])
         roles = [m.get_role(module["type"]) for module in modules]
-        path = self.stated.get("_name_or_path")
+        path = self.raw_configuration.get("_name_or_path")
         names = (path if isinstance(path, str) else "", self.name)
         known_model = "" if m.NORMALIZE in roles else find_dot_model(self.classes, roles, names)
         if not known_model:
@@ -222,8 +222,8 @@ class ModelFolder:
 
     def _two_encoders(self, pair: Mapping[str, ModelFiles]) -> Plan:
         """Return the plan of a folder for queries and one for documents, each a complete encoder."""
-        within = replace(self, kinds=frozenset({*ENCODERS, CheckpointKind.SPARSE_ENCODER}))
-        attempts = {role: attempt(replace(within, source=source).plan) for role, source in pair.items()}
+        base = replace(self, kinds=frozenset({*ENCODERS, CheckpointKind.SPARSE_ENCODER}))
+        attempts = {role: attempt(replace(base, source=source).plan) for role, source in pair.items()}
         plans = {role: plan for role, plan in attempts.items() if plan is not None}
         if len(plans) < 2:
             raise Refused
@@ -301,7 +301,7 @@ class ModelFolder:
             plan, dimension = _plain_plan(kind, model, part), model.configuration.vocabulary
             return plan.described(dimension=dimension, pooling=SPARTA, similarity="dot")
         last = m.splade_by_name(pooling) if sparse else m.pooling_by_name(pooling, model.hidden or 0)
-        similarity = settings.similarity or ("dot" if sparse else "")  # As in the library.
+        similarity = settings.similarity or ("dot" if sparse else "")  # The library's default.
         return Chain.from_transformer(model, last).plan(kind, replace(settings, similarity=similarity))
 
     def _augmentation(self) -> Plan:

@@ -135,19 +135,21 @@ def read_module_list(source: ModelFiles) -> list[Listed]:
     refuse_forbidden_keys([{key: entry[key] for key in entry if key != "path"} for entry in entries], file)
     for entry in entries:
         refuse_unknown(entry, ("idx", "name", "path", "type", "kwargs"), file)
-    stated = [
+    references = [
         ((f"[{number}].path", entry.get("path", "")), (f"[{number}].type", entry.get("type")))
         for number, entry in enumerate(entries)
     ]
-    return _list_modules(stated, source, file)
+    return _list_modules(references, source, file)
 
 
 def _list_modules(
-    stated: Sequence[tuple[tuple[str, object], tuple[str, object]]], source: ModelFiles, file: FileFindings
+    references: Sequence[tuple[tuple[str, object], tuple[str, object]]],
+    source: ModelFiles,
+    file: FileFindings,
 ) -> list[Listed]:
     """Return modules, given by folder and class with the keys of both. Raises Refused."""
     modules: list[Listed] = []
-    for (path_key, path), (type_key, name) in stated:
+    for (path_key, path), (type_key, name) in references:
         role, folder = get_role(name), _folder(path)
         if role in NOT_RUN:
             file.refuse("module_not_run", f"{role} is not supported: {NOT_RUN[role]}", type_key)
@@ -155,12 +157,12 @@ def _list_modules(
             file.refuse("module_type", f"{quoted(name)} is not supported", type_key)
         if folder is None:
             file.refuse("value", f"{quoted(path)} is not a folder next to it", path_key)
-        elif (within := source.within(folder)) in [each.source for each in modules]:
+        elif (module_files := source.within(folder)) in [each.source for each in modules]:
             # Every copy would be read and written, however large.
             file.refuse("value", f"{quoted(path)} occurs twice", path_key)
         elif role in CLASSES:
-            modules.append(Listed(role, str(name), within))
-    if len(modules) < len(stated):
+            modules.append(Listed(role, str(name), module_files))
+    if len(modules) < len(references):
         raise Refused
     return modules
 
@@ -183,16 +185,16 @@ def get_role(name: object) -> str:
 def read_routes(source: ModelFiles) -> dict[str, list[Listed]]:
     """Return a Router's modules for queries and for documents. Raises Refused."""
     config = ROUTER_CONFIG if source.has(ROUTER_CONFIG) else CONFIG
-    stated = source.read_settings(config)
-    if not stated:
+    content = source.read_settings(config)
+    if not content:
         source.at(ROUTER_CONFIG).stop("missing_config", "the Router's file is missing or damaged")
     file = source.at(config)
-    refuse_forbidden_keys(stated, file)
-    refuse_unknown(stated, ("types", "structure", "parameters"), file)
-    types, structure = stated.get("types"), stated.get("structure")
+    refuse_forbidden_keys(content, file)
+    refuse_unknown(content, ("types", "structure", "parameters"), file)
+    types, structure = content.get("types"), content.get("structure")
     if not isinstance(types, dict) or not isinstance(structure, dict) or set(structure) != _ROUTES:
         file.stop("value", "the routes must be exactly query and document", "structure")
-    parameters = stated.get("parameters") or {}
+    parameters = content.get("parameters") or {}
     if not isinstance(parameters, dict) or parameters.get("route_mappings"):
         file.refuse("value", "only an empty object is accepted", "parameters.route_mappings")
     routes: dict[str, list[Listed]] = {}
@@ -262,21 +264,21 @@ def _read_values(role: str, source: ModelFiles) -> dict[str, Any]:
     """Return a module's configuration with the library's current keys."""
     kind = _CLASSES[role]
     file = source.at(kind.config)
-    stated = source.read_settings(kind.config)
-    stated = {key: value for key, value in stated.items() if value is not None}
-    refuse_forbidden_keys(stated, file)
-    words = read_values(stated, {"skiplist_words": WORDS}, file)
+    content = source.read_settings(kind.config)
+    content = {key: value for key, value in content.items() if value is not None}
+    refuse_forbidden_keys(content, file)
+    words = read_values(content, {"skiplist_words": WORDS}, file)
     if role == DENSE:
-        activation = stated.setdefault("activation_function", ACTIVATIONS[1])
+        activation = content.setdefault("activation_function", ACTIVATIONS[1])
         refuse_activation(activation, file, "activation_function")
-    if (width := stated.pop(kind.old_width, None)) is not None:
-        stated.setdefault(kind.old_width.replace("word_", ""), width)
+    if (width := content.pop(kind.old_width, None)) is not None:
+        content.setdefault(kind.old_width.replace("word_", ""), width)
     if role == POOLING:
-        old_modes = [mode for key, mode in _OLD_POOLING.items() if stated.pop(key, None) is True]
-        modes = stated.setdefault("pooling_mode", old_modes)
+        old_modes = [mode for key, mode in _OLD_POOLING.items() if content.pop(key, None) is True]
+        modes = content.setdefault("pooling_mode", old_modes)
         if isinstance(modes, list) and len(modes) == 1:
-            stated["pooling_mode"] = modes[0]
-    return typed_values({key: stated[key] for key in stated if key not in words}, file) | words
+            content["pooling_mode"] = modes[0]
+    return typed_values({key: content[key] for key in content if key not in words}, file) | words
 
 
 def pooling_by_name(mode: str, width: int) -> Module:

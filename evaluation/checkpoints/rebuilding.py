@@ -52,23 +52,27 @@ class Validation:
         return self.plan is not None
 
 
-def validate_folder(source: Path, wanted: Kinds = None, pooling: str = "") -> Validation:
+def validate_folder(source: Path, acceptable_kinds: Kinds = None, pooling: str = "") -> Validation:
     """Validate a folder of a model.
 
     Args:
         source: The folder.
-        wanted: The acceptable kind or kinds; None for any.
+        acceptable_kinds: The acceptable kind or kinds; None for any.
         pooling: Combination of the tokens' outputs if the files do not state one: "max" or "sum" for SPLADE, "mean",
             "cls", "max", or "lasttoken" for a dense encoder.
 
     Raises:
         OSError: The disk has an error. The content of files never raises.
     """
-    return _validate(walk(source, Findings()), wanted, pooling, source.name)
+    return _validate(walk(source, Findings()), acceptable_kinds, pooling, source.name)
 
 
 def validate_archive(
-    path: Path, scratch: Path, wanted: Kinds = None, pooling: str = "", without_weights: bool = False
+    path: Path,
+    scratch: Path,
+    acceptable_kinds: Kinds = None,
+    pooling: str = "",
+    without_weights: bool = False,
 ) -> Validation:
     """Validate an archive as `validate_folder` does, extracted into `scratch` until the checkpoint is rebuilt.
 
@@ -79,12 +83,12 @@ def validate_archive(
     stored = extract(path, scratch, findings)
     allowance = CheckpointAllowance(without_weights)
     files = ModelFiles(scratch, frozenset(stored), findings, "", allowance, stored)
-    return _validate(files, wanted, pooling, path.name)
+    return _validate(files, acceptable_kinds, pooling, path.name)
 
 
-def _validate(source: ModelFiles, wanted: Kinds, pooling: str, name: str) -> Validation:
+def _validate(source: ModelFiles, acceptable_kinds: Kinds, pooling: str, name: str) -> Validation:
     """Return the verdict on the files of a folder, including the findings so far."""
-    kinds = [wanted] if isinstance(wanted, CheckpointKind) else wanted or ()
+    kinds = [acceptable_kinds] if isinstance(acceptable_kinds, CheckpointKind) else acceptable_kinds or ()
     top, findings = source, source.findings
     for _ in range(2):  # The upload may be a folder within a folder.
         tops = {name.partition("/")[0] for name in top.names}
@@ -186,8 +190,8 @@ def open_checkpoint(
     return target
 
 
-def write_archive(rebuilt: Path, out: Path, headers_alone: bool = False) -> None:
-    """Write a rebuilt folder as tar.zst to `out`, which appears only when it is complete.
+def write_archive(rebuilt: Path, target: Path, headers_alone: bool = False) -> None:
+    """Write a rebuilt folder as tar.zst to `target`, which appears only when it is complete.
 
     `headers_alone` leaves out the weights, for a check before the complete upload. Names, order, times, and owners are
     fixed, so that the same model gives the same bytes. The description is left out, because the receiver writes its
@@ -195,7 +199,7 @@ def write_archive(rebuilt: Path, out: Path, headers_alone: bool = False) -> None
     """
     compressor = zstandard.ZstdCompressor(level=_COMPRESSION_LEVEL, write_checksum=True)
     with (
-        appearing(out) as unfinished,
+        appearing(target) as unfinished,
         unfinished.open("wb") as file,
         compressor.stream_writer(file, closefd=False) as packed,
         tarfile.open(fileobj=packed, mode="w|", format=tarfile.GNU_FORMAT) as archive,

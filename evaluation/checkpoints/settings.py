@@ -206,11 +206,11 @@ class EncoderDefaults:
 
 def read_settings(source: ModelFiles) -> EncoderDefaults:
     """Return the settings of a folder, or the library's defaults."""
-    stated, file = source.read_settings(NAME), source.at(NAME)
-    refuse_forbidden_keys({key: value for key, value in stated.items() if key != "prompts"}, file)
-    refuse_activation(stated.get("activation_fn"), file, "activation_fn", SCORE_ACTIVATIONS)
-    values = read_values(stated, _RULES, file)
-    remark_on_unknown(stated, {*_RULES, "__version__", "activation_fn"}, file)
+    content, file = source.read_settings(NAME), source.at(NAME)
+    refuse_forbidden_keys({key: value for key, value in content.items() if key != "prompts"}, file)
+    refuse_activation(content.get("activation_fn"), file, "activation_fn", SCORE_ACTIVATIONS)
+    values = read_values(content, _RULES, file)
+    remark_on_unknown(content, {*_RULES, "__version__", "activation_fn"}, file)
     similarity, default = values.get("similarity_fn_name", ""), values.get("default_prompt_name", "")
     stated_prompts: Mapping[str, Any] = values.get("prompts", {})
     # Each side has its own prompt, which may be empty, or else the default one.
@@ -229,7 +229,7 @@ def read_settings(source: ModelFiles) -> EncoderDefaults:
         prompts,
         default if default in prompts else "",
         {key: values[key] for key in CUTS.values() if key in values},
-        {key: values.get(key) for key in LATE if key in stated},  # null may differ from an absent key.
+        {key: values.get(key) for key in LATE if key in content},  # null may differ from an absent key.
         values.get(POOLING, ""),
         values.get(TEMPLATE, ""),
     )
@@ -238,14 +238,14 @@ def read_settings(source: ModelFiles) -> EncoderDefaults:
 def read_transformer_settings(source: ModelFiles, head: Head) -> dict[str, Any]:
     """Return the settings in a model's sentence_bert_config.json, empty without this file."""
     name = next(filter(source.has, _TRANSFORMER_NAMES), TRANSFORMER_NAME)
-    stated, file = source.read_settings(name), source.at(name)
-    non_empty = {key: value for key, value in stated.items() if value != {}}
+    content, file = source.read_settings(name), source.at(name)
+    non_empty = {key: value for key, value in content.items() if value != {}}
     text_rules = _text_rules(head)
     refuse_forbidden_keys(non_empty, file)
     # `unpad_inputs` concerns attention without padding, which is not used here.
     refuse_unknown(non_empty, {*_TRANSFORMER_RULES, *text_rules, "unpad_inputs"}, file)
     read_values(non_empty, text_rules, file)
-    return read_values(stated, _TRANSFORMER_RULES, file)
+    return read_values(content, _TRANSFORMER_RULES, file)
 
 
 def _text_rules(head: Head) -> dict[str, Rule]:

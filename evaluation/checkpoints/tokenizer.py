@@ -112,11 +112,11 @@ def read_tokenizer(source: ModelFiles, rows: int | None, keep_truncation: bool =
     file = source.at(NAME)
     if not source.has(NAME):
         file.stop("missing_tokenizer", "the file is missing")
-    stated = source.read_object(NAME, MOST_TOKENIZER)
-    if unknown_keys := sorted(key for key in stated if key not in _KEYS):
+    content = source.read_object(NAME, MOST_TOKENIZER)
+    if unknown_keys := sorted(key for key in content if key not in _KEYS):
         file.refuse("tokenizer_value", f"the keys {summarize_names(unknown_keys)} are not supported")
-    ids = attempt(lambda: _check_parts(stated, file))
-    added_tokens = _read_added_tokens(stated.get("added_tokens"), file)
+    ids = attempt(lambda: _check_parts(content, file))
+    added_tokens = _read_added_tokens(content.get("added_tokens"), file)
     if ids is None:
         raise Refused
     ids |= {token["content"]: token["id"] for token in added_tokens}
@@ -144,25 +144,25 @@ def read_tokenizer(source: ModelFiles, rows: int | None, keep_truncation: bool =
     return Tokenizer(
         {
             "version": "1.0",
-            "truncation": stated.get("truncation") if keep_truncation else None,
+            "truncation": content.get("truncation") if keep_truncation else None,
             "padding": None,
             "added_tokens": added_tokens,
-            **{key: stated.get(key) for key in _PARTS},
+            **{key: content.get(key) for key in _PARTS},
         },
-        honored_settings(settings, stated, ids, source.at(SETTINGS_NAME)),
+        honored_settings(settings, content, ids, source.at(SETTINGS_NAME)),
         min(int(longest), MOST_POSITIONS) if type(longest) in (int, float) and longest >= 1 else None,
         template,
     )
 
 
-def _check_parts(stated: Mapping[str, Any], file: FileFindings) -> dict[str, int]:
+def _check_parts(content: Mapping[str, Any], file: FileFindings) -> dict[str, int]:
     """Check all parts and return the ids of the vocabulary. Raises Refused if it is unusable.
 
     The vocabulary is an object of tokens and ids, or a list of tokens with scores. Ids must be unique.
     """
     for role in ("truncation", *_PARTS[:-1]):
-        _check_setting(stated.get(role), role, file)
-    model = stated.get("model")
+        _check_setting(content.get(role), role, file)
+    model = content.get("model")
     if not isinstance(model, dict):
         file.stop("tokenizer_value", "it is not an object { … }", "model")
     _check_setting({key: model[key] for key in model if key not in ("vocab", "merges")}, "model", file)
@@ -220,13 +220,13 @@ def is_harmless(expression: str) -> bool:
     )
 
 
-def _read_added_tokens(stated: object, file: FileFindings) -> list[dict[str, Any]]:
-    if stated is None:
+def _read_added_tokens(content: object, file: FileFindings) -> list[dict[str, Any]]:
+    if content is None:
         return []
-    if not isinstance(stated, list) or len(stated) > MOST_ADDED:
+    if not isinstance(content, list) or len(content) > MOST_ADDED:
         file.stop("tokenizer_value", f"it is not a list of at most {MOST_ADDED:,} tokens", "added_tokens")
     added_tokens = []
-    for number, entry in enumerate(stated):
+    for number, entry in enumerate(content):
         path = f"added_tokens[{number}]"
         if not isinstance(entry, dict) or set(entry) - set(ADDED_RULES):
             file.stop("tokenizer_value", "it is not an added token in the library's format", path)
@@ -293,25 +293,28 @@ def read_settings(source: ModelFiles) -> dict[str, Any]:
     """
     read = []
     for name in (SETTINGS_NAME, SPECIAL_NAME):
-        stated, file = source.read_settings(name), source.at(name)
-        stated.pop(ADDED_NAME, None)  # This is the name of a file, which is read separately.
-        refuse_code(stated.get("auto_map"), file)
+        content, file = source.read_settings(name), source.at(name)
+        content.pop(ADDED_NAME, None)  # This is the name of a file, which is read separately.
+        refuse_code(content.get("auto_map"), file)
         checked_settings = {
-            key: stated[key] for key in stated if key not in ("auto_map", "added_tokens_decoder")
+            key: content[key] for key in content if key not in ("auto_map", "added_tokens_decoder")
         }
         refuse_forbidden_keys(checked_settings, file)
-        known_keys = {*SPECIAL_TOKENS, *HONORED, *_LISTS, *WITHOUT_EFFECT, *_other_tokens(stated)}
-        remark_on_unknown(stated, known_keys, file)
-        if stated.get("init_inputs"):
+        known_keys = {*SPECIAL_TOKENS, *HONORED, *_LISTS, *WITHOUT_EFFECT, *_other_tokens(content)}
+        remark_on_unknown(content, known_keys, file)
+        if content.get("init_inputs"):
             file.refuse("ignored_key", "positional arguments are not accepted", "init_inputs")
-        read.append(stated)
-    settings, older = read
+        read.append(content)
+    settings, older_settings = read
     if settings.get("added_tokens_decoder") is None:
         lists = {key: settings.get(key) for key in _LISTS}
-        settings |= older
+        settings |= older_settings
         for key, own_tokens in lists.items():
-            if isinstance(own_tokens, list) and isinstance(older.get(key), list):
-                settings[key] = [*own_tokens, *(token for token in older[key] if token not in own_tokens)]
+            if isinstance(own_tokens, list) and isinstance(older_settings.get(key), list):
+                settings[key] = [
+                    *own_tokens,
+                    *(token for token in older_settings[key] if token not in own_tokens),
+                ]
         settings[ADDED_NAME] = source.read_settings(ADDED_NAME)
     tokenizer_class = settings.get("tokenizer_class") or stated_configuration(source).get("tokenizer_class")
     return {**settings, "tokenizer_class": tokenizer_class} if tokenizer_class else settings

@@ -33,19 +33,19 @@ class Rule:
     words: str
 
 
-def whole(least: int, most: int) -> Rule:
-    """Accept whole numbers from `least` to `most`."""
+def whole(minimum: int, maximum: int) -> Rule:
+    """Accept whole numbers from `minimum` to `maximum`."""
     return Rule(
-        lambda value: type(value) is int and least <= value <= most,
-        f"a whole number from {least:,} to {most:,}",
+        lambda value: type(value) is int and minimum <= value <= maximum,
+        f"a whole number from {minimum:,} to {maximum:,}",
     )
 
 
-def number(least: float, most: float) -> Rule:
-    """Accept numbers from `least` to `most`."""
+def number(minimum: float, maximum: float) -> Rule:
+    """Accept numbers from `minimum` to `maximum`."""
     return Rule(
-        lambda value: type(value) in (int, float) and least <= value <= most,
-        f"a number from {least:g} to {most:g}",
+        lambda value: type(value) in (int, float) and minimum <= value <= maximum,
+        f"a number from {minimum:g} to {maximum:g}",
     )
 
 
@@ -58,21 +58,22 @@ def exactly(expected: object) -> Rule:
     return Rule(lambda value: isinstance(value, bool) == truth and value == expected, str(expected).lower())
 
 
-def text(most: int) -> Rule:
-    """Accept text of at most `most` characters."""
+def text(maximum: int) -> Rule:
+    """Accept text of at most `maximum` characters."""
     return Rule(
-        lambda value: isinstance(value, str) and len(value) <= most, f"text of at most {most:,} characters"
+        lambda value: isinstance(value, str) and len(value) <= maximum,
+        f"text of at most {maximum:,} characters",
     )
 
 
-def texts(most: int, length: int) -> Rule:
-    """Accept lists of at most `most` texts with 1 to `length` characters."""
+def texts(maximum: int, length: int) -> Rule:
+    """Accept lists of at most `maximum` texts with 1 to `length` characters."""
 
     def accepts(value: Any) -> bool:
-        fits = isinstance(value, list) and len(value) <= most
+        fits = isinstance(value, list) and len(value) <= maximum
         return fits and all(isinstance(each, str) and 0 < len(each) <= length for each in value)
 
-    return Rule(accepts, f"a list of at most {most:,} texts of at most {length} characters")
+    return Rule(accepts, f"a list of at most {maximum:,} texts of at most {length} characters")
 
 
 def object_with(rules: Mapping[str, Rule], words: str) -> Rule:
@@ -191,27 +192,27 @@ def read_values(
 
     null counts as absent.
     """
-    stated = {key: values[key] for key in rules if values.get(key) is not None}
-    accepted = {key: value for key, value in stated.items() if rules[key].accepts(value)}
-    for key, value in stated.items():
-        if key not in accepted:
+    present_values = {key: values[key] for key in rules if values.get(key) is not None}
+    accepted_values = {key: value for key, value in present_values.items() if rules[key].accepts(value)}
+    for key, value in present_values.items():
+        if key not in accepted_values:
             value_path = f"{path}.{key}" if path else key
             file.refuse("value", f"{quoted(value)} is not {rules[key].words}", value_path)
-    return accepted
+    return accepted_values
 
 
-def unknown_keys(values: Mapping[str, Any], known: Collection[str]) -> list[str]:
-    """Return the keys that are not in `known`; null counts as absent."""
-    return [key for key, value in values.items() if key not in known and value is not None]
+def unknown_keys(values: Mapping[str, Any], known_keys: Collection[str]) -> list[str]:
+    """Return the keys that are not in `known_keys`; null counts as absent."""
+    return [key for key, value in values.items() if key not in known_keys and value is not None]
 
 
-def refuse_unknown(values: Mapping[str, Any], known: Collection[str], file: FileFindings) -> None:
+def refuse_unknown(values: Mapping[str, Any], known_keys: Collection[str], file: FileFindings) -> None:
     """Refuse unknown keys, for files in which every key has a meaning."""
-    if unsupported_keys := unknown_keys(values, known):
+    if unsupported_keys := unknown_keys(values, known_keys):
         file.refuse("unknown_key", f"the keys {summarize_names(unsupported_keys)} are not supported")
 
 
-def remark_on_unknown(values: Mapping[str, Any], known: Collection[str], file: FileFindings) -> None:
+def remark_on_unknown(values: Mapping[str, Any], known_keys: Collection[str], file: FileFindings) -> None:
     """Remark on unknown keys, for files that libraries fill with irrelevant keys."""
-    if omitted_keys := unknown_keys(values, known):
+    if omitted_keys := unknown_keys(values, known_keys):
         file.remark("keys_left_out", summarize_names(omitted_keys))

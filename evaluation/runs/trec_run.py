@@ -35,7 +35,7 @@ from evaluation.runs.header import RunHeader, lines_at, lines_to_quote, read_hea
 from evaluation.runs.problems import LineCount, RunContents
 
 Progress = Callable[[float], None]
-#: Number of bytes of a line that is too long which are kept for its error.
+#: Number of bytes that are kept of a line that is too long, to report its error.
 LONG_LINE_BYTES = 4096
 #: Six fields of one byte, five separators, and a newline.
 _SHORTEST_LINE = 12
@@ -147,9 +147,7 @@ class _RunFile:
                 return self._read_rewritten(form)
             header = read_header(start)
             text = start[header.size :]
-            if (
-                file.kind == "plain"
-            ):  # Compressed data is checked by expansion limits, whatever it expands to.
+            if file.kind == "plain":  # Expansion limits check compressed data.
                 problems.refuse_binary(text)
             if b"\n" not in text and b"\r" in text.rstrip(b"\r"):
                 message = "lines end with a carriage return alone, so the file is a single line"
