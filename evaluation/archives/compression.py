@@ -249,9 +249,7 @@ class ExpandedFile:
                 raise  # An error of the disk, not of the file.
             reason = str(error) if isinstance(error, _DamagedData) else "it cannot be decompressed"
             message = f"the {self.kind} data is damaged after {self.expanded_bytes:,} bytes: {reason}"
-            if "checksum" in str(
-                error
-            ):  # Everything was expanded, so the count of returned bytes is misleading.
+            if "checksum" in str(error):  # All bytes were expanded by then.
                 message = f"the {self.kind} data is damaged: its checksum is wrong"
             raise COMPRESSION.refusal(
                 message, "Compress the file again and check that the upload is complete."

@@ -338,6 +338,7 @@ class _Stream:
             return bytes(view[:count_read])
 
     def blocks(self, size: int) -> Iterator[bytes]:
+        """Yield the next `size` bytes in blocks."""
         while size:
             block = self.read(min(size, _BLOCK))
             if not block:

@@ -252,6 +252,8 @@ def _run(arguments: argparse.Namespace, make: Callable[[Mapping[str, object], Re
 
 
 def run_fuse(arguments: argparse.Namespace) -> int:
+    """Fuse runs and write the result; report the outcome on standard error."""
+
     def make() -> str:
         done = retrieve(
             RetrievalTask(
@@ -272,6 +274,8 @@ def run_fuse(arguments: argparse.Namespace) -> int:
 
 
 def run_merge(arguments: argparse.Namespace) -> int:
+    """Merge the runs of parts and write the result; report the outcome on standard error."""
+
     def make() -> str:
         lines = merge(arguments.parts, arguments.queries, arguments.out)
         return f"{arguments.out}: {lines:,} lines of {len(arguments.parts):,} parts"

@@ -206,6 +206,7 @@ class LengthDistribution:
 
 
 def merge_distributions(distributions: Iterable[LengthDistribution]) -> LengthDistribution:
+    """Return the distribution of the lengths in all distributions."""
     parts = list(distributions)
     if len(parts) == 1:
         return parts[0]

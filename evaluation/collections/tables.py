@@ -203,9 +203,7 @@ def _read_csv(path: Path) -> Iterator[Row]:
     problems = FileProblems(path.name)
     lines = (line.decode() for _, line in beir.iterate_lines(path, problems))
     rows = csv.DictReader(lines, strict=True)
-    limit = csv.field_size_limit(
-        beir.MAX_LINE_BYTES
-    )  # Process-wide limit, raised because documents may be long.
+    limit = csv.field_size_limit(beir.MAX_LINE_BYTES)  # Process-wide; documents may be long.
     try:
         for row in rows:
             if None in row or None in row.values():

@@ -110,6 +110,7 @@ class _JudgementCollector:
             self.findings.note("duplicate" if earlier_grade == grade else "contradictory", line.number)
 
     def get_judgements(self) -> NewJudgements:
+        """Return the judged pairs, without those that have no grade yet."""
         pairs = sum(map(len, self.grades.values()))
         judged_pairs = {
             query: grades

@@ -210,6 +210,7 @@ class StreamedLines(io.RawIOBase):
         return True
 
     def readinto(self, view: Any, /) -> int:
+        """Fill the start of `view`, first with the bytes already read; return the number of bytes written."""
         if self.ahead:
             count = min(len(self.ahead), len(view))
             view[:count] = self.ahead[:count]

@@ -105,9 +105,7 @@ def _metadata(comments: list[str]) -> dict[str, Any]:
     try:
         for event in yaml.parse(text, Loader=yaml.CBaseLoader):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > _DEEPEST or isinstance(
-                event, yaml.AliasEvent
-            ):  # a few aliases can expand to gigabytes
+            if depth > _DEEPEST or isinstance(event, yaml.AliasEvent):  # Aliases can expand to GBs.
                 return {}
         metadata = yaml.load(text, Loader=yaml.CBaseLoader)  # noqa: S506 (creates strings, lists, and dicts only)
     except yaml.YAMLError:
@@ -164,6 +162,7 @@ class _MetadataBudget:
         return value if self.take(len(orjson.dumps(value))) else _OMITTED
 
     def object(self, entries: Mapping[str, Any], depth: int) -> dict[str, Any]:
+        """Return the entries that fit."""
         selected: dict[str, Any] = {}
         for original_name, value in entries.items():
             if len(selected) == MOST_ENTRIES:

@@ -184,6 +184,7 @@ class ScoringTarget:
         )
 
     def report(self, contents: RunContents, limits: FileLimits) -> Report:
+        """Return the report on a run that was read: its problems and statistics."""
         judged_only = self.qrels is not None and not self.hidden
         is_expected = self.judged_rows >= 0 if judged_only else np.ones(len(self.known_queries), np.bool_)
         missing_places = np.flatnonzero(is_expected & ~contents.seen)

@@ -255,6 +255,7 @@ class _RunPass:
         self.reading.use_text(np.frombuffer(buffer, np.uint8), self.task.first_documents)
 
     def read(self, source: LineSource, progress: Progress | None) -> RunContents:
+        """Read all lines of the source."""
         fields = self.reading.fields
         if source.order is not None:
             self.reading.use_order(source.order, 1 + self.header_lines)

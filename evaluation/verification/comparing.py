@@ -98,9 +98,7 @@ class Judgements:
         for level, columns in places.items():
             names = [measures[place].trec_eval for place in columns]
             results = self.evaluator(names, level or 0).evaluate(non_empty)
-            zeros = dict.fromkeys(
-                names, 0.0
-            )  # For queries with negative grades only, which pytrec_eval omits.
+            zeros = dict.fromkeys(names, 0.0)  # pytrec_eval omits queries without grades ≥ 0.
             results_by_row = [results.get(query, zeros) for query in non_empty]
             for place, name in zip(columns, names, strict=True):
                 column = np.array([result[name] for result in results_by_row], np.float64)
@@ -408,9 +406,7 @@ class _LineFilter:
         if len(block) < end + 8 * self.words:
             block += bytes(8 * self.words)
         keys = self._compute_keys(block, starts)
-        first = np.concatenate(
-            [[0], np.flatnonzero(keys[1:] != keys[:-1]) + 1]
-        )  # First line of each stretch.
+        first = np.concatenate([[0], np.flatnonzero(keys[1:] != keys[:-1]) + 1])  # Stretch starts.
         edges = [*starts[first].tolist(), end]
         for number, key in enumerate(keys[first].tolist()):
             if key in self.keys:
