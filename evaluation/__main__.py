@@ -1,6 +1,6 @@
-"""`python -m evaluation`: retrieve, check and score as the site does, offline.
+"""Command line of `python -m evaluation`: retrieve, check, and score offline as the site does.
 
-Exit status: 0 all well, 1 problems in the files, 2 wrong usage.
+Exit status: 0 for success, 1 for problems in the files, 2 for wrong usage.
 """
 
 import argparse
@@ -10,7 +10,7 @@ import sys
 from evaluation.cli import pack, retrieve, score
 from evaluation.core.problems import KernelUnavailable
 
-#: Modules of what the package's extra [neural] brings.
+#: Modules installed by the package's extra [neural].
 _NEURAL = frozenset(
     {
         "faiss", "huggingface_hub", "safetensors", "scipy", "sentence_transformers", "tokenizers", "torch",
@@ -20,9 +20,9 @@ _NEURAL = frozenset(
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run the command that `words` (by default the process's arguments) name; its exit status."""
+    """Run the command in `words` (by default, the process's arguments) and return its exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m evaluation", description="Retrieve, check and score, offline."
+        prog="python -m evaluation", description="Retrieve, check, and score offline."
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     score.add_parser(commands)
@@ -33,14 +33,14 @@ def main(words: list[str] | None = None) -> int:
         status: int = arguments.run(arguments)
         sys.stdout.flush()
         return status
-    except BrokenPipeError:  # a reader such as `head` has seen enough
+    except BrokenPipeError:  # A reader such as `head` closed the pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in _NEURAL:
             raise
         print(
-            f"error: this needs {error.name}, which the extra [neural] of this package's wheel brings",
+            f"error: {error.name} is not installed. Install this package's wheel with the extra [neural].",
             file=sys.stderr,
         )
         return 2

@@ -1,4 +1,4 @@
-"""`python -m runboard`: as the command `runboard`."""
+"""Entry point of `python -m runboard`, the same as the command `runboard`."""
 
 import sys
 

@@ -8,8 +8,8 @@ import pandas as pd
 
 from runboard import answers
 
-#: Numeric columns that replace a column of tests, such as “0.330–0.424”. They are present in every frame, also while
-#: the site computes the tests.
+#: Numeric columns that replace a text column, such as “0.330–0.424”. They are in every frame, even while the
+#: site computes the tests.
 _NUMBERS = {
     "interval": ("low", "high"),
     "ranks": ("rank_low", "rank_high"),
@@ -31,12 +31,12 @@ def as_frame(board: answers.Board) -> pd.DataFrame:
     keys = [column["key"] for column in board["columns"] if column["key"] != "system"]
     # Columns that this board lacks come last, so that no column is missing on any board.
     keys += [key for key in _NUMBERS if key not in keys]
-    shown = [name for key in keys for name in _NUMBERS.get(key, (key,))]
+    names_in_order = [name for key in keys for name in _NUMBERS.get(key, (key,))]
     # On a benchmark, each dataset's score may have an interval.
     scores = [column["key"] for column in board["columns"] if column["group_slug"] == "effectiveness"]
-    own = (board["measure"], *_NUMBERS)
-    others = [f"{key}_{end}" for key in scores if key not in own for end in ("low", "high")]
-    names = list(dict.fromkeys([*_FACTS, *shown, *others]))
+    board_keys = (board["measure"], *_NUMBERS)
+    dataset_intervals = [f"{key}_{end}" for key in scores if key not in board_keys for end in ("low", "high")]
+    names = list(dict.fromkeys([*_FACTS, *names_in_order, *dataset_intervals]))
     frame = pd.DataFrame([_record(row) for row in board["rows"]], columns=names)
     for name in frame.columns.difference(["baseline", "doubtful"]):
         if name in _COUNTS:
@@ -51,7 +51,7 @@ def _record(row: answers.Row) -> dict[str, Any]:
     values: dict[str, Any] = {**row["values"]}
     if isinstance(values.get("wins"), str):
         values |= zip(("wins", "ties", "losses"), map(int, values["wins"].split("/")), strict=True)
-    if isinstance(values.get("coverage"), str):  # 17/18: number of the benchmark's datasets that the row has
+    if isinstance(values.get("coverage"), str):  # Such as 17/18: the row has 17 of 18 datasets.
         values["coverage"] = int(values["coverage"].partition("/")[0])
     gap = row["contamination_gap"]
     return {

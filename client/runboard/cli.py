@@ -1,7 +1,7 @@
-"""The command `runboard`.
+"""Command `runboard`.
 
-Exit status: 0 all well, 1 refused or not well, 2 wrong usage, 3 the site cannot be reached, answers what no Runboard
-site does, or takes longer than it was waited for.
+Exit status: 0 for success, 1 if something was refused or failed, 2 for wrong usage, 3 if the site is unreachable, is
+not a Runboard site, or takes longer than the given timeout.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from tqdm import tqdm
 
 from runboard.answers import Submission
 from runboard.client import ENDED, Client, has_ended
-from runboard.errors import Refused, SiteUnavailable, in_words, library_missing
+from runboard.errors import Refused, SiteUnavailable, format_problem, missing_library
 from runboard.login import checked_token, write_login
 from runboard.terminal import say
 from runboard.uploading import upload
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the command that `words` (by default the process's arguments) name; its exit status."""
-    arguments = _parser().parse_args(words)
+    """Run the command in `words` (by default, the process's arguments) and return its exit status."""
+    arguments = _build_parser().parse_args(words)
     try:
         status: int = arguments.run(arguments)
         return status
@@ -39,35 +39,40 @@ def main(words: Sequence[str] | None = None) -> int:
         say(error, file=sys.stderr)
         return 3
     except (OSError, ValueError) as error:
-        named = getattr(error, "filename", None)
-        say(f"{named}: {error.strerror}" if named and isinstance(error, OSError) else error, file=sys.stderr)
+        file_name = getattr(error, "filename", None)
+        say(
+            f"{file_name}: {error.strerror}" if file_name and isinstance(error, OSError) else error,
+            file=sys.stderr,
+        )
         return 2
     except KeyboardInterrupt:
-        print("\nInterrupted. The site goes on with what it has.", file=sys.stderr)
+        print("\nInterrupted. The site continues with what it has received.", file=sys.stderr)
         return 130
 
 
-#: Columns of boards that are fractions.
+#: Columns of fractions, printed as percentages.
 _PERCENTAGES = ("relative", "average-relative", "mean-relative")
-#: Columns of frames that are left out where a board is printed.
+#: Columns of frames that `board` does not print.
 _NOT_PRINTED = [
     "ranked_among", "slug", "baseline", "comparison_group", "missing_queries", "doubtful", "rank_low", "rank_high",
 ]  # fmt: skip
-#: Adds a command: its name, what runs it, and what it does.
+#: Function that adds a command, given its name, its function, and its description.
 AddCommand = Callable[[str, Callable[[argparse.Namespace], int], str], argparse.ArgumentParser]
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="runboard", description="Work with a Runboard site.")
-    parser.add_argument("--url", help="the site (else RUNBOARD_URL, else the one of `login`)")
+    parser.add_argument("--url", help="address of the site (default: RUNBOARD_URL, or the site of `login`)")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
     def command(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
-        found = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
-        found.set_defaults(run=run)
-        return found
+        subparser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        subparser.set_defaults(run=run)
+        return subparser
 
-    login = command("login", _login, "keep a site's address and your token, asked for or from standard input")
+    login = command(
+        "login", _login, "store a site's address and your token, read from a prompt or standard input"
+    )
     login.add_argument("site", help="https://runboard.example.org")
     _add_datasets(command)
     _add_submissions(command)
@@ -80,42 +85,45 @@ def _add_datasets(command: AddCommand) -> None:
     _add_json(command("datasets", _datasets, "list the datasets"))
     download = command("download", _download, "download a dataset's files, each checked by its sha256")
     download.add_argument("dataset")
-    download.add_argument("--to", type=Path, help="folder (default: one that is called as the dataset)")
+    download.add_argument("--to", type=Path, help="target folder (default: the dataset's slug)")
     download.add_argument(
-        "--kind", action="append", default=[], help="such as corpus or queries; all where left out"
+        "--kind", action="append", default=[], help="kind of files, such as corpus or queries (default: all)"
     )
     _add_force(download)
 
 
 def _add_submissions(command: AddCommand) -> None:
-    check = command("check", _check, "say everything that is wrong with a run; nothing is stored")
+    check = command("check", _check, "report all problems of a run without storing it")
     check.add_argument("dataset")
     check.add_argument("runs", type=Path, nargs="+")
     submit = command("submit", _submit, "submit runs, or a model's archive")
-    submit.add_argument("dataset", help="or several, with commas between")
+    submit.add_argument("dataset", help="slug of the dataset, or several separated by commas")
     submit.add_argument(
-        "runs", type=Path, nargs="*", help="a run for each dataset, or several for one: its seeds"
+        "runs",
+        type=Path,
+        nargs="*",
+        help="a run for each dataset, or several runs for one dataset (its seeds)",
     )
-    submit.add_argument("--checkpoint", type=Path, help="a model's archive, as `runboard-eval pack` makes it")
-    submit.add_argument("--system", required=True, help="slug or name of one of yours, or a new name")
+    submit.add_argument(
+        "--checkpoint", type=Path, help="a model's archive, as written by `runboard-eval pack`"
+    )
+    submit.add_argument("--system", required=True, help="slug or name of one of your systems, or a new name")
     submit.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", dest="fields",
-                        help="any field of the API: architecture=dense, training_datasets=none …")  # fmt: skip
-    submit.add_argument("--private", action="store_true", help="only your team sees the results")
-    submit.add_argument("--watch", action="store_true", help="wait for the end")
-    status = command("status", _status, "show how far submissions are: one, or yours")
+                        help="any field of the API, such as architecture=dense or training_datasets=none")  # fmt: skip
+    submit.add_argument("--private", action="store_true", help="show the results to your team only")
+    submit.add_argument("--watch", action="store_true", help="wait until the submission has ended")
+    status = command("status", _status, "show the progress of one submission, or of all of yours")
     status.add_argument("submission", nargs="?")
     watch = command("watch", _watch, "follow a submission to its end")
     watch.add_argument("submission")
-    watch.add_argument("--timeout", type=float, help="seconds")
+    watch.add_argument("--timeout", type=float, help="maximum seconds to wait")
     cancel = command("cancel", _cancel, "stop a submission whose jobs have not ended")
     withdraw = command("withdraw", _withdraw, "remove a submission's results from all boards")
-    withdraw.add_argument("--why", required=True, help="the reason, which the boards show in their place")
+    withdraw.add_argument("--why", required=True, help="the reason, which boards show instead of the results")
     for each in (cancel, withdraw):
         each.add_argument("submission")
         _add_json(each)
-    sending = command(
-        "upload", _upload, "send a large file and print its id, which a submission names as upload=ID"
-    )
+    sending = command("upload", _upload, "upload a large file and print its id for a submission's upload=ID")
     sending.add_argument("file", type=Path)
     sending.add_argument("--kind", required=True, choices=["run", "model"])
     for each in (check, submit, status, watch):
@@ -124,69 +132,71 @@ def _add_submissions(command: AddCommand) -> None:
 
 def _add_boards(command: AddCommand) -> None:
     board = command("board", _board, "show a board")
-    export = command("export", _export, "write a board as the site exports it")
+    export = command("export", _export, "export a board")
     formats = "csv, json, md (markdown), tex (latex), bib (bibtex); default: %(default)s"
     export.add_argument("--format", default="csv", help=formats)
-    export.add_argument("--out", type=Path, help="file (default: standard output)")
-    view = "as in a board's address: sort=AP"
+    export.add_argument("--out", type=Path, help="file to write (default: standard output)")
+    view = "parameter of the board's address, such as sort=AP"
     for each in (board, export):
         each.add_argument("dataset", help="the slug of a dataset or benchmark")
         each.add_argument("--view", action="append", default=[], metavar="NAME=VALUE", help=view)
-    board.add_argument("--rows", type=int, default=20, help="how many are shown (default: %(default)s)")
+    board.add_argument("--rows", type=int, default=20, help="number of rows to show (default: %(default)s)")
     _add_json(board)
-    again = command("reproduce", _reproduce, "make a system's results again, and compare runs and scores")
-    again.add_argument("system", help="the address of its page, or its slug")
-    again.add_argument("--checkpoint", type=Path, help="its model: a folder or an archive")
-    place = "for downloads and runs (default: %(default)s)"
+    again = command("reproduce", _reproduce, "reproduce a system's results and compare runs and scores")
+    again.add_argument("system", help="the system's slug or the address of its page")
+    again.add_argument("--checkpoint", type=Path, help="the system's model: a folder or an archive")
+    place = "folder for downloads and runs (default: %(default)s)"
     again.add_argument("--folder", type=Path, default=Path("reproduced"), help=place)
     _add_force(again)
 
 
 def _add_force(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--force", action="store_true", help="replace files of these names with other content"
-    )
+    parser.add_argument("--force", action="store_true", help="replace existing files with different content")
 
 
 def _add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print what the API answers")
+    parser.add_argument("--json", action="store_true", help="print the API's answer")
 
 
 def _add_retrieve(command: AddCommand) -> None:
-    parser = command(
-        "retrieve", _retrieve, "make a run with embeddings of an interface like OpenAI's /v1/embeddings"
+    parser = command("retrieve", _retrieve, "make a run with an API like OpenAI's /v1/embeddings")
+    parser.add_argument(
+        "--endpoint", required=True, help="address before /v1/embeddings, such as https://api.example.org"
     )
     parser.add_argument(
-        "--endpoint", required=True, help="https://api.example.org: the address before /v1/embeddings"
+        "--format", choices=["openai"], default="openai", help="format of the API (default: %(default)s)"
     )
-    parser.add_argument("--format", choices=["openai"], default="openai", help="what the interface is like")
-    parser.add_argument("--model", required=True, help="as the interface calls it")
+    parser.add_argument("--model", required=True, help="the API's name of the model")
     parser.add_argument("--corpus", required=True, type=Path, help="corpus.jsonl, or .gz")
     parser.add_argument("--queries", required=True, type=Path, help="queries.jsonl, or .gz")
     parser.add_argument("--out", required=True, type=Path, help="run to write")
     parser.add_argument(
         "--cache",
         type=Path,
-        help="folder where vectors are kept as they come, and used again (default: OUT.vectors)",
+        help="folder that stores vectors for reuse (default: OUT.vectors)",
     )
-    parser.add_argument("--depth", type=_count, default=1000, help="documents a query (default: %(default)s)")
-    parser.add_argument("--batch", type=_count, default=64, help="texts of a request (default: %(default)s)")
-    parser.add_argument("--query-prefix", default="", help="put before each query")
-    parser.add_argument("--document-prefix", default="", help="put before each document")
     parser.add_argument(
-        "--price", type=_price, help="US dollars for a million tokens: what it cost is noted in the run"
+        "--depth", type=_parse_count, default=1000, help="documents per query (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--batch", type=_parse_count, default=64, help="texts per request (default: %(default)s)"
+    )
+    parser.add_argument("--query-prefix", default="", help="text to put before each query")
+    parser.add_argument("--document-prefix", default="", help="text to put before each document")
+    parser.add_argument(
+        "--price", type=_parse_price, help="US dollars per million tokens, to state the cost in the run"
     )
 
 
-def _count(text: str) -> int:
+def _parse_count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is no whole number of 1 or more")
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
     return int(text)
 
 
-def _price(text: str) -> float:
+def _parse_price(text: str) -> float:
     if not 0 <= (price := float(text)) < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is no price: a number of US dollars, 0 or more")
+        raise argparse.ArgumentTypeError(f"{text} is not a price: give US dollars, 0 or more")
     return price
 
 
@@ -195,42 +205,42 @@ def _client(arguments: argparse.Namespace) -> Client:
 
 
 class _Bars:
-    """A bar for each file that travels."""
+    """Progress bars, one for each transferred file."""
 
     def __init__(self) -> None:
         self._bars: dict[str, tqdm] = {}
 
-    def __call__(self, what: str, done: int, total: int) -> None:
-        bar = self._bars.get(what)
+    def __call__(self, name: str, transferred: int, total: int) -> None:
+        bar = self._bars.get(name)
         if bar is None:
-            bar = self._bars[what] = tqdm(total=total, desc=what, unit="B", unit_scale=True, leave=False,
+            bar = self._bars[name] = tqdm(total=total, desc=name, unit="B", unit_scale=True, leave=False,
                                          disable=None)  # fmt: skip
-        bar.update(done - bar.n)
-        if done >= total:
+        bar.update(transferred - bar.n)
+        if transferred >= total:
             bar.close()
 
 
 def _login(arguments: argparse.Namespace) -> int:
-    asked = f"Token for {arguments.site} (your account's page makes one): "
-    token = checked_token(getpass.getpass(asked) if sys.stdin.isatty() else sys.stdin.readline())
+    prompt = f"Token for {arguments.site} (create one on your account page): "
+    token = checked_token(getpass.getpass(prompt) if sys.stdin.isatty() else sys.stdin.readline())
     if not token:
-        raise ValueError("No token was given.")
+        raise ValueError("Enter a token. Your account page creates one.")
     site = Client(arguments.site, token)
-    site.submissions()  # refused where the token is none
-    say(f"Kept in {write_login(site.url, token)}.")
+    site.submissions()  # Raises Refused for an invalid token.
+    say(f"Stored in {write_login(site.url, token)}.")
     return 0
 
 
 def _datasets(arguments: argparse.Namespace) -> int:
-    found = _client(arguments).datasets()
+    datasets = _client(arguments).datasets()
     if arguments.json:
-        return _print_json(found)
+        return _print_json(datasets)
     rows = [
         (
             each["slug"], each["name"], each["language"], each["primary_measure"],
             "hidden" if each["hidden"] else "open", f"{each['entries']:,}",
         )
-        for each in found
+        for each in datasets
     ]  # fmt: skip
     _print_table(("dataset", "name", "language", "measure", "judgements", "results"), rows)
     return 0
@@ -253,57 +263,59 @@ def _check(arguments: argparse.Namespace) -> int:
             continue
         say(f"{path}: {'valid' if report['valid'] else 'not valid'}")
         for problem in report["problems"]:
-            say(f"  {problem['severity']}:{in_words(problem).rstrip()[1:]}")
+            say(f"  {problem['severity']}:{format_problem(problem).rstrip()[1:]}")
     return status
 
 
 def _submit(arguments: argparse.Namespace) -> int:
     if bool(arguments.runs) == bool(arguments.checkpoint or "hub_model=" in "".join(arguments.fields)):
         raise ValueError(
-            "Name the runs to submit, or a model: --checkpoint ARCHIVE, or --set hub_model=NAME."
+            "Give the runs to submit, or a model: --checkpoint ARCHIVE, or --set hub_model=NAME."
         )
     site = _client(arguments)
-    fields = {"system": arguments.system, "public": not arguments.private, **_pairs(arguments.fields)}
-    found = site.submit(arguments.dataset.split(","), arguments.runs, arguments.checkpoint, **fields)
+    fields = {"system": arguments.system, "public": not arguments.private, **_parse_pairs(arguments.fields)}
+    submission = site.submit(arguments.dataset.split(","), arguments.runs, arguments.checkpoint, **fields)
     if arguments.watch:
-        return _follow(site, found["id"], None, arguments.json)
+        return _follow(site, submission["id"], None, arguments.json)
     if arguments.json:
-        return _print_json(found)
-    say(f"{found['id']}: {found['state']}; {found['url']}")
+        return _print_json(submission)
+    say(f"{submission['id']}: {submission['state']}; {submission['url']}")
     return 0
 
 
 def _status(arguments: argparse.Namespace) -> int:
     site = _client(arguments)
-    found = [site.status(arguments.submission)] if arguments.submission else site.submissions()
+    submissions = [site.status(arguments.submission)] if arguments.submission else site.submissions()
     if arguments.json:
-        return _print_json(found if arguments.submission is None else found[0])
-    for each in found:
+        return _print_json(submissions if arguments.submission is None else submissions[0])
+    for each in submissions:
         _print_submission(each)
     return 0
 
 
 def _cancel(arguments: argparse.Namespace) -> int:
     site = _client(arguments)
-    before = site.status(arguments.submission)
-    status = _show(site.cancel(arguments.submission), arguments.json)
-    if has_ended(before):
-        told = f"{before['id']} had already ended ({before['state']}), so there was nothing to cancel."
-        say(told, file=sys.stderr)
+    submission = site.status(arguments.submission)
+    status = _print_result(site.cancel(arguments.submission), arguments.json)
+    if has_ended(submission):
+        message = (
+            f"{submission['id']} had already ended ({submission['state']}), so there was nothing to cancel."
+        )
+        say(message, file=sys.stderr)
     return status
 
 
 def _withdraw(arguments: argparse.Namespace) -> int:
     site = _client(arguments)
-    before = site.status(arguments.submission)
-    status = _show(site.withdraw(arguments.submission, arguments.why), arguments.json)
-    if before["state"] == "withdrawn":
-        reason = before["withdrawal_reason"]
-        say(f"{before['id']} was already withdrawn. Its reason is still “{reason}”.", file=sys.stderr)
+    submission = site.status(arguments.submission)
+    status = _print_result(site.withdraw(arguments.submission, arguments.why), arguments.json)
+    if submission["state"] == "withdrawn":
+        reason = submission["withdrawal_reason"]
+        say(f"{submission['id']} was already withdrawn. Its reason is still “{reason}”.", file=sys.stderr)
     return status
 
 
-def _show(submission: Submission, as_json: bool) -> int:
+def _print_result(submission: Submission, as_json: bool) -> int:
     if as_json:
         return _print_json(submission)
     _print_submission(submission)
@@ -315,18 +327,18 @@ def _watch(arguments: argparse.Namespace) -> int:
 
 
 def _follow(site: Client, identifier: str, timeout: float | None, as_json: bool) -> int:
-    """Print the submission as it changes, or its end as JSON; 0 where all of it was scored."""
-    found = None
-    for found in site.watch(identifier, timeout):
+    """Print the submission as it changes, or only its end as JSON; return 0 if all of it was scored."""
+    submission = None
+    for submission in site.watch(identifier, timeout):
         if not as_json:
-            _print_submission(found)
+            _print_submission(submission)
     if as_json:
-        _print_json(found)
-    return 0 if found is not None and found["state"] == "done" else 1
+        _print_json(submission)
+    return 0 if submission is not None and submission["state"] == "done" else 1
 
 
 def _board(arguments: argparse.Namespace) -> int:
-    frame = _client(arguments).board(arguments.dataset, **_pairs(arguments.view))
+    frame = _client(arguments).board(arguments.dataset, **_parse_pairs(arguments.view))
     if arguments.json:
         say(frame.to_json(orient="records", indent=1, force_ascii=False))
         return 0
@@ -334,10 +346,10 @@ def _board(arguments: argparse.Namespace) -> int:
     say(frame.attrs["title"])
     if summary.get("text"):
         say(summary["text"])
-    shown = frame.drop(columns=_NOT_PRINTED).replace("", None).dropna(axis="columns", how="all").iloc[:, :9]
-    percentages = {name: "{:+.1%}".format for name in shown if name in _PERCENTAGES}
+    printed = frame.drop(columns=_NOT_PRINTED).replace("", None).dropna(axis="columns", how="all").iloc[:, :9]
+    percentages = {name: "{:+.1%}".format for name in printed if name in _PERCENTAGES}
     say(
-        shown.head(arguments.rows).to_string(
+        printed.head(arguments.rows).to_string(
             index=False, formatters=percentages, float_format="{:.3f}".format, na_rep="—", max_colwidth=40
         )
     )
@@ -345,7 +357,7 @@ def _board(arguments: argparse.Namespace) -> int:
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    content = _client(arguments).export(arguments.dataset, arguments.format, **_pairs(arguments.view))
+    content = _client(arguments).export(arguments.dataset, arguments.format, **_parse_pairs(arguments.view))
     if arguments.out:
         arguments.out.write_bytes(content)
     elif sys.stdout.isatty():
@@ -361,30 +373,30 @@ def _upload(arguments: argparse.Namespace) -> int:
 
 
 def _retrieve(arguments: argparse.Namespace) -> int:
-    from runboard.embeddings import retrieve  # needs runboard-eval, as other commands do not
+    from runboard.embeddings import retrieve  # Only this command and `reproduce` need runboard-eval.
 
     retrieve(arguments)
     return 0
 
 
 def _reproduce(arguments: argparse.Namespace) -> int:
-    """A line for each result; 1 where one differs."""
+    """Print a line for each result; return 1 if one differs."""
     try:
         from runboard_eval.core.problems import KernelUnavailable
         from runboard_eval.kernel.library import library
 
         from runboard.reproducing import reproduce, site_and_slug
     except ImportError as error:
-        raise library_missing(error) from error
+        raise missing_library(error) from error
     try:
-        library()  # which reads runs: before anything is downloaded
+        library()  # Fails before anything is downloaded.
     except KernelUnavailable as error:
         raise ValueError(str(error)) from error
     address, slug = site_and_slug(arguments.system)
     site, status = Client(arguments.url or address, progress=_Bars()), 0
-    for found in reproduce(site, slug, arguments.folder, arguments.checkpoint, arguments.force):
-        say(found)
-        status = max(status, 1 if found.differs else 0)
+    for reproduction in reproduce(site, slug, arguments.folder, arguments.checkpoint, arguments.force):
+        say(reproduction)
+        status = max(status, 1 if reproduction.differs else 0)
     return status
 
 
@@ -397,7 +409,7 @@ def _print_submission(submission: Submission) -> None:
         note = sentences.get(job["dataset"]) or progress or job["meaning"]
         say(f"    {job['dataset']}: {job['state']} {note}".rstrip())
         for problem in job["problems"]:
-            say(f"      {in_words(problem)}")
+            say(f"      {format_problem(problem)}")
         for text in (job["error"], job["remedy"]):
             if text and text != note:
                 say(f"        {text}")
@@ -406,19 +418,19 @@ def _print_submission(submission: Submission) -> None:
             say(f"    {seeds['dataset']}: {seeds['meaning']}")
 
 
-def _pairs(words: Sequence[str]) -> dict[str, Any]:
-    """FIELD=VALUE pairs; a field that repeats is a list."""
-    found: dict[str, Any] = {}
+def _parse_pairs(words: Sequence[str]) -> dict[str, Any]:
+    """Parse FIELD=VALUE pairs; repeated fields become a list."""
+    values: dict[str, Any] = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not equals:
-            raise ValueError(f"{word} is no pair: write FIELD=VALUE.")
-        found[name] = (
-            [*([found[name]] if isinstance(found[name], str) else found[name]), value]
-            if name in found
+            raise ValueError(f"{word} is not a pair: write FIELD=VALUE.")
+        values[name] = (
+            [*([values[name]] if isinstance(values[name], str) else values[name]), value]
+            if name in values
             else value
         )
-    return found
+    return values
 
 
 def _print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -1,4 +1,4 @@
-"""A site's API, with a token: verbs as methods."""
+"""Client of a site's API."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ import requests
 from runboard import answers
 from runboard.boards import as_frame
 from runboard.connection import Connection
-from runboard.errors import Refused, SiteUnavailable, cause_of
-from runboard.untrusted import T, content_of, require_plain_name
+from runboard.errors import Refused, SiteUnavailable, get_cause
+from runboard.untrusted import T, read_content, require_plain_name
 from runboard.uploading import Progress, upload
 
-#: Larger files are sent in pieces, so that a broken connection costs little.
+#: Size above which files are uploaded in pieces, so that a broken connection costs little.
 IN_PIECES = 32 * 1024 * 1024
 _TOO_LARGE = (
-    "{0} is too large to be checked while you wait. Submit it, and a worker checks it; or check it on your own "
-    "machine: runboard-eval check --run {0} --queries queries.jsonl.gz, with the dataset's queries."
+    "{0} is too large to check immediately. Submit it, and a worker checks it; or check it on your own "
+    "machine with the dataset's queries: runboard-eval check --run {0} --queries queries.jsonl.gz."
 )
-#: States in which a submission stays.
+#: Final states of submissions.
 ENDED = frozenset({"done", "rejected", "failed", "cancelled", "timed_out", "withdrawn"})
-#: Extensions of exports, by the names that pages give the formats.
+#: File extensions of exports by the display names of formats.
 _EXTENSIONS = {"markdown": "md", "latex": "tex", "bibtex": "bib"}
 _BLOCK = 1 << 20
 
 
-def _ignore(what: str, done: int, total: int) -> None:
-    """Tell nobody."""
+def _ignore(name: str, transferred: int, total: int) -> None:
+    """Ignore progress."""
 
 
 def has_ended(submission: answers.Submission) -> bool:
-    """Whether nothing will change by itself any more."""
+    """Return whether the submission is in a final state."""
     return submission["state"] in ENDED
 
 
@@ -58,52 +58,52 @@ class Client(Connection):
         super().__init__(url, token)
         self._progress = progress
 
-    # --- what there is
+    # --- Datasets and boards
 
     def datasets(self) -> list[answers.DatasetSummary]:
-        """All datasets, with their statistics."""
+        """Return all datasets with their statistics."""
         return self.ask_for(answers.DatasetList, "GET", "datasets/")["datasets"]
 
     def dataset(self, slug: str) -> answers.Dataset:
-        """One dataset: what runs are checked against, judgements' versions, examples."""
+        """Return one dataset with the versions of its judgments and examples."""
         return self.ask_for(answers.Dataset, "GET", f"datasets/{slug}/")
 
     def files(self, slug: str) -> list[answers.File]:
-        """The files that may be downloaded: name, kind, size, sha256, url."""
-        found = self.ask_for(list[answers.File], "GET", f"datasets/{slug}/files/")
-        for file in found:
+        """Return the downloadable files: name, kind, size, sha256, and url."""
+        files = self.ask_for(list[answers.File], "GET", f"datasets/{slug}/files/")
+        for file in files:
             require_plain_name(file["name"], self.url)
-        return found
+        return files
 
     def recipes(self, slug: str) -> list[answers.Recipe]:
-        """How each result of a system is made again, or why it cannot be."""
-        found = self.ask_for(list[answers.Recipe], "GET", f"systems/{slug}/recipes/")
-        for recipe in found:
+        """Return how to reproduce each result of a system, or the reason why it cannot be reproduced."""
+        recipes = self.ask_for(list[answers.Recipe], "GET", f"systems/{slug}/recipes/")
+        for recipe in recipes:
             require_plain_name(recipe["dataset"], self.url)
-        return found
+        return recipes
 
     def download(
         self, slug: str, folder: Path, kinds: Sequence[str] = (), replace: bool = False
     ) -> list[Path]:
-        """Bring files of these kinds, or all, into a folder. Returns their paths.
+        """Download files of these kinds, or all files, into a folder; return their paths.
 
-        Those that are there stay. Raises FileExistsError, before any is brought, where files of these names have other
-        content, unless these may be replaced.
+        Files with the right content are not downloaded again. Raises FileExistsError, before any download, if files of
+        these names have different content, unless `replace` is set.
         """
-        wanted = [
+        targets = [
             (file, folder / file["name"]) for file in self.files(slug) if not kinds or file["kind"] in kinds
         ]
         folder.mkdir(parents=True, exist_ok=True)
-        missing = [(file, path) for file, path in wanted if not _is_there(path, file["sha256"])]
-        others = [str(path) for _, path in missing if os.path.lexists(path)]
-        if others and not replace:
+        downloads = [(file, path) for file, path in targets if not _has_content(path, file["sha256"])]
+        existing = [str(path) for _, path in downloads if os.path.lexists(path)]
+        if existing and not replace:
             raise FileExistsError(
-                f"{', '.join(others)}: there already, with other content than the site's. Choose another folder, or "
-                "let them be replaced (--force)."
+                f"{', '.join(existing)}: already exists with different content. Choose another folder, or "
+                "replace existing files (--force)."
             )
-        for file, path in missing:
+        for file, path in downloads:
             self._download(file, path)
-        return [path for _, path in wanted]
+        return [path for _, path in targets]
 
     def board(self, slug: str, **view: Any) -> pd.DataFrame:
         """Return the board of a dataset or benchmark, one row per result.
@@ -118,7 +118,7 @@ class Client(Connection):
         `view` is the query string of the board's page: `sort="AP"`, `architecture="dense"`, `max_mean_latency=20`.
         Raises Refused if the site has no such board.
         """
-        parameters = _parameters(view)
+        parameters = _build_parameters(view)
 
         def ask(kind: str) -> pd.DataFrame:
             return as_frame(self.ask_for(answers.Board, "GET", f"{kind}/{slug}/board/", params=parameters))
@@ -129,11 +129,11 @@ class Client(Connection):
 
     def export(self, slug: str, form: str = "csv", **view: Any) -> bytes:
         """Return a board as the site exports it: csv, json, md (Markdown), tex (LaTeX), or bib (BibTeX)."""
-        extension, parameters = _EXTENSIONS.get(form, form), _parameters(view)
+        extension, parameters = _EXTENSIONS.get(form, form), _build_parameters(view)
 
         def ask(kind: str) -> bytes:
             url = urljoin(self.url, f"{kind}/{slug}/board.{extension}")
-            return content_of(self.request("GET", url, params=parameters))
+            return read_content(self.request("GET", url, params=parameters))
 
         message = f"There is no dataset or benchmark “{slug}”, or no format “{form}”. Formats: csv, json, md, tex, bib."
         return self._ask_dataset_or_benchmark(ask, message)
@@ -148,10 +148,10 @@ class Client(Connection):
                     raise
         raise Refused(404, "not_found", message, [])
 
-    # --- submissions
+    # --- Submissions
 
     def check(self, slug: str, run: Path) -> answers.Report:
-        """What the site says of a run; nothing is stored. Raises Refused for one that is too large to check at once."""
+        """Return the site's report on a run, which is not stored. Raises Refused for a large run."""
         if run.stat().st_size > IN_PIECES:
             raise Refused(0, "too_large_to_check_at_once", _TOO_LARGE.format(run), [])
         return self._send(answers.Report, "check/", {"dataset": slug}, "run", [run])
@@ -175,11 +175,11 @@ class Client(Connection):
         return self._send(answers.Submission, "submissions/", values, kind, files)
 
     def status(self, identifier: str) -> answers.Submission:
-        """How far a submission is."""
+        """Return the state of a submission."""
         return self.ask_for(answers.Submission, "GET", f"submissions/{identifier}/")
 
     def submissions(self) -> list[answers.Submission]:
-        """Yours and your teams', newest first."""
+        """Return your submissions and those of your teams, newest first."""
         return self.ask_for(answers.SubmissionPage, "GET", "submissions/")["results"]
 
     def cancel(self, identifier: str) -> answers.Submission:
@@ -192,84 +192,92 @@ class Client(Connection):
         return self.ask_for(answers.Submission, "POST", path, json={"reason": reason})
 
     def watch(self, identifier: str, timeout: float | None = None) -> Iterator[answers.Submission]:
-        """The submission whenever something changes, until it has ended. Raises TimeoutError after so many seconds."""
-        started, pause, last = time.monotonic(), 1.0, ""
+        """Yield the submission whenever it changes, until it has ended. Raises TimeoutError after `timeout` seconds."""
+        start, pause, last_snapshot = time.monotonic(), 1.0, ""
         while True:
-            found = self.status(identifier)
-            seen = json.dumps([found["state"], found["jobs"], found["results"]], sort_keys=True, default=str)
-            if seen != last:
-                yield found
+            submission = self.status(identifier)
+            snapshot = json.dumps(
+                [submission["state"], submission["jobs"], submission["results"]], sort_keys=True, default=str
+            )
+            if snapshot != last_snapshot:
+                yield submission
                 pause = 1.0
-            if has_ended(found):
+            if has_ended(submission):
                 return
-            if timeout is not None and time.monotonic() - started > timeout:
+            if timeout is not None and time.monotonic() - start > timeout:
                 raise TimeoutError(
-                    f"{identifier} has not ended in {timeout:.0f} s; it goes on, and `watch` can too."
+                    f"{identifier} has not ended in {timeout:.0f} s. It continues; run `watch` again to follow it."
                 )
             time.sleep(pause)
-            last, pause = seen, min(1.5 * pause, 15.0)
+            last_snapshot, pause = snapshot, min(1.5 * pause, 15.0)
 
     def _send(
         self, form: type[T], path: str, fields: Mapping[str, Any], kind: str, files: Sequence[Path]
     ) -> T:
-        """Fields and files; large ones go in pieces before."""
-        values = [(name, each) for name, value in fields.items() for each in _as_form(value)]
+        """Send fields and files; large files are uploaded in pieces first."""
+        values = [(name, each) for name, value in fields.items() for each in _to_form_values(value)]
         field = "checkpoint" if kind == "model" else "file"
-        sent = []
+        file_parts = []
         for file in files:
             if file.stat().st_size > IN_PIECES:
                 values.append(("upload", upload(self, file, kind, self._progress)))
-            else:  # whole in memory: it may have to be sent again
-                sent.append((field, (file.name, file.read_bytes())))
-        # Without a file the fields still go as a form of several parts.
-        parts = [*((name, (None, value)) for name, value in values), *sent]
+            else:  # In memory, because it may have to be sent again.
+                file_parts.append((field, (file.name, file.read_bytes())))
+        # A multipart form even without files.
+        parts = [*((name, (None, value)) for name, value in values), *file_parts]
         return self.ask_for(form, "POST", path, files=parts)
 
     def _download(self, file: answers.File, target: Path) -> None:
-        # The host is this site, whatever the path begins with.
+        # The host is always this site, whatever the path begins with.
         url = urljoin(self.url, "/" + urlsplit(file["url"]).path.lstrip("/"))
         partial = target.with_name(f".{target.name}.partial")
         try:
-            with self.request("GET", url) as answer, partial.open("wb") as out:
+            with self.request("GET", url) as answer, partial.open("wb") as output:
                 for block in answer.iter_content(_BLOCK):
-                    if out.tell() + len(block) > file["size"]:
-                        told = f"{file['name']} is longer than the {file['size']:,} bytes that the site says it has."
-                        raise SiteUnavailable(told)
-                    out.write(block)
-                    self._progress(file["name"], out.tell(), file["size"])
-            if not _is_there(partial, file["sha256"]):
-                raise SiteUnavailable(f"{file['name']} did not arrive whole. Try again.")
+                    if output.tell() + len(block) > file["size"]:
+                        message = (
+                            f"{file['name']} is longer than the {file['size']:,} bytes that the site stated."
+                        )
+                        raise SiteUnavailable(message)
+                    output.write(block)
+                    self._progress(file["name"], output.tell(), file["size"])
+            if not _has_content(partial, file["sha256"]):
+                raise SiteUnavailable(f"The download of {file['name']} is incomplete or damaged. Try again.")
             partial.replace(target)
         except requests.RequestException as error:
             raise SiteUnavailable(
-                f"{file['name']} did not arrive whole: {cause_of(error)}. Try again."
+                f"The download of {file['name']} was interrupted: {get_cause(error)}. Try again."
             ) from error
         finally:
             partial.unlink(missing_ok=True)
 
 
-def _parameters(view: Mapping[str, Any]) -> dict[str, Any]:
-    """As an address has them: names that Python can write have underscores for dashes. Raises ValueError."""
-    found = {name.replace("_", "-") if name.isidentifier() else name: value for name, value in view.items()}
-    unknown = [name for name in found if name not in answers.VIEW and name[:4] not in ("min-", "max-")]
-    if unknown:
-        told = f"{', '.join(answers.VIEW)}, and min- or max- before the key of a column"
-        raise ValueError(f"A board's view has no {' and no '.join(unknown)}. It has {told}.")
-    return found
+def _build_parameters(view: Mapping[str, Any]) -> dict[str, Any]:
+    """Return query parameters, with dashes for the underscores of Python names. Raises ValueError for unknown ones."""
+    parameters = {
+        name.replace("_", "-") if name.isidentifier() else name: value for name, value in view.items()
+    }
+    unknown_names = [
+        name for name in parameters if name not in answers.VIEW and name[:4] not in ("min-", "max-")
+    ]
+    if unknown_names:
+        names = f"{', '.join(answers.VIEW)}, and min- or max- before the key of a column"
+        raise ValueError(f"A board's view has no {' and no '.join(unknown_names)}. It has {names}.")
+    return parameters
 
 
-def _as_form(value: Any) -> list[str]:
+def _to_form_values(value: Any) -> list[str]:
     if isinstance(value, bool):
         return ["true" if value else "false"]
     if isinstance(value, Mapping):
         return [json.dumps(value)]
     if isinstance(value, list | tuple):
-        return [part for each in value for part in _as_form(each)]
+        return [part for each in value for part in _to_form_values(each)]
     return [str(value)]
 
 
-def _is_there(path: Path, sha256: str) -> bool:
-    """Whether the file is there, and has this content."""
+def _has_content(path: Path, sha256: str) -> bool:
+    """Return whether the file exists and has this content."""
     if not path.is_file():
         return False
     with path.open("rb") as file:

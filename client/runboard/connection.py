@@ -14,10 +14,10 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
-from runboard.errors import LONGEST_WAIT, Refused, SiteUnavailable, cause_of, seconds_to_wait, try_again
+from runboard.errors import LONGEST_WAIT, Refused, SiteUnavailable, get_cause, seconds_to_wait, try_again
 from runboard.login import Bearer, Session, checked_token, site_address, token_for
 from runboard.terminal import say
-from runboard.untrusted import T, content_of, fitting, parsed
+from runboard.untrusted import T, parse_json, read_content, require_form
 
 _TIMEOUT = (10.0, 120.0)
 #: Seconds before each retry, unless the site asks for a longer pause.
@@ -43,14 +43,14 @@ class Connection:
     def ask(self, method: str, path: str, **options: Any) -> Any:
         """Return the parsed answer to an API call, None if it is empty; `path` is below /api/v1/."""
         answer = self.request(method, urljoin(self.url, f"api/v1/{path}"), **options)
-        body = content_of(answer)
-        return parsed(body, answer.url) if body else None
+        body = read_content(answer)
+        return parse_json(body, answer.url) if body else None
 
     def ask_for(self, form: type[T], method: str, path: str, **options: Any) -> T:
         """Return the answer as `form`, one of `runboard.answers`. Raises SiteUnavailable if it has another form."""
-        return fitting(form, self.ask(method, path, **options), urljoin(self.url, f"api/v1/{path}"))
+        return require_form(form, self.ask(method, path, **options), urljoin(self.url, f"api/v1/{path}"))
 
-    def headers_of(self, path: str, **options: Any) -> Mapping[str, str]:
+    def get_headers(self, path: str, **options: Any) -> Mapping[str, str]:
         """Return the headers of the answer to a HEAD request."""
         answer = self.request("HEAD", urljoin(self.url, f"api/v1/{path}"), **options)
         answer.close()
@@ -62,7 +62,7 @@ class Connection:
             try:
                 answer = self._session.request(method, url, timeout=_TIMEOUT, stream=True, **options)
             except requests.RequestException as error:
-                raise SiteUnavailable(f"{self.url} cannot be reached: {cause_of(error)}") from error
+                raise SiteUnavailable(f"{self.url} cannot be reached: {get_cause(error)}") from error
             if answer.ok:
                 return answer
             is_busy = answer.status_code == 429 or (
@@ -80,15 +80,17 @@ class Connection:
 
     def _failure(self, answer: requests.Response) -> Refused | SiteUnavailable:
         """Return the exception for an answer of 4xx or 5xx."""
-        body, wait = content_of(answer), seconds_to_wait(answer, 0.0)
+        body, wait = read_content(answer), seconds_to_wait(answer, 0.0)
         if answer.status_code >= 500:
-            told = f"{self.url} answered {answer.status_code}. {_detail(body)}".rstrip()
-            return SiteUnavailable(told + try_again(wait), wait)
+            message = f"{self.url} answered {answer.status_code}. {_detail(body)}".rstrip()
+            return SiteUnavailable(message + try_again(wait), wait)
         if answer.status_code == 401:
-            told = f"{_detail(body)} Run `runboard login {self.url}`.".lstrip()
+            message = f"{_detail(body)} Run `runboard login {self.url}`.".lstrip()
             if os.environ.get("RUNBOARD_TOKEN") and not self._credentials.key:
-                told += f" RUNBOARD_TOKEN is for the site of RUNBOARD_URL alone: set that to {self.url} too."
-            return Refused(401, "unauthorised", told, [])
+                message += (
+                    f" RUNBOARD_TOKEN is for the site of RUNBOARD_URL alone: set that to {self.url} too."
+                )
+            return Refused(401, "unauthorised", message, [])
         return Refused.of(answer.status_code, body, answer.url, wait)
 
 

@@ -1,4 +1,4 @@
-"""An interface like OpenAI's `/v1/embeddings`, asked for vectors, and what it answers checked."""
+"""API like OpenAI's `/v1/embeddings`: requests for vectors and checks of its answers."""
 
 from __future__ import annotations
 
@@ -14,106 +14,106 @@ from requests.auth import HTTPBasicAuth
 
 from runboard.errors import Refused, SiteUnavailable, seconds_to_wait
 from runboard.login import Bearer, Session
-from runboard.untrusted import beginning_of
+from runboard.untrusted import read_beginning
 from runboard.vectors import Encoded, Vectors
 
-#: The key of the interface is taken from the environment, since everybody on a machine can read a command's words.
+#: Environment variable of the API key, because other users of the machine can read command lines.
 KEY = "OPENAI_API_KEY"
 _WAITS = (1, 2, 4, 8, 16, 30, 60)
 _TIMEOUT = (10.0, 300.0)
-#: Bytes of an answer for each text, which is a vector of some 40,000 dimensions; bytes that are read of a refusal.
-_MOST_PER_TEXT, _MOST_OF_REFUSAL = 1 << 20, 4096
+#: Maximum bytes of an answer per text (a vector of some 40,000 dimensions), and of an error that are read.
+_MOST_PER_TEXT, _MOST_OF_ERROR = 1 << 20, 4096
 _ADDRESS = (
-    "--endpoint is the address before /v1/embeddings, such as https://api.example.org, without what may follow a “?”: "
-    f"a key is read from {KEY}."
+    "Give --endpoint as the address before /v1/embeddings, such as https://api.example.org, without a query string. "
+    f"The key is read from {KEY}."
 )
 
 
 class Endpoint:
-    """An interface like OpenAI's `/v1/embeddings`.
+    """An API like OpenAI's `/v1/embeddings`.
 
-    `url` is what runs and messages call it: without the user and password that its address may have, which go into
-    requests alone. Raises ValueError for an address or a key that cannot be one.
+    `url` is its address in runs and messages, without a user and password, which are only sent in requests. Raises
+    ValueError for an invalid address or key.
     """
 
     def __init__(self, address: str, model: str, key: str) -> None:
-        base, user = _without_user(address)
+        base, user = _split_user(address)
         self.url = f"{base.rstrip('/').removesuffix('/v1/embeddings').removesuffix('/v1')}/v1/embeddings"
         self.model = model
         self._session = _Session()
         if not (key.isascii() and key.isprintable()):
-            raise ValueError(f"{KEY} has characters that no key has, such as a line break.")
+            raise ValueError(f"{KEY} has characters that are not allowed in a key, such as a line break.")
         self._session.auth = HTTPBasicAuth(*user) if user is not None else Bearer(key)
 
     def encode(self, texts: Sequence[str]) -> Encoded:
-        """Vectors of the texts, of length 1, and what they took. Raises Refused and SiteUnavailable."""
+        """Return unit vectors of the texts, and their cost. Raises Refused and SiteUnavailable."""
         answer, seconds = self._ask({"model": self.model, "input": list(texts), "encoding_format": "float"})
         try:
-            return Encoded(_vectors_of(answer["data"], texts), _tokens_of(answer.get("usage")), seconds)
+            return Encoded(_parse_vectors(answer["data"], texts), _parse_tokens(answer.get("usage")), seconds)
         except ValueError as error:
             raise self.refusal(f"answered {error}") from error
         except (KeyError, TypeError, AttributeError) as error:
             raise self.refusal(
-                "answered without vectors: no list `data` of `index` and `embedding`"
+                "answered without vectors: there is no list `data` of `index` and `embedding`"
             ) from error
 
-    def refusal(self, what: str) -> Refused:
-        """The error that says so of the interface."""
-        return Refused(0, "endpoint", f"{self.url} {what}.", [])
+    def refusal(self, problem: str) -> Refused:
+        return Refused(0, "endpoint", f"{self.url} {problem}.", [])
 
     def _ask(self, body: dict[str, Any]) -> tuple[Any, float]:
-        """The answer, and the seconds that it and those before it took; pauses are not counted."""
-        said, seconds = "", 0.0
-        most = len(body["input"]) * _MOST_PER_TEXT
+        """Return the answer and the seconds that all attempts took, without the pauses between them."""
+        failure, seconds = "", 0.0
+        limit = len(body["input"]) * _MOST_PER_TEXT
         for pause in (*_WAITS, 0):
             wait: float = pause
-            started = time.monotonic()
+            start = time.monotonic()
             try:
                 answer = self._session.post(self.url, json=body, timeout=_TIMEOUT, stream=True)
-                content = beginning_of(answer, most + 1 if answer.ok else _MOST_OF_REFUSAL)
+                content = read_beginning(answer, limit + 1 if answer.ok else _MOST_OF_ERROR)
             except requests.RequestException as error:
-                said = type(error).__name__
+                failure = type(error).__name__
             else:
-                seconds += time.monotonic() - started
+                seconds += time.monotonic() - start
                 if answer.ok:
-                    return self._parsed(content, most), seconds
-                said = f"{answer.status_code} {_one_line(content.decode('utf-8', 'replace'))}"
+                    return self._parse(content, limit), seconds
+                failure = f"{answer.status_code} {_one_line(content.decode('utf-8', 'replace'))}"
                 if answer.status_code not in (408, 429) and answer.status_code < 500:
-                    raise self.refusal(f"answered {said}")
+                    raise self.refusal(f"answered {failure}")
                 wait = wait and max(wait, min(seconds_to_wait(answer, 0.0), 120.0))
             if wait:
                 time.sleep(wait)
         raise SiteUnavailable(
-            f"{self.url} cannot be used: {said}, {len(_WAITS) + 1} times. What was encoded is kept."
+            f"{self.url} failed {len(_WAITS) + 1} times: {failure}. Finished vectors are stored."
         )
 
-    def _parsed(self, content: bytes, most: int) -> Any:
-        """The JSON of an answer. Raises Refused for anything else, and for more bytes than `most`."""
-        if len(content) > most:
-            raise self.refusal(f"answered more than {most:,} bytes")
+    def _parse(self, content: bytes, limit: int) -> Any:
+        """Parse the JSON of an answer. Raises Refused for other content and for more than `limit` bytes."""
+        if len(content) > limit:
+            raise self.refusal(f"answered more than {limit:,} bytes")
         try:
             return json.loads(content)
         except (ValueError, RecursionError) as error:
-            raise self.refusal("answered no JSON: is this the address before /v1/embeddings?") from error
+            problem = "answered something other than JSON: is this the address before /v1/embeddings?"
+            raise self.refusal(problem) from error
 
 
 class _Session(Session):
-    """Requests whose texts go no further than their key."""
+    """Session that sends texts only to the host that gets the key."""
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
-        """Where a redirect leads, on the same host. Raises Refused for another."""
+        """Return the target of a redirect on the same host. Raises Refused for another host."""
         target = super().get_redirect_target(resp)
         if target and self.should_strip_auth(resp.url, urljoin(resp.url, target)):
-            where = urlsplit(urljoin(resp.url, target)).hostname
-            told = (
-                f"{resp.url} sends its callers to another host, {_one_line(str(where))}, which gets no texts."
+            host = urlsplit(urljoin(resp.url, target)).hostname
+            message = (
+                f"{resp.url} redirects to another host, {_one_line(str(host))}, to which no texts are sent."
             )
-            raise Refused(0, "endpoint", told, [])
+            raise Refused(0, "endpoint", message, [])
         return target
 
 
-def _without_user(address: str) -> tuple[str, tuple[bytes, bytes] | None]:
-    """The address, and apart from it the user and password that it has. Raises ValueError, which quotes neither."""
+def _split_user(address: str) -> tuple[str, tuple[bytes, bytes] | None]:
+    """Separate the user and password from an address. Raises ValueError, which quotes neither."""
     try:
         parts = urlsplit(address)
         usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True)
@@ -121,48 +121,48 @@ def _without_user(address: str) -> tuple[str, tuple[bytes, bytes] | None]:
         usable = False
     if not usable or parts.query or parts.fragment:
         raise ValueError(_ADDRESS)
-    secret, at, host = parts.netloc.rpartition("@")
+    secret, has_user, host = parts.netloc.rpartition("@")
     user, _, password = secret.partition(":")
     base = parts._replace(netloc=host).geturl()
-    return base, (unquote(user).encode(), unquote(password).encode()) if at else None
+    return base, (unquote(user).encode(), unquote(password).encode()) if has_user else None
 
 
-def _vectors_of(rows: Any, texts: Sequence[str]) -> Vectors:
-    """The texts' vectors, of length 1. Raises ValueError, which says what was there instead, and what lookups raise."""
+def _parse_vectors(rows: Any, texts: Sequence[str]) -> Vectors:
+    """Return unit vectors of the texts. Raises ValueError with the problem, and errors of failed lookups."""
     if len(rows) != len(texts):
         raise ValueError(f"{len(rows)} vectors for {len(texts)} texts")
     by_index = {row["index"]: row["embedding"] for row in rows}
     if set(by_index) != set(range(len(texts))):
         raise ValueError(f"vectors whose `index` is not each of 0 to {len(texts) - 1} once")
-    found = [by_index[number] for number in range(len(texts))]
-    if not {type(number) for vector in found for number in vector} <= {int, float}:
-        raise ValueError("vectors of something else than numbers")
-    if len(sizes := {len(vector) for vector in found}) > 1 or 0 in sizes:
-        raise ValueError("vectors that are empty or not of one length")
+    rows_in_order = [by_index[number] for number in range(len(texts))]
+    if not {type(number) for vector in rows_in_order for number in vector} <= {int, float}:
+        raise ValueError("vectors of values that are not numbers")
+    if len(sizes := {len(vector) for vector in rows_in_order}) > 1 or 0 in sizes:
+        raise ValueError("vectors that are empty or of different lengths")
     try:
-        vectors = np.array(found, np.float64)
+        vectors = np.array(rows_in_order, np.float64)
     except OverflowError:
         vectors = np.full((1, 1), np.inf)
     with np.errstate(over="ignore"):
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     if not np.isfinite(norms).all():
-        raise ValueError("vectors with values that are no finite numbers (NaN or infinite)")
+        raise ValueError("vectors with values that are not finite (NaN or infinite)")
     if not norms.all():
         raise ValueError(f"a vector of zeros for the text “{_one_line(texts[int(norms.argmin())])[:40]}”")
     unit: Vectors = (vectors / norms).astype(np.float32)
     return unit
 
 
-def _tokens_of(usage: Any) -> int | None:
-    """The tokens that an answer says it took; None where it does not say. Raises ValueError for anything else."""
+def _parse_tokens(usage: Any) -> int | None:
+    """Return the number of tokens in an answer's usage, or None. Raises ValueError for invalid values."""
     tokens = usage.get("total_tokens") if isinstance(usage, dict) else usage
     if tokens is None:
         return None
     if not isinstance(usage, dict) or type(tokens) is not int or not 0 <= tokens < 2**53:
-        raise ValueError("a `usage` whose `total_tokens` is no number of tokens")
+        raise ValueError("a `usage` whose `total_tokens` is not a number of tokens")
     return tokens
 
 
 def _one_line(text: str) -> str:
-    """The beginning of a text from elsewhere, fit for a terminal."""
+    """Return the beginning of an untrusted text, fit for a terminal."""
     return "".join(each for each in " ".join(text[:1000].split()) if each.isprintable())[:200]

@@ -1,4 +1,4 @@
-"""What may go wrong between client and site."""
+"""Errors between client and site."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 import requests
 
-#: Seconds that a site may ask to wait before the same is asked again; where it asks for more, that is said instead.
+#: Maximum seconds to wait for a site before a retry; longer waits are reported to the user.
 LONGEST_WAIT = 60.0
 _WEEK = 7 * 86400.0
 
 
 class SiteUnavailable(Exception):
-    """The site cannot be reached, has no time, answers what it should not, or has a fault of its own.
+    """The site is unreachable, overloaded, or faulty, or does not answer like a Runboard site.
 
-    The same may do better in a while: after `wait` seconds, where the site said so.
+    A retry may succeed later, after `wait` seconds if the site said so.
     """
 
     def __init__(self, text: str, wait: float = 0.0) -> None:
@@ -25,10 +25,10 @@ class SiteUnavailable(Exception):
 
 
 class Refused(Exception):
-    """The site does not take what was sent.
+    """The site refuses a request.
 
-    `code` is stable; `problems` say where, what is wrong and what would be right. The site may take it after `wait`
-    seconds.
+    `code` is stable; each of the `problems` has its place, a message, and a hint. The site may accept the request after
+    `wait` seconds.
     """
 
     def __init__(
@@ -36,51 +36,51 @@ class Refused(Exception):
     ) -> None:
         self.status, self.code, self.problems, self.wait = status, code, problems, wait
         same = [each for each in problems if str(each.get("message")).lower() == detail.lower()]
-        others = [in_words(each) for each in problems if each not in same]
-        super().__init__("\n".join([in_words(same[0]).strip() if same else detail, *others]))
+        other_lines = [format_problem(each) for each in problems if each not in same]
+        super().__init__("\n".join([format_problem(same[0]).strip() if same else detail, *other_lines]))
 
     @classmethod
     def of(cls, status: int, body: bytes, url: str, wait: float = 0.0) -> Refused:
-        """What the body of an answer of 4xx says."""
+        """Return the error for the body of an answer of 4xx."""
         try:
-            told = json.loads(body)
-            problems = [problem for problem in told.get("problems", []) if isinstance(problem, dict)]
-            for file in told.get("files", []):
+            answer = json.loads(body)
+            problems = [problem for problem in answer.get("problems", []) if isinstance(problem, dict)]
+            for file in answer.get("files", []):
                 problems += [{**problem, "file": file.get("file")} for problem in file.get("problems", [])]
-            detail = str(told.get("detail") or f"The site answered {status}.")
+            detail = str(answer.get("detail") or f"The site answered {status}.")
             if detail == "Not found.":
                 detail = f"There is nothing at {url}."
             if wait > LONGEST_WAIT:
                 detail = f"{detail.rstrip('.')}.{try_again(wait)}"
-            return cls(status, told.get("code", ""), detail, _distinct(problems), wait)
+            return cls(status, answer.get("code", ""), detail, _distinct(problems), wait)
         except (ValueError, AttributeError, TypeError):
-            said = "with a page in place of JSON: is this the address of a Runboard site?"
-            return cls(status, "", f"{url} answered {status} {said}{try_again(wait)}", [], wait)
+            reason = "with a page instead of JSON: is this the address of a Runboard site?"
+            return cls(status, "", f"{url} answered {status} {reason}{try_again(wait)}", [], wait)
 
 
 def _distinct(problems: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    seen: dict[tuple[Any, ...], dict[str, Any]] = {}
+    by_message: dict[tuple[Any, ...], dict[str, Any]] = {}
     for problem in problems:
-        seen[(problem.get("code"), problem.get("message"))] = problem
-    return list(seen.values())
+        by_message[(problem.get("code"), problem.get("message"))] = problem
+    return list(by_message.values())
 
 
 def seconds_to_wait(answer: requests.Response, otherwise: float) -> float:
-    """What `Retry-After` asks for in seconds, a week at most; a date, which it may also have, is not read."""
-    said = answer.headers.get("Retry-After", "")
-    return min(float(said), _WEEK) if said.isdecimal() else otherwise
+    """Return the seconds in `Retry-After`, at most a week, or `otherwise`. Dates are ignored."""
+    value = answer.headers.get("Retry-After", "")
+    return min(float(value), _WEEK) if value.isdecimal() else otherwise
 
 
 def try_again(wait: float) -> str:
-    """When to try again, where that is too long to wait for; else nothing."""
+    """Return a sentence on when to try again if the wait is long, or an empty string."""
     if wait <= LONGEST_WAIT:
         return ""
     size, unit = next(each for each in ((3600, "h"), (60, "min")) if wait >= each[0])
     return f" Try again in {-(-wait // size):,.0f} {unit}."
 
 
-def cause_of(error: BaseException) -> str:
-    """The innermost reason, in the system's words."""
+def get_cause(error: BaseException) -> str:
+    """Return the innermost reason of an error, in the system's words."""
     while (inner := getattr(error, "reason", None) or error.__cause__ or error.__context__) is not None:
         if not isinstance(inner, BaseException):
             return str(inner)
@@ -88,18 +88,18 @@ def cause_of(error: BaseException) -> str:
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
-def library_missing(error: ImportError) -> ValueError:
-    """For a command that computes with runboard-eval where that cannot be imported: how to come by it."""
+def missing_library(error: ImportError) -> ValueError:
+    """Return the error of a command that needs runboard-eval, which cannot be imported."""
     return ValueError(
-        "This command needs runboard-eval. In the folder of Runboard's repository, `make wheels` makes it and "
-        f"`pip install build/wheels/*.whl` installs it ({error})."
+        "This command needs runboard-eval. In Runboard's repository, run `make wheels` and "
+        f"`pip install build/wheels/*.whl` ({error})."
     )
 
 
-def in_words(problem: Mapping[str, Any]) -> str:
-    """Where, what is wrong, and what would be right, in one line."""
-    where = f"{problem['file']}: " if problem.get("file") else ""
+def format_problem(problem: Mapping[str, Any]) -> str:
+    """Return a problem's place, message, and hint in one line."""
+    file_prefix = f"{problem['file']}: " if problem.get("file") else ""
     lines = ", ".join(map(str, problem.get("lines") or []))
     message = str(problem.get("message", problem.get("code", "")))
-    at = f" (line {lines})" if lines and "line " not in message else ""
-    return f"  {where}{message}{at}. {problem.get('hint', '')}".replace("..", ".").rstrip()
+    line_suffix = f" (line {lines})" if lines and "line " not in message else ""
+    return f"  {file_prefix}{message}{line_suffix}. {problem.get('hint', '')}".replace("..", ".").rstrip()

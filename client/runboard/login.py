@@ -1,4 +1,4 @@
-"""Which site is meant, and which token is for it."""
+"""Site address and token, from arguments, the environment, or the stored login."""
 
 from __future__ import annotations
 
@@ -12,69 +12,68 @@ from requests.auth import AuthBase
 
 
 def site_address(address: str | None) -> str:
-    """The site's address, a slash at its end; without one that of RUNBOARD_URL, else of `login`. Raises ValueError."""
+    """Return the site's address with a final slash; by default, RUNBOARD_URL or that of `login`. Raises ValueError."""
     address = address or os.environ.get("RUNBOARD_URL") or read_login().get("url")
     if not address or urlsplit(address).scheme not in ("http", "https"):
         raise ValueError(
-            "Which site? Name it (https://…), set RUNBOARD_URL, or run `runboard login https://…`."
+            "Which site? Give its address (https://…), set RUNBOARD_URL, or run `runboard login https://…`."
         )
     parts = urlsplit(address)
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise ValueError(
-            "A site's address has no user, no password, and nothing after a “?” or “#”: write https://… alone. "
+            "Write the site's address without a user, a password, and anything after a “?” or “#”. "
             "`runboard login` asks for your token."
         )
     return address.split("/api/")[0].rstrip("/") + "/"
 
 
 def token_for(url: str) -> str | None:
-    """The token for this site.
+    """Return the token for this site, or None.
 
-    RUNBOARD_TOKEN is for the site of RUNBOARD_URL, or where that is not set for the one of `login`. An address that
-    somebody pasted gets neither.
+    RUNBOARD_TOKEN is for the site of RUNBOARD_URL or, if that is not set, for that of `login`. Other addresses, which
+    may have been pasted from anywhere, get no token.
     """
-    given, home = os.environ.get("RUNBOARD_TOKEN"), os.environ.get("RUNBOARD_URL")
-    if given and home and url == site_address(home):
-        return given
-    known = read_login()
-    if known.get("url") != url:
+    token, home_address = os.environ.get("RUNBOARD_TOKEN"), os.environ.get("RUNBOARD_URL")
+    if token and home_address and url == site_address(home_address):
+        return token
+    login = read_login()
+    if login.get("url") != url:
         return None
-    return given if given and not home else known["token"]
+    return token if token and not home_address else login["token"]
 
 
 def checked_token(token: str) -> str:
-    """The token without blanks around it. Raises ValueError, which does not quote it, for what no header can hold."""
+    """Return the stripped token. Raises ValueError, which does not quote it, for invalid characters."""
     token = token.strip()
     if not all("!" <= letter <= "~" for letter in token):
         raise ValueError(
-            "The token has a line break, a blank or a letter that is not ASCII inside: copy it again, alone."
+            "The token contains a line break, a blank, or a letter that is not ASCII. Copy only the token."
         )
     return token
 
 
 class Bearer(AuthBase):
-    """A token or key in the header; nothing where it is empty. Either way a netrc file adds no password."""
+    """Authentication by a token or key in the header, if there is one. It also disables passwords from a netrc file."""
 
     def __init__(self, key: str) -> None:
         self.key = key
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """The request with the header."""
         if self.key:
             request.headers["Authorization"] = f"Bearer {self.key}"
         return request
 
 
 class Session(requests.Session):
-    """Requests that carry no credentials but those of `auth`, to no other host than the first."""
+    """Session that sends credentials only from `auth`, and only to the first host."""
 
     def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:
-        """Take the credentials out where a redirect leads to another host; a netrc file's are not put in."""
+        """Remove the credentials if a redirect leads to another host, and do not add those of a netrc file."""
         if self.should_strip_auth(str(response.request.url), str(prepared_request.url)):
             prepared_request.headers.pop("Authorization", None)
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
-        """Where a redirect leads, if the answer is one; its body, which may have no end, is not read."""
+        """Return the target of a redirect, if any, without reading the body, which may be endless."""
         target = super().get_redirect_target(resp)
         if target:
             resp.close()
@@ -82,27 +81,27 @@ class Session(requests.Session):
 
 
 def config_path() -> Path:
-    """Where `login` keeps address and token."""
+    """Return the path of the stored login."""
     base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(base) / "runboard" / "login.json"
 
 
 def read_login() -> dict[str, str]:
-    """What `login` kept; empty without. Raises ValueError for a file that `login` did not write."""
+    """Return the stored login, empty if there is none. Raises ValueError for an invalid file."""
     path = config_path()
     try:
-        found = json.loads(path.read_text("utf-8"))
+        login = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         return {}
     except ValueError:
-        found = None
-    if not isinstance(found, dict) or not all(isinstance(found.get(name), str) for name in ("url", "token")):
-        raise ValueError(f"{path} does not have what `runboard login` keeps: log in again, or delete it.")
-    return found
+        login = None
+    if not isinstance(login, dict) or not all(isinstance(login.get(name), str) for name in ("url", "token")):
+        raise ValueError(f"{path} is not a file of `runboard login`: log in again or delete it.")
+    return login
 
 
 def write_login(url: str, token: str) -> Path:
-    """Keep address and token, for nobody else to read."""
+    """Store address and token, readable by the user only."""
     path = config_path()
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""A system's results made again on this machine, and held against the site's: the run's bytes, then its scores."""
+"""Reproduction of a system's results on this machine, compared with the site's: the run's bytes, then its scores."""
 
 from __future__ import annotations
 
@@ -19,18 +19,23 @@ from runboard.errors import Refused
 if TYPE_CHECKING:
     from runboard_eval.checkpoints.description import CheckpointDescription
 
-#: Scores that differ by less are the same: sums are taken in another order on other machines.
+#: Maximum difference of equal scores, which other machines may sum in another order.
 _EQUAL = 1e-9
-#: Documents for each query; no measure looks deeper.
+#: Maximum number of documents per query; no measure reads more.
 _DEEPEST = 100_000
-#: The kinds of files that every result is made of.
-_READ = {"corpus", "queries", "qrels"}
+#: Kinds of files that every result needs.
+_REQUIRED_FILES = {"corpus", "queries", "qrels"}
 
 
 @dataclass(frozen=True, slots=True)
 class Reproduction:
-    """What came of one result: `differs` says in what, `reason` why it cannot be made again, neither that it is the
-    same. `versions` are the engine's, there and here, where they differ."""
+    """Outcome for one result.
+
+    Attributes:
+        reason: Why the result cannot be reproduced, if it cannot.
+        differs: Differences from the site's result.
+        versions: The engine's versions on the site and here, if they differ.
+    """
 
     dataset: str
     configuration: str
@@ -48,114 +53,116 @@ class Reproduction:
     def _verdict(self) -> str:
         name = " · ".join(filter(None, [self.dataset, self.configuration]))
         if self.reason:
-            return f"{name}: cannot be made again. {self.reason}"
+            return f"{name}: cannot be reproduced. {self.reason}"
         if self.differs:
             return f"{name}: differs: {'; '.join(self.differs)}"
         return f"{name}: the same run, byte for byte, and the same {len(self.scores)} scores"
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
-    """Runs of one search by label, the main one's empty; and what was another than the recipe says."""
+class _SearchRuns:
+    """Runs of one search by label, with an empty label for the main one, and differences from the recipe."""
 
     runs: Mapping[str, Path]
     differs: list[str]
 
 
 def site_and_slug(address: str) -> tuple[str | None, str]:
-    """The site and the system that the address of a system's page names; a slug names no site. Raises ValueError."""
+    """Return the site and the system of a system page's address; a slug has no site. Raises ValueError."""
     if "://" not in address:
         return None, address.strip("/").rpartition("/")[2]
-    found = re.fullmatch(r"(https?://[^?#]+?)/systems/([\w-]+)/?(?:[?#].*)?", address)
-    if found is None:
+    match = re.fullmatch(r"(https?://[^?#]+?)/systems/([\w-]+)/?(?:[?#].*)?", address)
+    if match is None:
         raise ValueError(
-            f"{address} is no system's page: write https://SITE/systems/NAME/, or the name alone."
+            f"{address} is not a system's page: write https://SITE/systems/NAME/, or only the name."
         )
-    return found[1], found[2]
+    return match[1], match[2]
 
 
 def reproduce(
     site: Client, slug: str, folder: Path, checkpoint: Path | None = None, replaces: bool = False
 ) -> Iterator[Reproduction]:
-    """Make each result of a system again; what is downloaded stays in the folder. Needs runboard-eval.
+    """Reproduce each result of a system. Downloads stay in the folder. Needs runboard-eval.
 
-    Raises FileExistsError for other files of the downloads' names, unless these may be replaced.
+    Raises FileExistsError if different files have the names of downloads, unless `replaces` is set.
     """
-    made: dict[str, _Made] = {}
+    searches: dict[str, _SearchRuns] = {}
     for recipe in site.recipes(slug):
-        where = recipe["dataset"], recipe["configuration"]
+        result = recipe["dataset"], recipe["configuration"]
         if recipe["reason"]:
-            yield Reproduction(*where, reason=recipe["reason"])
+            yield Reproduction(*result, reason=recipe["reason"])
             continue
         place = folder / recipe["dataset"]
         by_sha256 = {file["sha256"]: file["name"] for file in site.files(recipe["dataset"])}
-        gone = [kind for kind, sha256 in recipe["files"].items() if sha256 not in by_sha256]
-        if gone:
-            yield Reproduction(*where, differs=[f"the site has another {kind} by now" for kind in gone])
+        changed = [kind for kind, sha256 in recipe["files"].items() if sha256 not in by_sha256]
+        if changed:
+            yield Reproduction(*result, differs=[f"the site has a different {kind} now" for kind in changed])
             continue
-        if not recipe["files"].keys() >= _READ:
-            yield Reproduction(*where, reason="The site does not say which files it was made of.")
+        if not recipe["files"].keys() >= _REQUIRED_FILES:
+            yield Reproduction(*result, reason="The site does not state which files it was made from.")
             continue
         if not 1 <= recipe["depth"] <= _DEEPEST:
-            told = f"The site says a depth of {recipe['depth']:,}; 1 to {_DEEPEST:,} can be."
-            yield Reproduction(*where, reason=told)
+            detail = f"The site states a depth of {recipe['depth']:,}; 1 to {_DEEPEST:,} are possible."
+            yield Reproduction(*result, reason=detail)
             continue
         files = {kind: place / by_sha256[sha256] for kind, sha256 in recipe["files"].items()}
         site.download(recipe["dataset"], place, list(files), replaces)
         model = checkpoint or _checkpoint(site, recipe, place, replaces)
         if model is None and recipe["checkpoint"]:
             name = recipe["checkpoint"].get("hub_name", "")
-            told = f"download {name} at {recipe['checkpoint'].get('hub_commit', '')} and " if name else ""
-            yield Reproduction(*where, reason=f"Its model is needed: {told}give --checkpoint FOLDER.")
+            detail = f"download {name} at {recipe['checkpoint'].get('hub_commit', '')} and " if name else ""
+            yield Reproduction(*result, reason=f"Its model is needed: {detail}give --checkpoint FOLDER.")
             continue
-        yield replace(_compared(recipe, files, model, made), versions=_versions(recipe["software"]))
+        yield replace(_compare_result(recipe, files, model, searches), versions=_versions(recipe["software"]))
 
 
-def _versions(there: str) -> tuple[str, str] | None:
-    """The engine's versions there and here, where they are two."""
+def _versions(site_version: str) -> tuple[str, str] | None:
+    """Return the engine's versions on the site and here if they differ."""
     import runboard_eval
 
-    here: str = runboard_eval.__version__
-    return None if there == here else (there, here)
+    own_version: str = runboard_eval.__version__
+    return None if site_version == own_version else (site_version, own_version)
 
 
-def _compared(
+def _compare_result(
     recipe: Recipe,
     files: Mapping[str, Path],
     model: Path | None,
-    made: dict[str, _Made],
+    searches: dict[str, _SearchRuns],
 ) -> Reproduction:
-    """Retrieve, unless a result of the same search was made already, and compare."""
+    """Retrieve, unless a result of the same search was already reproduced, and compare."""
     from runboard_eval.core.problems import InvalidContent, ModelFailure
     from runboard_eval.engines import InvalidParameter
     from runboard_eval.measures.registry import UnknownMeasureError
 
-    where, key = (recipe["dataset"], recipe["configuration"]), _search(recipe)
+    result, key = (recipe["dataset"], recipe["configuration"]), _get_search_key(recipe)
     try:
-        if key not in made:
-            made[key] = _retrieve(recipe, files, model, files["queries"].with_name(f"{key}.run"))
-        return _against_the_site(recipe, files, made[key])
+        if key not in searches:
+            searches[key] = _retrieve(recipe, files, model, files["queries"].with_name(f"{key}.run"))
+        return _compare_with_site(recipe, files, searches[key])
     except ImportError as error:
-        told = f"It needs the extra [neural] of the wheel of runboard-eval: see docs/client.md ({error})."
-        return Reproduction(*where, reason=told)
+        reason = f"It needs the extra [neural] of the wheel of runboard-eval: see docs/client.md ({error})."
+        return Reproduction(*result, reason=reason)
     except (InvalidContent, ModelFailure) as error:
-        return Reproduction(*where, reason=f"What it is made of cannot be read: {error}")
+        return Reproduction(*result, reason=f"Its inputs cannot be read: {error}")
     except UnknownMeasureError as error:
-        return Reproduction(*where, reason=f"The site has a measure that this version does not have: {error}")
+        return Reproduction(
+            *result, reason=f"The site has a measure that this version does not have: {error}"
+        )
     except InvalidParameter as error:
-        return Reproduction(*where, differs=[f"the engine here has other parameters ({error})"])
+        return Reproduction(*result, differs=[f"the engine here has other parameters ({error})"])
 
 
-def _against_the_site(recipe: Recipe, files: Mapping[str, Path], made: _Made) -> Reproduction:
-    """The run's bytes and scores beside those of the recipe."""
+def _compare_with_site(recipe: Recipe, files: Mapping[str, Path], search: _SearchRuns) -> Reproduction:
+    """Compare the run's bytes and scores with those of the recipe."""
     from runboard_eval.judgements.qrels import read_excluded, read_qrels
     from runboard_eval.runs.score import ScoringTarget, score_run
 
-    differs = list(made.differs)
-    run = made.runs.get(recipe["configuration"].partition(" · ")[0]) or made.runs[""]
+    differs = list(search.differs)
+    run = search.runs.get(recipe["configuration"].partition(" · ")[0]) or search.runs[""]
     with run.open("rb") as text:
         if hashlib.file_digest(text, "sha256").hexdigest() != recipe["run_sha256"]:
-            differs.append("the run has other bytes")
+            differs.append("the run has different bytes")
     qrels = read_qrels(files["qrels"])
     target = ScoringTarget(
         qrels=qrels,
@@ -164,28 +171,28 @@ def _against_the_site(recipe: Recipe, files: Mapping[str, Path], made: _Made) ->
         drop_self_matches=recipe["drop_self_matches"],
         excluded=read_excluded(files["excluded"]) if "excluded" in files else None,
     )
-    found = score_run(run, target, list(recipe["scores"])).means
+    scores = score_run(run, target, list(recipe["scores"])).means
     for measure, value in recipe["scores"].items():
-        here = found.get(measure, math.nan)
-        if not abs(here - value) <= _EQUAL:
-            differs.append(_told_apart(measure, here, value))
-    return Reproduction(recipe["dataset"], recipe["configuration"], differs=differs, scores=found)
+        own_score = scores.get(measure, math.nan)
+        if not abs(own_score - value) <= _EQUAL:
+            differs.append(_describe_difference(measure, own_score, value))
+    return Reproduction(recipe["dataset"], recipe["configuration"], differs=differs, scores=scores)
 
 
-def _search(recipe: Recipe) -> str:
-    """Names the search that a result is of: results that only differ in what was scored are of one."""
-    scored = ("configuration", "run_sha256", "scores")
-    of = {name: value for name, value in recipe.items() if name not in scored}
-    return hashlib.sha256(json.dumps(of, sort_keys=True).encode()).hexdigest()[:16]
+def _get_search_key(recipe: Recipe) -> str:
+    """Return a key of the result's search. Results that differ only in what was scored have the same search."""
+    excluded = ("configuration", "run_sha256", "scores")
+    key_values = {name: value for name, value in recipe.items() if name not in excluded}
+    return hashlib.sha256(json.dumps(key_values, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _told_apart(measure: str, here: float, there: float) -> str:
-    """Both scores, with as many digits as tell them apart."""
-    digits = next((each for each in range(4, 17) if f"{here:.{each}f}" != f"{there:.{each}f}"), 17)
-    return f"{measure} is {here:.{digits}f}, there {there:.{digits}f}"
+def _describe_difference(measure: str, own_score: float, site_score: float) -> str:
+    """Describe both scores with as many digits as distinguish them."""
+    digits = next((each for each in range(4, 17) if f"{own_score:.{each}f}" != f"{site_score:.{each}f}"), 17)
+    return f"{measure} is {own_score:.{digits}f}, there {site_score:.{digits}f}"
 
 
-def _retrieve(recipe: Recipe, files: Mapping[str, Path], model: Path | None, out: Path) -> _Made:
+def _retrieve(recipe: Recipe, files: Mapping[str, Path], model: Path | None, run: Path) -> _SearchRuns:
     """Make the runs of a recipe's search."""
     from runboard_eval.checkpoints.rebuilding import CheckpointDescription, open_checkpoint
     from runboard_eval.engines import Resources, RetrievalTask, describe, retrieve
@@ -195,12 +202,12 @@ def _retrieve(recipe: Recipe, files: Mapping[str, Path], model: Path | None, out
         checkpoint = None
         if model is not None:
             checkpoint = open_checkpoint(model, engine.checkpoints, Path(scratch))
-            differs = _other_model(recipe["checkpoint"], CheckpointDescription.read(checkpoint))
+            differs = _compare_models(recipe["checkpoint"], CheckpointDescription.read(checkpoint))
         task = RetrievalTask(
             recipe["engine"],
             files["corpus"],
             files["queries"],
-            out,
+            run,
             parameters=recipe["parameters"],
             k=recipe["depth"],
             drop_self_matches=recipe["drop_self_matches"],
@@ -208,23 +215,25 @@ def _retrieve(recipe: Recipe, files: Mapping[str, Path], model: Path | None, out
             tag=recipe["tag"],
             resources=Resources(checkpoint=checkpoint, language=recipe["language"]),
         )
-        done = retrieve(task)
-    return _Made({**done.variants, "": out}, differs)
+        outcome = retrieve(task)
+    return _SearchRuns({**outcome.variants, "": run}, differs)
 
 
-def _other_model(wanted: Mapping[str, Any], found: CheckpointDescription) -> list[str]:
-    """That the model is another one, with the files that have other checksums; empty where it is the same."""
-    if wanted.get("sha256", found.sha256) == found.sha256:
+def _compare_models(recipe_model: Mapping[str, Any], own_model: CheckpointDescription) -> list[str]:
+    """Describe a different model by the files with other checksums; empty if the model is the same."""
+    if recipe_model.get("sha256", own_model.sha256) == own_model.sha256:
         return []
-    said = wanted.get("files")
-    files: Mapping[str, str] = said if isinstance(said, Mapping) else {}
-    names = sorted(name for name in {*files, *found.files} if files.get(name) != found.files.get(name))
-    told = f": another checksum of {', '.join(names)}" if files else ""
-    return [f"the checkpoint is another model{told}"]
+    checksums = recipe_model.get("files")
+    files: Mapping[str, str] = checksums if isinstance(checksums, Mapping) else {}
+    names = sorted(
+        name for name in {*files, *own_model.files} if files.get(name) != own_model.files.get(name)
+    )
+    detail = f": another checksum of {', '.join(names)}" if files else ""
+    return [f"the checkpoint is another model{detail}"]
 
 
 def _checkpoint(site: Client, recipe: Recipe, place: Path, replaces: bool) -> Path | None:
-    """The model's archive, where the dataset offers it."""
+    """Return the model's archive if the dataset offers it."""
     name = recipe["checkpoint"].get("file")
     if not name:
         return None

@@ -1,4 +1,4 @@
-"""What a site answers, before it is used: JSON of a bounded size and of the form that the schema says, plain names."""
+"""Checks of a site's answers before their use: JSON of bounded size and of the schema's form, and plain names."""
 
 from __future__ import annotations
 
@@ -20,101 +20,105 @@ from typing import (
 
 import requests
 
-from runboard.errors import SiteUnavailable, cause_of
+from runboard.errors import SiteUnavailable, get_cause
 
 T = TypeVar("T")
-#: Bytes of an answer that is no download. The largest boards have a few million.
+#: Maximum bytes of an answer, downloads excepted. The largest boards have a few million.
 MOST_BYTES = 64 * 1024 * 1024
 _BLOCK = 1 << 16
-#: What values of a form are called in JSON.
+#: JSON's names of types.
 _JSON = {
     str: "string", bool: "boolean", int: "integer", float: "number", list: "list", dict: "object", NoneType: "null",
 }  # fmt: skip
-#: A letter, digit or underscore first: neither a hidden file nor a path.
+#: Pattern of plain names. The first character excludes hidden files and paths.
 _PLAIN_NAME = re.compile(r"\w[\w.+@=() -]{0,199}")
 
 
-def content_of(answer: requests.Response) -> bytes:
-    """The body of an answer. Raises SiteUnavailable where it breaks off, or has more than MOST_BYTES."""
+def read_content(answer: requests.Response) -> bytes:
+    """Return the body of an answer. Raises SiteUnavailable if it is interrupted or has more than MOST_BYTES."""
     try:
-        found = beginning_of(answer, MOST_BYTES + 1)
+        content = read_beginning(answer, MOST_BYTES + 1)
     except requests.RequestException as error:
-        raise SiteUnavailable(f"The answer of {answer.url} broke off: {cause_of(error)}.") from error
-    if len(found) > MOST_BYTES:
+        raise SiteUnavailable(f"The answer of {answer.url} was interrupted: {get_cause(error)}.") from error
+    if len(content) > MOST_BYTES:
         raise SiteUnavailable(f"{answer.url} answered more than {MOST_BYTES:,} bytes.")
-    return found
+    return content
 
 
-def beginning_of(answer: requests.Response, most: int) -> bytes:
-    """So many bytes of a body, or all that it has. Raises RequestException where it breaks off."""
-    found = bytearray()
+def read_beginning(answer: requests.Response, limit: int) -> bytes:
+    """Return at most `limit` bytes of a body. Raises RequestException if it is interrupted."""
+    content = bytearray()
     with answer:
         for block in answer.iter_content(_BLOCK):
-            found += block
-            if len(found) >= most:
+            content += block
+            if len(content) >= limit:
                 break
-    return bytes(found[:most])
+    return bytes(content[:limit])
 
 
-def parsed(body: bytes, url: str) -> Any:
-    """The JSON of an answer. Raises SiteUnavailable for anything else."""
+def parse_json(body: bytes, url: str) -> Any:
+    """Parse the JSON of an answer. Raises SiteUnavailable for anything else."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError) as error:
         raise SiteUnavailable(
-            f"{url} answered with something else than JSON: is this the address of a Runboard site?"
+            f"{url} did not answer JSON: is this the address of a Runboard site?"
         ) from error
 
 
-def fitting(form: type[T], value: Any, url: str) -> T:
-    """The value, if it has the form: a TypedDict, or a list of these. Raises SiteUnavailable, which says where not."""
-    wrong = _misfit(form, value, "the answer")
-    if wrong:
-        raise SiteUnavailable(f"{url} answers otherwise than sites of this client's version: {wrong}.")
+def require_form(form: type[T], value: Any, url: str) -> T:
+    """Return the value if it has the form: a TypedDict or a list of these. Raises SiteUnavailable."""
+    difference = _find_misfit(form, value, "the answer")
+    if difference:
+        raise SiteUnavailable(f"{url} does not answer like sites of this client's version: {difference}.")
     fits: T = value
     return fits
 
 
 def require_plain_name(name: str, url: str) -> None:
-    """Raise SiteUnavailable for a name that a site gives a file or a dataset, and that could lie somewhere else."""
+    """Raise SiteUnavailable for a name of a file or dataset that could refer to another location."""
     if not _PLAIN_NAME.fullmatch(name):
-        raise SiteUnavailable(f"{url} names a file or a dataset {name[:100]!r}, which is no plain name.")
+        raise SiteUnavailable(f"{url} names a file or a dataset {name[:100]!r}, which is not a plain name.")
 
 
-def _misfit(form: Any, value: Any, at: str) -> str:
-    """Where the value has another form, and what is wrong; empty where it fits."""
+def _find_misfit(form: Any, value: Any, path: str) -> str:
+    """Describe the first difference of a value from its form; empty if there is none."""
     origin, parts = get_origin(form), get_args(form)
     if form is Any:
         return ""
     if origin is NotRequired:
-        return _misfit(parts[0], value, at)
+        return _find_misfit(parts[0], value, path)
     if origin in (Union, UnionType):
-        wrong = [_misfit(part, value, at) for part in parts]
-        return "" if "" in wrong else wrong[0]
+        differences = [_find_misfit(part, value, path) for part in parts]
+        return "" if "" in differences else differences[0]
     if is_typeddict(form):
-        return _misfit_of_fields(_fields(form), value, at)
+        return _find_field_misfit(_fields(form), value, path)
     if origin is list and isinstance(value, list):
-        found = (_misfit(parts[0], each, f"{at}[{number}]") for number, each in enumerate(value))
-        return next(filter(None, found), "")
+        misfits = (_find_misfit(parts[0], each, f"{path}[{number}]") for number, each in enumerate(value))
+        return next(filter(None, misfits), "")
     if origin is dict and isinstance(value, dict):
-        found = (_misfit(parts[1], each, f"{at}.{name}") for name, each in value.items())
-        return next(filter(None, found), "")
-    # Later sites may have further words where this client knows a few.
-    wanted = str if origin is Literal else origin or form
-    fits = isinstance(value, (int, float) if wanted is float else wanted)
-    return "" if fits and (wanted is bool or not isinstance(value, bool)) else f"{at} is no {_JSON[wanted]}"
+        misfits = (_find_misfit(parts[1], each, f"{path}.{name}") for name, each in value.items())
+        return next(filter(None, misfits), "")
+    # Later sites may have more words than this client knows.
+    expected = str if origin is Literal else origin or form
+    fits = isinstance(value, (int, float) if expected is float else expected)
+    return (
+        ""
+        if fits and (expected is bool or not isinstance(value, bool))
+        else f"{path} is not of type {_JSON[expected]}"
+    )
 
 
-def _misfit_of_fields(fields: dict[str, Any], value: Any, at: str) -> str:
+def _find_field_misfit(fields: dict[str, Any], value: Any, path: str) -> str:
     if not isinstance(value, dict):
-        return f"{at} is no object"
+        return f"{path} is not of type object"
     for name, form in fields.items():
         if name not in value:
-            wrong = "" if get_origin(form) is NotRequired else f"{at} has no {name}"
+            misfit = "" if get_origin(form) is NotRequired else f"{path} has no {name}"
         else:
-            wrong = _misfit(form, value[name], f"{at}.{name}")
-        if wrong:
-            return wrong
+            misfit = _find_misfit(form, value[name], f"{path}.{name}")
+        if misfit:
+            return misfit
     return ""
 
 

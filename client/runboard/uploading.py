@@ -1,7 +1,7 @@
-"""Large files in pieces, by tus 1.0.0; what broke off goes on, also in another process.
+"""Resumable uploads of large files by tus 1.0.0, also across processes.
 
-Nothing is kept on this machine. The site lists what is under way; each upload is announced with the file's sha256, so
-that this file's is found again and no other is touched.
+The client stores no state. The site lists unfinished uploads, each announced with its file's sha256, so that an
+upload of the same file is continued and others are left alone.
 """
 
 from __future__ import annotations
@@ -22,67 +22,68 @@ from runboard.connection import Connection
 from runboard.errors import LONGEST_WAIT, Refused, SiteUnavailable
 from runboard.terminal import say
 
-#: Called with a file's name, the bytes transferred so far, and the bytes in all.
+#: Callback with a file's name, the bytes transferred so far, and the total.
 Progress = Callable[[str, int, int], None]
-#: Bytes of one request and of one write, and seconds before tries that follow one another without a byte arriving.
+#: Bytes per request and per write, and seconds before consecutive attempts without progress.
 PIECE, BLOCK = 64 * 1024 * 1024, 256 * 1024
 WAITS = (1, 2, 4, 8, 15, 30, 30, 30)
-#: Seconds between two questions whether the site has read the whole file once more, and how often it is asked.
+#: Seconds between questions whether the site has verified the file, and their maximum number.
 READ_AGAIN, QUESTIONS = 5.0, 360
 _TUS = {"Tus-Resumable": "1.0.0"}
-#: Somebody else writes to it, it is elsewhere than was thought, or the site has much to do: asked again, the site may
-#: say something else.
+#: Statuses worth a retry: another writer, a different offset, or a busy site.
 _PASSING = frozenset({409, 423, 429})
 
 
 def upload(site: Connection, path: Path, kind: str, progress: Progress) -> str:
-    """Send a file and return the upload's id, which a submission names. Raises Refused and SiteUnavailable."""
+    """Upload a file and return the upload's id for a submission. Raises Refused and SiteUnavailable."""
     with path.open("rb") as file:
         length = os.fstat(file.fileno()).st_size
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-        found = _with_retries(lambda: _find_or_create(site, path.name, length, kind, sha256))
-        while found["offset"] != length:
-            found = _with_retries(partial(_send_piece, site, found["id"], file, length, progress))
-    found = _read_by_the_site(site, found)
-    if found["sha256"] != sha256:
-        # It was announced as this file, so it is of no use to anybody.
-        with suppress(Refused, SiteUnavailable):  # else the site gives it up by itself
-            site.ask("DELETE", f"uploads/{found['id']}/", headers=_TUS)
-        detail = f"What arrived is not {path.name}: it changed meanwhile. Send it again."
+        current = _with_retries(lambda: _find_or_create(site, path.name, length, kind, sha256))
+        while current["offset"] != length:
+            current = _with_retries(partial(_send_piece, site, current["id"], file, length, progress))
+    current = _await_verification(site, current)
+    if current["sha256"] != sha256:
+        # The upload was announced as this file, so its content is useless.
+        with suppress(Refused, SiteUnavailable):  # The site deletes abandoned uploads.
+            site.ask("DELETE", f"uploads/{current['id']}/", headers=_TUS)
+        detail = f"{path.name} changed during the upload. Send it again."
         raise Refused(0, "changed", detail, [])
-    return found["id"]
+    return current["id"]
 
 
-def _read_by_the_site(site: Connection, found: Upload) -> Upload:
-    """The upload with its checksum, for which the site reads it whole. Raises SiteUnavailable after half an hour."""
+def _await_verification(site: Connection, current: Upload) -> Upload:
+    """Wait until the site has verified the upload, and return it. Raises SiteUnavailable after half an hour."""
     for _ in range(QUESTIONS):
-        if found["complete"]:
-            return found
+        if current["complete"]:
+            return current
         time.sleep(READ_AGAIN)
-        found = _with_retries(partial(site.ask_for, Upload, "GET", f"uploads/{found['id']}/", headers=_TUS))
+        current = _with_retries(
+            partial(site.ask_for, Upload, "GET", f"uploads/{current['id']}/", headers=_TUS)
+        )
     raise SiteUnavailable(
-        f"All of {found['file_name']} is there, and the site still reads it. The same command goes on from here."
+        f"{current['file_name']} is uploaded, but the site is still verifying it. Run the same command again later."
     )
 
 
-def _with_retries(act: Callable[[], Upload]) -> Upload:
-    """What the act returns, tried again in a while where the connection broke or the site is busy."""
+def _with_retries(action: Callable[[], Upload]) -> Upload:
+    """Return the result of an action, with retries if the connection breaks or the site is busy."""
     for wait in WAITS:
         try:
-            return act()
+            return action()
         except (SiteUnavailable, Refused) as error:
             if error.wait > LONGEST_WAIT or (isinstance(error, Refused) and error.status not in _PASSING):
                 raise
             pause = max(wait, error.wait)
             say(f"\n{error}\nTrying again in {pause:.0f} s.", file=sys.stderr)
             time.sleep(pause)
-    return act()
+    return action()
 
 
 def _find_or_create(site: Connection, name: str, length: int, kind: str, sha256: str) -> Upload:
-    """The upload of this very file that is there already, else a new one."""
+    """Return the existing upload of this file, or a new one."""
     for each in site.ask_for(list[Upload], "GET", "uploads/", headers=_TUS):
-        if (each["length"], each["kind"]) == (length, kind) and _is_of(site, each, sha256):
+        if (each["length"], each["kind"]) == (length, kind) and _has_checksum(site, each, sha256):
             return each
     pairs = {"filename": name, "kind": kind, "sha256": sha256}
     metadata = ",".join(_pair(key, value) for key, value in pairs.items())
@@ -90,33 +91,33 @@ def _find_or_create(site: Connection, name: str, length: int, kind: str, sha256:
     return site.ask_for(Upload, "POST", "uploads/", headers=headers)
 
 
-def _is_of(site: Connection, found: Upload, sha256: str) -> bool:
-    """Whether the site has read this file, or of an upload under way whether its sender announced it."""
-    if found["complete"]:
-        return found["sha256"] == sha256
+def _has_checksum(site: Connection, upload: Upload, sha256: str) -> bool:
+    """Return whether the upload has, or was announced with, this checksum."""
+    if upload["complete"]:
+        return upload["sha256"] == sha256
     try:
-        said = site.headers_of(f"uploads/{found['id']}/", headers=_TUS).get("Upload-Metadata", "")
-    except Refused:  # gone since the list was made
+        metadata = site.get_headers(f"uploads/{upload['id']}/", headers=_TUS).get("Upload-Metadata", "")
+    except Refused:  # The upload was deleted after the list was made.
         return False
-    return _pair("sha256", sha256) in said.split(",")
+    return _pair("sha256", sha256) in metadata.split(",")
 
 
 def _pair(key: str, value: str) -> str:
-    """As Upload-Metadata has it."""
+    """Return a pair in the format of Upload-Metadata."""
     return f"{key} {base64.b64encode(value.encode()).decode()}"
 
 
 def _send_piece(
     site: Connection, identifier: str, file: BufferedReader, length: int, progress: Progress
 ) -> Upload:
-    """The upload after its next piece, from wherever it is."""
+    """Send the next piece from the current offset; return the upload."""
     path = f"uploads/{identifier}/"
-    found = site.ask_for(Upload, "GET", path, headers=_TUS)
-    start = found["offset"]
+    current = site.ask_for(Upload, "GET", path, headers=_TUS)
+    start = current["offset"]
     if start == length:
-        return found
+        return current
     if not 0 <= start < length:
-        raise SiteUnavailable(f"{site.url} says that it has {start:,} of the file's {length:,} bytes.")
+        raise SiteUnavailable(f"{site.url} reports {start:,} of the file's {length:,} bytes.")
     size = min(PIECE, length - start)
     headers = {
         **_TUS,
@@ -125,15 +126,15 @@ def _send_piece(
         "Upload-Offset": str(start),
     }
     blocks = _blocks(file, start, size, length, progress)
-    site.ask("PATCH", path, headers=headers, data=_Sized(blocks, size))
-    found = site.ask_for(Upload, "GET", path, headers=_TUS)
-    if found["offset"] <= start:
-        raise SiteUnavailable(f"{site.url} accepted {size:,} bytes, and has no more of the file than before.")
-    return found
+    site.ask("PATCH", path, headers=headers, data=_SizedBlocks(blocks, size))
+    current = site.ask_for(Upload, "GET", path, headers=_TUS)
+    if current["offset"] <= start:
+        raise SiteUnavailable(f"{site.url} accepted {size:,} bytes, but has no more of the file than before.")
+    return current
 
 
-class _Sized:
-    """Blocks of a known number of bytes: sent as they are, not in chunks."""
+class _SizedBlocks:
+    """Iterator over blocks with a known total size, which prevents chunked transfer."""
 
     def __init__(self, blocks: Iterator[bytes], size: int) -> None:
         self._blocks, self._size = blocks, size

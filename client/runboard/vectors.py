@@ -1,4 +1,4 @@
-"""Vectors of texts, kept in a file as they come, with what they cost: nothing is asked for twice."""
+"""Vectors of texts and their cost, stored in a file so that no text is encoded twice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CREATE TABLE IF NOT EXISTS vector (
 
 
 class Encoded(NamedTuple):
-    """What one request brought: vectors (texts × dimensions), and what it took; `tokens` is None where not said."""
+    """Result of one request: vectors of shape (texts, dimensions), tokens (None if not reported), and seconds."""
 
     vectors: Vectors
     tokens: int | None
@@ -31,14 +31,14 @@ class Encoded(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What the vectors in use took, whenever they were asked for; `tokens` is None where a request did not say."""
+    """Cost of the vectors in use; `tokens` is None if a request did not report them."""
 
     tokens: int | None
     seconds: float
 
 
-class KeptVectors:
-    """The file of one model of one interface. Methods raise sqlite3.Error where it cannot be used."""
+class VectorStore:
+    """Vector store of one model of one API. Methods raise sqlite3.Error if the file cannot be used."""
 
     def __init__(self, folder: Path, interface: str, model: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -48,38 +48,37 @@ class KeptVectors:
         self._used: set[int] = set()
 
     def close(self) -> None:
-        """Close the file."""
         self._rows.close()
 
     @property
     def dimension(self) -> int | None:
-        """Of the vectors that are there."""
+        """Dimension of the stored vectors."""
         row = self._rows.execute("SELECT length(numbers) FROM vector LIMIT 1").fetchone()
         return row and int(row[0]) // np.dtype(np.float32).itemsize
 
-    def missing(self, texts: Iterable[str]) -> list[str]:
-        """Those whose vectors are not there, each once, in their order."""
-        known = "SELECT 1 FROM vector WHERE text = ?"
+    def find_uncached(self, texts: Iterable[str]) -> list[str]:
+        """Return the texts without stored vectors, without repetitions, in order."""
+        lookup = "SELECT 1 FROM vector WHERE text = ?"
         return [
             text
             for text in dict.fromkeys(texts)
-            if self._rows.execute(known, (_key(text),)).fetchone() is None
+            if self._rows.execute(lookup, (_key(text),)).fetchone() is None
         ]
 
-    def keep(self, texts: Sequence[str], found: Encoded) -> None:
-        """Write what a request brought: all of it, or nothing where the process is killed meanwhile."""
+    def store(self, texts: Sequence[str], encoded: Encoded) -> None:
+        """Store the result of a request atomically."""
         with self._rows as rows:
             request = rows.execute(
-                "INSERT INTO request (tokens, seconds) VALUES (?, ?)", (found.tokens, found.seconds)
+                "INSERT INTO request (tokens, seconds) VALUES (?, ?)", (encoded.tokens, encoded.seconds)
             ).lastrowid
-            kept = [
+            rows_to_insert = [
                 (_key(text), request, vector.astype("<f4").tobytes())
-                for text, vector in zip(texts, found.vectors, strict=True)
+                for text, vector in zip(texts, encoded.vectors, strict=True)
             ]
-            rows.executemany("INSERT OR IGNORE INTO vector VALUES (?, ?, ?)", kept)
+            rows.executemany("INSERT OR IGNORE INTO vector VALUES (?, ?, ?)", rows_to_insert)
 
     def vectors(self, texts: Iterable[str]) -> Vectors:
-        """Vectors of texts that are there, from now on counted in `cost`."""
+        """Return the stored vectors of the texts, which then count in `cost`."""
         numbers = []
         for text in texts:
             row = self._rows.execute(
@@ -93,10 +92,10 @@ class KeptVectors:
         return np.stack(numbers).astype(np.float32)
 
     def cost(self) -> Cost:
-        """What the requests took that brought the vectors in use."""
+        """Return the cost of the requests that returned the vectors in use."""
         rows = self._rows.execute("SELECT id, tokens, seconds FROM request")
         used = [row[1:] for row in rows if row[0] in self._used]
-        tokens = None if any(said is None for said, _ in used) else sum(said for said, _ in used)
+        tokens = None if any(count is None for count, _ in used) else sum(count for count, _ in used)
         return Cost(tokens, sum(seconds for _, seconds in used))
 
 

@@ -1,1 +1,1 @@
-"""Compressed files and zips that strangers packed, read within bounds."""
+"""Bounded reading of compressed files and zips from untrusted sources."""

@@ -1,7 +1,7 @@
-"""Stored files read as expanded blocks: plain, gzip, zstd and bz2, told apart by their first bytes.
+"""Bounded reading of stored files: plain, gzip, zstd, and bz2, recognized by their first bytes.
 
-Every expansion is bounded while it happens: by the stored size, the expanded size, the ratio of the two, and the
-window a zstd frame may demand. A file's name is never looked at.
+Every expansion is limited while it happens: by the stored size, the expanded size, their ratio, and the window that a
+zstd frame may request. File names are ignored.
 """
 
 import bz2
@@ -18,28 +18,28 @@ from isal import igzip_lib
 
 from evaluation.core.problems import InvalidContent, ProblemCode
 
-SIZE = ProblemCode("size", "The file, or its number of queries, is over a limit.", "At most 1,000 documents a query "
+SIZE = ProblemCode("size", "The file, or its number of queries, is over a limit.", "At most 1,000 documents per query "
     "are scored: leave out the rest, or split the run by dataset.", about="file")  # fmt: skip
-EXPANSION = ProblemCode("expansion", "The compressed file expands to more than a run plausibly does.",
-    "Real runs shrink by a factor of 3 to 7; send this one plain.", about="file")  # fmt: skip
+EXPANSION = ProblemCode("expansion", "The compressed file expands to more than is plausible for a run.",
+    "Real runs shrink by a factor of 3 to 7. Send this one uncompressed.", about="file")  # fmt: skip
 COMPRESSION = ProblemCode("compression", "The compressed file is damaged or compressed twice, or the file is in a "
-    "format that is not read here.", "One of .gz, .zst, .bz2, once; or a .zip with the usual method, deflate. Write "
+    "format that is not supported.", "Compress once, as .gz, .zst, or .bz2, or as .zip with the method deflate. Write "
     "other formats as text.", about="file")  # fmt: skip
-LINE_LENGTH = ProblemCode("line_length", "A line is longer than any run's.", "One line per document, see above.",
-    message="{lines} longer than {max_line} bytes", hint="A line is `query Q0 document rank score tag`.", quote="",
-    about="file")  # fmt: skip
+LINE_LENGTH = ProblemCode("line_length", "A line is too long for a run.", "Write one line per document, see above.",
+    message="{lines} longer than {max_line} bytes", hint="Write each line as `query Q0 document rank score tag`.",
+    quote="", about="file")  # fmt: skip
 
 KIB = 1024
 MIB = 1024 * KIB
 
-#: How much is read from the stored file at once, and how much is handed on at once, in bytes.
+#: Number of bytes read from the stored file at a time, and number of expanded bytes returned at a time.
 STORED_CHUNK = 64 * KIB
 BLOCK = MIB
 
-#: A gzip or bz2 file may be several members one after the other (bgzip writes one per 64 KiB), up to so many.
+#: Maximum number of concatenated members in a gzip or bz2 file (bgzip writes one per 64 KiB).
 MAX_MEMBERS = 100_000
 
-#: The memory one zstd frame may ask for.
+#: Maximum memory that a zstd frame may request.
 MAX_ZSTD_WINDOW = 128 * MIB
 
 _DAMAGED: tuple[type[Exception], ...] = (
@@ -56,8 +56,8 @@ _REFUSED_MAGIC = {
 }  # fmt: skip
 _MAGIC_BYTES = max(map(len, _REFUSED_MAGIC))
 _AS_CSV = "Write its rows as CSV with a line of column names"
-#: What to send instead of a refused file, if it is not an archive.
-_INSTEAD = {
+#: Hints for refused files that are not archives.
+_HINTS = {
     "a PDF file": "Send the data itself as text, not a document about it.",
     "a Parquet file": f"{_AS_CSV}, and send that: `frame.to_csv('table.csv', index=False)` in pandas.",
     "an Excel file": "Save the sheet as CSV, and send that.",
@@ -70,37 +70,38 @@ _INSTEAD = {
 
 @dataclass(frozen=True, slots=True)
 class FileLimits:
-    """How large a file may be, in bytes unless said otherwise. The defaults suit run files."""
+    """Size limits of a file, in bytes unless noted. The defaults suit run files."""
 
     max_stored_bytes: int = 512 * MIB
     max_expanded_bytes: int = 2048 * MIB
-    #: Expanded : stored, applied to compressed files above `ratio_floor_bytes` expanded. Real runs reach 7.
+    #: Ratio of expanded to stored bytes for compressed files above `ratio_floor_bytes` expanded. Real runs
+    #: reach 7.
     max_ratio: float = 50
     ratio_floor_bytes: int = 64 * MIB
     max_line_bytes: int = 1024
     max_id_bytes: int = 256
-    #: Different query ids in one run.
+    #: Number of different query ids in a run.
     max_queries: int = 1_000_000
-    #: Lines of one query, which are held in memory together.
+    #: Lines of one query, which are in memory together.
     max_query_bytes: int = 64 * MIB
-    #: A run whose lines are not grouped by query is held in memory whole.
+    #: Size of a run whose lines are not grouped by query, which is read into memory.
     max_ungrouped_bytes: int = 512 * MIB
-    #: A JSON file is parsed in memory whole, where it takes several times its size.
+    #: Size of a JSON file, which is parsed in memory and takes several times its size there.
     max_json_bytes: int = 16 * MIB
-    #: Whether a tar archive is accepted, which is refused in place of text.
+    #: Whether a tar archive is accepted. It is refused if text is expected.
     may_be_tar: bool = False
 
 
-#: A decompressor of bz2 or isal, or `_ZstdDecompressor`, which all have the interface of bz2's.
+#: A decompressor of bz2 or isal, or `_ZstdDecompressor`, all with the interface of bz2's.
 _Decompressor: TypeAlias = Any
 
 
 class _DamagedData(ValueError):
-    """What is wrong with compressed data, in words for its sender: those of a library are not."""
+    """Error in compressed data, with a message for the sender that replaces the library's."""
 
 
 class _MemberReader:
-    """Members of gzip or bz2, or frames of zstd, one after the other, expanded as far as was asked for."""
+    """Reader of consecutive gzip or bz2 members or zstd frames, which expands only as much as requested."""
 
     def __init__(self, file: BinaryIO, magic: bytes, new: Callable[[], _Decompressor]) -> None:
         self.file, self.magic, self.new = file, magic, new
@@ -117,14 +118,14 @@ class _MemberReader:
             elif self.decompressor.needs_input:
                 data = self.file.read(STORED_CHUNK)
                 if not data:
-                    raise _DamagedData("the file ends before its compressed data does")
+                    raise _DamagedData("the file is truncated")
             expanded = self.decompressor.decompress(data, len(view))
             if expanded:
                 view[: len(expanded)] = expanded
                 return len(expanded)
 
     def _next_member(self) -> bytes:
-        """The first bytes of another member, or nothing at the end of the file."""
+        """Return the first bytes of the next member, or empty bytes at the end of the file."""
         data: bytes = self.decompressor.unused_data
         if len(data) < len(self.magic):
             data += self.file.read(STORED_CHUNK)
@@ -140,16 +141,19 @@ class _MemberReader:
 
 
 class _ZstdDecompressor:
-    """One zstd frame. zstandard tells that a frame has ended only where it cannot be asked for less output, so it
-    is fed little input at once: a block needs four bytes, and gives at most 128 KiB, so that at most 16 MiB come of
-    it. Most of these feeds are within a block and give nothing, so that they are made in a tight loop."""
+    """Decompressor of one zstd frame.
+
+    zstandard reports the end of a frame only from an interface without a limit on output. So input is fed in small
+    pieces: a block needs at least four bytes and gives at most 128 KiB, so a piece gives at most 16 MiB. Most pieces
+    are within a block and give no output, so they are fed in a tight loop.
+    """
 
     _FED = 512
 
     def __init__(self) -> None:
         decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW)
         self._frame = decompressor.decompressobj()
-        self._input, self._fed = b"", 0  # how many bytes of the input were fed
+        self._input, self._fed = b"", 0  # `_fed` counts the bytes of the input that were fed.
         self._output = memoryview(b"")
 
     @property
@@ -173,12 +177,12 @@ class _ZstdDecompressor:
         return bytes(result)
 
     def _expand(self, length: int) -> bytes:
-        """What comes of the input until it is `length` bytes or more; what is over comes of the last bytes fed."""
-        frame, given, fed = self._frame, self._input, self._fed
+        """Return at least `length` expanded bytes if the input suffices; only the last piece fed may exceed this."""
+        frame, data, fed = self._frame, self._input, self._fed
         pieces: list[bytes] = []
         size = 0
-        while fed < len(given) and size < length and not frame.eof:
-            piece = frame.decompress(given[fed : fed + self._FED])
+        while fed < len(data) and size < length and not frame.eof:
+            piece = frame.decompress(data[fed : fed + self._FED])
             fed += self._FED
             pieces.append(piece)
             size += len(piece)
@@ -186,7 +190,7 @@ class _ZstdDecompressor:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-#: By kind the first bytes of a compressed file, and what makes a decompressor of one member.
+#: First bytes of each kind of compressed file, and a function that creates the decompressor of a member.
 _COMPRESSIONS: dict[str, tuple[bytes, Callable[[], _Decompressor]]] = {
     "gzip": (b"\x1f\x8b", lambda: igzip_lib.IgzipDecompressor(igzip_lib.DECOMP_GZIP)),
     "zstd": (b"\x28\xb5\x2f\xfd", _ZstdDecompressor),
@@ -194,14 +198,15 @@ _COMPRESSIONS: dict[str, tuple[bytes, Callable[[], _Decompressor]]] = {
 }
 
 
-def _kind_of(first: bytes) -> str | None:
+def _recognize_kind(first: bytes) -> str | None:
     return next((kind for kind, (magic, _) in _COMPRESSIONS.items() if first.startswith(magic)), None)
 
 
 class ExpandedFile:
-    """The expanded bytes of a stored file, counted as they are read.
+    """Expanded bytes of a stored file, counted as they are read.
 
-    `kind` is `plain`, `gzip`, `zstd` or `bz2`; `stored_bytes` the file's size; `expanded_bytes` what was read so far.
+    `kind` is `plain`, `gzip`, `zstd`, or `bz2`; `stored_bytes` is the file's size; `expanded_bytes` is the number of
+    bytes read so far.
     """
 
     def __init__(self, file: BinaryIO, limits: FileLimits) -> None:
@@ -213,9 +218,9 @@ class ExpandedFile:
         first = file.read(_MAGIC_BYTES)
         file.seek(0)
         self._refuse(first)
-        self.kind = _kind_of(first) or "plain"
+        self.kind = _recognize_kind(first) or "plain"
         self.expanded_bytes = 0
-        #: Fills the start of a buffer; returns how many bytes it wrote.
+        #: Function that fills the start of a buffer and returns the number of bytes written.
         self._fill: Callable[[memoryview], int] = cast(io.BufferedReader, file).readinto
         if self.kind != "plain":
             magic, new = _COMPRESSIONS[self.kind]
@@ -225,42 +230,44 @@ class ExpandedFile:
     def _refuse(first: bytes) -> None:
         name = next((name for magic, name in _REFUSED_MAGIC.items() if first.startswith(magic)), None)
         if name:
-            raise not_read(name)
+            raise unsupported_format(name)
 
     @property
     def share_read(self) -> float:
-        """How much of the stored file has been read, from 0 to 1."""
+        """Share of the stored file that has been read, from 0 to 1."""
         return min(1.0, self.file.tell() / self.stored_bytes) if self.stored_bytes else 1.0
 
     def readinto(self, view: memoryview) -> int:
-        """Fill the start of `view`; the number of bytes written, 0 at the end.
+        """Fill the start of `view`; return the number of bytes written, 0 at the end.
 
-        Raises InvalidContent where the compressed data is damaged or expands over a limit.
+        Raises InvalidContent if the compressed data is damaged or expands over a limit.
         """
         try:
             count = self._fill(view)
         except _DAMAGED as error:
             if self.kind == "plain":
-                raise  # a fault of the disk, not of the file
-            why = str(error) if isinstance(error, _DamagedData) else "it does not expand"
-            message = f"the {self.kind} data is damaged after {self.expanded_bytes:,} bytes: {why}"
-            if "checksum" in str(error):  # all of it was expanded, more than was handed out
-                message = f"the {self.kind} data is damaged: it expands to something else than was compressed"
+                raise  # An error of the disk, not of the file.
+            reason = str(error) if isinstance(error, _DamagedData) else "it cannot be decompressed"
+            message = f"the {self.kind} data is damaged after {self.expanded_bytes:,} bytes: {reason}"
+            if "checksum" in str(error):  # All bytes were expanded by then.
+                message = f"the {self.kind} data is damaged: its checksum is wrong"
             raise COMPRESSION.refusal(
-                message, "Compress the file again, and check that it was sent whole."
+                message, "Compress the file again and check that the upload is complete."
             ) from error
         if self.expanded_bytes == 0 and count and self.kind != "plain":
             first = bytes(view[: min(count, _MAGIC_BYTES)])
             self._refuse(first)
-            if _kind_of(first):
+            if _recognize_kind(first):
                 raise COMPRESSION.refusal("the file is compressed twice", "Compress it once.")
         if self.expanded_bytes == 0 and bytes(view[257:262]) == b"ustar" and not self.limits.may_be_tar:
-            raise not_read("a tar archive" if self.kind == "plain" else f"a tar archive in {self.kind}")
+            raise unsupported_format(
+                "a tar archive" if self.kind == "plain" else f"a tar archive in {self.kind}"
+            )
         self.expanded_bytes += count
-        self._bound()
+        self._check_limits()
         return count
 
-    def _bound(self) -> None:
+    def _check_limits(self) -> None:
         if self.expanded_bytes > self.limits.max_expanded_bytes:
             raise _too_large(EXPANSION, "expanded", self.limits.max_expanded_bytes)
         if self.kind == "plain" or self.expanded_bytes <= self.limits.ratio_floor_bytes:
@@ -268,24 +275,24 @@ class ExpandedFile:
         if self.expanded_bytes > self.limits.max_ratio * max(1, self.file.tell()):
             raise EXPANSION.refusal(
                 f"the file expands to more than {self.limits.max_ratio:g} times its size",
-                "Real run files shrink by a factor of 3 to 7; send the file plain if this one is real.",
+                "Real run files shrink by a factor of 3 to 7. Send this file uncompressed.",
             )
 
 
-def not_read(name: str) -> InvalidContent:
-    """Return the error for a file in a format that is not read, such as `an Excel file`."""
+def unsupported_format(name: str) -> InvalidContent:
+    """Return the error for a file in an unsupported format, such as `an Excel file`."""
     hint = "Send plain text, uncompressed or as .gz, .zst, or .bz2. Pack several files into a zip."
-    return COMPRESSION.refusal(f"this is {name}, which is not read here", _INSTEAD.get(name, hint))
+    return COMPRESSION.refusal(f"this is {name}, which is not supported", _HINTS.get(name, hint))
 
 
-def _too_large(code: ProblemCode, what: str, limit: int) -> InvalidContent:
-    message = f"the file is over the limit of {describe_bytes(limit)} {what}"
+def _too_large(code: ProblemCode, measure: str, limit: int) -> InvalidContent:
+    message = f"the file is over the limit of {describe_bytes(limit)} {measure}"
     hint = "Keep at most 1,000 documents per query, or split the run by dataset."
     return code.refusal(message, hint)
 
 
 def describe_bytes(count: int) -> str:
-    """A byte count for a sentence: `64 MiB`."""
+    """Return a byte count for a sentence, such as `64 MiB`."""
     for unit, size in (("GiB", 1024 * MIB), ("MiB", MIB), ("KiB", KIB)):
         if count >= size:
             return f"{count / size:.4g} {unit}"
@@ -294,10 +301,7 @@ def describe_bytes(count: int) -> str:
 
 @contextmanager
 def open_expanded(path: Path | str | bytes, limits: FileLimits) -> Iterator[ExpandedFile]:
-    """A stored file, or its content, opened for reading expanded bytes.
-
-    Raises InvalidContent as `ExpandedFile` does.
-    """
+    """Open a stored file, or its content, for reading expanded bytes. Raises InvalidContent as `ExpandedFile` does."""
     with BytesIO(path) if isinstance(path, bytes) else Path(path).open("rb", buffering=0) as file:
         yield ExpandedFile(cast("BinaryIO", file), limits)
 
@@ -305,7 +309,7 @@ def open_expanded(path: Path | str | bytes, limits: FileLimits) -> Iterator[Expa
 def open_blocks(
     path: Path | str | bytes, limits: FileLimits | None = None, size: int = BLOCK
 ) -> Iterator[bytes]:
-    """The expanded bytes of a stored file in blocks of at most `size` bytes; they end anywhere in a line."""
+    """Yield the expanded bytes of a stored file in blocks of at most `size` bytes, which may end within a line."""
     buffer = bytearray(size)
     with open_expanded(path, limits or FileLimits()) as source, memoryview(buffer) as view:
         while count := source.readinto(view):
@@ -315,16 +319,16 @@ def open_blocks(
 def open_lines(
     path: Path | str | bytes, limits: FileLimits | None = None, longest: int | None = None
 ) -> Iterator[bytes]:
-    """The lines of a stored file without their line ends (LF or CRLF), as bytes; for files of modest size.
+    """Yield the lines of a stored file of modest size as bytes, without line ends (LF or CRLF).
 
-    Raises InvalidContent as `ExpandedFile` does, and for a line that is clearly over `longest` bytes: it may take a
-    block more, and what is held of it in memory no more than that.
+    Raises InvalidContent as `ExpandedFile` does, and for a line clearly over `longest` bytes. The line may exceed it by
+    a block before this is detected, which bounds its memory.
     """
     rest = b""
     for block in open_blocks(path, limits):
         if longest is not None and len(rest) > longest:
             message = f"a line is over the limit of {describe_bytes(longest)}"
-            hint = "Check that each record has a line of its own."
+            hint = "Write each record on its own line."
             raise LINE_LENGTH.refusal(message, hint)
         block = rest + block
         *lines, rest = block.split(b"\n")

@@ -1,6 +1,7 @@
-"""Zips that strangers packed: only regular members, under names of ours, counted as they are written.
+"""Bounded extraction of zips from untrusted sources: regular members only, under names that the caller chooses.
 
-A zip describes each member twice, and says where it lies. Headers that differ, or members that overlap, are refused.
+A zip describes each member twice and gives its offset. Zips with contradicting headers or overlapping members are
+refused.
 """
 
 from __future__ import annotations
@@ -24,24 +25,25 @@ from typing import BinaryIO
 from evaluation.archives.compression import COMPRESSION, EXPANSION, MIB, describe_bytes
 from evaluation.core.problems import InvalidContent, ProblemCode
 
-MEMBER_NAME = ProblemCode("member_name", "A file in the zip is there twice, or its name is no plain relative path.",
+MEMBER_NAME = ProblemCode("member_name", "The zip has a file twice, or a file whose name is not a plain relative path.",
     "Pack every file once, as <dataset>.txt.", "../nfcorpus.txt")  # fmt: skip
-MEMBER_KIND = ProblemCode("member_kind", "A file in the zip is encrypted, a link or a device.", "Pack regular files "
+MEMBER_KIND = ProblemCode("member_kind", "A file in the zip is encrypted, a link, or a device.", "Pack regular files "
     "without a password.")  # fmt: skip
-TOO_MANY_FILES = ProblemCode("too_many_files", "More run files than one submission, or one zip, may have.",
-    "Send at most 64, those in zips counted.")  # fmt: skip
+TOO_MANY_FILES = ProblemCode("too_many_files", "More run files than a submission or a zip may have.",
+    "Send at most 64 files, including those in zips.")  # fmt: skip
 
-#: Told a member's name and the share of it that is written, 0 to 1.
+#: Callback that receives a member's name and the share of it that is written, 0 to 1.
 Progress = Callable[[str, float], None]
 
 _BLOCK = MIB
-#: Free space is asked for before each member, and each time that so many bytes were written.
+#: Free space is checked before each member and after each such number of bytes.
 _DISK_INTERVAL = 8 * MIB
-#: What a zip's list of members may take, which zipfile reads whole: so many bytes, or so many a member.
+#: Maximum size of a zip's list of members, which zipfile reads into memory: in bytes, and in bytes per
+#: member.
 _LIST_BYTES, _LIST_BYTES_EACH = 2 * MIB, 1024
-#: Characters of a name in a message.
-_SHOWN = 120
-#: The methods that zipfile expands piece by piece. Of bzip2 and LZMA it expands all that one read brings: gigabytes.
+#: Number of characters of a name in a message.
+_QUOTED_CHARACTERS = 120
+#: Methods that zipfile expands piecewise. With bzip2 and LZMA, a single read can expand to gigabytes.
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _OTHER_METHODS = {
     9: "deflate64",
@@ -51,7 +53,7 @@ _OTHER_METHODS = {
     95: "xz",
     98: "PPMd",
 }
-#: OverflowError: of a place that no file can have.
+#: Errors of damaged zips; OverflowError is raised for impossible offsets.
 _DAMAGED = (
     zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, RuntimeError, ValueError, OverflowError,
 )  # fmt: skip
@@ -59,10 +61,10 @@ _DAMAGED = (
 
 @dataclass(frozen=True, slots=True)
 class ZipPolicy:
-    """What a zip may be; sizes in bytes. The hints say what would be right, for the two limits its sender may meet.
+    """Limits of a zip, in bytes, and hints for the two limits that senders may exceed.
 
-    Expanding stops at `max_ratio` times the zip's own size, which does not apply below `ratio_floor_bytes`, and at
-    `max_expanded_bytes` in any case (None: no such limit). `free_bytes` of the disk are left to others.
+    Expansion stops at `max_ratio` times the zip's size, but not below `ratio_floor_bytes`, and always at
+    `max_expanded_bytes` (None for no such limit). `free_bytes` of the disk must remain free.
     """
 
     max_members: int
@@ -74,18 +76,18 @@ class ZipPolicy:
     free_bytes: int = 0
 
     def allowance(self, stored_bytes: int) -> int:
-        """How many bytes may come out of a zip of this size."""
+        """Return how many bytes a zip of this size may expand to."""
         plausible = max(self.ratio_floor_bytes, int(self.max_ratio * stored_bytes))
         return plausible if self.max_expanded_bytes is None else min(plausible, self.max_expanded_bytes)
 
     def check_disk_space(self, folder: Path) -> None:
-        """Raise OSError (ENOSPC) where the folder's disk has less free than is left to others."""
+        """Raise OSError (ENOSPC) if the folder's disk has less than `free_bytes` free."""
         if self.free_bytes and shutil.disk_usage(folder).free < self.free_bytes:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
 
 class ZipAllowance:
-    """How many bytes may come out of a zip, or of several that came together and share it."""
+    """Bytes that a zip, or several zips sent together, may expand to."""
 
     def __init__(self, total: int, expanding: str = "the zip expands") -> None:
         self.total = self.left = total
@@ -93,36 +95,38 @@ class ZipAllowance:
 
 
 def is_zip(path: Path) -> bool:
-    """Whether the file begins as a zip does."""
+    """Return whether the file begins like a zip."""
     with path.open("rb") as file:
         return file.read(4) in (b"PK\x03\x04", b"PK\x05\x06")
 
 
 @contextmanager
 def open_archive(path: Path, policy: ZipPolicy, shared: ZipAllowance | None = None) -> Iterator[Archive]:
-    """The zip, opened. Raises InvalidContent where it is damaged, or has too many members or a doubtful path.
+    """Open a zip. Raises InvalidContent if it is damaged or has too many members or an unsafe path.
 
-    What comes out of it counts against `shared`, else against what the policy gives a zip of its size.
+    Expanded bytes count against `shared`, or against the policy's allowance for a zip of this size.
     """
     with _BoundedReader(path, policy) as stored:
         with _archive_errors():
             archive = zipfile.ZipFile(stored)
         with archive:
-            opened = Archive(archive, policy, shared or ZipAllowance(policy.allowance(path.stat().st_size)))
+            opened_archive = Archive(
+                archive, policy, shared or ZipAllowance(policy.allowance(path.stat().st_size))
+            )
             with _archive_errors():
-                # Bytes that belong to several members could expand to a bomb, or be other members for another program.
-                last, before = 0, None
+                # Shared bytes could expand to a bomb, or be different members for another program.
+                last, previous = 0, None
                 for info in sorted(archive.infolist(), key=lambda info: info.header_offset):
-                    if before is not None and info.header_offset < last:
-                        raise _mismatch(before, "its bytes are those of another member too")
-                    last, before = _end_of(stored, info), info
-                if before is not None and last > archive.start_dir:
-                    raise _mismatch(before, "its bytes go on into the zip's list of members")
-            yield opened
+                    if previous is not None and info.header_offset < last:
+                        raise _mismatch(previous, "its bytes overlap with another member")
+                    last, previous = _find_end(stored, info), info
+                if previous is not None and last > archive.start_dir:
+                    raise _mismatch(previous, "its bytes overlap with the zip's list of members")
+            yield opened_archive
 
 
 class Archive:
-    """The members of a zip, without folders and the files that operating systems and editors add.
+    """Members of a zip, without folders and files added by operating systems and editors.
 
     `names` have / between folders, although Compress-Archive of Windows PowerShell writes backslashes. `first_byte` is
     the offset of the first member: a value other than 0 means that other data precedes it.
@@ -131,51 +135,49 @@ class Archive:
     def __init__(self, archive: zipfile.ZipFile, policy: ZipPolicy, allowance: ZipAllowance) -> None:
         self._archive, self._policy, self._allowance = archive, policy, allowance
         self.first_byte = min((info.header_offset for info in archive.infolist()), default=0)
-        files = [(_plain(info.filename), info) for info in archive.infolist()]
+        files = [(_with_slashes(info.filename), info) for info in archive.infolist()]
         files = [(name, info) for name, info in files if not name.endswith("/")]
         for name, info in files:
-            whole = _plain(info.orig_filename)  # `filename` is cut at NUL
-            climbs = (
-                whole.startswith("/") or ".." in PurePosixPath(whole).parts or re.match("[A-Za-z]:", whole)
-            )
-            if not whole or climbs or not (is_clutter(name) or whole.isprintable()):
-                message = f"the zip has a member with a doubtful path: {whole[:_SHOWN]!r}"
-                hint = "Pack files under plain relative names, with / between folders."
+            path = _with_slashes(info.orig_filename)  # `filename` is cut at NUL.
+            climbs = path.startswith("/") or ".." in PurePosixPath(path).parts or re.match("[A-Za-z]:", path)
+            if not path or climbs or not (is_clutter(name) or path.isprintable()):
+                message = f"the zip has a member with an unsafe path: {path[:_QUOTED_CHARACTERS]!r}"
+                hint = "Pack files under plain relative names with / between folders."
                 raise MEMBER_NAME.refusal(message, hint)
         self._infos = [(name, info) for name, info in files if not is_clutter(name)]
         self.names = tuple(name for name, _ in self._infos)
         if len(self.names) > policy.max_members:
-            raise _too_many(f"the zip holds {len(self.names):,} files", policy)
+            raise _too_many(f"the zip has {len(self.names):,} files", policy)
 
     def extract(self, targets: Mapping[str, Path], progress: Progress = lambda name, share: None) -> None:
-        """Write members, by name, to paths that the caller chose; other members are left alone.
+        """Write the members in `targets`, by name, to the given paths.
 
-        Raises InvalidContent, before anything is written where it can be told; OSError (ENOSPC) where the disk is
-        full or would leave others less than the policy says, which is no fault of the zip.
+        Raises InvalidContent, before anything is written where possible, and OSError (ENOSPC) if the disk is full or
+        would have less than the policy's free space, which is not the zip's fault.
         """
-        often = Counter(name.casefold() for name in self.names)
-        wanted = [(name, info) for name, info in self._infos if name in targets]
-        for name, info in wanted:
+        name_counts = Counter(name.casefold() for name in self.names)
+        members = [(name, info) for name, info in self._infos if name in targets]
+        for name, info in members:
             kind = stat.S_IFMT(info.external_attr >> 16)
             if info.flag_bits & _ENCRYPTED or (kind and not stat.S_ISREG(kind)):
-                message = f"{_quote(info.filename)} is encrypted, a link or a device"
+                message = f"{_quote(info.filename)} is encrypted, a link, or a device"
                 raise MEMBER_KIND.refusal(message, "Pack regular files without a password.")
             if info.compress_type not in _METHODS:
                 method = _OTHER_METHODS.get(info.compress_type, f"method {info.compress_type}")
-                message = f"{_quote(info.filename)} is compressed with {method}, which is not read here"
-                raise COMPRESSION.refusal(message, "Pack with the usual method, deflate.")
-            if often[name.casefold()] > 1:
+                message = f"{_quote(info.filename)} is compressed with {method}, which is not supported"
+                raise COMPRESSION.refusal(message, "Pack with the method deflate.")
+            if name_counts[name.casefold()] > 1:
                 raise MEMBER_NAME.refusal(f"the zip has {_quote(name)} twice", "Pack every file once.")
-        for name, info in wanted:
+        for name, info in members:
             target = targets[name]
             self._policy.check_disk_space(target.parent)
             with target.open("wb") as writer:
-                for block in self._blocks(info, target.parent):
+                for block in self._read_blocks(info, target.parent):
                     writer.write(block)
                     progress(name, min(1.0, writer.tell() / max(1, info.file_size)))
 
-    def _blocks(self, info: zipfile.ZipInfo, folder: Path) -> Iterator[bytes]:
-        """A member's bytes, counted rather than believed."""
+    def _read_blocks(self, info: zipfile.ZipInfo, folder: Path) -> Iterator[bytes]:
+        """Yield a member's bytes, counting them instead of trusting the header."""
         with _archive_errors():
             reader = self._archive.open(info)
         with reader:
@@ -184,22 +186,22 @@ class Archive:
                     block = reader.read(min(_BLOCK, self._allowance.left + 1))
                 if not block:
                     return
-                self._count(len(block), info, folder)
+                self._count_bytes(len(block), info, folder)
                 yield block
 
-    def _count(self, more: int, info: zipfile.ZipInfo, folder: Path) -> None:
-        allowed = self._allowance
-        allowed.left -= more
-        if allowed.left < 0:
-            limit = describe_bytes(allowed.total)
-            message = f"{allowed.expanding} to more than {limit} at {_quote(info.filename)}"
+    def _count_bytes(self, count: int, info: zipfile.ZipInfo, folder: Path) -> None:
+        allowance = self._allowance
+        allowance.left -= count
+        if allowance.left < 0:
+            limit = describe_bytes(allowance.total)
+            message = f"{allowance.expanding} to more than {limit} at {_quote(info.filename)}"
             raise EXPANSION.refusal(message, self._policy.expansion_hint)
-        if (allowed.total - allowed.left) % _DISK_INTERVAL < more:
+        if (allowance.total - allowance.left) % _DISK_INTERVAL < count:
             self._policy.check_disk_space(folder)
 
 
 class _BoundedReader(io.BufferedReader):
-    """The stored zip. zipfile reads the list of members at once, and makes an object of each: a long one is refused."""
+    """Reader of the stored zip that refuses a long list of members, because zipfile creates an object for each."""
 
     def __init__(self, path: Path, policy: ZipPolicy) -> None:
         super().__init__(io.FileIO(path))
@@ -214,19 +216,19 @@ class _BoundedReader(io.BufferedReader):
 
 @contextmanager
 def _archive_errors() -> Iterator[None]:
-    """While a zip is read: what is wrong with it becomes InvalidContent, what is wrong with our disk passes."""
+    """Convert errors of the zip to InvalidContent, but let errors of the local disk pass."""
     try:
         yield
     except (*_DAMAGED, OSError) as error:
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
-        hint = "Pack it again, and check it with `unzip -t`."
-        ours = isinstance(error, zipfile.BadZipFile)  # the others are a decompressor's, in words of its own
-        why = _quote(str(error)) if ours else "what is packed in it does not expand"
-        raise COMPRESSION.refusal(f"the zip is damaged: {why}", hint) from error
+        hint = "Pack the files again and check the zip with `unzip -t`."
+        has_clear_message = isinstance(error, zipfile.BadZipFile)  # Other messages come from decompressors.
+        reason = _quote(str(error)) if has_clear_message else "its data cannot be decompressed"
+        raise COMPRESSION.refusal(f"the zip is damaged: {reason}", hint) from error
 
 
-def _plain(name: str) -> str:
+def _with_slashes(name: str) -> str:
     return name.replace("\\", "/")
 
 
@@ -259,14 +261,14 @@ def is_clutter(name: str) -> bool:
 
 def without_companions(names: Iterable[str]) -> tuple[str, ...]:
     """Return the names without READMEs, scripts, images, and similar files, or all names if there are no others."""
-    every = tuple(names)
-    return tuple(name for name in every if not _COMPANION.fullmatch(name.rpartition("/")[2])) or every
+    all_names = tuple(names)
+    return tuple(name for name in all_names if not _COMPANION.fullmatch(name.rpartition("/")[2])) or all_names
 
 
 def _quote(text: str) -> str:
-    """A member's name, or what zipfile says of one, for a message: a name may have 64 KiB, and any character."""
-    start = "".join(each if each.isprintable() else "�" for each in text[:_SHOWN])
-    return start if len(text) <= _SHOWN else f"{start}…"
+    """Return a member's name, or an error of zipfile, for a message. Names may have 64 KiB and any character."""
+    start = "".join(each if each.isprintable() else "�" for each in text[:_QUOTED_CHARACTERS])
+    return start if len(text) <= _QUOTED_CHARACTERS else f"{start}…"
 
 
 def _too_many(message: str, policy: ZipPolicy) -> InvalidContent:
@@ -280,15 +282,15 @@ _IN_EXTRA = 0xFFFF_FFFF
 
 def _mismatch(info: zipfile.ZipInfo, message: str) -> InvalidContent:
     message = f"the zip is damaged at {_quote(info.orig_filename)}: {message}"
-    return COMPRESSION.refusal(message, "Pack it again, with another program.")
+    return COMPRESSION.refusal(message, "Pack the files again with another program.")
 
 
-def _end_of(file: BinaryIO, info: zipfile.ZipInfo) -> int:
-    """Return the place where the member's compressed bytes end."""
+def _find_end(file: BinaryIO, info: zipfile.ZipInfo) -> int:
+    """Return the offset at which the member's compressed bytes end."""
     file.seek(info.header_offset)
     header = file.read(_HEADER.size)
     if len(header) < _HEADER.size or not header.startswith(b"PK\x03\x04"):
-        raise _mismatch(info, "there is no header where the list says")
+        raise _mismatch(info, "there is no header at its listed offset")
     _, _, flags, method, _, _, checksum, stored, expanded, name_bytes, extra_bytes = _HEADER.unpack(header)
     name, extra = file.read(name_bytes), file.read(extra_bytes)
     try:
@@ -296,28 +298,28 @@ def _end_of(file: BinaryIO, info: zipfile.ZipInfo) -> int:
     except UnicodeDecodeError:
         own_name = None
     if own_name != info.orig_filename:
-        raise _mismatch(info, "its own header gives it another name")
+        raise _mismatch(info, "its own header has a different name")
     if method != info.compress_type or flags & ~info.flag_bits & _ENCRYPTED:
-        raise _mismatch(info, "its own header says that it was packed in another way")
+        raise _mismatch(info, "its own header has a different method or encryption")
     if not flags & _SIZES_FOLLOW:
-        sizes = _sizes(expanded, stored, extra)
+        sizes = _parse_sizes(expanded, stored, extra)
         if (checksum, *sizes) != (info.CRC, info.file_size, info.compress_size):
-            raise _mismatch(info, "its own header gives it another size or checksum")
+            raise _mismatch(info, "its own header has a different size or checksum")
     return info.header_offset + _HEADER.size + len(name) + len(extra) + info.compress_size
 
 
-def _sizes(expanded: int, stored: int, extra: bytes) -> tuple[int, int]:
-    """Expanded and stored size, from the extra field of large files where the header has no room for them."""
+def _parse_sizes(expanded: int, stored: int, extra: bytes) -> tuple[int, int]:
+    """Return the expanded and the stored size, from the extra field if the header is too small for them."""
     if _IN_EXTRA not in (expanded, stored):
         return expanded, stored
-    place = 0
-    while place + 4 <= len(extra):
-        kind, length = struct.unpack_from("<HH", extra, place)
+    offset = 0
+    while offset + 4 <= len(extra):
+        kind, length = struct.unpack_from("<HH", extra, offset)
         if kind == 1:
-            field = extra[place + 4 : place + 4 + length]
-            wanted = (value for (value,) in struct.iter_unpack("<Q", field[: len(field) // 8 * 8]))
-            expanded = next(wanted, expanded) if expanded == _IN_EXTRA else expanded
-            stored = next(wanted, stored) if stored == _IN_EXTRA else stored
+            field = extra[offset + 4 : offset + 4 + length]
+            values = (value for (value,) in struct.iter_unpack("<Q", field[: len(field) // 8 * 8]))
+            expanded = next(values, expanded) if expanded == _IN_EXTRA else expanded
+            stored = next(values, stored) if stored == _IN_EXTRA else stored
             break
-        place += 4 + length
+        offset += 4 + length
     return expanded, stored

@@ -1,1 +1,1 @@
-"""Uploaded model checkpoints: validated without loading anything, then rebuilt file by file."""
+"""Validation of uploaded model checkpoints without loading them, and rebuilding file by file."""

@@ -1,4 +1,4 @@
-"""Models of transformers, and modules one after the other in an order that makes a known kind of model."""
+"""Transformer models, and chains of modules in an order that forms a known kind of model."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from evaluation.checkpoints.settings import (
     EncoderDefaults,
     Head,
     read_transformer_settings,
-    recognise,
+    recognize_template,
 )
 from evaluation.checkpoints.settings import NAME as SETTINGS
 from evaluation.checkpoints.tokenizer import Tokenizer, read_tokenizer
 
-#: Tokens that a model without a limit of its own reads.
+#: Maximum length in tokens for a model that does not limit it.
 _RELATIVE_LENGTH = 512
 
 
 @dataclass(frozen=True, slots=True)
 class Transformer:
-    """A model of transformers. `settings` are those of sentence_bert_config.json."""
+    """A model of transformers; `settings` are those of sentence_bert_config.json."""
 
     configuration: Configuration
     head: Head
@@ -42,121 +42,127 @@ class Transformer:
 
     @property
     def hidden(self) -> int | None:
-        """Dimensions of a token's output, if config.json has them."""
+        """Dimension of a token's output, if config.json states it."""
         return self.configuration.hidden
 
     @property
     def maximum_length(self) -> int:
-        """Tokens that the model reads: as many as its settings allow, but no more than it has positions for."""
-        own = self.settings.get("max_seq_length") or self.tokenizer.maximum_length
+        """Number of tokens that the model reads, limited by its settings and its positions."""
+        own_length = self.settings.get("max_seq_length") or self.tokenizer.maximum_length
         positions = self.configuration.positions
         if positions is None:
-            return own or _RELATIVE_LENGTH
-        return max(1, min(own or positions, positions))
+            return own_length or _RELATIVE_LENGTH
+        return max(1, min(own_length or positions, positions))
 
     @property
     def late_settings(self) -> dict[str, Any]:
-        """Settings by which queries and documents are treated differently."""
+        """Settings that treat queries and documents differently."""
         return {key: self.settings[key] for key in LATE_LENGTHS if key in self.settings}
 
     def plain(self) -> ModelPart:
         """Return the files that transformers loads."""
         labels = self.configuration.labels if self.head in ("sequence", "token") else 0
-        written = self.tokenizer.written_settings(self.maximum_length, self.configuration.token_types)
+        tokenizer_settings = self.tokenizer.written_settings(
+            self.maximum_length, self.configuration.token_types
+        )
         json = {
-            configuration.NAME: self.configuration.written(labels),
+            configuration.NAME: self.configuration.to_json(labels),
             tokenizer.NAME: self.tokenizer.content,
-            tokenizer.SETTINGS_NAME: written,
+            tokenizer.SETTINGS_NAME: tokenizer_settings,
         }
         return ModelPart(json, {weights.NAME: self.tensors})
 
     def module(self) -> ModelPart:
         """Return the files that sentence-transformers loads as its module Transformer."""
-        own = {"transformer_task": TASKS[self.head][0], "max_seq_length": self.maximum_length}
+        own_settings = {"transformer_task": TASKS[self.head][0], "max_seq_length": self.maximum_length}
         lower = {"do_lower_case": True} if self.settings.get("do_lower_case") else {}
-        return self.plain() | ModelPart({TRANSFORMER_NAME: {**own, **lower, **self.late_settings}})
+        return self.plain() | ModelPart({TRANSFORMER_NAME: {**own_settings, **lower, **self.late_settings}})
 
 
-def read_transformer(source: ModelFiles, head: Head, beside: Collection[str] = ()) -> Transformer:
-    """Return the model of a folder with this head, without the tensors in `beside`. Raises Refused."""
-    own = read_transformer_settings(source, head)
+def read_transformer(source: ModelFiles, head: Head, excluded: Collection[str] = ()) -> Transformer:
+    """Return a folder's model with this head, without the tensors named in `excluded`. Raises Refused."""
+    settings = read_transformer_settings(source, head)
     tensors = attempt(lambda: weights.read_weights(source))
     config = attempt(lambda: read_configuration(source, tensors))
     if config is not None and head in ("sequence", "token"):
-        most = MOST_LABELS if head == "sequence" else 1
-        if not 1 <= config.labels <= most:
-            message = f"the model has {config.labels} labels; at most {most}"
+        max_labels = MOST_LABELS if head == "sequence" else 1
+        if not 1 <= config.labels <= max_labels:
+            message = f"the model has {config.labels} labels; at most {max_labels} are possible"
             source.at(configuration.NAME).refuse("labels", message, "id2label")
     words = read_tokenizer(source, config.vocabulary if config else None)
     if config is None or tensors is None:
         raise Refused
     if words.settings.get("pad_token") is None:
-        message = "it names no pad_token, with which texts are made equally long"
+        message = "it has no pad_token, which pads texts to equal length"
         source.at(tokenizer.SETTINGS_NAME).refuse("tokenizer_value", message, "pad_token")
-    used = {name: tensor for name, tensor in tensors.items() if name not in beside}
-    return Transformer(config, head, used, words, own)
+    used_tensors = {name: tensor for name, tensor in tensors.items() if name not in excluded}
+    return Transformer(config, head, used_tensors, words, settings)
 
 
 #: Kinds of encoders with one vector for each text.
 ENCODERS = (CheckpointKind.SENTENCE_ENCODER, CheckpointKind.STATIC_EMBEDDINGS)
 #: Kinds with separate maximum lengths for queries and documents, and with query expansion.
 _TWO_LENGTH_KINDS = (CheckpointKind.MULTI_VECTOR, CheckpointKind.SPARSE_ENCODER)
-_BETWEEN = frozenset({m.DENSE, m.NORMALIZE, "LayerNorm", "Dropout"})
-_OF_TOKENS = frozenset({"WeightedLayerPooling", "CNN"})
-#: Orders of a kind: the first module, others that are required, and others that are allowed, in any number and order.
+_INTERMEDIATE = frozenset({m.DENSE, m.NORMALIZE, "LayerNorm", "Dropout"})
+_TOKEN_MODULES = frozenset({"WeightedLayerPooling", "CNN"})
+#: Module orders of each kind: the first module, required modules, and modules allowed in any number and
+#: order.
 _ORDERS: Mapping[CheckpointKind, tuple[tuple[str, frozenset[str], frozenset[str]], ...]] = {
-    CheckpointKind.SENTENCE_ENCODER: ((m.TRANSFORMER, frozenset({m.POOLING}), _BETWEEN | _OF_TOKENS),),
-    CheckpointKind.STATIC_EMBEDDINGS: ((m.STATIC, frozenset(), _BETWEEN),),
+    CheckpointKind.SENTENCE_ENCODER: (
+        (m.TRANSFORMER, frozenset({m.POOLING}), _INTERMEDIATE | _TOKEN_MODULES),
+    ),
+    CheckpointKind.STATIC_EMBEDDINGS: ((m.STATIC, frozenset(), _INTERMEDIATE),),
     CheckpointKind.SPARSE_ENCODER: (
         (m.TRANSFORMER, frozenset({m.SPLADE}), frozenset()),
-        (m.TRANSFORMER, frozenset({m.POOLING, m.AUTO_ENCODER}), _BETWEEN),
+        (m.TRANSFORMER, frozenset({m.POOLING, m.AUTO_ENCODER}), _INTERMEDIATE),
         (m.SPARSE_STATIC, frozenset(), frozenset()),
     ),
     CheckpointKind.MULTI_VECTOR: (
-        (m.TRANSFORMER, frozenset({m.DENSE}), _BETWEEN | {m.MASK, "HierarchicalTokenPooling"}),
+        (m.TRANSFORMER, frozenset({m.DENSE}), _INTERMEDIATE | {m.MASK, "HierarchicalTokenPooling"}),
     ),
     CheckpointKind.CROSS_ENCODER: (
         (m.TRANSFORMER, frozenset(), frozenset({m.LOGIT_SCORE})),
-        (m.TRANSFORMER, frozenset({m.POOLING, m.DENSE}), _BETWEEN),
+        (m.TRANSFORMER, frozenset({m.POOLING, m.DENSE}), _INTERMEDIATE),
     ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Modules in their order; the first may be a model of transformers."""
+    """Modules in order; the first may be a model of transformers."""
 
     modules: tuple[Module, ...]
     transformer: Transformer | None = None
 
     @classmethod
-    def behind(cls, model: Transformer, *modules: Module) -> Chain:
-        """Return the chain of a model of transformers and the modules behind it."""
+    def from_transformer(cls, model: Transformer, *modules: Module) -> Chain:
+        """Return the chain of a transformer and the modules after it."""
         return cls((Module(m.TRANSFORMER, model.module(), gives=model.hidden), *modules), model)
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The roles of the modules."""
         return tuple(module.role for module in self.modules)
 
     @property
     def dimension(self) -> int | None:
-        """Dimensions of the output: of a masked language model, one for each token that it knows."""
+        """Dimension of the output; for a masked language model, the size of its vocabulary."""
         if m.SPLADE in self.roles and self.transformer is not None:
             return self.transformer.configuration.vocabulary
         return next((module.gives for module in reversed(self.modules) if module.gives), None)
 
     def part(self) -> ModelPart:
-        """Return all files, the first module's at the top, and modules.json."""
-        part, listed = ModelPart(), []
+        """Return all files, with the first module's at the top level, and modules.json."""
+        part, module_list = ModelPart(), []
         for number, module in enumerate(self.modules):
             path = "" if number == 0 else f"{number}_{module.role}"
             part |= module.part.under(path)
-            listed.append({"idx": number, "name": str(number), "path": path, "type": m.CLASSES[module.role]})
-        return part | ModelPart({m.MODULES: listed})
+            module_list.append(
+                {"idx": number, "name": str(number), "path": path, "type": m.CLASSES[module.role]}
+            )
+        return part | ModelPart({m.MODULES: module_list})
 
     def plan(self, kind: CheckpointKind, settings: EncoderDefaults) -> Plan:
-        """Return the plan of a model that is this chain alone."""
+        """Return the plan of a model that consists of this chain."""
         model = self.transformer
         description = CheckpointDescription(
             kind,
@@ -171,22 +177,22 @@ class Chain:
         names = {CheckpointKind.SPARSE_ENCODER: "SparseEncoder", CheckpointKind.CROSS_ENCODER: "CrossEncoder"}
         if kind is CheckpointKind.CROSS_ENCODER:
             template = model.tokenizer.chat_template if model else ""
-            settings = replace(settings, template=settings.template or recognise(template))
+            settings = replace(settings, template=settings.template or recognize_template(template))
             description = replace(description, dimension=None)
         elif self.dimension is not None and kind in ENCODERS:
-            cut = settings.cuts.get("truncate_dim", self.dimension)
-            description = replace(description, dimension=min(self.dimension, cut))
+            max_dimension = settings.cuts.get("truncate_dim", self.dimension)
+            description = replace(description, dimension=min(self.dimension, max_dimension))
         pooling = next((module.pooling for module in self.modules if module.pooling), "")
         description = replace(
             description, pooling=pooling, similarity=settings.similarity, template=settings.template
         )
-        written = settings.written(names.get(kind, "SentenceTransformer"))
-        return Plan(description, {"model": self.part() | ModelPart({SETTINGS: written})})
+        settings_content = settings.written(names.get(kind, "SentenceTransformer"))
+        return Plan(description, {"model": self.part() | ModelPart({SETTINGS: settings_content})})
 
     def _late_interaction(self, description: CheckpointDescription, settings: EncoderDefaults) -> Plan:
-        """Return the plan as sentence-transformers saves late interaction, or as PyLate did without a module for masks.
+        """Return the plan in the format of sentence-transformers, or in PyLate's if there is no module for masks.
 
-        A projection without names for its input is one of tokens; the library reads it so in these models alone.
+        A projection without names for its input applies to tokens; the library reads it this way only in these models.
         """
         names = dict.fromkeys(("module_input_name", "module_output_name"), "token_embeddings")
         modules = tuple(
@@ -198,16 +204,16 @@ class Chain:
             modules = tuple(module for module in modules if module.role != m.NORMALIZE)
         part = Chain(modules).part()
         part |= ModelPart({SETTINGS: settings.written(model_type, **settings.late)})
-        own = self.transformer.settings if self.transformer else {}
-        length = own.get("document_length", settings.late.get("document_length"))
+        own_settings = self.transformer.settings if self.transformer else {}
+        length = own_settings.get("document_length", settings.late.get("document_length"))
         maximum = description.maximum_length if length is None else length
         return Plan(replace(description, maximum_length=maximum), {"model": part})
 
 
-def kind_of(roles: Sequence[str], model_type: str, classes: Sequence[str]) -> CheckpointKind | None:
-    """Return the kind of a model by a trait that only one kind has.
+def recognize_kind(roles: Sequence[str], model_type: str, classes: Sequence[str]) -> CheckpointKind | None:
+    """Return the kind of a model by a trait that only one kind has, or None.
 
-    `model_type` is the class in its settings, `classes` are those of config.json.
+    `model_type` is the class in its settings; `classes` are those of config.json.
     """
     if {m.SPLADE, m.SPARSE_STATIC, m.AUTO_ENCODER}.intersection(roles):
         return CheckpointKind.SPARSE_ENCODER
@@ -223,41 +229,41 @@ def kind_of(roles: Sequence[str], model_type: str, classes: Sequence[str]) -> Ch
     return CheckpointKind.SENTENCE_ENCODER if m.TRANSFORMER in roles and m.POOLING in roles else None
 
 
-def read_chain(listed: Sequence[Listed], kind: CheckpointKind, file: FileFindings) -> Chain:
-    """Return the modules of a model of this kind, which `file` lists. Raises Refused."""
-    roles = [each.role for each in listed]
+def read_chain(module_list: Sequence[Listed], kind: CheckpointKind, file: FileFindings) -> Chain:
+    """Return the modules of a model of this kind, as listed in `file`. Raises Refused."""
+    roles = [each.role for each in module_list]
     if kind is CheckpointKind.MULTI_VECTOR and m.DENSE not in roles:
-        file.stop("missing_projection", f"it lists {', '.join(roles)}, and no Dense")
+        file.stop("missing_projection", f"it lists {', '.join(roles)}, but no Dense")
     rest = set(roles[1:])
-    orders = [(needed, allowed) for first, needed, allowed in _ORDERS[kind] if first == roles[0]]
-    if not any(needed <= rest <= needed | allowed for needed, allowed in orders):
-        file.stop("module_order", f"{', '.join(roles)} make no {kind}")
+    orders = [(needed, optional) for first, needed, optional in _ORDERS[kind] if first == roles[0]]
+    if not any(needed <= rest <= needed | optional for needed, optional in orders):
+        file.stop("module_order", f"{', '.join(roles)} do not form a {kind}")
     transformer = None
-    first = listed[0]
+    first = module_list[0]
     if first.role == m.TRANSFORMER:
         head: Head = "masked" if m.SPLADE in roles else "base"
         if kind is CheckpointKind.CROSS_ENCODER and m.POOLING not in roles and head == "base":
             head = "causal" if m.LOGIT_SCORE in roles else "sequence"
         transformer = attempt(lambda: read_transformer(first.source, head))
-    others = [each for each in listed if each.role != m.TRANSFORMER]
-    modules = [module for each in others if (module := attempt(partial(read_module, each)))]
-    if len(modules) < len(others) or (transformer is None and len(others) < len(listed)):
+    other_modules = [each for each in module_list if each.role != m.TRANSFORMER]
+    modules = [module for each in other_modules if (module := attempt(partial(read_module, each)))]
+    if len(modules) < len(other_modules) or (transformer is None and len(other_modules) < len(module_list)):
         raise Refused
     if transformer is not None:
         for key in () if kind in _TWO_LENGTH_KINDS else transformer.late_settings:
-            message = "models of this kind treat queries and documents alike here"
+            message = "models of this kind must treat queries and documents alike"
             first.source.at(TRANSFORMER_NAME).refuse("value", message, key)
-        modules = [*Chain.behind(transformer, *modules).modules]
+        modules = [*Chain.from_transformer(transformer, *modules).modules]
     check_dimensions(modules, file)
     width = modules[0].gives
-    for place, module in enumerate(modules):
+    for index, module in enumerate(modules):
         if module.role == m.POOLING and not module.takes and width:
-            modules[place] = m.pooling_with_width(module, width)
+            modules[index] = m.pooling_with_width(module, width)
     return Chain(tuple(modules), transformer)
 
 
 def combine_routes(routes: Mapping[str, Chain]) -> ModelPart:
-    """Return the files of a model with a chain for queries and one for documents."""
+    """Return the files of a model with one chain for queries and one for documents."""
     types: dict[str, str] = {}
     structure: dict[str, list[str]] = {}
     part = ModelPart()
@@ -269,6 +275,6 @@ def combine_routes(routes: Mapping[str, Chain]) -> ModelPart:
             structure[route].append(folder)
             part |= module.part.under(folder)
     parameters: dict[str, Any] = {"default_route": "document", "allow_empty_key": True, "route_mappings": {}}
-    listed = [{"idx": 0, "name": "0", "path": "", "type": m.CLASSES[m.ROUTER]}]
-    written = {"types": types, "structure": structure, "parameters": parameters}
-    return part | ModelPart({m.MODULES: listed, m.ROUTER_CONFIG: written})
+    module_list = [{"idx": 0, "name": "0", "path": "", "type": m.CLASSES[m.ROUTER]}]
+    router_config = {"types": types, "structure": structure, "parameters": parameters}
+    return part | ModelPart({m.MODULES: module_list, m.ROUTER_CONFIG: router_config})

@@ -1,10 +1,10 @@
-"""config.json of a model of any architecture: typed values within bounds, none of which the library ignores silently.
+"""Typed and bounded values of config.json for any architecture, none of which the library silently ignores.
 
-This module does not know the keys and tensors of an architecture. The library checks them when it makes the model
-(`evaluation.engines.neural.checking`); until then a configuration may claim no more than its weights have room for.
+This module does not know the keys and tensors of an architecture: the library checks them when it builds the model
+(`evaluation.engines.neural.checking`). Until then, a configuration may claim only sizes that its weights have.
 
-The model types that the pinned library has are data. `model_types.json` is written by
-`python -m evaluation.engines.neural.model_types`, and a test compares the two. Nothing here imports the library.
+The model types of the pinned library are data: `python -m evaluation.engines.neural.model_types` writes
+`model_types.json`, and a test compares the two. This module does not import the library.
 """
 
 import json
@@ -18,7 +18,7 @@ from typing import Any
 
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.checkpoints.files import ModelFiles
-from evaluation.checkpoints.findings import MOST_EXPERTS_IN_ALL, FileFindings, listed, quoted
+from evaluation.checkpoints.findings import MOST_EXPERTS_IN_ALL, FileFindings, quoted, summarize_names
 from evaluation.checkpoints.values import exactly, read_values, refuse_forbidden_keys, typed_values
 from evaluation.checkpoints.weights import Tensor
 
@@ -31,9 +31,9 @@ ACTIVATIONS = (
 #: Activations that preserve the order of scores.
 SCORE_ACTIVATIONS = tuple(name for name in ACTIVATIONS if name.endswith(("Identity", "Tanh", "Sigmoid")))
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}", re.ASCII)
-#: Where cross-encoders named their activation before they had a place of their own for it.
+#: Key of a cross-encoder's activation before the library had a separate key for it.
 _OLD_ACTIVATION = "sbert_ce_default_activation_function"
-#: Keys that libraries write into every file, without effect here; left out without a remark.
+#: Keys that libraries write into every file and that have no effect here; they are left out without a remark.
 _UNREMARKED_TEXT = """
 architectures model_type _name_or_path name_or_path transformers_version torch_dtype dtype use_cache auto_map
 gradient_checkpointing id2label label2id num_labels finetuning_task output_past problem_type
@@ -49,13 +49,13 @@ _UNREMARKED = frozenset(_UNREMARKED_TEXT.split())
 
 @dataclass(frozen=True, slots=True)
 class _PublishedType:
-    """A type that code beside the weights made, as the library has it.
+    """A type of published code that the library also implements.
 
     Attributes:
-        name: The library's name for the type.
-        code: Pattern of the modules whose code the library has.
-        keys: The library's names for keys.
-        fixed: Values of keys that the library's class has instead of what the code could do.
+        name: The library's name of the type.
+        code: Pattern of the modules whose code the library implements.
+        keys: The library's names of keys.
+        fixed: Fixed values of the library's class for options of the published code.
     """
 
     name: str
@@ -79,7 +79,7 @@ _TYPES = {
 }  # fmt: skip
 _HIDDEN = ("hidden_size", "d_model", "dim", "n_embd")
 _POSITIONS = ("max_position_embeddings", "n_positions", "max_trained_positions")
-#: Families whose positions start after the padding token's number.
+#: Families whose positions start after the id of the padding token.
 _POSITIONS_BEHIND_PADDING = frozenset({"roberta", "xlm-roberta", "camembert", "mpnet", "longformer"})
 _WITH_TOKEN_TYPES = frozenset({"bert", "electra", "albert", "nomic_bert"})
 _EMBEDDING = re.compile(
@@ -89,7 +89,7 @@ _EMBEDDING = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """A model's configuration. `values` are written again; `classes` are named in the sender's file."""
+    """A model's configuration; `values` are written again, `classes` are named in the sender's file."""
 
     model_type: str
     values: dict[str, Any]
@@ -100,22 +100,22 @@ class Configuration:
 
     @property
     def positions(self) -> int | None:
-        """The most tokens that the model has positions for, None if the configuration does not limit them."""
-        most = _first_count(self.values, _POSITIONS)
-        if most is None or self.model_type not in _POSITIONS_BEHIND_PADDING:
-            return most
+        """Maximum number of tokens with positions, None if the configuration does not limit them."""
+        count = _first_count(self.values, _POSITIONS)
+        if count is None or self.model_type not in _POSITIONS_BEHIND_PADDING:
+            return count
         padding = self.values.get("pad_token_id", 1)
-        return most - ((padding if _is_count(padding) else 0) + 1)
+        return count - ((padding if _is_count(padding) else 0) + 1)
 
     @property
     def token_types(self) -> bool:
-        """Whether numbers beside the tokens tell a pair's first text from its second."""
+        """Whether token types distinguish the two texts of a pair."""
         default = 2 if self.model_type in _WITH_TOKEN_TYPES else 0
         kinds = self.values.get("type_vocab_size", default)
         return type(kinds) is int and kinds >= 2
 
-    def written(self, labels: int = 0) -> dict[str, Any]:
-        """Return config.json of the rebuilt model, with so many labels if any."""
+    def to_json(self, labels: int = 0) -> dict[str, Any]:
+        """Return config.json of the rebuilt model, with labels if `labels` is not 0."""
         names = {str(number): f"LABEL_{number}" for number in range(labels)}
         ids = {name: int(number) for number, name in names.items()}
         return {
@@ -128,15 +128,15 @@ class Configuration:
 
 
 def stated_configuration(source: ModelFiles) -> dict[str, Any]:
-    """Return the content of config.json without any check, empty without a readable file."""
+    """Return the unchecked content of config.json, empty if it is not readable."""
     return source.silent().read_settings(NAME)
 
 
-def class_names(stated: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the model classes that a configuration names."""
-    classes = stated.get("architectures")
-    fitting = classes[:4] if isinstance(classes, list) else []
-    return tuple(name for name in fitting if isinstance(name, str) and _NAME.fullmatch(name))
+def class_names(content: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the model classes in a configuration."""
+    classes = content.get("architectures")
+    candidates = classes[:4] if isinstance(classes, list) else []
+    return tuple(name for name in candidates if isinstance(name, str) and _NAME.fullmatch(name))
 
 
 def read_configuration(source: ModelFiles, tensors: Mapping[str, Tensor] | None) -> Configuration:
@@ -144,26 +144,26 @@ def read_configuration(source: ModelFiles, tensors: Mapping[str, Tensor] | None)
     file = source.at(NAME)
     if not source.has(NAME):
         file.stop("missing_config", "the file is missing")
-    stated = source.read_object(NAME)
-    refuse_forbidden_keys({key: value for key, value in stated.items() if key != "auto_map"}, file)
-    _refuse_activations(stated, file)
-    model_type = stated.get("model_type")
+    content = source.read_object(NAME)
+    refuse_forbidden_keys({key: value for key, value in content.items() if key != "auto_map"}, file)
+    _refuse_activations(content, file)
+    model_type = content.get("model_type")
     if not isinstance(model_type, str) or not _NAME.fullmatch(model_type):
-        file.stop("model_type", f"{quoted(model_type)} is no name of an architecture", "model_type")
-    published = _TYPES.get(model_type, _PublishedType(model_type))
-    refuse_code(stated.get("auto_map"), file, published.code)
-    fixed = {"is_decoder": False, "add_cross_attention": False, **published.fixed}
-    read_values(stated, {key: exactly(value) for key, value in fixed.items()}, file)
-    read = library_models().keys_read(published.name)
+        file.stop("model_type", f"{quoted(model_type)} is not the name of an architecture", "model_type")
+    published_type = _TYPES.get(model_type, _PublishedType(model_type))
+    refuse_code(content.get("auto_map"), file, published_type.code)
+    fixed = {"is_decoder": False, "add_cross_attention": False, **published_type.fixed}
+    read_values(content, {key: exactly(value) for key, value in fixed.items()}, file)
+    read = library_models().keys_read(published_type.name)
     values = {
-        published.keys.get(key, key): value
-        for key, value in stated.items()
+        published_type.keys.get(key, key): value
+        for key, value in content.items()
         if key not in _UNREMARKED and (value or not key.startswith("_"))
     }
     values = {key: value for key, value in values.items() if key in read or not key.startswith("_")}
     values = typed_values(values, file, read)
-    checked = {key: value for key, value in values.items() if key not in published.fixed}
-    _report_unread_keys(published.name, checked, file)
+    checked_values = {key: value for key, value in values.items() if key not in published_type.fixed}
+    _report_unread_keys(published_type.name, checked_values, file)
     if model_type == "new":
         _use_linear_scaling(values)
     tables = [
@@ -172,14 +172,14 @@ def read_configuration(source: ModelFiles, tensors: Mapping[str, Tensor] | None)
         if len(tensor.shape) == 2 and _EMBEDDING.search(name)
     ]
     rows, columns = max(tables, default=(None, None))
-    labels, count = stated.get("id2label"), stated.get("num_labels")
+    labels, count = content.get("id2label"), content.get("num_labels")
     # The library has two labels by default.
     label_count = len(labels) if isinstance(labels, dict) else count if type(count) is int else 2
     counts = [count for count in (_first_count(values, ("vocab_size",)), rows) if count]
     result = Configuration(
-        published.name,
+        published_type.name,
         values,
-        class_names(stated),
+        class_names(content),
         label_count,
         min(counts, default=None),
         _first_count(values, _HIDDEN) or columns,
@@ -189,39 +189,49 @@ def read_configuration(source: ModelFiles, tensors: Mapping[str, Tensor] | None)
     return result
 
 
-def refuse_code(auto_map: object, file: FileFindings, known: str = "") -> None:
-    """Refuse code beside the weights, which may differ from the library's class, unless its modules match `known`."""
+def refuse_code(auto_map: object, file: FileFindings, known_modules: str = "") -> None:
+    """Refuse code in the checkpoint unless its modules match `known_modules`.
+
+    Such code may differ from the library's class.
+    """
     values = list(auto_map.values()) if isinstance(auto_map, dict) else [auto_map]
     names = [name for value in values for name in (value if isinstance(value, list) else [value]) if name]
     modules = [str(name).rpartition(".")[0] for name in names]
-    if not all(known and re.fullmatch(known, module) for module in modules):
+    if not all(known_modules and re.fullmatch(known_modules, module) for module in modules):
         message = f"it names code, {quoted(names[0])}, which is never run: the library's own class would run instead"
         file.refuse("own_code", message, "auto_map")
 
 
 def refuse_activation(
-    name: object, file: FileFindings, key: str, allowed: Collection[str] = ACTIVATIONS
+    name: object, file: FileFindings, key: str, allowed_names: Collection[str] = ACTIVATIONS
 ) -> None:
-    """Refuse an activation of a model's output that is not one of a few: libraries import what is named there."""
-    if name is not None and name not in allowed:
-        file.refuse("activation", f"{quoted(name)} is not one of {', '.join(allowed)}", key)
+    """Refuse output activations that are not allowed, because libraries import what they name."""
+    if name is not None and name not in allowed_names:
+        file.refuse("activation", f"{quoted(name)} is not one of {', '.join(allowed_names)}", key)
 
 
-def _refuse_activations(stated: Mapping[str, Any], file: FileFindings) -> None:
+def _refuse_activations(content: Mapping[str, Any], file: FileFindings) -> None:
     """Refuse activations that change the order of a cross-encoder's scores; others are ignored."""
-    refuse_activation(stated.get(_OLD_ACTIVATION), file, _OLD_ACTIVATION, SCORE_ACTIVATIONS)
-    own = stated.get("sentence_transformers")
-    if isinstance(own, dict):
+    refuse_activation(content.get(_OLD_ACTIVATION), file, _OLD_ACTIVATION, SCORE_ACTIVATIONS)
+    sentence_transformers_settings = content.get("sentence_transformers")
+    if isinstance(sentence_transformers_settings, dict):
         for key in ("activation_fn", "activation_function"):
-            refuse_activation(own.get(key), file, f"sentence_transformers.{key}", SCORE_ACTIVATIONS)
-    elif own is not None:
-        file.refuse("value", f"{quoted(own)} is no object", "sentence_transformers")
+            refuse_activation(
+                sentence_transformers_settings.get(key),
+                file,
+                f"sentence_transformers.{key}",
+                SCORE_ACTIVATIONS,
+            )
+    elif sentence_transformers_settings is not None:
+        file.refuse(
+            "value", f"{quoted(sentence_transformers_settings)} is not an object", "sentence_transformers"
+        )
 
 
 def _check_claims(values: Mapping[str, Any], tensors: Mapping[str, Tensor], file: FileFindings) -> None:
-    """Refuse more layers and experts than there are tensors or rows for, and sizes that no tensor has.
+    """Refuse more layers and experts than the tensors permit, and sizes that no tensor has.
 
-    The library makes every layer of a configuration: 20,000 took 28 s and 641 MiB, without any weight.
+    The library builds every layer of a configuration: 20,000 took 28 s and 641 MiB, without any weights.
     """
     count, largest = len(tensors), max(max(tensor.shape, default=1) for tensor in tensors.values())
     bounds = (
@@ -230,12 +240,10 @@ def _check_claims(values: Mapping[str, Any], tensors: Mapping[str, Tensor], file
         ("|".join(("vocab_size", *_HIDDEN)), largest),
     )
     for key, value in values.items():
-        claimed = len(value) if isinstance(value, list) else value
-        most = next((most for keys, most in bounds if re.fullmatch(keys, key)), None)
-        if most is not None and type(claimed) is int and claimed > most:
-            message = (
-                f"it claims {claimed:,}, and the weights are {count:,} tensors of at most {largest:,} rows"
-            )
+        claimed_size = len(value) if isinstance(value, list) else value
+        bound = next((bound for keys, bound in bounds if re.fullmatch(keys, key)), None)
+        if bound is not None and type(claimed_size) is int and claimed_size > bound:
+            message = f"it claims {claimed_size:,}, but the weights are {count:,} tensors of at most {largest:,} rows"
             file.refuse("weights_shape", message, key)
     layers = _product(values, r"(num|n)_hidden_layers|n_layers?|num_layers")
     if layers * _product(values, r"(num|n)_.*experts") > MOST_EXPERTS_IN_ALL:
@@ -245,14 +253,14 @@ def _check_claims(values: Mapping[str, Any], tensors: Mapping[str, Tensor], file
 
 
 def _product(values: Mapping[str, Any], keys: str) -> int:
-    """Return the product of the counts under such keys."""
+    """Return the product of the counts whose keys match the pattern."""
     return math.prod(value for key, value in values.items() if re.fullmatch(keys, key) and _is_count(value))
 
 
 def _use_linear_scaling(values: dict[str, Any]) -> None:
-    """Replace the rotary positions of “new” by values that the library has.
+    """Replace the rotary positions of “new” by an equivalent that the library supports.
 
-    Its fixed NTK scaling multiplies the base by the factor, and divides every frequency by factor^(2 / head size):
+    Its fixed NTK scaling multiplies the base by the factor and divides every frequency by factor^(2 / head size):
     https://github.com/vllm-project/vllm, `rotary_embedding/ntk_scaling_rope.py`; https://kexue.fm/archives/9706.
     """
     scaling = values.pop("rope_scaling", None) or {}
@@ -281,7 +289,7 @@ _BOOKKEEPING = re.compile(
     r".*_token_ids?|initializer_.*|.*(dropout|_drop|pdrop).*|.*_loss_.*|gradient_.*|max_position_embeddings|n_positions"
     r"|is_decoder|add_cross_attention|directionality|pooler_.*|summary_.*|use_(flash|memory_efficient)_.*|.*flash_attn.*|unpad_inputs|pad_vocab_.*"
 )
-#: Patterns of keys that change outputs, and the words for the behavior of every class.
+#: Patterns of keys that change outputs, and the values that match the behavior of every class.
 _BEHAVIOR: Mapping[str, tuple[str, ...]] = {
     r"position_embedding_type": ("absolute",),
     r".*alibi.*|rope_.*|.*rotary.*|partial_rotary_factor": ("default",),
@@ -297,46 +305,51 @@ _BEHAVIOR: Mapping[str, tuple[str, ...]] = {
 
 
 def _report_unread_keys(model_type: str, values: Mapping[str, Any], file: FileFindings) -> None:
-    """Refuse keys that the library's class ignores and that change outputs, and remark on its other unread keys.
+    """Refuse output-changing keys that the library's class ignores, and remark on other unread keys.
 
-    A value that matches the behavior of the class is accepted. With any other value, the class would run another
-    model than the one that was trained.
+    Values that match the behavior of the class are accepted. With other values, the class would run a different model
+    than the trained one.
     """
     read, causal = library_models().keys_read(model_type), model_type in library_models().causal
     unread = [key for key in values if read and key not in read and not _BOOKKEEPING.fullmatch(key)]
-    others = []
+    unknown_keys = []
     for key in unread:
         pattern = next((pattern for pattern in _BEHAVIOR if re.fullmatch(pattern, key)), None)
         if pattern is None:
-            others.append(key)
+            unknown_keys.append(key)
             continue
-        stated = [value for name, value in values.items() if name in read and re.fullmatch(pattern, name)]
-        if not _is_usual(
-            values[key], [*_BEHAVIOR[pattern], causal if key == "is_causal" else False, *stated]
+        class_values = [
+            value for name, value in values.items() if name in read and re.fullmatch(pattern, name)
+        ]
+        if not _is_standard_value(
+            values[key], [*_BEHAVIOR[pattern], causal if key == "is_causal" else False, *class_values]
         ):
             message = (
                 f"{quoted(values[key])} would be ignored: the library's “{model_type}” does not read the key"
             )
             file.refuse("ignored_key", message, key)
-    if others:
-        file.remark("keys_not_read", listed(others))
+    if unknown_keys:
+        file.remark("keys_not_read", summarize_names(unknown_keys))
 
 
-def _is_usual(value: Any, usual: list[Any]) -> bool:
+def _is_standard_value(value: Any, usual_values: list[Any]) -> bool:
     """Return whether the value of an unread key matches the behavior of the class.
 
-    It does if it is empty or neutral, or one of `usual`: the behavior of every class, and the values of keys that are
-    read.
+    It does if it is empty or neutral, or in `usual_values`: the behavior of every class, and the values of keys
+    that are read.
     """
     if isinstance(value, list | dict):
-        return all(_is_usual(each, usual) for each in (value.values() if isinstance(value, dict) else value))
+        return all(
+            _is_standard_value(each, usual_values)
+            for each in (value.values() if isinstance(value, dict) else value)
+        )
     if isinstance(value, bool):
-        return any(value is each for each in usual)
-    return value is None or value in (0, 1) or value in usual
+        return any(value is each for each in usual_values)
+    return value is None or value in (0, 1) or value in usual_values
 
 
 PATH = Path(__file__).with_name("model_types.json")
-#: What is needed of a type, and the class of transformers that has it.
+#: Class of transformers for each use of a model type.
 USES: Mapping[str, str] = {
     "encoder": "AutoModel",
     "masked": "AutoModelForMaskedLM",
@@ -345,9 +358,9 @@ USES: Mapping[str, str] = {
     "token": "AutoModelForTokenClassification",
     "writer": "AutoModelForSeq2SeqLM",
 }
-#: What each kind of checkpoint needs, one of several; static embeddings have no such model. A sparse encoder predicts
-#: terms, or is SPARTA; a cross-encoder has a label, or writes yes and no.
-USES_OF: Mapping[CheckpointKind, Sequence[str]] = {
+#: Uses that each kind of checkpoint may have; static embeddings have none. A sparse encoder predicts terms or
+#: is SPARTA; a cross-encoder has a label, or generates yes and no.
+USES_BY_KIND: Mapping[CheckpointKind, Sequence[str]] = {
     CheckpointKind.SENTENCE_ENCODER: ("encoder",),
     CheckpointKind.MULTI_VECTOR: ("encoder",),
     CheckpointKind.QUERY_AUGMENTATION: ("encoder",),
@@ -362,7 +375,7 @@ USES_OF: Mapping[CheckpointKind, Sequence[str]] = {
 class LibraryModels:
     """The library's version, its model types by use, and the keys that each type reads.
 
-    A `causal` type attends only to preceding tokens unless its configuration states otherwise.
+    A `causal` type attends only to preceding tokens unless its configuration says otherwise.
     """
 
     version: str
@@ -371,17 +384,19 @@ class LibraryModels:
     keys: Mapping[str, str]
 
     def keys_read(self, model_type: str) -> frozenset[str]:
-        """Return the keys of config.json that the classes of a type read, empty for an unlisted type."""
-        own = self.keys.get(model_type)
-        return frozenset() if own is None else frozenset(f"{own} {self.keys['']}".split())
+        """Return the keys of config.json that the classes of a type read, empty for an unknown type."""
+        own_keys = self.keys.get(model_type)
+        return frozenset() if own_keys is None else frozenset(f"{own_keys} {self.keys['']}".split())
 
-    def of_kind(self, kind: CheckpointKind) -> Sequence[str]:
-        """The types that a checkpoint of this kind may have."""
-        return sorted({each for use in USES_OF.get(kind, ()) for each in self.types[use]})
+    def get_types(self, kind: CheckpointKind) -> Sequence[str]:
+        """Return the model types that a checkpoint of this kind may have."""
+        return sorted({each for use in USES_BY_KIND.get(kind, ()) for each in self.types[use]})
 
 
 @cache
 def library_models() -> LibraryModels:
-    """What the file says."""
-    told = json.loads(PATH.read_text(encoding="utf-8"))
-    return LibraryModels(told["transformers"], told["types"], frozenset(told["causal"]), told["keys"])
+    """Return the content of `model_types.json`."""
+    content = json.loads(PATH.read_text(encoding="utf-8"))
+    return LibraryModels(
+        content["transformers"], content["types"], frozenset(content["causal"]), content["keys"]
+    )

@@ -1,4 +1,4 @@
-"""The description of a rebuilt checkpoint, kept in its folder as `checkpoint.json`, and its content before that."""
+"""Description of a rebuilt checkpoint, stored as `checkpoint.json`, and its content before writing."""
 
 from __future__ import annotations
 
@@ -27,36 +27,36 @@ class CheckpointKind(StrEnum):
     QUERY_AUGMENTATION = "query-augmentation"  # an encoder, W and u
 
 
-#: The `pooling` of a plain encoder that is run as SPARTA.
+#: Value of `pooling` for a plain encoder that is run as SPARTA.
 SPARTA = "sparta"
-#: Files beside a dense encoder's weights that make it other kinds too, as bge-m3 has them.
+#: Files of additional heads next to a dense encoder's weights, as in bge-m3, and the kinds that they add.
 HEADS = {
     CheckpointKind.SPARSE_ENCODER: "sparse_linear.safetensors",
     CheckpointKind.MULTI_VECTOR: "colbert_linear.safetensors",
 }
-#: As their authors publish them: pickles, which `pack` converts.
+#: Names under which authors publish these heads as pickles, which `pack` converts.
 PICKLED_HEADS = tuple(name.replace(".safetensors", ".pt") for name in HEADS.values())
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointDescription:
-    """A rebuilt checkpoint as data.
+    """Description of a rebuilt checkpoint.
 
     Attributes:
-        kind: The kind.
-        parts: Folders in it, each loadable by itself: ("model",), or ("query", "document") with an encoder for each.
+        kind: Its main kind.
+        parts: Its separately loadable folders: ("model",), or ("query", "document") with an encoder for each.
         model_type: Model type of transformers.
         parameters: Number of weights.
         size: Bytes of all files.
         sha256: Checksum of the names and bytes of all rebuilt files but this one: the identity of the model.
-        dimension: Dimensions of the output vectors.
-        maximum_length: Tokens that are read of a text.
-        pooling: Combination of the tokens' outputs, empty if the files do not name it.
-        similarity: "cosine" or "dot", empty if the files do not name it.
-        prompts: Texts to put before queries and documents, by name: without a choice, "query" and "document".
-        template: The one of `checkpoints.templates` for a re-ranking language model, empty if none is known.
-        also: Other kinds that HEADS make it.
-        files: Checksum of each file in hexadecimal, by its name.
+        dimension: Dimension of the output vectors.
+        maximum_length: Maximum length of a text in tokens.
+        pooling: Combination of the tokens' outputs, empty if the files do not state it.
+        similarity: "cosine" or "dot", empty if the files do not state it.
+        prompts: Texts to put before queries and documents, by name: by default, "query" and "document".
+        template: Template of `checkpoints.templates` for a re-ranking language model, empty if unknown.
+        also: Further kinds due to HEADS.
+        files: Checksum of each file in hexadecimal, by name.
     """
 
     kind: CheckpointKind
@@ -76,30 +76,29 @@ class CheckpointDescription:
 
     @property
     def kinds(self) -> frozenset[CheckpointKind]:
-        """Its kind, and the kinds that its heads make it."""
+        """All kinds of the checkpoint, including those of its heads."""
         return frozenset((self.kind, *self.also))
 
     def write(self, folder: Path) -> None:
-        """Write `checkpoint.json` into the rebuilt folder."""
         text = json.dumps(asdict(self), indent=1, sort_keys=True)
         (folder / FILE_NAME).write_text(text + "\n", encoding="utf-8")
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
-        """Return the description from values that `asdict` and JSON left."""
+        """Return the description from the output of `asdict` after a round trip through JSON."""
         also = tuple(map(CheckpointKind, values.get("also", ())))
-        own = {"kind": CheckpointKind(values["kind"]), "parts": tuple(values["parts"]), "also": also}
-        return cls(**{**values, **own})
+        converted = {"kind": CheckpointKind(values["kind"]), "parts": tuple(values["parts"]), "also": also}
+        return cls(**{**values, **converted})
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """Return the description in a rebuilt folder. Raises FileNotFoundError if there is none."""
+        """Read the description of a rebuilt folder. Raises FileNotFoundError if there is none."""
         return cls.of(json.loads((folder / FILE_NAME).read_text(encoding="utf-8")))
 
 
 @dataclass(frozen=True, slots=True)
 class ModelPart:
-    """One folder of a rebuilt checkpoint, or a folder in it: files by name, relative to it."""
+    """Files of a rebuilt checkpoint's folder or sub-folder, by relative name."""
 
     json: Mapping[str, Any] = field(default_factory=dict)
     weights: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
@@ -118,14 +117,13 @@ class ModelPart:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A whole valid checkpoint: its parts by name, and its description without the facts of the rebuilt files."""
+    """A complete valid checkpoint: its parts by name, and its description without the facts of the rebuilt files."""
 
     description: CheckpointDescription
     parts: Mapping[str, ModelPart]
 
     @property
     def tensors(self) -> list[Tensor]:
-        """All tensors."""
         files = [file for part in self.parts.values() for file in part.weights.values()]
         return [tensor for file in files for tensor in file.values()]
 

@@ -1,6 +1,6 @@
-"""The files of a checkpoint: which are read, which are left out, and which make it refused.
+"""Files of a checkpoint, which are read, left out, or refused.
 
-Untrusted JSON is bounded before it is parsed, and parsed strictly.
+Untrusted JSON is bounded before parsing and parsed strictly.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ _MOST_FILES = 1000
 _MOST_DEPTH = 4
 _NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.@+=() -]{0,120}", re.ASCII)
 
-#: Endings of files that are refused, by code, with the message.
+#: Refused file name extensions, by problem code, with the message.
 _REFUSED_ENDINGS: tuple[tuple[str, str, str], ...] = (
     ("pickle_weights", "{} files are pickles, which can run code",
      ".bin .pt .pth .pkl .pickle .ckpt .joblib .npy .npz .model_state .mdl .t7 .dill"),
-    ("dangerous_file", "{} files are not taken",
+    ("dangerous_file", "{} files are not accepted",
      ".py .pyc .pyd .so .dll .dylib .exe .sh .bat .js .jar .class .whl .ipynb .onnx .onnx_data .gguf .ggml .msgpack "
      ".h5 .hdf5 .keras .pb .tflite .mlmodel .mlpackage .engine .plan .llamafile .pdparams .params .ot .rst_state"),
-    ("nested_archive", "it is an archive itself",
+    ("nested_archive", "it is an archive within the archive",
      ".zip .tar .gz .tgz .zst .xz .bz2 .7z .rar .lzma .nemo .egg"),
 )  # fmt: skip
 _REFUSALS = {
     ending: (code, message) for code, message, endings in _REFUSED_ENDINGS for ending in endings.split()
 }
 _READ = (".json", ".safetensors", ".metadata")
-#: A chat template is read to be recognized, and never run.
+#: A chat template is read to be recognized and never run.
 CHAT_TEMPLATE = "chat_template.jinja"
-#: Folders with an adapter beside the whole model that it was merged into.
+#: Folders with an adapter next to the complete model into which it was merged.
 _ADAPTER_FOLDERS = frozenset({"lora", "adapter", "adapters"})
 _INERT_TEXT = """
 .md .txt .rst .png .jpg .jpeg .gif .svg .webp .pdf .csv .tsv .yaml .yml .jinja .model .html .cff .bib .log
@@ -61,15 +61,15 @@ _INERT_NAMES = frozenset(("license", "notice", "readme"))
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """The usable files of a folder, and the findings about them.
+    """Usable files of a folder, and the findings about them.
 
     Attributes:
         root: The folder.
         names: Names relative to `root`, with / between folders.
-        findings: Receives the problems of the files.
-        prefix: Start of the names in messages: the folder's place in what was sent.
-        allowance: The amount that may still be read, shared with the other folders of the checkpoint.
-        stored: The path of a file by its whole name, if it differs: files of archives have numbers as names on disk.
+        findings: Receiver of the problems of the files.
+        prefix: Prefix of the names in messages: the folder's path in the upload.
+        allowance: Amount that may still be read, shared with the checkpoint's other folders.
+        stored: Paths of files by full name, if they differ: extracted files have numbers as names.
     """
 
     root: Path
@@ -80,15 +80,13 @@ class ModelFiles:
     stored: Mapping[str, Path] = field(default_factory=dict, compare=False)
 
     def path(self, name: str) -> Path:
-        """Return the path of a file of the folder."""
         return self.stored.get(self.prefix + name, self.root / name)
 
     def has(self, name: str) -> bool:
-        """Return whether there is such a file."""
         return name in self.names
 
     def within(self, folder: str) -> ModelFiles:
-        """Return the files of a sub-folder, or all of them for the empty name."""
+        """Return the files of a sub-folder, or all files for an empty name."""
         if not folder:
             return self
         start = folder.rstrip("/") + "/"
@@ -96,17 +94,17 @@ class ModelFiles:
         return replace(self, root=self.root / folder, names=names, prefix=self.prefix + start)
 
     def silent(self) -> ModelFiles:
-        """Return the same files with findings of their own, to be read again."""
+        """Return the same files with separate findings, to read them again."""
         return replace(self, findings=Findings())
 
     def at(self, name: str = "") -> FileFindings:
         """Return the findings about a file, or about the folder."""
         return self.findings.at(self.prefix + name)
 
-    def read_json(self, name: str, most: int = MOST_JSON_FILE) -> Any:
-        """Return the value in a file. Raises Refused."""
+    def read_json(self, name: str, max_bytes: int = MOST_JSON_FILE) -> Any:
+        """Return the value in a JSON file. Raises Refused."""
         try:
-            data = read_file(self.path(name), most)
+            data = read_file(self.path(name), max_bytes)
             self.allowance.take(len(data))
             value = parse(data)
         except (FileTooLarge, AllowanceSpent) as error:
@@ -114,34 +112,34 @@ class ModelFiles:
         except NotJson as error:
             self.at(name).stop("json_damaged", str(error))
         if value is None:
-            self.at(name).stop("json_damaged", "it holds nothing but null")
+            self.at(name).stop("json_damaged", "it contains only null")
         return value
 
-    def read_object(self, name: str, most: int = MOST_JSON_FILE) -> dict[str, Any]:
-        """Return the object in a file. Raises Refused."""
-        value = self.read_json(name, most)
+    def read_object(self, name: str, max_bytes: int = MOST_JSON_FILE) -> dict[str, Any]:
+        """Return the object in a JSON file. Raises Refused."""
+        value = self.read_json(name, max_bytes)
         if not isinstance(value, dict):
-            self.at(name).stop("json_damaged", "it holds no object { … }")
+            self.at(name).stop("json_damaged", "it is not an object { … }")
         return value
 
     def read_settings(self, name: str) -> dict[str, Any]:
-        """Return the object in a file, empty if there is no such file or if it is refused."""
+        """Return the object in a JSON file, empty if the file is missing or refused."""
         return (attempt(lambda: self.read_object(name)) if self.has(name) else None) or {}
 
 
 def check_file_name(name: str, findings: Findings) -> bool:
-    """Return whether a file of this name is read. Refuse a dangerous one, and remark on some that are left out."""
+    """Return whether a file of this name is read. Refuse dangerous files, and remark on some that are left out."""
     if is_clutter(name):
         return False
     path, file = PurePosixPath(name), findings.at(name)
     ending, base = path.suffix.casefold(), path.name.casefold()
-    doubtful = any(not _NAME.fullmatch(part) or part in (".", "..") for part in path.parts)
+    is_unsafe = any(not _NAME.fullmatch(part) or part in (".", "..") for part in path.parts)
     if str(path) != name:
         file.refuse("member_name", f"the plain form of this name is {quoted(path)}")
-    elif doubtful or len(path.parts) > _MOST_DEPTH:
-        file.refuse("member_name", "the name has other characters, or many folders")
+    elif is_unsafe or len(path.parts) > _MOST_DEPTH:
+        file.refuse("member_name", "the name has unsupported characters or too many folders")
     elif _ADAPTER_FOLDERS.intersection(path.parts[:-1]):
-        findings.at(path.parts[0]).remark("left_out", "an adapter beside whole weights is not used")
+        findings.at(path.parts[0]).remark("left_out", "an adapter next to complete weights is not used")
     elif base.startswith("adapter_"):
         file.remark("adapter", "it belongs to an adapter, which is not used")
     elif ending in _REFUSALS:
@@ -152,28 +150,28 @@ def check_file_name(name: str, findings: Findings) -> bool:
     elif ending in (".jinja", ".model"):
         file.remark("left_out", "SentencePiece files and other templates are not used")
     elif ending not in _INERT and _INERT_NAMES.isdisjoint((base, path.stem.casefold())):
-        file.refuse("unknown_file", f"files that end in {quoted(ending or base)} are not known here")
+        file.refuse("unknown_file", f"{quoted(ending or base)} files are not supported")
     return False
 
 
 def walk(root: Path, findings: Findings) -> ModelFiles:
-    """Return the folder's files. Refuse links, devices, and files with a second name, as `lstat` tells them."""
+    """Return the folder's files. Refuse links, devices, and hard links, as reported by `lstat`."""
     names: set[str] = set()
     folded: dict[str, str] = {}
     weights = 0
-    for number, (name, facts) in enumerate(_entries(root, findings)):
+    for number, (name, facts) in enumerate(_iterate_entries(root, findings)):
         if number >= _MOST_FILES:
-            message = f"the folder holds more than {_MOST_FILES:,} files"
+            message = f"the folder has more than {_MOST_FILES:,} files"
             findings.at("").refuse("too_many_files", message)
             break
         if not stat.S_ISREG(facts.st_mode):
             link = stat.S_ISLNK(facts.st_mode)
-            message = "it is a symbolic link" if link else "it is no regular file"
+            message = "it is a symbolic link" if link else "it is not a regular file"
             findings.at(name).refuse("file_kind", message)
         elif facts.st_nlink != 1:
             findings.at(name).refuse("file_kind", "it has a second name (hard link)")
-        elif other := folded.get(name.casefold()):
-            findings.at(name).refuse("member_name", f"it differs from {other} only by capital letters")
+        elif same_name := folded.get(name.casefold()):
+            findings.at(name).refuse("member_name", f"it differs from {same_name} only by capital letters")
         elif check_file_name(name, findings):
             names.add(name)
             weights += facts.st_size if name.endswith(".safetensors") else 0
@@ -183,18 +181,18 @@ def walk(root: Path, findings: Findings) -> ModelFiles:
         message = f"all weights have {describe_bytes(weights)}, over the limit of {limit}"
         findings.at("").refuse("file_too_large", message)
     if not names and not findings.refused:
-        findings.at("").refuse("empty_folder", "there is no file of a model")
+        findings.at("").refuse("empty_folder", "there are no files of a model")
     return ModelFiles(root, frozenset(names), findings)
 
 
-def _entries(root: Path, findings: Findings) -> Iterable[tuple[str, os.stat_result]]:
+def _iterate_entries(root: Path, findings: Findings) -> Iterable[tuple[str, os.stat_result]]:
     """Yield every file below the root, and every folder that is a link, in a fixed order."""
     pending = [""]
     while pending:
         folder = pending.pop()
         with os.scandir(root / folder) as entries:
-            ordered = sorted(entries, key=lambda entry: entry.name)
-        for entry in ordered:
+            sorted_entries = sorted(entries, key=lambda entry: entry.name)
+        for entry in sorted_entries:
             name = f"{folder}/{entry.name}" if folder else entry.name
             facts = entry.stat(follow_symlinks=False)
             if not stat.S_ISDIR(facts.st_mode):
@@ -202,35 +200,39 @@ def _entries(root: Path, findings: Findings) -> Iterable[tuple[str, os.stat_resu
             elif entry.name in (".git", "__pycache__", ".cache", "__MACOSX"):
                 continue
             elif name.count("/") >= _MOST_DEPTH or len(pending) > _MOST_FILES:
-                findings.at(name).refuse("too_many_files", "the folders are nested too deep, or too many")
+                findings.at(name).refuse(
+                    "too_many_files", "there are too many folders, or they are nested too deeply"
+                )
             else:
                 pending.append(name)
 
 
-#: Brackets and commas, each of which may become an object in memory: this many take up to 300 MB.
+#: Maximum number of brackets and commas. Each may become an object in memory; this many take up to 300 MB.
 _MOST_VALUES = 3_000_000
 _MOST_DIGITS = 18
 
 
 class NotJson(ValueError):
-    """A text is not acceptable JSON, for the reason in the message."""
+    """Error for unacceptable JSON, with the reason in the message."""
 
 
 class FileTooLarge(NotJson):
-    """A file is over its limit."""
+    pass
 
 
-def read_file(path: Path, most: int) -> bytes:
-    """Return at most `most` bytes of a regular file. Raises FileTooLarge, and OSError for other files."""
+def read_file(path: Path, max_bytes: int) -> bytes:
+    """Return the content of a regular file of at most `max_bytes` bytes. Raises FileTooLarge and OSError."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
-        if size > most:
-            raise FileTooLarge(f"it has {describe_bytes(size)}, over the limit of {describe_bytes(most)}")
-        return file.read(most)
+        if size > max_bytes:
+            raise FileTooLarge(
+                f"it has {describe_bytes(size)}, over the limit of {describe_bytes(max_bytes)}"
+            )
+        return file.read(max_bytes)
 
 
 def parse(data: bytes) -> Any:
-    """Return the value of a JSON text. Raises NotJson."""
+    """Parse a JSON text strictly. Raises NotJson."""
     if sum(data.count(mark) for mark in (b"[", b"{", b",")) > _MOST_VALUES:
         raise NotJson(f"it has more than {_MOST_VALUES:,} values")
     try:
@@ -242,12 +244,12 @@ def parse(data: bytes) -> Any:
             parse_int=_integer,
             parse_float=_finite,
         )
-        if "\\u" in text:  # an escape may hide half a character, which cannot be written again
+        if "\\u" in text:  # An escape may be a lone surrogate, which cannot be written again.
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except RecursionError as error:
-        raise NotJson("it is nested too deep") from error
+        raise NotJson("it is nested too deeply") from error
     except UnicodeEncodeError as error:
-        raise NotJson("it has half of a surrogate pair") from error
+        raise NotJson("it has an unpaired surrogate") from error
     except ValueError as error:
         raise NotJson(str(error)[:200]) from error
     return value
@@ -256,18 +258,18 @@ def parse(data: bytes) -> Any:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        raise NotJson("it has a key twice")
+        raise NotJson("it repeats a key")
     return result
 
 
 def _integer(digits: str) -> int:
     if len(digits) > _MOST_DIGITS:
-        raise NotJson("it holds a number of many digits")
+        raise NotJson("it has a number with too many digits")
     return int(digits)
 
 
 def _finite(digits: str) -> float:
     value = float(digits)
     if not math.isfinite(value):
-        raise NotJson("it holds a number too large" if digits[-1].isdigit() else f"it holds {digits}")
+        raise NotJson("it has a number that is too large" if digits[-1].isdigit() else f"it has {digits}")
     return value

@@ -1,7 +1,7 @@
-"""Problems found while a checkpoint is read, collected so that its sender gets all of them at once.
+"""Problems of a checkpoint, collected so that its sender gets all of them at once.
 
-The module has every code that a checkpoint is refused with, or remarked on, with its remedy, and the limits of a
-checkpoint, of which operators change the first one through the environment.
+The module has the remedy of every problem and remark code, and the limits of a checkpoint. Operators can change the
+first limit through the environment.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Literal, NoReturn, TypeVar
 from evaluation.archives.compression import MIB, describe_bytes
 from evaluation.core.problems import Problem, Report, Severity
 
-#: Bytes of all weights together: CHECKPOINT_WEIGHTS_BYTES.
+#: Maximum bytes of all weights: CHECKPOINT_WEIGHTS_BYTES.
 MOST_WEIGHTS = int(os.environ.get("CHECKPOINT_WEIGHTS_BYTES", 32 * 1024 * MIB))
-#: Bytes that an archive expands to: its weights, and one GiB for all other files.
+#: Maximum expanded bytes of an archive: its weights, and one GiB for all other files.
 MOST_EXPANDED = MOST_WEIGHTS + 1024 * MIB
 MOST_FILES_IN_ARCHIVE = 64
 MOST_SHARDS = 64
@@ -28,39 +28,39 @@ MOST_JSON = 80 * MIB
 MOST_JSON_FILE = 4 * MIB
 MOST_TOKENIZER = 32 * MIB
 
-#: Numbers in configurations.
+#: Maximum numbers in configurations.
 MOST_LAYERS = 256
 MOST_HEADS = 512
 MOST_EXPERTS = 1024
-#: Experts of all layers together.
+#: Maximum number of experts in all layers.
 MOST_EXPERTS_IN_ALL = 8_192
 MOST_WIDTH = 16_384
 MOST_INNER_WIDTH = 131_072
 MOST_VOCABULARY = 1_048_576
-#: Characters of a token.
+#: Maximum characters of a token.
 MOST_TOKEN = 2_000
 MOST_POSITIONS = 262_144
 MOST_ROPE_THETA = 1e9
 LEAST_ROPE_FACTOR, MOST_ROPE_FACTOR = 0.01, 128.0
 MOST_LIST = 512
 MOST_LABELS = 2
-#: Rows of a table of static embeddings, and dimensions of the vectors that modules pass on.
+#: Maximum rows of a static embedding table, and maximum dimension of the vectors between modules.
 MOST_STATIC_ROWS = 2_000_000
 MOST_DIMENSION = 1_048_576
 
 
 class AllowanceSpent(ValueError):
-    """All files together are over a limit, which the text names."""
+    """Error for files that together exceed a limit, which the message names."""
 
 
 class WeightsTooLarge(AllowanceSpent):
-    """The weights have more bytes than a checkpoint may have."""
+    """Error for weights with more bytes than a checkpoint may have."""
 
 
 class CheckpointAllowance:
-    """The amount that may still be parsed of one checkpoint; methods raise AllowanceSpent.
+    """Amount that may still be parsed of one checkpoint; methods raise AllowanceSpent.
 
-    `without_weights`: files of weights may end after their headers; `left_out` is whether one did.
+    With `without_weights`, files of weights may end after their headers; `left_out` tells whether one did.
     """
 
     def __init__(self, without_weights: bool = False) -> None:
@@ -70,14 +70,14 @@ class CheckpointAllowance:
         self._weights: dict[Path, int] = {}
 
     def take(self, size: int, files: Literal["JSON files", "headers of weights"] = "JSON files") -> None:
-        """Count the bytes of a file of JSON, or of the header of a file of weights."""
+        """Count the bytes of a JSON file, or of the header of a file of weights."""
         self._parsed[files] += size
-        most = MOST_JSON if files == "JSON files" else MOST_HEADERS
-        if self._parsed[files] > most:
-            raise AllowanceSpent(f"all {files} together have over {describe_bytes(most)}")
+        limit = MOST_JSON if files == "JSON files" else MOST_HEADERS
+        if self._parsed[files] > limit:
+            raise AllowanceSpent(f"all {files} together have over {describe_bytes(limit)}")
 
     def take_tensors(self, path: Path, count: int, size: int) -> None:
-        """Count the tensors in a header, and their bytes, which count once however often the file is read."""
+        """Count the tensors in a header, and their bytes, which count once even if the file is read again."""
         self._tensors += count
         if self._tensors > MOST_TENSORS:
             raise AllowanceSpent(f"all files of weights together have over {MOST_TENSORS:,} tensors")
@@ -87,18 +87,18 @@ class CheckpointAllowance:
 
 
 T = TypeVar("T")
-#: Classes of errors and of remarks in a report; a hostile file could make one for each of its tensors.
-_MOST = 100
-#: Names that a message lists.
-_NAMED = 5
+#: Maximum number of problems and of remarks in a report, because a hostile file could cause one per tensor.
+_MOST_PROBLEMS = 100
+#: Maximum number of names in a message.
+_MOST_NAMES = 5
 
 
 class Refused(Exception):
-    """A part of a checkpoint is refused, for a reason among the findings, and not read any further."""
+    """Signal that a part of a checkpoint was refused, with the reason among the findings, and is not read further."""
 
 
 def attempt(read: Callable[[], T]) -> T | None:
-    """Return what `read` returns, or None if it is refused, so that problems of other parts are found as well."""
+    """Return the result of `read`, or None if it was refused, so that problems of other parts are reported too."""
     try:
         return read()
     except Refused:
@@ -116,18 +116,17 @@ class Findings:
         return FileFindings(self, file)
 
     def add(self, severity: Severity, code: str, message: str) -> None:
-        """Count a problem; further classes of one severity are dropped after the first hundred."""
+        """Count a problem; further problems of a severity are dropped after the first hundred."""
         entry = (severity, code, message)
-        if entry in self._counts or sum(severity == each for each, *_ in self._counts) < _MOST:
+        if entry in self._counts or sum(severity == each for each, *_ in self._counts) < _MOST_PROBLEMS:
             self._counts[entry] += 1
 
     @property
     def refused(self) -> bool:
-        """Whether there is any error."""
+        """Whether there are errors."""
         return any(severity == "error" for severity, *_ in self._counts)
 
     def has(self, code: str) -> bool:
-        """Whether there is an error or a remark of this code."""
         return any(code == each for _, each, _ in self._counts)
 
     def report(self) -> Report:
@@ -147,125 +146,127 @@ class FileFindings:
     file: str
 
     def refuse(self, code: str, message: str, key: str = "") -> None:
-        """Add an error, for which the checkpoint is refused."""
+        """Add an error, due to which the checkpoint is refused."""
         self._add("error", code, message, key)
 
     def stop(self, code: str, message: str, key: str = "") -> NoReturn:
-        """Add an error, and raise Refused."""
+        """Add an error and raise Refused."""
         self.refuse(code, message, key)
         raise Refused
 
     def remark(self, code: str, message: str, key: str = "") -> None:
-        """Add a remark for the sender of a checkpoint that is accepted."""
+        """Add a remark for the sender of an accepted checkpoint."""
         self._add("warning", code, message, key)
 
     def _add(self, severity: Severity, code: str, message: str, key: str) -> None:
-        where = [quote(part) for part in (self.file, key) if part]
-        self.findings.add(severity, code, ": ".join([*where, message]))
+        prefixes = [quote(part) for part in (self.file, key) if part]
+        self.findings.add(severity, code, ": ".join([*prefixes, message]))
 
 
-def quote(text: object, most: int = 120) -> str:
-    """Return untrusted text, short and printable."""
-    plain = "".join(
-        c if c.isprintable() and not 0xD800 <= ord(c) < 0xE000 else "\ufffd" for c in str(text)[: most + 1]
+def quote(text: object, limit: int = 120) -> str:
+    """Return untrusted text, shortened and printable."""
+    printable = "".join(
+        c if c.isprintable() and not 0xD800 <= ord(c) < 0xE000 else "\ufffd" for c in str(text)[: limit + 1]
     )
-    return plain if len(plain) <= most else plain[:most] + " …"
+    return printable if len(printable) <= limit else printable[:limit] + " …"
 
 
 def quoted(value: object) -> str:
-    """Return an untrusted value in quotation marks, short."""
+    """Return an untrusted value in quotation marks, shortened."""
     return f"“{quote(value, 60)}”"
 
 
-def listed(names: Sequence[str]) -> str:
-    """Return the first few names, and how many more there are."""
-    more = len(names) - _NAMED
-    return ", ".join(quote(name) for name in names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+def summarize_names(names: Sequence[str]) -> str:
+    """Return the first few names and the number of further ones."""
+    further_count = len(names) - _MOST_NAMES
+    return ", ".join(quote(name) for name in names[:_MOST_NAMES]) + (
+        f" and {further_count:,} more" if further_count > 0 else ""
+    )
 
 
 PACK_COMMAND = "python -m evaluation pack FOLDER"
-_PACK = f"`{PACK_COMMAND}` makes such an archive from the folder, on your machine."
+_PACK = f"`{PACK_COMMAND}` builds such an archive from the folder on your machine."
 
 CODES: Mapping[str, str] = {
     # The archive
     "archive_kind": f"Send a zip or a tar compressed with zstd (.tar.zst). {_PACK}",
-    "compression": f"Pack it again, and check that it was sent whole. {_PACK}",
-    "member_kind": f"Pack regular files only: no links, devices, sparse files or passwords. {_PACK}",
+    "compression": f"Pack the files again and check that the upload is complete. {_PACK}",
+    "member_kind": f"Pack regular files only: no links, devices, sparse files, or passwords. {_PACK}",
     "member_name": f"Pack every file once, under a plain relative name of letters, digits, . _ - /. {_PACK}",
-    "trailing_data": f"The file has to begin and end where the archive does. {_PACK}",
-    "expansion": f"Weights shrink little; an archive may expand to 50 times its size. {_PACK}",
-    "too_many_files": f"Pack what the model is loaded from: at most 64 files. {_PACK}",
+    "trailing_data": f"Remove the data before or after the archive. {_PACK}",
+    "expansion": f"Weights hardly compress; an archive may expand to 50 times its size. {_PACK}",
+    "too_many_files": f"Pack only the files that the model is loaded from, at most 64. {_PACK}",
     # The files
     "pickle_weights": f"Weights must be safetensors: loading a pickle can run code. {_PACK}",
-    "dangerous_file": f"Leave it out: only safetensors, JSON and text are taken. {_PACK}",
+    "dangerous_file": f"Leave it out: only safetensors, JSON, and text are accepted. {_PACK}",
     "nested_archive": f"Pack the files themselves, not an archive of them. {_PACK}",
-    "unknown_file": f"Leave it out: only safetensors, JSON and text are taken. {_PACK}",
-    "adapter": "Send whole weights: `python -m evaluation pack FOLDER --base BASE` merges an adapter into its base.",
-    "file_kind": f"Every file has to be a regular file of its own: no link, no device. {_PACK}",
+    "unknown_file": f"Leave it out: only safetensors, JSON, and text are accepted. {_PACK}",
+    "adapter": "Send complete weights: `python -m evaluation pack FOLDER --base BASE` merges an adapter into its base.",
+    "file_kind": f"Send only regular files: no links, no devices. {_PACK}",
     "file_too_large": "JSON files have at most 4 MiB, tokenizer.json 32 MiB, all JSON together 80 MiB, all "
     f"weights together {describe_bytes(MOST_WEIGHTS)}.",
     "empty_folder": "Send the folder that the model is loaded from, with config.json, safetensors and tokenizer.json.",
     # JSON
-    "json_damaged": "Every JSON file is UTF-8 text with one value, no key twice, no NaN, and few levels deep.",
+    "json_damaged": "Write JSON as UTF-8 text with one value, no repeated keys, no NaN, and few levels of nesting.",
     "forbidden_key": "Remove the key: it can load code or files from elsewhere. Models are loaded without it.",
-    "own_code": "Code beside the weights is never run. Convert the checkpoint for the library's class. If that class "
+    "own_code": "Code in a checkpoint is never run. Convert the checkpoint for the library's class. If that class "
     "gives the same outputs, remove auto_map from the file to state that.",
     "ignored_key": "Send a checkpoint that the library's class computes as it was trained. If the model was "
     "trained as the class computes, remove the key to state that.",
-    "unknown_key": "Remove the key: only the keys that the documentation lists are taken in this file.",
+    "unknown_key": "Remove the key: this file may have only the keys that the documentation lists.",
     "value": "Give a value of the kind and size that the message names.",
     # The model
     "missing_config": "Add the file as its library saved it; a download may have left it out. " + _PACK,
-    "model_type": "The architecture has to be one of texts that the site's release of transformers has in itself, "
-    "without code beside the weights; its page /models/ lists them.",
-    "configuration": "The configuration has to make a model of its class: with values of the types that the class "
-    "declares, and sizes that go together. Save it again with save_pretrained of the published release.",
-    "too_costly": "The library has to set the model up, without its weights, within a minute and 2 GiB: with fewer "
-    "layers, fewer parts of a layer, or a tokenizer that does not multiply what it replaces.",
-    "dimension_cap": "The size is over what is accepted here; the message names the limit.",
-    "wrong_kind": "Choose the architecture that the checkpoint is for, or send another checkpoint.",
-    "unknown_kind": "Send a sentence-transformers folder (modules.json), or say what the model is.",
-    "pooling_needed": "Say how the tokens' outputs become one: max or sum for SPLADE, mean or cls for a dense encoder.",
+    "model_type": "Use a text architecture that is part of the site's release of transformers, "
+    "without code of its own; the page /models/ lists them.",
+    "configuration": "The configuration must define a model of its class, with values of the types that the class "
+    "declares and consistent sizes. Save it again with save_pretrained of the published release.",
+    "too_costly": "The library must be able to build the model without its weights within a minute and 2 GiB. Use "
+    "fewer layers, fewer parts of a layer, or a tokenizer that does not expand its input.",
+    "dimension_cap": "Reduce the size to the limit in the message.",
+    "wrong_kind": "Choose the checkpoint's architecture, or send another checkpoint.",
+    "unknown_kind": "Send a sentence-transformers folder (modules.json), or state the kind of the model.",
+    "pooling_needed": "State how tokens are pooled: max or sum for SPLADE, mean or cls for a dense encoder.",
     "module_type": "modules.json may name modules of sentence-transformers itself and of PyLate, in any spelling.",
     "module_not_run": "Use a model whose tokenizer is a tokenizer.json, and which reads texts.",
-    "module_order": "The modules have to be in an order that makes one of the known kinds of model.",
-    "activation": "The activation has to be torch.nn.modules.linear.Identity, or Tanh, ReLU, GELU, SiLU or Sigmoid of "
+    "module_order": "Put the modules into the order of one of the known kinds of model.",
+    "activation": "Use torch.nn.modules.linear.Identity, or Tanh, ReLU, GELU, SiLU, or Sigmoid of "
     "torch.nn.modules.activation.",
-    "dimension_mismatch": "Each module has to take as many dimensions as the one before gives.",
-    "missing_projection": "A ColBERT checkpoint has to bring its projection; without one the library makes up a random "
-    "one.",
-    "labels": "A cross-encoder has one label or two, a model that weighs terms one.",
+    "dimension_mismatch": "Each module's input dimension must equal the output dimension of the module before it.",
+    "missing_projection": "Include the projection of the ColBERT checkpoint; without it, the library initializes a "
+    "random one.",
+    "labels": "A cross-encoder must have one or two labels, a term weighting model one.",
     # Weights
     "missing_weights": f"The checkpoint must contain the weights of all layers. {_PACK}",
     "weights_header": "Files of weights are whole safetensors as their library writes them: no gaps, no empty tensors, "
     f"at most 10,000 tensors in all, described in at most 4 MiB. {_PACK}",
     "weights_index": "weight_map names every tensor, and the one of at most 64 safetensors files beside the "
     "index that holds it.",
-    "weights_type": "Weights are float32, float16 or bfloat16. Convert the model to one of these and pack it again.",
-    "weights_shape": "Every weight has to have the shape that follows from the configuration.",
+    "weights_type": "Weights must be float32, float16, or bfloat16. Convert the model to one of these, then pack it.",
+    "weights_shape": "Every weight must have the shape that follows from the configuration.",
     "weights_unknown": "Remove tensors that the class of the module or layer does not have. The model_type may "
-    "name another class than the one that was trained.",
-    "nan_weights": "Weights have to be finite numbers. The training diverged, or the conversion overflowed.",
+    "differ from that of the trained class.",
+    "nan_weights": "Weights must be finite numbers. The training diverged, or the conversion overflowed.",
     # Tokenizer
-    "missing_tokenizer": "Send tokenizer.json: load the tokenizer with transformers, and save it with save_pretrained.",
-    "tokenizer_vocabulary": "Every token needs an id of its own, below the number of the model's embeddings.",
-    "tokenizer_regex": "Regular expressions in tokenizer.json are those of well-known tokenizers, or simple ones.",
-    "tokenizer_value": "tokenizer.json has to be as the tokenizers library writes it.",
+    "missing_tokenizer": "Send tokenizer.json: load the tokenizer with transformers and save it with save_pretrained.",
+    "tokenizer_vocabulary": "Every token needs a unique id below the number of the model's embeddings.",
+    "tokenizer_regex": "Use only simple regular expressions in tokenizer.json, or those of well-known tokenizers.",
+    "tokenizer_value": "Save tokenizer.json with the tokenizers library.",
     # Fetching
-    "hub_downloads_off": "Upload the checkpoint as an archive; the operator turns fetching on with HUB_DOWNLOADS=1 or "
+    "hub_downloads_off": "Upload the checkpoint as an archive. Operators enable downloads with HUB_DOWNLOADS=1 or "
     "in the admin.",
-    "hub_missing": "Name a public model that has safetensors, and one of its commits.",
-    "hub_name": "Name the model as owner/name, and a commit by its 40 hexadecimal digits.",
+    "hub_missing": "Give a public model with safetensors, and one of its commits.",
+    "hub_name": "Give the model as owner/name, and a commit by its 40 hexadecimal digits.",
     "hub_too_large": "Choose a smaller model, or upload only what is needed.",
     "hub_unreachable": "Try again later, or upload the checkpoint as an archive.",
     # Remarks
-    "known_for_dot": "Nothing to do; where it was trained for cosine, say similarity = cosine in the submission.",
-    "prompt_names": "Without a choice only prompts named query, and document, passage or corpus, are put before texts.",
-    "prompt_template": "Nothing to do where the model was trained otherwise.",
-    "left_out": "Nothing to do: the file is not needed, and was not taken.",
+    "known_for_dot": "Nothing to do. If the model was trained for cosine, set similarity = cosine in the submission.",
+    "prompt_names": "By default, only prompts named query, and document, passage, or corpus, are put before texts.",
+    "prompt_template": "Nothing to do if the model was trained differently.",
+    "left_out": "Nothing to do: the file is not needed and was left out.",
     "keys_left_out": "The keys are not used here. Nothing to do if the model was trained without them.",
     "keys_not_read": "The library's class of this type does not read the keys. Nothing to do if the model was "
     "trained without them.",
-    "weights_not_sent": "Send the weights too when you submit it; whether they are finite is asked then.",
+    "weights_not_sent": "Include the weights when you submit the model. They are checked for finite values then.",
     "weights_left_out": "Nothing to do: the weights belong to no part that is used.",
 }

@@ -1,4 +1,4 @@
-"""From the files of a folder to the plan of a checkpoint of one kind."""
+"""Plans of checkpoints of each kind, from the files of a folder."""
 
 import re
 import string
@@ -14,9 +14,9 @@ from evaluation.checkpoints.chains import (
     Chain,
     Transformer,
     combine_routes,
-    kind_of,
     read_chain,
     read_transformer,
+    recognize_kind,
 )
 from evaluation.checkpoints.configuration import NAME as CONFIG
 from evaluation.checkpoints.configuration import class_names, stated_configuration
@@ -29,12 +29,12 @@ from evaluation.checkpoints.description import (
     Plan,
 )
 from evaluation.checkpoints.files import ModelFiles
-from evaluation.checkpoints.findings import MOST_POSITIONS, Refused, attempt, listed
+from evaluation.checkpoints.findings import MOST_POSITIONS, Refused, attempt, summarize_names
 from evaluation.checkpoints.modules import MODULES, Listed, Module, read_module_list, read_routes
 from evaluation.checkpoints.settings import NAME as SETTINGS
 from evaluation.checkpoints.settings import POOLING as STORED_POOLING
 from evaluation.checkpoints.settings import TEMPLATE as STORED_TEMPLATE
-from evaluation.checkpoints.settings import TEMPLATES, EncoderDefaults, read_settings, recognise
+from evaluation.checkpoints.settings import TEMPLATES, EncoderDefaults, read_settings, recognize_template
 from evaluation.checkpoints.values import TRUTH, read_values, text, whole
 
 AUGMENTATION = "augmentation.safetensors"
@@ -65,29 +65,29 @@ _POOLINGS = {
 }
 
 
-#: Models that were trained for inner products, and whose files do not say so (BEIR paper, Appendix H, and their
-#: cards), by the start of a class's name.
+#: Models trained for inner products whose files do not state it (BEIR paper, Appendix H, and their model
+#: cards), by the prefix of their class's name.
 _DOT_CLASSES: Mapping[str, str] = {
     "DPR": "DPR",  # https://huggingface.co/facebook/dpr-question_encoder-single-nq-base
     "Contriever": "Contriever",  # https://huggingface.co/facebook/contriever
     "RobertaDot": "ANCE",  # https://github.com/microsoft/ANCE
     "BERT_Dot": "TAS-B",  # https://huggingface.co/sebastian-hofstaetter/distilbert-dot-tas_b-b256-msmarco
 }
-#: Of https://huggingface.co/sentence-transformers/msmarco-roberta-base-ance-firstp
+#: Modules of https://huggingface.co/sentence-transformers/msmarco-roberta-base-ance-firstp
 _ANCE = ("Transformer", "Pooling", "Dense", "LayerNorm")
 _DOT_NAMES = re.compile(r"(?<![a-z])(tas[-_]?b|contriever|ance|dpr)(?![a-z])", re.ASCII | re.IGNORECASE)
-_SPELLED = {"contriever": "Contriever", "ance": "ANCE", "dpr": "DPR"}
+_SPELLINGS = {"contriever": "Contriever", "ance": "ANCE", "dpr": "DPR"}
 
 
-def known_for_dot(classes: Iterable[str], roles: Sequence[str], names: Iterable[str]) -> str:
-    """Return the known model for inner products by its classes, modules, and names, empty for any other."""
+def find_dot_model(classes: Iterable[str], roles: Sequence[str], names: Iterable[str]) -> str:
+    """Return the known inner product model with these classes, modules, or names, or an empty string."""
     for start, model in _DOT_CLASSES.items():
         if any(name.startswith(start) for name in classes):
             return model
     if tuple(roles) == _ANCE:
         return "ANCE"
     match = next(filter(None, map(_DOT_NAMES.search, names)), None)
-    return _SPELLED.get(match[1].lower(), "TAS-B") if match else ""
+    return _SPELLINGS.get(match[1].lower(), "TAS-B") if match else ""
 
 
 @dataclass(frozen=True)
@@ -96,9 +96,9 @@ class ModelFolder:
 
     Attributes:
         source: The files of the folder.
-        kinds: The kinds that would do, empty for any.
-        pooling: The pooling to use if the files name none.
-        name: The sender's name for the folder.
+        kinds: Acceptable kinds, empty for any.
+        pooling: Pooling to use if the files do not state one.
+        name: The sender's name of the folder.
     """
 
     source: ModelFiles
@@ -107,29 +107,29 @@ class ModelFolder:
     name: str
 
     @cached_property
-    def stated(self) -> dict[str, Any]:
-        """The unchecked content of config.json."""
+    def raw_configuration(self) -> dict[str, Any]:
+        """Unchecked content of config.json."""
         return stated_configuration(self.source)
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The model classes that config.json names."""
-        return class_names(self.stated)
+        """Model classes in config.json."""
+        return class_names(self.raw_configuration)
 
     def has_class(self, *ends: str) -> bool:
-        """Return whether the name of any class has one of these endings."""
+        """Return whether the name of a class has one of these endings."""
         return any(name.endswith(ends) for name in self.classes)
 
     def require(self, kind: CheckpointKind) -> None:
-        """Raise Refused unless a model of this kind, or one that its heads make it, would do."""
+        """Raise Refused unless this kind, or one that its heads add, is acceptable."""
         encodes = kind is CheckpointKind.SENTENCE_ENCODER
-        also = [other for other, file in HEADS.items() if encodes and self.source.has(file)]
-        if not self.kinds or not self.kinds.isdisjoint((kind, *also)):
+        head_kinds = [head_kind for head_kind, file in HEADS.items() if encodes and self.source.has(file)]
+        if not self.kinds or not self.kinds.isdisjoint((kind, *head_kinds)):
             return
         if CheckpointKind.MULTI_VECTOR in self.kinds and kind in ENCODERS:
             message = f"this is a {kind}, which has no projection of tokens"
             self.source.at().stop("missing_projection", message)
-        message = f"this is a {kind}; wanted is {listed(sorted(self.kinds))}"
+        message = f"this is a {kind}, not a {summarize_names(sorted(self.kinds))}"
         self.source.at().stop("wrong_kind", message)
 
     def plan(self) -> Plan:
@@ -154,15 +154,15 @@ class ModelFolder:
         description = plan.description
         if description.kind is not CheckpointKind.SENTENCE_ENCODER or description.similarity == "dot":
             return plan
-        # Libraries write cosine if nobody chose a similarity.
+        # Libraries write cosine as the default similarity.
         modules = next(iter(plan.parts.values())).json.get(MODULES, [])
-        roles = [m.role_of(module["type"]) for module in modules]
-        path = self.stated.get("_name_or_path")
+        roles = [m.get_role(module["type"]) for module in modules]
+        path = self.raw_configuration.get("_name_or_path")
         names = (path if isinstance(path, str) else "", self.name)
-        known = "" if m.NORMALIZE in roles else known_for_dot(self.classes, roles, names)
-        if not known:
+        known_model = "" if m.NORMALIZE in roles else find_dot_model(self.classes, roles, names)
+        if not known_model:
             return plan
-        message = f"{known} was trained for inner products: similarity is dot unless a submission says cosine"
+        message = f"{known_model} was trained for inner products: similarity is dot unless the submission sets cosine"
         source.at().remark("known_for_dot", message)
         return plan.described(similarity="dot")
 
@@ -174,11 +174,11 @@ class ModelFolder:
         if roles == [m.ROUTER]:
             return self._from_router(modules[0].source, settings)
         if m.ROUTER in roles:
-            file.stop("module_order", "a Router has to be the only module")
+            file.stop("module_order", "a Router must be the only module")
         pylate = any(each.spelling.startswith("pylate.") for each in modules)
-        kind = kind_of(roles, "ColBERT" if pylate else settings.model_type, self.classes)
+        kind = recognize_kind(roles, "ColBERT" if pylate else settings.model_type, self.classes)
         if kind is None:
-            file.stop("module_order", f"{', '.join(roles)} make no model of a known kind")
+            file.stop("module_order", f"{', '.join(roles)} do not form a known kind of model")
         self.require(kind)
         chain = read_chain(modules, kind, file)
         plan, heads = chain.plan(kind, settings), [each for each, name in HEADS.items() if source.has(name)]
@@ -190,7 +190,7 @@ class ModelFolder:
             tensors, file = attempt(partial(weights.read_weights, source, name)) or {}, source.at(name)
             head = tensors.get("weight")
             if head is None or set(tensors) != {"weight", "bias"}:
-                message = f"it holds {listed(sorted(tensors))}, where weight and bias are wanted"
+                message = f"it has {summarize_names(sorted(tensors))} instead of weight and bias"
                 file.refuse("missing_weights", message)
                 continue
             rows = head.shape[0] if head.shape else 0
@@ -203,27 +203,27 @@ class ModelFolder:
     def _from_router(self, source: ModelFiles, settings: EncoderDefaults) -> Plan:
         routes = read_routes(source)
         roles = [each.role for modules in routes.values() for each in modules]
-        kind = kind_of(roles, "", ())
+        kind = recognize_kind(roles, "", ())
         if kind is CheckpointKind.STATIC_EMBEDDINGS and m.TRANSFORMER in roles:
             kind = CheckpointKind.SENTENCE_ENCODER
         if kind not in (*ENCODERS, CheckpointKind.SPARSE_ENCODER):
-            source.at(MODULES).stop("module_order", "the two routes make no model of a known kind")
+            source.at(MODULES).stop("module_order", "the two routes do not form a known kind of model")
         replace(self, source=source).require(kind)
         chains: dict[str, Chain] = {}
-        for route, modules in sorted(routes.items(), reverse=True):  # queries first, as everywhere
-            own = ENCODERS[modules[0].role == m.STATIC] if kind in ENCODERS else kind
-            chains[route] = read_chain(modules, own, source.at(route))
+        for route, modules in sorted(routes.items(), reverse=True):  # Queries come first, as everywhere.
+            chain_kind = ENCODERS[modules[0].role == m.STATIC] if kind in ENCODERS else kind
+            chains[route] = read_chain(modules, chain_kind, source.at(route))
         plans = {route: chain.plan(kind, settings) for route, chain in chains.items()}
-        plan = _joined(plans, kind, settings.prompts, source)
+        plan = _join_plans(plans, kind, settings.prompts, source)
         if kind is not CheckpointKind.SPARSE_ENCODER:
             return plan
         part = combine_routes(chains) | ModelPart({SETTINGS: settings.written("SparseEncoder")})
         return replace(plan, parts={"model": part})
 
     def _two_encoders(self, pair: Mapping[str, ModelFiles]) -> Plan:
-        """Return the plan of a folder for queries and one for documents, each a whole encoder."""
-        within = replace(self, kinds=frozenset({*ENCODERS, CheckpointKind.SPARSE_ENCODER}))
-        attempts = {role: attempt(replace(within, source=source).plan) for role, source in pair.items()}
+        """Return the plan of a folder for queries and one for documents, each a complete encoder."""
+        base = replace(self, kinds=frozenset({*ENCODERS, CheckpointKind.SPARSE_ENCODER}))
+        attempts = {role: attempt(replace(base, source=source).plan) for role, source in pair.items()}
         plans = {role: plan for role, plan in attempts.items() if plan is not None}
         if len(plans) < 2:
             raise Refused
@@ -231,16 +231,18 @@ class ModelFolder:
         replace(self, source=pair["document"]).require(document)
         whole_folder = self.source.findings.at("")
         if any(set(plan.parts) != {"model"} for plan in plans.values()):
-            whole_folder.stop("module_order", "an encoder for queries cannot have two parts itself")
+            whole_folder.stop("module_order", "an encoder within a pair cannot have two parts")
         if query is not document and CheckpointKind.SPARSE_ENCODER in (query, document):
-            whole_folder.stop("wrong_kind", f"queries have a {query}, and documents a {document}")
+            whole_folder.stop("wrong_kind", f"queries have a {query}, but documents have a {document}")
         kind = query if query is document else CheckpointKind.SENTENCE_ENCODER
-        stated = {role: plan.description.prompts for role, plan in plans.items()}
-        prompts = {role: own[role] for role, own in stated.items() if role in own}
-        return _joined(plans, kind, prompts, self.source)
+        prompts_by_role = {role: plan.description.prompts for role, plan in plans.items()}
+        prompts = {
+            role: role_prompts[role] for role, role_prompts in prompts_by_role.items() if role in role_prompts
+        }
+        return _join_plans(plans, kind, prompts, self.source)
 
     def _from_transformers(self) -> Plan:
-        """Return the plan of a folder as transformers saves it. Its classes tell the kind, or else the requirements."""
+        """Return the plan of a folder saved by transformers, with its kind from its classes or the requirements."""
         source = self.source
         if source.has(STANFORD) or "HF_ColBERT" in self.classes:
             self.require(CheckpointKind.MULTI_VECTOR)
@@ -250,7 +252,7 @@ class ModelFolder:
         if kind is None and scores and self.has_class("ForCausalLM"):
             kind = CheckpointKind.CROSS_ENCODER
         if kind is None:
-            return self._pooled()
+            return self._from_plain_encoder()
         self.require(kind)
         if kind is CheckpointKind.CROSS_ENCODER:
             settings = read_settings(source)
@@ -259,14 +261,14 @@ class ModelFolder:
             chain = read_chain([Listed(m.TRANSFORMER, "", source)], kind, source.at(CONFIG))
             return chain.plan(kind, settings)
         model = read_transformer(source, "token" if kind is CheckpointKind.TERM_WEIGHTING else "writer")
-        template = read_settings(source).template or recognise(model.tokenizer.chat_template)
+        template = read_settings(source).template or recognize_template(model.tokenizer.chat_template)
         if kind is not CheckpointKind.SEQ2SEQ or not template:
             return _plain_plan(kind, model, model.plain())
         part = model.plain() | ModelPart({SETTINGS: {STORED_TEMPLATE: template}})
         return _plain_plan(kind, model, part).described(template=template)
 
-    def _pooled(self) -> Plan:
-        """Return the plan of a plain encoder: SPLADE for a masked language model, else a dense encoder."""
+    def _from_plain_encoder(self) -> Plan:
+        """Return the plan of a plain encoder: SPLADE for a masked language model, otherwise a dense encoder."""
         source, file = self.source, self.source.at(CONFIG)
         if self.kinds == {CheckpointKind.MULTI_VECTOR}:
             file.stop("missing_projection", "it is a plain encoder, without a projection of its tokens")
@@ -274,21 +276,24 @@ class ModelFolder:
         pooling = self.pooling or settings.pooling
         masked = self.has_class("ForMaskedLM", "ForPreTraining")
         sparse = masked or bool(self.kinds) or pooling == SPARTA
-        # Where a dense one would do, the head and the pooling decide.
+        # If a dense encoder is acceptable, the head and the pooling decide.
         if self.kinds - {CheckpointKind.SPARSE_ENCODER}:
             predicts = masked and pooling in ("", "max", "sum")
             sparse = CheckpointKind.SPARSE_ENCODER in self.kinds and (predicts or pooling == SPARTA)
         kind = CheckpointKind.SPARSE_ENCODER if sparse else CheckpointKind.SENTENCE_ENCODER
         if self.kinds and kind not in self.kinds:
-            file.stop("unknown_kind", f"{listed(self.classes) or 'it'} is no {listed(sorted(self.kinds))}")
+            file.stop(
+                "unknown_kind",
+                f"{summarize_names(self.classes) or 'it'} is not a {summarize_names(sorted(self.kinds))}",
+            )
         if any(name.startswith("DPR") for name in self.classes):
             pooling = pooling or "cls"
         if not pooling and source.within(_POOLING_FOLDER).has(CONFIG):
-            present = f"although {_POOLING_FOLDER}/ is present, as in a model of sentence-transformers"
-            message = f"the file is missing, {present}"
+            reason = f"although {_POOLING_FOLDER}/ is present, as in a model of sentence-transformers"
+            message = f"the file is missing, {reason}"
             source.at(MODULES).stop("missing_config", message)
         if pooling not in _POOLINGS[kind]:
-            message = f"it does not say how tokens are pooled for a {kind}: {', '.join(_POOLINGS[kind])}"
+            message = f"it does not state how tokens are pooled for a {kind}: {', '.join(_POOLINGS[kind])}"
             file.stop("pooling_needed", message)
         model = read_transformer(source, "masked" if sparse and pooling != SPARTA else "base")
         if pooling == SPARTA:
@@ -296,11 +301,11 @@ class ModelFolder:
             plan, dimension = _plain_plan(kind, model, part), model.configuration.vocabulary
             return plan.described(dimension=dimension, pooling=SPARTA, similarity="dot")
         last = m.splade_by_name(pooling) if sparse else m.pooling_by_name(pooling, model.hidden or 0)
-        similarity = settings.similarity or ("dot" if sparse else "")  # as the library has it
-        return Chain.behind(model, last).plan(kind, replace(settings, similarity=similarity))
+        similarity = settings.similarity or ("dot" if sparse else "")  # The library's default.
+        return Chain.from_transformer(model, last).plan(kind, replace(settings, similarity=similarity))
 
     def _augmentation(self) -> Plan:
-        """Return the plan of learned query augmentation: an encoder, and W and u beside it."""
+        """Return the plan of learned query augmentation: an encoder, with W and u next to it."""
         kind, source, file = CheckpointKind.QUERY_AUGMENTATION, self.source, self.source.at(AUGMENTATION)
         self.require(kind)
         model = attempt(lambda: read_transformer(source, "base"))
@@ -309,21 +314,21 @@ class ModelFolder:
             raise Refused
         hidden, vocabulary = model.hidden or 0, model.configuration.vocabulary or 0
         shapes = {"W": (vocabulary, hidden), "u": (hidden,)}
-        if missing := [name for name in shapes if name not in tensors]:
-            file.stop("missing_weights", f"there is no {listed(missing)}")
+        if missing_names := [name for name in shapes if name not in tensors]:
+            file.stop("missing_weights", f"there is no {summarize_names(missing_names)}")
         for name, shape in shapes.items():
             weights.refuse_shape(name, tensors[name], shape, file)
-        used = {name: tensors[name] for name in shapes}
-        return _plain_plan(kind, model, model.plain() | ModelPart(weights={AUGMENTATION: used}))
+        used_tensors = {name: tensors[name] for name in shapes}
+        return _plain_plan(kind, model, model.plain() | ModelPart(weights={AUGMENTATION: used_tensors}))
 
 
-def _joined(
+def _join_plans(
     plans: Mapping[str, Plan], kind: CheckpointKind, prompts: Mapping[str, str], source: ModelFiles
 ) -> Plan:
-    """Return the plan of a model with an encoder for queries and one for documents, each of which loads by itself."""
+    """Return the plan of a model with separately loadable encoders for queries and documents."""
     query, document = plans["query"].description, plans["document"].description
     if query.dimension != document.dimension:
-        message = f"queries have {query.dimension} dimensions, and documents {document.dimension}"
+        message = f"queries have {query.dimension} dimensions, but documents have {document.dimension}"
         source.at().stop("dimension_mismatch", message)
     types = "+".join(dict.fromkeys((document.model_type, query.model_type)))
     description = replace(document, kind=kind, model_type=types, prompts=dict(prompts))
@@ -338,25 +343,31 @@ def _plain_plan(kind: CheckpointKind, model: Transformer, part: ModelPart) -> Pl
 def _causal_plan(source: ModelFiles, settings: EncoderDefaults) -> Plan:
     """Return the plan of a causal language model that scores by two answers.
 
-    The answers are those of its chat template, if that is known, else yes and no, as in the library.
+    The answers are those of its chat template if that is known, otherwise yes and no, as in the library.
     """
     model = read_transformer(source, "causal")
-    known = TEMPLATES.get(settings.template or recognise(model.tokenizer.chat_template))
-    answers = [answer for answer in ((known.positive, known.negative) if known else ("yes", "no")) if answer]
-    ids = [model.tokenizer.id_of(answer) for answer in answers]
+    template = TEMPLATES.get(settings.template or recognize_template(model.tokenizer.chat_template))
+    answers = [
+        answer for answer in ((template.positive, template.negative) if template else ("yes", "no")) if answer
+    ]
+    ids = [model.tokenizer.find_id(answer) for answer in answers]
     if None in ids:
         message = (
             f"a causal language model scores by its tokens {' and '.join(answers)}, which it does not have"
         )
         source.at(CONFIG).stop("unknown_kind", message)
     positive, negative = (*ids, None)[:2]
-    written = {"true_token_id": positive, "false_token_id": negative, "module_input_name": "causal_logits"}
-    chain = Chain.behind(model, Module(m.LOGIT_SCORE, ModelPart({m.CONFIG: written})))
+    score_config = {
+        "true_token_id": positive,
+        "false_token_id": negative,
+        "module_input_name": "causal_logits",
+    }
+    chain = Chain.from_transformer(model, Module(m.LOGIT_SCORE, ModelPart({m.CONFIG: score_config})))
     return chain.plan(CheckpointKind.CROSS_ENCODER, settings)
 
 
 def _stanford_plan(source: ModelFiles) -> Plan:
-    """Return the plan of ColBERT as its authors save it, with the projection among the encoder's weights."""
+    """Return the plan of ColBERT in its authors' format, with the projection among the encoder's weights."""
     values = read_values(source.read_settings(STANFORD), _STANFORD_RULES, source.at(STANFORD))
     late = {
         "query_prefix": values.get("query_token_id", "[unused0]") + " ",
@@ -369,12 +380,12 @@ def _stanford_plan(source: ModelFiles) -> Plan:
         "skiplist_words": list(string.punctuation) if values.get("mask_punctuation", True) else [],
         **({"document_length": values["doc_maxlen"]} if "doc_maxlen" in values else {}),
     }
-    model = read_transformer(source, "base", beside=_PROJECTION)
+    model = read_transformer(source, "base", excluded=_PROJECTION)
     tensors = weights.read_weights(source.silent())
     projection = {name: tensors[name] for name in _PROJECTION if name in tensors}
     shape = projection["linear.weight"].shape if "linear.weight" in projection else ()
     if len(shape) != 2 or (model.hidden and shape[1] != model.hidden):
         message = f"there is no linear.weight with {model.hidden} columns"
         source.at(weights.NAME).stop("missing_projection", message)
-    chain = Chain.behind(model, m.token_projection(projection))
+    chain = Chain.from_transformer(model, m.token_projection(projection))
     return chain.plan(CheckpointKind.MULTI_VECTOR, EncoderDefaults("ColBERT", late=late))

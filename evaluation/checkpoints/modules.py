@@ -1,7 +1,7 @@
-"""The modules of sentence-transformers: recognized by their class, and each read into values and tensors.
+"""Modules of sentence-transformers: recognized by class, and read into values and tensors.
 
 The library checks the keys and tensors of a class when the model is checked. This module finds the class by its name,
-whatever package a release wrote before it, and the dimensions that go in and come out by its numbers.
+regardless of the package of a release, and its input and output dimensions by its numbers.
 """
 
 import re
@@ -30,13 +30,13 @@ class ModuleClass:
     """A class of modules.
 
     Attributes:
-        package: Its place in sentence_transformers.
+        package: Its package within sentence_transformers.
         config: Name of its configuration file.
-        needs_config: Whether it cannot be made without that file.
+        needs_config: Whether that file is required.
         has_weights: Whether it has a file of weights.
-        takes: Key of the dimensions that go in.
-        gives: Key of the dimensions that come out.
-        old_width: Former key of the input width, which has "word_" in its name.
+        takes: Key of the input dimension.
+        gives: Key of the output dimension.
+        old_width: Former key of the input width, which contains "word_".
     """
 
     package: str
@@ -74,18 +74,18 @@ _CLASSES = {
     "CNN": ModuleClass(f"{_OWN}.cnn", "cnn_config.json", needs_config=True, has_weights=True,
                        takes="in_embedding_dimension", old_width="in_word_embedding_dimension"),
 }  # fmt: skip
-#: The full name of each class, as it is written.
+#: Full name of each class, as written to files.
 CLASSES = {role: f"sentence_transformers.{each.package}.{role}" for role, each in _CLASSES.items()}
-#: Other names of theirs.
+#: Other names of the classes.
 _ALIASES = {"Asym": ROUTER, "MLMTransformer": TRANSFORMER}
-#: Classes of the library that are not run, and why.
+#: Classes of the library that are not supported, with the reason.
 NOT_RUN = {
-    **dict.fromkeys(("BoW", "WordEmbeddings", "WordWeights"), "it has a tokenizer of its own, not tokenizer.json"),
-    **dict.fromkeys(("CLIPModel", "CLIP"), "it encodes pictures, and documents here are texts"),
-    "LSTM": "it needs the lengths of texts, which the library's Transformer does not tell it",
-    "LambdaTokenPooling": "it is a function, and no file holds one",
+    **dict.fromkeys(("BoW", "WordEmbeddings", "WordWeights"), "it has its own tokenizer instead of tokenizer.json"),
+    **dict.fromkeys(("CLIPModel", "CLIP"), "it encodes images, but documents are texts"),
+    "LSTM": "it needs the lengths of texts, which the library's Transformer does not pass on",
+    "LambdaTokenPooling": "it is a function, which no file can store",
 }  # fmt: skip
-#: Spellings: of sentence-transformers, with or without its module's name, and of PyLate.
+#: Spellings of sentence-transformers, with or without the module's name, and of PyLate.
 _TYPE = re.compile(r"(sentence_transformers|pylate)(\.[A-Za-z_]{1,40}){0,4}\.([A-Za-z]{1,40})", re.ASCII)
 _POOLING_MODES = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 _OLD_POOLING = {
@@ -100,7 +100,7 @@ _FOLDER = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A module as modules.json names it: its role, the spelling of its class, and its files."""
+    """An entry of modules.json: a module's role, the spelling of its class, and its files."""
 
     role: str
     spelling: str
@@ -109,7 +109,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A module that was read: its files, the dimensions that go in and come out, and how it pools."""
+    """A module with its files, input and output dimensions, and pooling."""
 
     role: str
     part: ModelPart
@@ -124,96 +124,98 @@ class Module:
 
 
 def read_module_list(source: ModelFiles) -> list[Listed]:
-    """Return the modules that modules.json names. Raises Refused."""
+    """Return the entries of modules.json. Raises Refused."""
     entries = source.read_json(MODULES)
     file = source.at(MODULES)
     if not isinstance(entries, list) or not 0 < len(entries) <= _MOST_MODULES:
-        file.stop("json_damaged", f"it is no list of 1 to {_MOST_MODULES} modules")
+        file.stop("json_damaged", f"it is not a list of 1 to {_MOST_MODULES} modules")
     for number, entry in enumerate(entries):
         if not isinstance(entry, dict):
-            file.stop("json_damaged", "a module is no object { … }", f"[{number}]")
+            file.stop("json_damaged", "a module is not an object { … }", f"[{number}]")
     refuse_forbidden_keys([{key: entry[key] for key in entry if key != "path"} for entry in entries], file)
     for entry in entries:
         refuse_unknown(entry, ("idx", "name", "path", "type", "kwargs"), file)
-    stated = [
+    references = [
         ((f"[{number}].path", entry.get("path", "")), (f"[{number}].type", entry.get("type")))
         for number, entry in enumerate(entries)
     ]
-    return _list_modules(stated, source, file)
+    return _list_modules(references, source, file)
 
 
 def _list_modules(
-    stated: Sequence[tuple[tuple[str, object], tuple[str, object]]], source: ModelFiles, file: FileFindings
+    references: Sequence[tuple[tuple[str, object], tuple[str, object]]],
+    source: ModelFiles,
+    file: FileFindings,
 ) -> list[Listed]:
-    """Return modules, each stated by its folder and its class, with the keys of both. Raises Refused."""
+    """Return modules, given by folder and class with the keys of both. Raises Refused."""
     modules: list[Listed] = []
-    for (path_key, path), (type_key, name) in stated:
-        role, folder = role_of(name), _folder(path)
+    for (path_key, path), (type_key, name) in references:
+        role, folder = get_role(name), _folder(path)
         if role in NOT_RUN:
-            file.refuse("module_not_run", f"{role} is not run: {NOT_RUN[role]}", type_key)
+            file.refuse("module_not_run", f"{role} is not supported: {NOT_RUN[role]}", type_key)
         elif not role:
-            file.refuse("module_type", f"{quoted(name)} is not taken", type_key)
+            file.refuse("module_type", f"{quoted(name)} is not supported", type_key)
         if folder is None:
-            file.refuse("value", f"{quoted(path)} is no folder beside it", path_key)
-        elif (within := source.within(folder)) in [each.source for each in modules]:
-            # every copy would be read and written, however large
-            file.refuse("value", f"{quoted(path)} is named twice", path_key)
+            file.refuse("value", f"{quoted(path)} is not a folder next to it", path_key)
+        elif (module_files := source.within(folder)) in [each.source for each in modules]:
+            # Every copy would be read and written, however large.
+            file.refuse("value", f"{quoted(path)} occurs twice", path_key)
         elif role in CLASSES:
-            modules.append(Listed(role, str(name), within))
-    if len(modules) < len(stated):
+            modules.append(Listed(role, str(name), module_files))
+    if len(modules) < len(references):
         raise Refused
     return modules
 
 
 def _folder(path: object) -> str | None:
-    """Return a module's folder, empty for that of modules.json itself, None for a path that is not accepted."""
+    """Return a module's folder, empty for that of modules.json, or None for an unacceptable path."""
     if not isinstance(path, str):
         return None
     folder = "" if path == "." else path.removesuffix("/")
     return folder if not folder or _FOLDER.fullmatch(folder) else None
 
 
-def role_of(name: object) -> str:
-    """Return the role of a class by its full name in any spelling, empty for other names."""
+def get_role(name: object) -> str:
+    """Return the role of a class by its full name in any spelling, or an empty string."""
     match = _TYPE.fullmatch(name) if isinstance(name, str) else None
     role = _ALIASES.get(match[3], match[3]) if match else ""
     return role if role in CLASSES or role in NOT_RUN else ""
 
 
 def read_routes(source: ModelFiles) -> dict[str, list[Listed]]:
-    """Return the modules for queries and for documents that a Router names. Raises Refused."""
+    """Return a Router's modules for queries and for documents. Raises Refused."""
     config = ROUTER_CONFIG if source.has(ROUTER_CONFIG) else CONFIG
-    stated = source.read_settings(config)
-    if not stated:
-        source.at(ROUTER_CONFIG).stop("missing_config", "the Router's own file is missing or damaged")
+    content = source.read_settings(config)
+    if not content:
+        source.at(ROUTER_CONFIG).stop("missing_config", "the Router's file is missing or damaged")
     file = source.at(config)
-    refuse_forbidden_keys(stated, file)
-    refuse_unknown(stated, ("types", "structure", "parameters"), file)
-    types, structure = stated.get("types"), stated.get("structure")
+    refuse_forbidden_keys(content, file)
+    refuse_unknown(content, ("types", "structure", "parameters"), file)
+    types, structure = content.get("types"), content.get("structure")
     if not isinstance(types, dict) or not isinstance(structure, dict) or set(structure) != _ROUTES:
-        file.stop("value", "there are not exactly the two routes query and document", "structure")
-    parameters = stated.get("parameters") or {}
+        file.stop("value", "the routes must be exactly query and document", "structure")
+    parameters = content.get("parameters") or {}
     if not isinstance(parameters, dict) or parameters.get("route_mappings"):
-        file.refuse("value", "only an empty object is taken", "parameters.route_mappings")
+        file.refuse("value", "only an empty object is accepted", "parameters.route_mappings")
     routes: dict[str, list[Listed]] = {}
     for route, names in structure.items():
         if not isinstance(names, list) or not 0 < len(names) <= _MOST_MODULES:
-            file.stop("value", "it is no list of modules", f"structure.{route}")
+            file.stop("value", "it is not a list of modules", f"structure.{route}")
         types_of_route = [types.get(each) if isinstance(each, str) else None for each in names]
-        listed = [
+        route_modules = [
             ((f"structure.{route}", each), (f"types.{each}", name))
             for each, name in zip(names, types_of_route, strict=True)
         ]
-        routes[route] = _list_modules(listed, source, file)
+        routes[route] = _list_modules(route_modules, source, file)
     return routes
 
 
-def read_module(listed: Listed) -> Module:
-    """Return a module. Raises Refused. Transformer and Router have readers of their own."""
-    role, source = listed.role, listed.source
+def read_module(entry: Listed) -> Module:
+    """Return a module. Raises Refused. Transformer and Router have separate readers."""
+    role, source = entry.role, entry.source
     kind, file = _CLASSES[role], source.at(_CLASSES[role].config)
     if kind.needs_config and not source.has(kind.config):
-        file.stop("missing_config", "the file is missing, although the list of modules names its folder")
+        file.stop("missing_config", "the file is missing, although the list of modules has its folder")
     values = _read_values(role, source) if role != STATIC and source.has(kind.config) else {}
     part = ModelPart({kind.config: values} if role != STATIC else {})
     if kind.has_weights:
@@ -227,7 +229,7 @@ def read_module(listed: Listed) -> Module:
             )
             dimensions = 1 if role == SPARSE_STATIC else 2
             if table is None or len(table.shape) != dimensions or table.shape[0] > MOST_STATIC_ROWS:
-                message = f"there is no table of at most {MOST_STATIC_ROWS:,} rows, one for each token"
+                message = f"there is no table of at most {MOST_STATIC_ROWS:,} rows, one per token"
                 file.stop("missing_weights" if table is None else "weights_shape", message)
             rows = tensors.get("mapping", table).shape[0]
             words = read_tokenizer(source, rows, keep_truncation=role == STATIC)
@@ -237,52 +239,52 @@ def read_module(listed: Listed) -> Module:
                 settings = {"tokenizer_class": tokenizer.GENERIC, **settings}
                 part |= ModelPart({tokenizer.SETTINGS_NAME: settings})
             return Module(role, part, gives=table.shape[-1], pooling="mean" if role == STATIC else "")
-    module = Module(role, part, _count(values.get(kind.takes)), _count(values.get(kind.gives)))
+    module = Module(role, part, _parse_count(values.get(kind.takes)), _parse_count(values.get(kind.gives)))
     if role == POOLING:
         modes = values.get("pooling_mode")
         modes = modes if isinstance(modes, list) else [modes]
         if not modes or any(mode not in _POOLING_MODES for mode in modes):
-            file.stop("value", f"no way of pooling is chosen of {', '.join(_POOLING_MODES)}")
+            file.stop("value", f"the pooling is not one of {', '.join(_POOLING_MODES)}")
         gives = module.takes and module.takes * len(modes)
         return replace(module, gives=gives, pooling="+".join(modes))
     if role == "CNN":
         kernels = values.get("kernel_sizes")
         count = len(kernels) if isinstance(kernels, list) else 0
-        return replace(module, gives=(_count(values.get("out_channels")) or 0) * count)
+        return replace(module, gives=(_parse_count(values.get("out_channels")) or 0) * count)
     if role == SPLADE:
         return replace(module, pooling=str(values.get("pooling_strategy", "max")))
     return module
 
 
-def _count(value: object) -> int | None:
+def _parse_count(value: object) -> int | None:
     return value if type(value) is int and value > 0 else None
 
 
 def _read_values(role: str, source: ModelFiles) -> dict[str, Any]:
-    """Return a module's configuration, its keys as the library calls them now."""
+    """Return a module's configuration with the library's current keys."""
     kind = _CLASSES[role]
     file = source.at(kind.config)
-    stated = source.read_settings(kind.config)
-    stated = {key: value for key, value in stated.items() if value is not None}
-    refuse_forbidden_keys(stated, file)
-    words = read_values(stated, {"skiplist_words": WORDS}, file)
+    content = source.read_settings(kind.config)
+    content = {key: value for key, value in content.items() if value is not None}
+    refuse_forbidden_keys(content, file)
+    words = read_values(content, {"skiplist_words": WORDS}, file)
     if role == DENSE:
-        activation = stated.setdefault("activation_function", ACTIVATIONS[1])
+        activation = content.setdefault("activation_function", ACTIVATIONS[1])
         refuse_activation(activation, file, "activation_function")
-    if (width := stated.pop(kind.old_width, None)) is not None:
-        stated.setdefault(kind.old_width.replace("word_", ""), width)
+    if (width := content.pop(kind.old_width, None)) is not None:
+        content.setdefault(kind.old_width.replace("word_", ""), width)
     if role == POOLING:
-        old = [mode for key, mode in _OLD_POOLING.items() if stated.pop(key, None) is True]
-        modes = stated.setdefault("pooling_mode", old)
+        old_modes = [mode for key, mode in _OLD_POOLING.items() if content.pop(key, None) is True]
+        modes = content.setdefault("pooling_mode", old_modes)
         if isinstance(modes, list) and len(modes) == 1:
-            stated["pooling_mode"] = modes[0]
-    return typed_values({key: stated[key] for key in stated if key not in words}, file) | words
+            content["pooling_mode"] = modes[0]
+    return typed_values({key: content[key] for key in content if key not in words}, file) | words
 
 
 def pooling_by_name(mode: str, width: int) -> Module:
-    """Return the module that pools in this way."""
-    written = {"pooling_mode": mode, "include_prompt": True}
-    return pooling_with_width(Module(POOLING, ModelPart({CONFIG: written}), pooling=mode), width)
+    """Return the module for this pooling."""
+    config = {"pooling_mode": mode, "include_prompt": True}
+    return pooling_with_width(Module(POOLING, ModelPart({CONFIG: config}), pooling=mode), width)
 
 
 def pooling_with_width(module: Module, width: int) -> Module:
@@ -292,9 +294,9 @@ def pooling_with_width(module: Module, width: int) -> Module:
 
 
 def splade_by_name(strategy: str) -> Module:
-    """Return the module that pools a masked language model's outputs in this way."""
-    written = {"pooling_strategy": strategy, "activation_function": "relu"}
-    return Module(SPLADE, ModelPart({CONFIG: written}), pooling=strategy)
+    """Return the module for this pooling of a masked language model's outputs."""
+    config = {"pooling_strategy": strategy, "activation_function": "relu"}
+    return Module(SPLADE, ModelPart({CONFIG: config}), pooling=strategy)
 
 
 def token_projection(tensors: weights.Tensors) -> Module:
@@ -302,17 +304,15 @@ def token_projection(tensors: weights.Tensors) -> Module:
     gives, takes = tensors["linear.weight"].shape
     names = dict.fromkeys(("module_input_name", "module_output_name"), "token_embeddings")
     widths = {"in_features": takes, "out_features": gives, "bias": "linear.bias" in tensors}
-    written = {**widths, "activation_function": ACTIVATIONS[0], **names}
-    return Module(DENSE, ModelPart({CONFIG: written}, {weights.NAME: tensors}), takes, gives)
+    config = {**widths, "activation_function": ACTIVATIONS[0], **names}
+    return Module(DENSE, ModelPart({CONFIG: config}, {weights.NAME: tensors}), takes, gives)
 
 
 def check_dimensions(modules: Sequence[Module], file: FileFindings) -> None:
-    """Refuse a module that takes other dimensions than the one before it gives."""
-    before = None
+    """Refuse modules whose input dimension differs from the output dimension of the module before."""
+    previous = None
     for module in modules:
-        if module.takes and before and module.takes != before:
-            message = (
-                f"{module.role} takes {module.takes:,} dimensions, and the module before it gives {before:,}"
-            )
+        if module.takes and previous and module.takes != previous:
+            message = f"{module.role} takes {module.takes:,} dimensions, but the module before it gives {previous:,}"
             file.refuse("dimension_mismatch", message)
-        before = module.gives or before
+        previous = module.gives or previous

@@ -1,7 +1,7 @@
-"""Validate a checkpoint without loading anything, and rebuild it from JSON of our own writing and bytes of weights.
+"""Validation of a checkpoint without loading it, and rebuilding from newly written JSON and the bytes of its weights.
 
-Uploaded archives, zip or tar.zst, are extracted into a scratch folder: regular files alone, within bounds. The standard
-library's tarfile reads the headers of a tar. Its members are iterated here, because tarfile itself reads long names and
+Uploaded archives, zip or tar.zst, are extracted into a scratch folder: regular files only, within bounds. The standard
+library's tarfile parses the headers of a tar, but its members are iterated here, because tarfile reads long names and
 extended headers of any size into memory.
 """
 
@@ -33,7 +33,7 @@ from evaluation.checkpoints.findings import (
     quote,
 )
 from evaluation.checkpoints.kinds import ModelFolder
-from evaluation.checkpoints.weights import NotSafetensors, Tensor, blocks, header_of
+from evaluation.checkpoints.weights import NotSafetensors, Tensor, blocks, build_header
 from evaluation.core.problems import InvalidContent, Problem, Report
 from evaluation.core.writing import appearing
 
@@ -42,61 +42,65 @@ Kinds = CheckpointKind | Collection[CheckpointKind] | None
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """The verdict on a checkpoint: `plan` tells how to rebuild it, and is None if `report` has errors."""
+    """Verdict on a checkpoint: `plan` describes how to rebuild it, and is None if `report` has errors."""
 
     report: Report
     plan: Plan | None
 
     @property
     def valid(self) -> bool:
-        """Whether it may be rebuilt."""
         return self.plan is not None
 
 
-def validate_folder(source: Path, wanted: Kinds = None, pooling: str = "") -> Validation:
-    """Validate a folder as people upload it.
+def validate_folder(source: Path, acceptable_kinds: Kinds = None, pooling: str = "") -> Validation:
+    """Validate a folder of a model.
 
     Args:
         source: The folder.
-        wanted: The kind, or the kinds, that would do; None for any.
-        pooling: Combination of the tokens' outputs if the files name none: "max" or "sum" for SPLADE, "mean", "cls",
-            "max" or "lasttoken" for a dense encoder.
+        acceptable_kinds: The acceptable kind or kinds; None for any.
+        pooling: Combination of the tokens' outputs if the files do not state one: "max" or "sum" for SPLADE, "mean",
+            "cls", "max", or "lasttoken" for a dense encoder.
 
     Raises:
-        OSError: The disk has a fault. The content of files never raises.
+        OSError: The disk has an error. The content of files never raises.
     """
-    return _validate(walk(source, Findings()), wanted, pooling, source.name)
+    return _validate(walk(source, Findings()), acceptable_kinds, pooling, source.name)
 
 
 def validate_archive(
-    path: Path, scratch: Path, wanted: Kinds = None, pooling: str = "", without_weights: bool = False
+    path: Path,
+    scratch: Path,
+    acceptable_kinds: Kinds = None,
+    pooling: str = "",
+    without_weights: bool = False,
 ) -> Validation:
     """Validate an archive as `validate_folder` does, extracted into `scratch` until the checkpoint is rebuilt.
 
-    `without_weights`: headers are enough for files of weights; then a remark says so, and it cannot be rebuilt.
+    With `without_weights`, headers suffice for files of weights. A remark reports this, and the checkpoint cannot be
+    rebuilt.
     """
     findings = Findings()
     stored = extract(path, scratch, findings)
     allowance = CheckpointAllowance(without_weights)
     files = ModelFiles(scratch, frozenset(stored), findings, "", allowance, stored)
-    return _validate(files, wanted, pooling, path.name)
+    return _validate(files, acceptable_kinds, pooling, path.name)
 
 
-def _validate(source: ModelFiles, wanted: Kinds, pooling: str, name: str) -> Validation:
-    """Return the verdict on the files of a folder, with the findings so far."""
-    kinds = [wanted] if isinstance(wanted, CheckpointKind) else wanted or ()
+def _validate(source: ModelFiles, acceptable_kinds: Kinds, pooling: str, name: str) -> Validation:
+    """Return the verdict on the files of a folder, including the findings so far."""
+    kinds = [acceptable_kinds] if isinstance(acceptable_kinds, CheckpointKind) else acceptable_kinds or ()
     top, findings = source, source.findings
-    for _ in range(2):  # a folder in a folder may have been sent
+    for _ in range(2):  # The upload may be a folder within a folder.
         tops = {name.partition("/")[0] for name in top.names}
         if len(tops) == 1 and all("/" in name for name in top.names):
             top = top.within(tops.pop())
     plan = attempt(ModelFolder(top, frozenset(kinds), pooling, name).plan) if source.names else None
     if findings.has("adapter") and not any(name.endswith(".safetensors") for name in source.names):
-        findings.at("").refuse("adapter", "an adapter alone needs a model from elsewhere")
-    if plan is None and not findings.refused:  # every refusal needs a reason
-        findings.at("").refuse("unknown_kind", "what it is cannot be told from its files")
+        findings.at("").refuse("adapter", "an adapter needs its base model")
+    if plan is None and not findings.refused:  # Every refusal needs a reason.
+        findings.at("").refuse("unknown_kind", "its files do not show the kind of the model")
     if source.allowance.left_out:
-        findings.at("").remark("weights_not_sent", "of the weights only their headers were read")
+        findings.at("").remark("weights_not_sent", "only the headers of the weights were read")
     report = findings.report()
     if plan is None or not report.valid:
         return Validation(report, None)
@@ -108,9 +112,9 @@ _COMPRESSION_LEVEL = 3
 
 
 def rebuild(validation: Validation, target: Path) -> CheckpointDescription:
-    """Write the checkpoint into `target`, which must not exist or be empty, and sync it to disk.
+    """Write the checkpoint into `target`, which must be empty or missing, and sync it to disk.
 
-    The validated files must be unchanged. Raises InvalidContent if they were not valid, OSError for the disk.
+    The validated files must be unchanged. Raises InvalidContent if they were not valid, and OSError for the disk.
     """
     plan = validation.plan
     if plan is None:
@@ -118,14 +122,14 @@ def rebuild(validation: Validation, target: Path) -> CheckpointDescription:
     target.mkdir(exist_ok=True)
     if any(target.iterdir()):
         raise FileExistsError(f"{target} is not empty")
-    written, sums, identity = 0, {}, hashlib.sha256()
+    total_bytes, sums, identity = 0, {}, hashlib.sha256()
     contents: dict[str, Iterable[bytes]] = {}
     for folder, part in plan.parts.items():
         placed = part.under(folder)
         for name, value in placed.json.items():
             text = json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True)
             contents[name] = [text.encode("utf-8") + b"\n"]
-        contents |= {name: _weights(tensors) for name, tensors in placed.weights.items()}
+        contents |= {name: _write_weights(tensors) for name, tensors in placed.weights.items()}
     for name, content in sorted(contents.items()):
         path = target / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -134,10 +138,10 @@ def rebuild(validation: Validation, target: Path) -> CheckpointDescription:
             for block in content:
                 file.write(block)
                 digest.update(block)
-                written += len(block)
+                total_bytes += len(block)
         sums[name] = digest.hexdigest()
         identity.update(name.encode() + b"\0" + digest.digest())
-    described = replace(plan.description, size=written, sha256=identity.hexdigest(), files=sums)
+    described = replace(plan.description, size=total_bytes, sha256=identity.hexdigest(), files=sums)
     described.write(target)
     for path in (*target.rglob("*"), target):
         descriptor = os.open(path, os.O_RDONLY)
@@ -148,11 +152,11 @@ def rebuild(validation: Validation, target: Path) -> CheckpointDescription:
     return described
 
 
-def _weights(tensors: Mapping[str, Tensor]) -> Iterator[bytes]:
-    """Yield a file of weights: our header, and the bytes of every tensor in the order of the names."""
-    ordered = dict(sorted(tensors.items()))
-    yield header_of(ordered)
-    for tensor in ordered.values():
+def _write_weights(tensors: Mapping[str, Tensor]) -> Iterator[bytes]:
+    """Yield a file of weights: a new header, and the bytes of every tensor in the order of the names."""
+    sorted_tensors = dict(sorted(tensors.items()))
+    yield build_header(sorted_tensors)
+    for tensor in sorted_tensors.values():
         try:
             yield from blocks(tensor)
         except NotSafetensors as error:
@@ -164,14 +168,14 @@ def open_checkpoint(
 ) -> Path:
     """Rebuild the checkpoint in a model's folder or archive, and return its new folder inside `scratch`.
 
-    A folder that was already rebuilt is returned unchanged. Raises InvalidContent if the model cannot be used or is of
-    another kind, and FileNotFoundError.
+    A rebuilt folder is returned unchanged. Raises InvalidContent if the model cannot be used or is of another kind, and
+    FileNotFoundError.
     """
     kinds = frozenset(CheckpointKind(kind) for kind in wanted_kinds)
     if (folder / FILE_NAME).is_file():
         described = CheckpointDescription.read(folder)
         if kinds and kinds.isdisjoint(described.kinds):
-            message = f"{folder.name} is a {described.kind}; wanted is {' or '.join(sorted(kinds))}"
+            message = f"{folder.name} is a {described.kind}, not a {' or '.join(sorted(kinds))}"
             raise InvalidContent.of(
                 Problem("error", "wrong_kind", 1, message, "Give a checkpoint of that kind.")
             )
@@ -186,16 +190,16 @@ def open_checkpoint(
     return target
 
 
-def write_archive(rebuilt: Path, out: Path, headers_alone: bool = False) -> None:
-    """Write a rebuilt folder as tar.zst to `out`, which appears only when it is complete.
+def write_archive(rebuilt: Path, target: Path, headers_alone: bool = False) -> None:
+    """Write a rebuilt folder as tar.zst to `target`, which appears only when it is complete.
 
-    `headers_alone` leaves the weights out, for a check before all of them are sent. Names, order, times, and owners are
-    fixed, so that the same model gives the same bytes. The description is left out, because the receiver makes its own.
-    Numbers are as GNU tar writes them: plain ustar ends at 8 GiB a file.
+    `headers_alone` leaves out the weights, for a check before the complete upload. Names, order, times, and owners are
+    fixed, so that the same model gives the same bytes. The description is left out, because the receiver writes its
+    own. Numbers are in GNU format, because plain ustar is limited to 8 GiB per file.
     """
     compressor = zstandard.ZstdCompressor(level=_COMPRESSION_LEVEL, write_checksum=True)
     with (
-        appearing(out) as unfinished,
+        appearing(target) as unfinished,
         unfinished.open("wb") as file,
         compressor.stream_writer(file, closefd=False) as packed,
         tarfile.open(fileobj=packed, mode="w|", format=tarfile.GNU_FORMAT) as archive,
@@ -212,7 +216,7 @@ def write_archive(rebuilt: Path, out: Path, headers_alone: bool = False) -> None
 
 _BLOCK = MIB
 _FREE_INTERVAL = 64 * MIB
-#: `free_bytes` of the disk are left to others.
+#: Limits of archives; `free_bytes` of the disk must remain free.
 POLICY = ZipPolicy(
     max_members=MOST_FILES_IN_ARCHIVE,
     members_hint=CODES["too_many_files"],
@@ -225,9 +229,9 @@ POLICY = ZipPolicy(
 def extract(path: Path, scratch: Path, findings: Findings) -> dict[str, Path]:
     """Extract the usable files of an archive into `scratch`, which is created, and return their paths by name.
 
-    On disk they have numbers, so that nothing has a name that a sender chose. Whatever the archive contains, nothing is
-    written outside of `scratch`, no link is created, and no more is written than POLICY allows. Raises OSError for
-    faults of the disk, ENOSPC if it is full.
+    Extracted files have numbers as names, so the sender chooses no name on disk. Whatever the archive contains, nothing
+    is written outside of `scratch`, no link is created, and no more is written than POLICY allows. Raises OSError for
+    errors of the disk, ENOSPC if it is full.
     """
     scratch.mkdir(exist_ok=True)
     file = findings.at(path.name)
@@ -235,7 +239,7 @@ def extract(path: Path, scratch: Path, findings: Findings) -> dict[str, Path]:
     try:
         stored = (_extract_zip if is_zip(path) else _extract_tar)(path, scratch, file)
         if not stored and not findings.refused:
-            file.refuse("empty_folder", "there is no file of a model")
+            file.refuse("empty_folder", "there are no files of a model")
     except InvalidContent as error:
         for problem in error.report.problems:
             code = "file_too_large" if problem.code == "size" else problem.code
@@ -249,17 +253,17 @@ def _extract_zip(path: Path, scratch: Path, file: FileFindings) -> dict[str, Pat
     with path.open("rb") as stored:
         stored.seek(max(0, path.stat().st_size - 22))
         end = stored.read(22)
-    # The list of members comes last, without a comment: what follows could be another archive.
+    # The list of members must be last and without a comment: following data could be another archive.
     if not end.startswith(b"PK\x05\x06") or end[20:] != b"\0\0":
-        file.refuse("trailing_data", "something follows on the end of the zip")
+        file.refuse("trailing_data", "data follows the end of the zip")
     with open_archive(path, POLICY) as archive:
         if archive.first_byte:
-            message = f"{archive.first_byte:,} bytes stand before the zip's first member"
+            message = f"{archive.first_byte:,} bytes precede the zip's first member"
             file.refuse("trailing_data", message)
         names = _MemberNames(file.findings)
         fitting = [name for name in archive.names if names.take(name)]
         used = [name for name in archive.names if check_file_name(name, file.findings)]
-        if len(fitting) < len(archive.names):  # either of two files may be the intended one
+        if len(fitting) < len(archive.names):  # It is unclear which of two files is meant.
             return {}
         targets = {name: scratch / str(number) for number, name in enumerate(used)}
         archive.extract(targets)
@@ -267,7 +271,7 @@ def _extract_zip(path: Path, scratch: Path, file: FileFindings) -> dict[str, Pat
 
 
 class _MemberNames:
-    """The names of an archive so far; capital letters make no difference, as on some disks."""
+    """Names of an archive so far, compared without regard to case, as on some disks."""
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
@@ -275,7 +279,7 @@ class _MemberNames:
         self._folders: dict[str, str] = {}
 
     def take(self, name: str) -> bool:
-        """Add a file's name in normal form; return whether it fits beside the others, or refuse it."""
+        """Add a file's normalized name; return whether it fits with the others, or refuse it."""
         folders = [name[:place] for place, letter in enumerate(name) if letter == "/"]
         fault = self._fault(name.casefold(), folders)
         if fault:
@@ -287,17 +291,17 @@ class _MemberNames:
 
     def _fault(self, folded: str, folders: list[str]) -> str:
         if folded in self._files:
-            return "the name is there twice"
+            return "the name occurs twice"
         if folded in self._folders or any(folder.casefold() in self._files for folder in folders):
-            return "it is a file and a folder at once"
+            return "it is both a file and a folder"
         if any(self._folders.get(folder.casefold(), folder) != folder for folder in folders):
             return "another folder differs from its folder only by capital letters"
         return ""
 
 
 def _extract_tar(path: Path, scratch: Path, file: FileFindings) -> dict[str, Path]:
-    most = POLICY.max_expanded_bytes or 1 << 62
-    limits = FileLimits(max_stored_bytes=most, max_expanded_bytes=most, max_ratio=POLICY.max_ratio,
+    limit = POLICY.max_expanded_bytes or 1 << 62
+    limits = FileLimits(max_stored_bytes=limit, max_expanded_bytes=limit, max_ratio=POLICY.max_ratio,
                     ratio_floor_bytes=POLICY.ratio_floor_bytes, may_be_tar=True)  # fmt: skip
     targets: dict[str, Path] = {}
     names = _MemberNames(file.findings)
@@ -308,7 +312,7 @@ def _extract_tar(path: Path, scratch: Path, file: FileFindings) -> dict[str, Pat
         stream = _Stream(expanded)
         for number, member in enumerate(members(stream.read, stream.skip)):
             if number >= POLICY.max_members:
-                raise NotTar("too_many_files", f"the archive holds more than {POLICY.max_members} files")
+                raise NotTar("too_many_files", f"the archive has more than {POLICY.max_members} files")
             fits = names.take(member.name)
             if check_file_name(member.name, file.findings) and fits:
                 targets[member.name] = scratch / str(len(targets))
@@ -319,7 +323,7 @@ def _extract_tar(path: Path, scratch: Path, file: FileFindings) -> dict[str, Pat
 
 
 class _Stream:
-    """Expanded bytes, read in any amounts."""
+    """Expanded bytes, readable in any amounts."""
 
     def __init__(self, expanded: ExpandedFile) -> None:
         self._expanded = expanded
@@ -328,22 +332,21 @@ class _Stream:
     def read(self, size: int) -> bytes:
         """Return the next `size` bytes, at most a block; fewer at the end."""
         with memoryview(self._buffer) as view:
-            filled = 0
-            while filled < size and (count := self._expanded.readinto(view[filled:size])):
-                filled += count
-            return bytes(view[:filled])
+            count_read = 0
+            while count_read < size and (count := self._expanded.readinto(view[count_read:size])):
+                count_read += count
+            return bytes(view[:count_read])
 
     def blocks(self, size: int) -> Iterator[bytes]:
-        """Yield the next `size` bytes."""
+        """Yield the next `size` bytes in blocks."""
         while size:
             block = self.read(min(size, _BLOCK))
             if not block:
-                raise NotTar("compression", "the archive ends in the middle of a file")
+                raise NotTar("compression", "the archive is truncated within a file")
             size -= len(block)
             yield block
 
     def skip(self, size: int) -> None:
-        """Discard the next `size` bytes."""
         for _ in self.blocks(size):
             pass
 
@@ -361,12 +364,12 @@ _TAR_BLOCK = 512
 _MOST_PAX = 64 * 1024
 _MOST_MEMBERS = 256
 _PAX = re.compile(rb"(\d{1,6}) ([^=]{1,256})=")
-#: Keys of extended headers that are ignored: times, owners, and attributes. Names and sizes are never among them.
+#: Keys of extended headers that are ignored: times, owners, and attributes, but never names and sizes.
 _HARMLESS = re.compile(rb"mtime|atime|ctime|uid|gid|uname|gname|comment|(SCHILY|LIBARCHIVE)\..*", re.DOTALL)
 
 
 class NotTar(ValueError):
-    """A fault of a tar: `code` is a code of checkpoints, the text describes the fault."""
+    """Error of a tar; `code` is a problem code of checkpoints."""
 
     def __init__(self, code: str, message: str) -> None:
         self.code = code
@@ -376,52 +379,52 @@ class NotTar(ValueError):
 def members(read: Callable[[int], bytes], skip: Callable[[int], None]) -> Iterator[TarInfo]:
     """Yield every regular file in order. `read(n)` returns n bytes of the archive, or fewer at its end.
 
-    The caller reads or skips the `size` bytes of each member before it asks for the next; the padding is skipped here.
-    After the last member only zeros may follow. Raises NotTar.
+    The caller must read or skip the `size` bytes of each member before requesting the next one; the padding is skipped
+    here. Only zeros may follow the last member. Raises NotTar.
     """
     for _ in range(_MOST_MEMBERS):
         header = read(_TAR_BLOCK)
         if header == bytes(_TAR_BLOCK):
-            left = 1024 * 1024  # programs add zeros after the last member
+            remaining_zeros = 1024 * 1024  # Programs add zeros after the last member.
             while block := read(_TAR_BLOCK):
-                left -= len(block)
-                if block.count(0) != len(block) or left < 0:
-                    raise NotTar("trailing_data", "something follows on the end of the archive")
+                remaining_zeros -= len(block)
+                if block.count(0) != len(block) or remaining_zeros < 0:
+                    raise NotTar("trailing_data", "data follows the end of the archive")
             return
         if len(header) < _TAR_BLOCK:
-            raise NotTar("compression", "the archive ends in the middle")
+            raise NotTar("compression", "the archive is truncated")
         if header[257:262] != b"ustar":
-            raise NotTar("compression", "a header is not of the ustar format")
+            raise NotTar("compression", "a header is not in the ustar format")
         try:
             info = TarInfo.frombuf(header, "ascii", "replace")
         except HeaderError as error:
             raise NotTar("compression", f"a header is damaged: {error}") from error
         if info.size < 0:
-            raise NotTar("compression", "a header has a size below zero")
+            raise NotTar("compression", "a header has a negative size")
         info.name = info.name.removeprefix("./")
         name, size = info.name, info.size
         if info.type in (XHDTYPE, XGLTYPE):
             if size > _MOST_PAX:
                 raise NotTar("member_kind", f"the extended header {name!r} is too long")
             data = read(size + -size % _TAR_BLOCK)[:size]
-            place = 0
-            while place < size:
-                match = _PAX.match(data, place)
-                end = place + int(match[1]) if match else 0
+            position = 0
+            while position < size:
+                match = _PAX.match(data, position)
+                end = position + int(match[1]) if match else 0
                 if match is None or end <= match.end() or data[end - 1 : end] != b"\n":
                     raise NotTar("compression", f"the extended header {name!r} is damaged")
                 if not _HARMLESS.fullmatch(match[2]):
                     key = match[2].decode("ascii", "replace")
-                    raise NotTar("member_kind", f"an extended header gives a member another {key}")
-                place = end
+                    raise NotTar("member_kind", f"an extended header changes a member's {key}")
+                position = end
         elif info.isdir():
             if size:
                 raise NotTar("member_kind", f"the folder {name!r} has content")
         elif info.type not in (REGTYPE, AREGTYPE):
-            message = f"{name!r} is a link, a device, a sparse file or another special member"
+            message = f"{name!r} is a link, a device, a sparse file, or another special member"
             raise NotTar("member_kind", message)
         elif name.endswith("/"):
-            raise NotTar("member_kind", f"{name!r} is a folder by its name, and a file by its kind")
+            raise NotTar("member_kind", f"{name!r} has a folder's name but is a file")
         else:
             yield info
             skip(-size % _TAR_BLOCK)

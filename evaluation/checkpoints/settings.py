@@ -1,7 +1,7 @@
 """Settings files of sentence-transformers: prompts, similarity, truncation, lengths, and late interaction.
 
-A chat template is a program, so that none which came with a model is run. The prompt templates of known re-ranking
-language models are written here, and a model's own is recognized by its phrases (`recognise`).
+A chat template is a program, so the templates of models are never run. This module has the prompt templates of known
+re-ranking language models, and recognizes a model's template by its phrases (`recognize_template`).
 """
 
 import re
@@ -18,7 +18,7 @@ from evaluation.checkpoints.values import (
     Rule,
     choice,
     exactly,
-    object_of,
+    object_with,
     read_values,
     refuse_forbidden_keys,
     refuse_unknown,
@@ -31,11 +31,11 @@ from evaluation.checkpoints.values import (
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What is put to a model: `text`, of which the end is cut where it is too long, and `suffix`, which always stays.
+    """Prompt of a re-ranking language model: `text`, which is truncated if it is too long, and `suffix`, which is not.
 
-    They have places for {query} and {document}, for {bos}, the token that begins a text, and for {instruction}, which
-    is `instruction` where nobody gives one, as `introduced` writes it. The score is the logit that the next token is
-    `positive`, less that of `negative` unless that is empty.
+    They have placeholders for {query} and {document}, for {bos}, the token that begins a text, and for {instruction},
+    in the format of `introduced`; `instruction` is its default. The score is the logit of `positive` as the next token,
+    minus that of `negative` if there is one.
     """
 
     text: str
@@ -46,30 +46,32 @@ class Template:
     introduced: str = "{instruction}"
 
     def render(self, query: str, document: str, instruction: str = "", bos: str = "") -> str:
-        """The text for a pair, without the suffix."""
-        return self.text.format(query=query, document=document, instruction=self._asked(instruction), bos=bos)
+        """Return the text for a pair, without the suffix."""
+        return self.text.format(
+            query=query, document=document, instruction=self._introduce(instruction), bos=bos
+        )
 
     def render_suffix(self, instruction: str = "") -> str:
-        """What stands behind every text."""
-        return self.suffix.format(instruction=self._asked(instruction))
+        """Return the text that follows every pair."""
+        return self.suffix.format(instruction=self._introduce(instruction))
 
-    def _asked(self, instruction: str) -> str:
-        asked = instruction or self.instruction
-        return self.introduced.format(instruction=asked) if asked else ""
+    def _introduce(self, instruction: str) -> str:
+        question = instruction or self.instruction
+        return self.introduced.format(instruction=question) if question else ""
 
-    def is_said_by(self, program: str) -> bool:
-        """Whether a chat template has every phrase of this one: lines, and parts of lines between places."""
-        said = program.replace("\\", "")
+    def has_phrases_in(self, program: str) -> bool:
+        """Return whether a chat template has every phrase of this one: lines, or their parts between placeholders."""
+        text = program.replace("\\", "")
         phrases = [*re.split(r"\{\w+\}|\n", self.text + self.suffix), self.instruction]
-        return all(phrase.strip() in said for phrase in phrases)
+        return all(phrase.strip() in text for phrase in phrases)
 
 
-def recognise(program: str) -> str:
-    """The name of the template that a chat template means, as far as its phrases tell; empty where none is known."""
-    return next((name for name, template in TEMPLATES.items() if template.is_said_by(program)), "")
+def recognize_template(program: str) -> str:
+    """Return the name of the template whose phrases a chat template has, or an empty string."""
+    return next((name for name, template in TEMPLATES.items() if template.has_phrases_in(program)), "")
 
 
-#: Each with its source: a model card, or the code of whoever made the models.
+#: Templates with their sources: model cards, or the code of the models' authors.
 TEMPLATES: Mapping[str, Template] = {
     # https://huggingface.co/Qwen/Qwen3-Reranker-0.6B
     "qwen3-reranker": Template(
@@ -109,14 +111,14 @@ TEMPLATES: Mapping[str, Template] = {
 
 NAME = "config_sentence_transformers.json"
 TRANSFORMER_NAME = "sentence_bert_config.json"
-#: Names of the latter, also in earlier releases of sentence-transformers; the first one that exists is read.
+#: Names of that file in all releases of sentence-transformers; the first existing one is read.
 _TRANSFORMER_NAMES = (TRANSFORMER_NAME, *(
     f"sentence_{name}_config.json" for name in ("roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 ))  # fmt: skip
-#: The head on top of the model: none, a masked language model, labels per text or token, a causal language model, or
-#: an encoder and decoder that write.
+#: Head of the model: none, a masked language model, labels per text or token, a causal language model, or an
+#: encoder and decoder that generate text.
 Head = Literal["base", "masked", "sequence", "token", "causal", "writer"]
-#: Heads of the module Transformer: the library's name of the task, and the output names of model and module.
+#: The library's task for each head of the module Transformer, and the output names of model and module.
 TASKS: Mapping[Head, tuple[str, str, str]] = {
     "base": ("feature-extraction", "last_hidden_state", "token_embeddings"),
     "masked": ("fill-mask", "logits", "token_embeddings"),
@@ -124,11 +126,11 @@ TASKS: Mapping[Head, tuple[str, str, str]] = {
     "causal": ("text-generation", "logits", "causal_logits"),
 }
 _MOST_PROMPTS, _MOST_PROMPT = 32, 2000
-#: Prompt names that `encode_query` and `encode_document` look for, in their order.
+#: Prompt names that `encode_query` and `encode_document` look up, in order.
 _ROLES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 _LENGTH = whole(1, MOST_POSITIONS)
 WORDS = texts(2000, 64)
-_EXPANSION = object_of(
+_EXPANSION = object_with(
     {"strategy": choice("fixed", "min"), "attend": TRUTH, "length": whole(1, 512), "token": text(64)},
     "a known way to lengthen queries",
 )
@@ -146,10 +148,10 @@ LATE: Mapping[str, Rule] = {
     "attend_to_expansion_tokens": TRUTH, "do_query_expansion": TRUTH, "attend_to_mask_tokens": TRUTH,
     "query_expansion": _EXPANSION, "skiplist_words": WORDS,
 }  # fmt: skip
-#: Keys of choices that no library's file can store, which `pack` and the rebuilding of checkpoints write: the pooling
-#: of a plain encoder, and the prompt template of a re-ranking language model.
+#: Keys for choices that no library's file can store, written by `pack` and by the rebuilding of checkpoints:
+#: the pooling of a plain encoder, and the prompt template of a re-ranking language model.
 POOLING, TEMPLATE = "runboard_pooling", "runboard_template"
-#: The setting that truncates vectors, to leading dimensions or to the terms of greatest weight, by the class.
+#: Setting that truncates vectors by class: to leading dimensions, or to the terms with the largest weights.
 CUTS = {"SentenceTransformer": "truncate_dim", "SparseEncoder": "max_active_dims"}
 _RULES: Mapping[str, Rule] = {
     **LATE,
@@ -166,16 +168,17 @@ _RULES: Mapping[str, Rule] = {
     POOLING: choice(SPARTA),
     TEMPLATE: choice(*TEMPLATES),
 }
-#: Settings of the module Transformer by which queries and documents are treated differently.
+#: Settings of the module Transformer that treat queries and documents differently.
 LATE_LENGTHS = {"query_length": _LENGTH, "document_length": _LENGTH, "query_expansion": _EXPANSION}
 _TRANSFORMER_RULES = {"max_seq_length": _LENGTH, "do_lower_case": TRUTH, **LATE_LENGTHS}
 
 
 @dataclass(frozen=True, slots=True)
 class EncoderDefaults:
-    """Settings of a checkpoint. `similarity` is "cosine", "dot" or empty; `prompts` has one for each side.
+    """Settings of a checkpoint.
 
-    `cuts` has the settings of CUTS that are in the file.
+    `similarity` is "cosine", "dot", or empty; `prompts` has one for each side; `cuts` has the settings of CUTS in the
+    file.
     """
 
     model_type: str = ""
@@ -188,65 +191,68 @@ class EncoderDefaults:
     template: str = ""
 
     def written(self, model_type: str, **late: Any) -> dict[str, Any]:
-        """Return the content of the rebuilt file. Only a cross-encoder adds its default prompt itself."""
-        cut, scores = CUTS.get(model_type, ""), model_type == "CrossEncoder"
+        """Return the content of the rebuilt file. Only a cross-encoder applies its default prompt itself."""
+        truncation_key, scores = CUTS.get(model_type, ""), model_type == "CrossEncoder"
         return {
             "model_type": model_type,
             "prompts": dict(self.prompts),
             "default_prompt_name": self.default_prompt if scores and self.default_prompt else None,
-            "similarity_fn_name": (self.similarity if cut else "") or None,
-            **({cut: self.cuts[cut]} if cut in self.cuts else {}),
+            "similarity_fn_name": (self.similarity if truncation_key else "") or None,
+            **({truncation_key: self.cuts[truncation_key]} if truncation_key in self.cuts else {}),
             **({TEMPLATE: self.template} if self.template else {}),
             **late,
         }
 
 
 def read_settings(source: ModelFiles) -> EncoderDefaults:
-    """Return the settings of a folder, those of the library if it has none."""
-    stated, file = source.read_settings(NAME), source.at(NAME)
-    refuse_forbidden_keys({key: value for key, value in stated.items() if key != "prompts"}, file)
-    refuse_activation(stated.get("activation_fn"), file, "activation_fn", SCORE_ACTIVATIONS)
-    values = read_values(stated, _RULES, file)
-    remark_on_unknown(stated, {*_RULES, "__version__", "activation_fn"}, file)
+    """Return the settings of a folder, or the library's defaults."""
+    content, file = source.read_settings(NAME), source.at(NAME)
+    refuse_forbidden_keys({key: value for key, value in content.items() if key != "prompts"}, file)
+    refuse_activation(content.get("activation_fn"), file, "activation_fn", SCORE_ACTIVATIONS)
+    values = read_values(content, _RULES, file)
+    remark_on_unknown(content, {*_RULES, "__version__", "activation_fn"}, file)
     similarity, default = values.get("similarity_fn_name", ""), values.get("default_prompt_name", "")
-    given: Mapping[str, Any] = values.get("prompts", {})
+    stated_prompts: Mapping[str, Any] = values.get("prompts", {})
     # Each side has its own prompt, which may be empty, or else the default one.
     sides = {
-        role: next((given[name] for name in names if given.get(name) is not None), given.get(default))
+        role: next(
+            (stated_prompts[name] for name in names if stated_prompts.get(name) is not None),
+            stated_prompts.get(default),
+        )
         for role, names in _ROLES.items()
     }
-    prompts = {name: prompt for name, prompt in {**given, **sides}.items() if prompt}
+    prompts = {name: prompt for name, prompt in {**stated_prompts, **sides}.items() if prompt}
     return EncoderDefaults(
-        # PyLate did not name the class before there were several; its similarity alone tells.
+        # Early PyLate had a single class and did not name it; its similarity identifies it.
         values.get("model_type", "ColBERT" if similarity.casefold() == "maxsim" else ""),
         similarity if similarity in ("cosine", "dot") else "",
         prompts,
         default if default in prompts else "",
         {key: values[key] for key in CUTS.values() if key in values},
-        {key: values.get(key) for key in LATE if key in stated},  # null can be other than absent
+        {key: values.get(key) for key in LATE if key in content},  # null may differ from an absent key.
         values.get(POOLING, ""),
         values.get(TEMPLATE, ""),
     )
 
 
 def read_transformer_settings(source: ModelFiles, head: Head) -> dict[str, Any]:
-    """Return the settings in sentence_bert_config.json of a model with this head, empty without such a file."""
+    """Return the settings in a model's sentence_bert_config.json, empty without this file."""
     name = next(filter(source.has, _TRANSFORMER_NAMES), TRANSFORMER_NAME)
-    stated, file = source.read_settings(name), source.at(name)
-    filled = {key: value for key, value in stated.items() if value != {}}
-    text_alone = _text_rules(head)
-    refuse_forbidden_keys(filled, file)
-    # `unpad_inputs` is about attention without padding, which is not used here
-    refuse_unknown(filled, {*_TRANSFORMER_RULES, *text_alone, "unpad_inputs"}, file)
-    read_values(filled, text_alone, file)
-    return read_values(stated, _TRANSFORMER_RULES, file)
+    content, file = source.read_settings(name), source.at(name)
+    non_empty = {key: value for key, value in content.items() if value != {}}
+    text_rules = _text_rules(head)
+    refuse_forbidden_keys(non_empty, file)
+    # `unpad_inputs` concerns attention without padding, which is not used here.
+    refuse_unknown(non_empty, {*_TRANSFORMER_RULES, *text_rules, "unpad_inputs"}, file)
+    read_values(non_empty, text_rules, file)
+    return read_values(content, _TRANSFORMER_RULES, file)
 
 
 def _text_rules(head: Head) -> dict[str, Rule]:
-    """Return rules for settings that allow only the standard values of a text model with this head.
+    """Return rules that accept only the standard values of a text model with this head.
 
-    A causal language model may have messages, which its chat template makes from texts: if the template is known,
-    `checkpoints.templates` writes the same.
+    A causal language model may have messages, which its chat template builds from texts: if the template is known,
+    `checkpoints.templates` renders the same text.
     """
     if head not in TASKS:
         return {}

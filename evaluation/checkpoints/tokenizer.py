@@ -1,10 +1,10 @@
-"""tokenizer.json and its settings: read, checked, and written again without unused parts.
+"""Tokenizer files: tokenizer.json and its settings are read, checked, and written again without unused parts.
 
-The library's parser checks the parts of a tokenizer when the model is made. This module checks what the parser does
-not: depth of nesting, expressions that can be tried in many ways, ids of tokens, and words that are split at random.
+The library's parser checks the parts of a tokenizer when the model is built. This module checks what the parser does
+not: nesting, regular expressions that may backtrack, token ids, and random splitting of words.
 
-The library builds the tokenizer of most classes from the vocabulary and from settings such as `do_lower_case`, whatever
-the other parts of `tokenizer.json` contain. A rebuilt checkpoint therefore names the class, and has all settings that
+For most classes, the library builds the tokenizer from the vocabulary and settings such as `do_lower_case`, whatever
+the other parts of `tokenizer.json` contain. A rebuilt checkpoint therefore names the class and has all settings that
 change tokens.
 """
 
@@ -23,8 +23,8 @@ from evaluation.checkpoints.findings import (
     FileFindings,
     Refused,
     attempt,
-    listed,
     quoted,
+    summarize_names,
 )
 from evaluation.checkpoints.values import (
     TRUTH,
@@ -43,7 +43,7 @@ _PARTS = ("normalizer", "pre_tokenizer", "post_processor", "decoder", "model")
 _KEYS = frozenset({"version", "truncation", "padding", "added_tokens", *_PARTS})
 _MOST_MERGES = 1_000_000
 _MOST_WORD = 1000
-#: Depth of nested settings, settings side by side, and characters of a map of characters.
+#: Maximum depth of nested settings, number of settings in one object, and characters of a character map.
 _MOST_DEPTH, _MOST_SETTINGS, _MOST_TEXT = 10, 64, 4 * 1024 * 1024
 
 _LETTERS = (
@@ -60,7 +60,8 @@ _KNOWN_EXPRESSIONS = frozenset({
     rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+{_SHORT_FORMS}|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*{_SHORT_FORMS}"
     r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 })  # fmt: skip
-#: Others: characters and classes, without groups, and with at most one repetition, so that they match quickly.
+#: Simple expressions: characters and classes, no groups, and at most one repetition, so that they match
+#: quickly.
 _ATOM = (
     r"(?:[A-Za-z0-9 _,;:!@#%&=<>~\"'/▁-]|\\[sSdDwWrnt.+*?()\[\]{}|^$\\/-]|\\p\{[A-Za-z]{1,20}\}"
     r"|\[\^?(?:[^\[\]\\]|\\.){1,80}\]|\.)"
@@ -72,13 +73,13 @@ _SIMPLE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Tokenizer:
-    """A tokenizer that was read.
+    """A checked tokenizer.
 
     Attributes:
         content: tokenizer.json of the rebuilt model.
-        settings: Settings that change tokens, among them the special tokens and the class.
-        maximum_length: Tokens in a text, None if the settings have no limit.
-        chat_template: The template that was beside it, empty if there was none.
+        settings: Settings that change tokens, including the special tokens and the class.
+        maximum_length: Maximum number of tokens in a text, None if the settings do not limit it.
+        chat_template: The chat template of the model, empty if there is none.
     """
 
     content: dict[str, Any]
@@ -86,13 +87,13 @@ class Tokenizer:
     maximum_length: int | None
     chat_template: str
 
-    def id_of(self, token: str) -> int | None:
-        """Return the id of a token in the vocabulary, None for an unknown one and for a vocabulary with scores."""
+    def find_id(self, token: str) -> int | None:
+        """Return the id of a token, or None if it is unknown or the vocabulary has scores."""
         vocabulary = self.content["model"]["vocab"]
         return vocabulary.get(token) if isinstance(vocabulary, dict) else None
 
     def written_settings(self, maximum_length: int, token_types: bool) -> dict[str, Any]:
-        """Return tokenizer_config.json of the rebuilt model, which has token types or not."""
+        """Return tokenizer_config.json of the rebuilt model, with or without token types."""
         inputs = {} if token_types else {"model_input_names": ["input_ids", "attention_mask"]}
         return {
             **inputs,
@@ -105,25 +106,25 @@ class Tokenizer:
 def read_tokenizer(source: ModelFiles, rows: int | None, keep_truncation: bool = False) -> Tokenizer:
     """Return the tokenizer of a folder for a model with `rows` embeddings. Raises Refused.
 
-    Truncation and padding are left out, because engines set both. `keep_truncation` keeps the first, for models of
+    Truncation and padding are left out, because engines set both. `keep_truncation` keeps the former, for models for
     which engines do not set it.
     """
     file = source.at(NAME)
     if not source.has(NAME):
         file.stop("missing_tokenizer", "the file is missing")
-    stated = source.read_object(NAME, MOST_TOKENIZER)
-    if unknown := sorted(key for key in stated if key not in _KEYS):
-        file.refuse("tokenizer_value", f"the keys {listed(unknown)} are not known here")
-    ids = attempt(lambda: _check_parts(stated, file))
-    added = _read_added(stated.get("added_tokens"), file)
+    content = source.read_object(NAME, MOST_TOKENIZER)
+    if unknown_keys := sorted(key for key in content if key not in _KEYS):
+        file.refuse("tokenizer_value", f"the keys {summarize_names(unknown_keys)} are not supported")
+    ids = attempt(lambda: _check_parts(content, file))
+    added_tokens = _read_added_tokens(content.get("added_tokens"), file)
     if ids is None:
         raise Refused
-    ids |= {token["content"]: token["id"] for token in added}
+    ids |= {token["content"]: token["id"] for token in added_tokens}
     highest = max(ids.values(), default=-1)
     if highest < 0:
         file.refuse("tokenizer_vocabulary", "it has no tokens")
     elif rows is not None and highest >= rows:
-        message = f"a token has the id {highest:,}, and the model has {rows:,} embeddings"
+        message = f"a token has the id {highest:,}, but the model has {rows:,} embeddings"
         file.refuse("tokenizer_vocabulary", message)
     settings = read_settings(source)
     template = settings.get("chat_template")
@@ -137,40 +138,40 @@ def read_tokenizer(source: ModelFiles, rows: int | None, keep_truncation: bool =
     if not isinstance(template, str) or len(template) > _MOST_TEMPLATE:
         template = ""
     if template:
-        remark = "a chat template is a program, and never run"
+        remark = "a chat template is a program and is never run"
         source.at(SETTINGS_NAME).remark("left_out", remark)
     longest: Any = settings.get("model_max_length")
     return Tokenizer(
         {
             "version": "1.0",
-            "truncation": stated.get("truncation") if keep_truncation else None,
+            "truncation": content.get("truncation") if keep_truncation else None,
             "padding": None,
-            "added_tokens": added,
-            **{key: stated.get(key) for key in _PARTS},
+            "added_tokens": added_tokens,
+            **{key: content.get(key) for key in _PARTS},
         },
-        honored_settings(settings, stated, ids, source.at(SETTINGS_NAME)),
+        honored_settings(settings, content, ids, source.at(SETTINGS_NAME)),
         min(int(longest), MOST_POSITIONS) if type(longest) in (int, float) and longest >= 1 else None,
         template,
     )
 
 
-def _check_parts(stated: Mapping[str, Any], file: FileFindings) -> dict[str, int]:
-    """Check all parts, and return the ids of the vocabulary. Raises Refused without a usable one.
+def _check_parts(content: Mapping[str, Any], file: FileFindings) -> dict[str, int]:
+    """Check all parts and return the ids of the vocabulary. Raises Refused if it is unusable.
 
-    The vocabulary is an object of tokens and ids, or a list of tokens with scores. Each id occurs once.
+    The vocabulary is an object of tokens and ids, or a list of tokens with scores. Ids must be unique.
     """
     for role in ("truncation", *_PARTS[:-1]):
-        _check_setting(stated.get(role), role, file)
-    model = stated.get("model")
+        _check_setting(content.get(role), role, file)
+    model = content.get("model")
     if not isinstance(model, dict):
-        file.stop("tokenizer_value", "it is no object { … }", "model")
+        file.stop("tokenizer_value", "it is not an object { … }", "model")
     _check_setting({key: model[key] for key in model if key not in ("vocab", "merges")}, "model", file)
     merges, longest = model.get("merges"), model.get("max_input_chars_per_word")
     if isinstance(merges, list) and len(merges) > _MOST_MERGES:
         file.refuse("tokenizer_value", f"it has over {_MOST_MERGES:,} pairs", "model.merges")
     if model.get("dropout") or (longest is not None and longest not in range(_MOST_WORD + 1)):
         longer = f"takes words of over {_MOST_WORD:,} characters"
-        message = f"it has dropout, with which a word is cut by chance, or {longer}"
+        message = f"it has dropout, which splits words at random, or {longer}"
         file.refuse("tokenizer_value", message, "model")
     vocab = model.get("vocab")
     ids: dict[str, int] = {}
@@ -186,55 +187,55 @@ def _check_parts(stated: Mapping[str, Any], file: FileFindings) -> dict[str, int
     unique = isinstance(vocab, dict | list) and len(set(ids.values())) == len(vocab)
     if not unique or any(len(token) > MOST_TOKEN for token in ids):
         message = (
-            f"it is no object of at most {MOST_VOCABULARY:,} tokens and ids, or list of tokens with scores, each "
-            f"once and of at most {MOST_TOKEN:,} characters"
+            f"it is not an object of at most {MOST_VOCABULARY:,} tokens and ids, or a list of tokens with scores, "
+            f"without repetitions and with at most {MOST_TOKEN:,} characters per token"
         )
         file.stop("tokenizer_vocabulary", message, "model.vocab")
     return ids
 
 
 def _check_setting(value: Any, path: str, file: FileFindings, depth: int = 0) -> None:
-    """Refuse deep nesting, many settings side by side, and expressions that may take long."""
+    """Refuse deep nesting, large objects, and regular expressions that may be slow."""
     if isinstance(value, dict | list):
         if depth > _MOST_DEPTH or len(value) > _MOST_SETTINGS:
-            file.refuse("tokenizer_value", "it is nested deep, or has many parts", path)
+            file.refuse("tokenizer_value", "it is nested too deeply or has too many parts", path)
             return
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
             if key == "Regex":
                 if not (isinstance(inner, str) and is_harmless(inner)):
-                    file.refuse("tokenizer_regex", f"{quoted(inner)} is not taken", path)
+                    file.refuse("tokenizer_regex", f"{quoted(inner)} is not accepted", path)
             else:
-                here = f"{path}.{key}" if isinstance(value, dict) else f"{path}[{key}]"
-                _check_setting(inner, here, file, depth + 1)
+                inner_path = f"{path}.{key}" if isinstance(value, dict) else f"{path}[{key}]"
+                _check_setting(inner, inner_path, file, depth + 1)
     elif isinstance(value, str):
-        most = _MOST_TEXT if path.endswith(".precompiled_charsmap") else 64
-        if len(value) > most:
-            file.refuse("tokenizer_value", "it is a long text", path)
+        limit = _MOST_TEXT if path.endswith(".precompiled_charsmap") else 64
+        if len(value) > limit:
+            file.refuse("tokenizer_value", "the text is too long", path)
 
 
 def is_harmless(expression: str) -> bool:
-    """Return whether a regular expression is well known, or so simple that it matches quickly."""
+    """Return whether a regular expression is well known, or simple enough to match quickly."""
     return expression in _KNOWN_EXPRESSIONS or (
         len(expression) <= 200 and _SIMPLE.fullmatch(expression) is not None
     )
 
 
-def _read_added(stated: object, file: FileFindings) -> list[dict[str, Any]]:
-    if stated is None:
+def _read_added_tokens(content: object, file: FileFindings) -> list[dict[str, Any]]:
+    if content is None:
         return []
-    if not isinstance(stated, list) or len(stated) > MOST_ADDED:
-        file.stop("tokenizer_value", f"it is no list of at most {MOST_ADDED:,} tokens", "added_tokens")
-    added = []
-    for number, entry in enumerate(stated):
+    if not isinstance(content, list) or len(content) > MOST_ADDED:
+        file.stop("tokenizer_value", f"it is not a list of at most {MOST_ADDED:,} tokens", "added_tokens")
+    added_tokens = []
+    for number, entry in enumerate(content):
         path = f"added_tokens[{number}]"
         if not isinstance(entry, dict) or set(entry) - set(ADDED_RULES):
-            file.stop("tokenizer_value", "it is no added token as the library writes it", path)
+            file.stop("tokenizer_value", "it is not an added token in the library's format", path)
         token = read_values(entry, ADDED_RULES, file, path)
         if "id" not in token or not token.get("content"):
             file.stop("tokenizer_value", "it has no id or no content", path)
         switches = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
-        added.append({**switches, **token})
-    return added
+        added_tokens.append({**switches, **token})
+    return added_tokens
 
 
 SETTINGS_NAME, SPECIAL_NAME, ADDED_NAME = (
@@ -249,9 +250,9 @@ ADDED_RULES = {
     "content": text(MOST_TOKEN),
     **dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), TRUTH),
 }
-#: Names of a model's tokenizer class. The library takes the generic class for one that it does not have.
+#: Pattern of tokenizer class names. The library replaces unknown ones by the generic class.
 _CLASS = re.compile(r"(?!Auto)[A-Za-z]\w{0,63}Tokenizer(Fast)?", re.ASCII)
-#: The class that uses tokenizer.json as it is.
+#: Class that uses tokenizer.json without changes.
 GENERIC = "PreTrainedTokenizerFast"
 _INPUTS = ("input_ids", "token_type_ids", "attention_mask")
 _FLAGS_TEXT = """
@@ -260,7 +261,7 @@ add_prefix_space split_special_tokens add_bos_token add_eos_token legacy legacy_
 """
 _FLAGS = _FLAGS_TEXT.split()
 _SIDE = choice("left", "right")
-#: Settings that change tokens in some class.
+#: Settings that change tokens in at least one class.
 HONORED: Mapping[str, Rule] = {
     **dict.fromkeys(_FLAGS, TRUTH),
     **dict.fromkeys(("extra_ids", "offset", "unk_id"), whole(0, MOST_ADDED)),
@@ -270,7 +271,7 @@ HONORED: Mapping[str, Rule] = {
     "padding_side": _SIDE,
     "truncation_side": _SIDE,
 }
-#: Tokens that belong to a model without one of the usual roles.
+#: Pattern of keys of tokens without a usual role.
 _OTHER_TOKEN = re.compile(r"[A-Za-z]\w{0,63}_token", re.ASCII)
 _LISTS = ("extra_special_tokens", "additional_special_tokens")
 _WITHOUT_EFFECT_TEXT = """
@@ -280,53 +281,58 @@ errors max_length stride truncation_strategy pad_to_multiple_of pad_token_type_i
 vocab_type handle_chinese_chars lowercase model_max_length chat_template auto_map spaces_between_special_tokens
 use_default_system_prompt
 """
-#: Settings that the library needs elsewhere or ignores.
+#: Settings that the library ignores or uses for other purposes.
 WITHOUT_EFFECT = frozenset(_WITHOUT_EFFECT_TEXT.split())
 
 
 def read_settings(source: ModelFiles) -> dict[str, Any]:
-    """Return the settings of a folder with the class that they or config.json name.
+    """Return the settings of a folder with the class in them or in config.json.
 
     If tokenizer_config.json has no `added_tokens_decoder`, the library prefers the settings of the older
     special_tokens_map.json, and reads added_tokens.json, which is returned under its name.
     """
     read = []
     for name in (SETTINGS_NAME, SPECIAL_NAME):
-        stated, file = source.read_settings(name), source.at(name)
-        stated.pop(ADDED_NAME, None)  # the name of a file, which is read elsewhere
-        refuse_code(stated.get("auto_map"), file)
-        checked = {key: stated[key] for key in stated if key not in ("auto_map", "added_tokens_decoder")}
-        refuse_forbidden_keys(checked, file)
-        known = {*SPECIAL_TOKENS, *HONORED, *_LISTS, *WITHOUT_EFFECT, *_other_tokens(stated)}
-        remark_on_unknown(stated, known, file)
-        if stated.get("init_inputs"):
-            file.refuse("ignored_key", "arguments without a name are not accepted", "init_inputs")
-        read.append(stated)
-    settings, older = read
+        content, file = source.read_settings(name), source.at(name)
+        content.pop(ADDED_NAME, None)  # This is the name of a file, which is read separately.
+        refuse_code(content.get("auto_map"), file)
+        checked_settings = {
+            key: content[key] for key in content if key not in ("auto_map", "added_tokens_decoder")
+        }
+        refuse_forbidden_keys(checked_settings, file)
+        known_keys = {*SPECIAL_TOKENS, *HONORED, *_LISTS, *WITHOUT_EFFECT, *_other_tokens(content)}
+        remark_on_unknown(content, known_keys, file)
+        if content.get("init_inputs"):
+            file.refuse("ignored_key", "positional arguments are not accepted", "init_inputs")
+        read.append(content)
+    settings, older_settings = read
     if settings.get("added_tokens_decoder") is None:
         lists = {key: settings.get(key) for key in _LISTS}
-        settings |= older
-        for key, own in lists.items():
-            if isinstance(own, list) and isinstance(older.get(key), list):
-                settings[key] = [*own, *(token for token in older[key] if token not in own)]
+        settings |= older_settings
+        for key, own_tokens in lists.items():
+            if isinstance(own_tokens, list) and isinstance(older_settings.get(key), list):
+                settings[key] = [
+                    *own_tokens,
+                    *(token for token in older_settings[key] if token not in own_tokens),
+                ]
         settings[ADDED_NAME] = source.read_settings(ADDED_NAME)
-    chosen = settings.get("tokenizer_class") or stated_configuration(source).get("tokenizer_class")
-    return {**settings, "tokenizer_class": chosen} if chosen else settings
+    tokenizer_class = settings.get("tokenizer_class") or stated_configuration(source).get("tokenizer_class")
+    return {**settings, "tokenizer_class": tokenizer_class} if tokenizer_class else settings
 
 
 def honored_settings(
     settings: Mapping[str, Any], content: Mapping[str, Any], ids: Mapping[str, int], file: FileFindings
 ) -> dict[str, Any]:
-    """Return the settings that change tokens, as tokenizer_config.json of the rebuilt model has them.
+    """Return the settings that change tokens, as in tokenizer_config.json of the rebuilt model.
 
     Args:
         settings: Return value of `read_settings`.
-        content: tokenizer.json. Its sides of truncation and padding, and its padding token, count where the settings
-            name none.
+        content: tokenizer.json. Its sides of truncation and padding, and its padding token, are used if the settings
+            have none.
         ids: Token to id of the vocabulary and of added tokens.
         file: Receives the problems of the settings.
     """
-    # null is another value than absent for some classes
+    # For some classes, null differs from an absent key.
     honored: dict[str, Any] = {key: None for key in (*_FLAGS, *SPECIAL_TOKENS) if key in settings}
     honored |= read_values(settings, HONORED, file)
     parts = {name: content.get(name) for name in ("truncation", "padding")}
@@ -337,19 +343,19 @@ def honored_settings(
             honored[key] = side
     padding_token = settings.get("pad_token") or padding.get("pad_token")
     honored |= _special_tokens({**settings, "pad_token": padding_token}, ids, file)
-    if honored.get("pad_token") is None and honored.get("eos_token"):  # usual for decoders
+    if honored.get("pad_token") is None and honored.get("eos_token"):  # Usual for decoders.
         honored["pad_token"] = honored["eos_token"]
-        message = f"none is named; texts are padded with {quoted(_content(honored['eos_token']))}"
+        message = f"there is none; texts are padded with {quoted(_content(honored['eos_token']))}"
         file.remark("keys_left_out", message, "pad_token")
     decoder = settings.get("added_tokens_decoder")
     if decoder is None and settings.get(ADDED_NAME):
-        older = settings[ADDED_NAME]
-        named = [honored[key] for key in (*SPECIAL_TOKENS, *_LISTS) if honored.get(key) is not None]
-        tokens = [each for value in named for each in (value if isinstance(value, list) else [value])]
+        older_tokens = settings[ADDED_NAME]
+        named_tokens = [honored[key] for key in (*SPECIAL_TOKENS, *_LISTS) if honored.get(key) is not None]
+        tokens = [each for value in named_tokens for each in (value if isinstance(value, list) else [value])]
         special = {_content(token) for token in tokens}
         decoder = {
             str(number): {"content": token, "normalized": token not in special, "special": token in special}
-            for token, number in older.items()
+            for token, number in older_tokens.items()
         }
         decoder |= {str(token["id"]): token for token in content.get("added_tokens") or []}
     if decoder is not None:
@@ -363,7 +369,7 @@ def honored_settings(
 
 
 def _other_tokens(settings: Mapping[str, Any]) -> list[str]:
-    """Return the keys of tokens without one of the usual roles: texts, and objects that the library wrote."""
+    """Return the keys of tokens without a usual role: strings, and objects that the library wrote."""
     return [
         key
         for key, value in settings.items()
@@ -378,13 +384,13 @@ def _special_tokens(
 ) -> dict[str, Any]:
     """Return the named tokens by role or name, and the lists of further special tokens.
 
-    Refuse a role's token that is not in `ids`. The library adds others to the vocabulary.
+    Refuse a role's token that is not in `ids`. The library adds other tokens to the vocabulary.
     """
     tokens: dict[str, Any] = {}
     for key in (*SPECIAL_TOKENS, *_other_tokens(settings)):
         token = _token(settings.get(key), file, key)
         if token is not None and key in SPECIAL_TOKENS and _content(token) not in ids:
-            message = f"{quoted(_content(token))} is no token of tokenizer.json"
+            message = f"{quoted(_content(token))} is not a token of tokenizer.json"
             file.refuse("tokenizer_vocabulary", message, key)
         elif token is not None:
             tokens[key] = token
@@ -392,9 +398,9 @@ def _special_tokens(
         value = settings.get(key) or []
         values = list(value.values()) if isinstance(value, dict) else value
         if not isinstance(values, list) or len(values) > MOST_ADDED:
-            file.refuse("tokenizer_value", f"it is no list of at most {MOST_ADDED:,} tokens", key)
-        elif read := [token for each in values if (token := _token(each, file, key)) is not None]:
-            tokens[key] = read
+            file.refuse("tokenizer_value", f"it is not a list of at most {MOST_ADDED:,} tokens", key)
+        elif parsed_tokens := [token for each in values if (token := _token(each, file, key)) is not None]:
+            tokens[key] = parsed_tokens
     return tokens
 
 
@@ -403,7 +409,7 @@ def _content(token: str | dict[str, Any]) -> str:
 
 
 def _token(value: object, file: FileFindings, key: str) -> str | dict[str, Any] | None:
-    """Return a token as the library writes it, None for null or for a value that is refused."""
+    """Return a token in the library's format, or None for null and for refused values."""
     if isinstance(value, dict):
         token = read_values(value, ADDED_RULES, file, key)
         token.pop("id", None)
@@ -411,22 +417,22 @@ def _token(value: object, file: FileFindings, key: str) -> str | dict[str, Any] 
             return {"__type": "AddedToken", **token}
     elif value is None or (isinstance(value, str) and 0 < len(value) <= MOST_TOKEN):
         return value
-    file.refuse("tokenizer_value", f"{quoted(value)} is no token", key)
+    file.refuse("tokenizer_value", f"{quoted(value)} is not a token", key)
     return None
 
 
 def _added_tokens(decoder: object, ids: Mapping[str, int], file: FileFindings) -> dict[str, dict[str, Any]]:
-    """Return `added_tokens_decoder`, tokens by id. Refuse tokens that tokenizer.json lacks or has with another id."""
+    """Return `added_tokens_decoder`, tokens by id. Refuse tokens that contradict tokenizer.json."""
     key = "added_tokens_decoder"
     if not isinstance(decoder, dict) or len(decoder) > MOST_ADDED:
-        file.refuse("tokenizer_value", f"it is no object of at most {MOST_ADDED:,} tokens", key)
+        file.refuse("tokenizer_value", f"it is not an object of at most {MOST_ADDED:,} tokens", key)
         return {}
     tokens = {}
     for number, entry in decoder.items():
         token = read_values(entry, ADDED_RULES, file, key) if isinstance(entry, dict) else {}
         content = token.get("content")
         if content is None or str(ids.get(content)) != number:
-            message = f"{quoted(content)} has another id in tokenizer.json, or is not there"
+            message = f"{quoted(content)} is missing in tokenizer.json or has another id there"
             file.refuse("tokenizer_vocabulary", message, f"{key}.{number}")
         else:
             tokens[number] = {name: value for name, value in token.items() if name != "id"}

@@ -1,4 +1,4 @@
-"""Values of untrusted configurations: rules by key, bounds of numbers, and keys that are never accepted."""
+"""Checks of untrusted configuration values: rules by key, bounds of numbers, and keys that are never accepted."""
 
 import math
 import re
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from evaluation.checkpoints import findings as limits
-from evaluation.checkpoints.findings import FileFindings, listed, quoted
+from evaluation.checkpoints.findings import FileFindings, quoted, summarize_names
 
-#: Keys that make a library load code or files from elsewhere, or pass it switches, in any configuration file.
+#: Keys, in any configuration file, that make a library load other code or files, or that pass it options.
 _FORBIDDEN = re.compile(
     r"auto_map|.*trust_remote_code.*|custom_.*|.*_internal|_?(attn|experts|moe)_implementation"
     r"|transformers_weights|.*quanti[sz]ation.*|quant_method|.*kernels?|device_map|offload_.*|base_model.*"
@@ -18,67 +18,66 @@ _FORBIDDEN = re.compile(
     r"|tokenizer_name_or_path|gguf.*|export|provider|load_in_.*|code|module_path|attribute_map|base_config_key|sub_configs.*",
     re.IGNORECASE,
 )
-#: Exceptions: libraries write these keys into every file, and ignore them when they read it.
+#: Exceptions that libraries write into every file and ignore when they read it.
 _HARMLESS = frozenset({"_name_or_path", "name_or_path", "_attn_implementation_autoset"})
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}", re.ASCII)
-#: Words of configurations. Without a slash, so that none of them is a path.
+#: Pattern of words in configurations. It has no slash, so that none of them is a path.
 _WORD = re.compile(r"[A-Za-z0-9_.+|-]{0,64}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A condition for a value, and its words in messages."""
+    """A condition for a value, and its description for messages."""
 
     accepts: Callable[[Any], bool]
     words: str
 
 
-def whole(least: int, most: int) -> Rule:
-    """Accept whole numbers from `least` to `most`."""
+def whole(minimum: int, maximum: int) -> Rule:
+    """Accept whole numbers from `minimum` to `maximum`."""
     return Rule(
-        lambda value: type(value) is int and least <= value <= most,
-        f"a whole number from {least:,} to {most:,}",
+        lambda value: type(value) is int and minimum <= value <= maximum,
+        f"a whole number from {minimum:,} to {maximum:,}",
     )
 
 
-def number(least: float, most: float) -> Rule:
-    """Accept numbers from `least` to `most`."""
+def number(minimum: float, maximum: float) -> Rule:
+    """Accept numbers from `minimum` to `maximum`."""
     return Rule(
-        lambda value: type(value) in (int, float) and least <= value <= most,
-        f"a number from {least:g} to {most:g}",
+        lambda value: type(value) in (int, float) and minimum <= value <= maximum,
+        f"a number from {minimum:g} to {maximum:g}",
     )
 
 
 def choice(*values: str) -> Rule:
-    """Accept one of some words."""
     return Rule(lambda value: isinstance(value, str) and value in values, "one of " + ", ".join(values))
 
 
-def exactly(wanted: object) -> Rule:
-    """Accept one value."""
-    truth = isinstance(wanted, bool)
-    return Rule(lambda value: isinstance(value, bool) == truth and value == wanted, str(wanted).lower())
+def exactly(expected: object) -> Rule:
+    truth = isinstance(expected, bool)
+    return Rule(lambda value: isinstance(value, bool) == truth and value == expected, str(expected).lower())
 
 
-def text(most: int) -> Rule:
-    """Accept text of at most so many characters."""
+def text(maximum: int) -> Rule:
+    """Accept text of at most `maximum` characters."""
     return Rule(
-        lambda value: isinstance(value, str) and len(value) <= most, f"text of at most {most:,} characters"
+        lambda value: isinstance(value, str) and len(value) <= maximum,
+        f"text of at most {maximum:,} characters",
     )
 
 
-def texts(most: int, length: int) -> Rule:
-    """Accept lists of at most `most` texts with 1 to `length` characters."""
+def texts(maximum: int, length: int) -> Rule:
+    """Accept lists of at most `maximum` texts with 1 to `length` characters."""
 
     def accepts(value: Any) -> bool:
-        fits = isinstance(value, list) and len(value) <= most
+        fits = isinstance(value, list) and len(value) <= maximum
         return fits and all(isinstance(each, str) and 0 < len(each) <= length for each in value)
 
-    return Rule(accepts, f"a list of at most {most:,} texts of at most {length} characters")
+    return Rule(accepts, f"a list of at most {maximum:,} texts of at most {length} characters")
 
 
-def object_of(rules: Mapping[str, Rule], words: str) -> Rule:
-    """Accept objects with values by these rules, or null, and no other keys."""
+def object_with(rules: Mapping[str, Rule], words: str) -> Rule:
+    """Accept objects whose values follow these rules or are null, without other keys."""
     return Rule(
         lambda value: (
             isinstance(value, dict)
@@ -91,11 +90,11 @@ def object_of(rules: Mapping[str, Rule], words: str) -> Rule:
 
 TRUTH = Rule(lambda value: isinstance(value, bool), "true or false")
 
-#: Bounds of numbers by the pattern of their key, or of its dotted form with the keys around it: the first that fits.
-#: The library's classes check types, but have no such bounds.
+#: Bounds of numbers by the pattern of their key or dotted path; the first match counts. The library's classes
+#: check types but have no such bounds.
 _BOUNDS: Mapping[str, Rule] = {
     r".*rotary.*factor|rope_.*\.[a-z_]*mscale[a-z_]*": number(0, limits.MOST_ROPE_FACTOR),
-    # Divisors of angles: one number, or one for each angle.
+    # Divisors of angles: one number, or one per angle.
     r"rope.*factor(\[\])?|rope_.*\.[a-z_]*(factor|beta)[a-z_]*(\[\])?": number(
         limits.LEAST_ROPE_FACTOR, limits.MOST_ROPE_FACTOR
     ),
@@ -109,7 +108,7 @@ _BOUNDS: Mapping[str, Rule] = {
     r".*experts?.*": number(0, limits.MOST_EXPERTS),
     r".*heads?": whole(0, limits.MOST_HEADS),
     r".*(intermediate_size|n_inner|d_ff|ffn_dim|ff_dim|hidden_dim)": whole(1, limits.MOST_INNER_WIDTH),
-    r"projection_dim": whole(0, limits.MOST_WIDTH),  # 0 is none, as in DPR
+    r"projection_dim": whole(0, limits.MOST_WIDTH),  # 0 means none, as in DPR.
     r"d_model|d_kv|dim|n_embd|.*(hidden|embedding)_size|.*_dim": whole(1, limits.MOST_WIDTH),
     r".*(_features|dimension)|k|k_aux": whole(0, limits.MOST_DIMENSION),
     r".*(position|window|seq_len|max_len|context|length|distance|local_attention).*": whole(
@@ -121,14 +120,14 @@ _ANY_NUMBER = number(-limits.MOST_VOCABULARY, limits.MOST_VOCABULARY)
 
 
 def refuse_forbidden_keys(value: object, file: FileFindings, path: str = "", depth: int = 0) -> None:
-    """Refuse keys that reach outside of the checkpoint, at any depth; null counts as absent."""
+    """Refuse keys that refer to anything outside of the checkpoint, at any depth; null counts as absent."""
     if isinstance(value, Mapping) and depth < 32:
         for key, inner in value.items():
-            here = f"{path}.{key}" if path else str(key)
+            inner_path = f"{path}.{key}" if path else str(key)
             if inner is not None and key not in _HARMLESS and _FORBIDDEN.fullmatch(key):
-                file.refuse("forbidden_key", "the key is not taken, whatever its value", here)
+                file.refuse("forbidden_key", "the key is not accepted, whatever its value", inner_path)
             else:
-                refuse_forbidden_keys(inner, file, here, depth + 1)
+                refuse_forbidden_keys(inner, file, inner_path, depth + 1)
     elif isinstance(value, list) and depth < 32:
         for inner in value[:1000]:
             refuse_forbidden_keys(inner, file, path, depth + 1)
@@ -137,7 +136,7 @@ def refuse_forbidden_keys(value: object, file: FileFindings, path: str = "", dep
 def typed_values(
     values: Mapping[str, Any], file: FileFindings, needed: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Return the keys whose values are numbers, truths, short plain words, or short lists and objects of these.
+    """Return the keys whose values are numbers, booleans, short plain words, or short lists and objects of these.
 
     Numbers out of bounds are refused, and so are other values of the keys in `needed`. Others are left out with a
     remark. null is accepted, because it can differ from an absent key.
@@ -145,12 +144,12 @@ def typed_values(
     typed = {key: value for key, value in values.items() if _KEY.fullmatch(key) and _is_typed(value)}
     for key, value in typed.items():
         _check_numbers(key, value, file)
-    others = [key for key in values if key not in typed]
-    for key in others:
+    untyped_keys = [key for key in values if key not in typed]
+    for key in untyped_keys:
         if key in needed:
-            file.refuse("value", "the model reads the key, and values of this form are not accepted", key)
-    if left := [key for key in others if key not in needed]:
-        file.remark("keys_left_out", listed(left))
+            file.refuse("value", "the model reads the key, but values of this form are not accepted", key)
+    if omitted_keys := [key for key in untyped_keys if key not in needed]:
+        file.remark("keys_left_out", summarize_names(omitted_keys))
     return typed
 
 
@@ -189,28 +188,31 @@ def _check_numbers(key: str, value: Any, file: FileFindings) -> None:
 def read_values(
     values: Mapping[str, Any], rules: Mapping[str, Rule], file: FileFindings, path: str = ""
 ) -> dict[str, Any]:
-    """Return the values that have a rule and follow it; refuse those that break it. null counts as absent."""
-    stated = {key: values[key] for key in rules if values.get(key) is not None}
-    accepted = {key: value for key, value in stated.items() if rules[key].accepts(value)}
-    for key, value in stated.items():
-        if key not in accepted:
-            here = f"{path}.{key}" if path else key
-            file.refuse("value", f"{quoted(value)} is not {rules[key].words}", here)
-    return accepted
+    """Return the values that follow their rule, and refuse those that break it. Keys without a rule are skipped.
+
+    null counts as absent.
+    """
+    present_values = {key: values[key] for key in rules if values.get(key) is not None}
+    accepted_values = {key: value for key, value in present_values.items() if rules[key].accepts(value)}
+    for key, value in present_values.items():
+        if key not in accepted_values:
+            value_path = f"{path}.{key}" if path else key
+            file.refuse("value", f"{quoted(value)} is not {rules[key].words}", value_path)
+    return accepted_values
 
 
-def unknown_keys(values: Mapping[str, Any], known: Collection[str]) -> list[str]:
-    """Return the keys outside of `known`; null counts as absent."""
-    return [key for key, value in values.items() if key not in known and value is not None]
+def unknown_keys(values: Mapping[str, Any], known_keys: Collection[str]) -> list[str]:
+    """Return the keys that are not in `known_keys`; null counts as absent."""
+    return [key for key, value in values.items() if key not in known_keys and value is not None]
 
 
-def refuse_unknown(values: Mapping[str, Any], known: Collection[str], file: FileFindings) -> None:
-    """Refuse keys outside of `known`, in files where every key has a meaning."""
-    if unknown := unknown_keys(values, known):
-        file.refuse("unknown_key", f"the keys {listed(unknown)} are not known here")
+def refuse_unknown(values: Mapping[str, Any], known_keys: Collection[str], file: FileFindings) -> None:
+    """Refuse unknown keys, for files in which every key has a meaning."""
+    if unsupported_keys := unknown_keys(values, known_keys):
+        file.refuse("unknown_key", f"the keys {summarize_names(unsupported_keys)} are not supported")
 
 
-def remark_on_unknown(values: Mapping[str, Any], known: Collection[str], file: FileFindings) -> None:
-    """Remark on keys that are left out, in files that libraries fill with keys that nobody needs."""
-    if unknown := unknown_keys(values, known):
-        file.remark("keys_left_out", listed(unknown))
+def remark_on_unknown(values: Mapping[str, Any], known_keys: Collection[str], file: FileFindings) -> None:
+    """Remark on unknown keys, for files that libraries fill with irrelevant keys."""
+    if omitted_keys := unknown_keys(values, known_keys):
+        file.remark("keys_left_out", summarize_names(omitted_keys))

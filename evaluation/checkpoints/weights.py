@@ -1,6 +1,7 @@
-"""Weights in safetensors: headers read and written here, bytes only copied; from one file or from shards.
+"""Weights in safetensors, from one file or from shards: headers are read and written here, bytes only copied.
 
-The format: eight bytes with the header's length (little endian), the header as JSON, the tensors' bytes without gaps.
+The format has eight bytes with the header's length (little endian), the header as JSON, and the tensors' bytes without
+gaps.
 """
 
 import json
@@ -23,37 +24,37 @@ from evaluation.checkpoints.findings import (
     CheckpointAllowance,
     FileFindings,
     WeightsTooLarge,
-    listed,
     quoted,
+    summarize_names,
 )
 from evaluation.core.files import open_regular
 
 _MOST_DIMENSIONS = 8
 _MOST_NAME = 256
 _BLOCK = 8 * MIB
-#: Bytes of a value.
+#: Bytes per value of each type.
 _BYTES = {"F32": 4, "F16": 2, "BF16": 2, "F64": 8, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
-#: Types of buffers beside the weights: numbers of positions, and masks.
+#: Types of buffers, which are not weights: position ids and masks.
 _BUFFERS = frozenset({"I64", "I32", "BOOL"})
 #: Types of weights, and the bits that are all set in infinities and NaN.
 _EXPONENTS = {"F32": ("<u4", 0x7F800000), "F16": ("<u2", 0x7C00), "BF16": ("<u2", 0x7F80)}
 _WEIGHT_TYPES = frozenset(_EXPONENTS)
-#: Pattern for the names of other types, such as F8_E4M3.
+#: Pattern of the names of other types, such as F8_E4M3.
 _TYPE_NAME = re.compile(r"(F|BF|I|U|C)\d{1,3}(_[A-Z0-9]{1,12})?", re.ASCII)
 _SHARD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}\.safetensors", re.ASCII)
 
 
 class NotSafetensors(ValueError):
-    """A file of weights is damaged or not acceptable, for the reason in the message."""
+    """Error for a damaged or unacceptable file of weights, with the reason in the message."""
 
 
 class UnreadType(NotSafetensors):
-    """A tensor has a type that no engine reads, such as an 8-bit one."""
+    """Error for a tensor of a type that no engine reads, such as an 8-bit type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """The place of a tensor: bytes `start` to `end` of the file."""
+    """Location of a tensor: bytes `start` to `end` of the file."""
 
     path: Path
     dtype: str
@@ -63,44 +64,42 @@ class Tensor:
 
     @classmethod
     def parse(cls, name: str, entry: object, path: Path, offset: int) -> Self:
-        """Return the tensor of an entry of a header that ends at `offset`. Raises NotSafetensors."""
+        """Parse an entry of a header that ends at `offset`. Raises NotSafetensors."""
         if not name or len(name) > _MOST_NAME or not name.isprintable():
             raise NotSafetensors("a tensor's name is empty, too long, or not printable")
         if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-            raise NotSafetensors(f"{name} needs dtype, shape and data_offsets, and nothing else")
+            raise NotSafetensors(f"{name} must have exactly dtype, shape, and data_offsets")
         dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
         if not isinstance(dtype, str) or dtype not in _BYTES:
             if isinstance(dtype, str) and _TYPE_NAME.fullmatch(dtype):
                 raise UnreadType(f"{name} is {dtype}")
-            raise NotSafetensors(f"{name} has a type that safetensors does not have")
+            raise NotSafetensors(f"{name} has a type that is not in safetensors")
         if not _are_sizes(shape) or len(shape) > _MOST_DIMENSIONS:
-            raise NotSafetensors(f"{name} has a shape that is no short list of sizes")
+            raise NotSafetensors(f"{name} has a shape that is not a short list of sizes")
         if not _are_sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-            raise NotSafetensors(f"{name} has data_offsets that are no two places")
+            raise NotSafetensors(f"{name} has data_offsets that are not two ascending positions")
         if 0 in shape:
             raise NotSafetensors(f"{name} has no values")
         if math.prod(shape) * _BYTES[dtype] != offsets[1] - offsets[0]:
-            raise NotSafetensors(f"{name} has as many bytes as do not fit its shape")
+            raise NotSafetensors(f"{name} has a number of bytes that does not fit its shape")
         return cls(path, dtype, tuple(shape), offset + offsets[0], offset + offsets[1])
 
     @property
     def parameters(self) -> int:
-        """Number of values."""
         return math.prod(self.shape)
 
     @property
     def size(self) -> int:
-        """Bytes of the tensor."""
         return self.end - self.start
 
     @property
     def usable(self) -> bool:
-        """Whether it has a type that weights may have."""
+        """Whether weights may have its type."""
         return self.dtype in _WEIGHT_TYPES
 
     @property
     def is_buffer(self) -> bool:
-        """Whether it has whole numbers or truths, unlike weights."""
+        """Whether it has integers or booleans, unlike weights."""
         return self.dtype in _BUFFERS
 
 
@@ -112,9 +111,9 @@ def _open(path: Path) -> BinaryIO:
 
 
 def read_tensors(path: Path, allowance: CheckpointAllowance) -> dict[str, Tensor]:
-    """Return the tensors of a file by name, from its header alone, which counts against the allowance.
+    """Return the tensors of a file by name, from its header, which counts against the allowance.
 
-    Raises NotSafetensors, and AllowanceSpent.
+    Raises NotSafetensors and AllowanceSpent.
     """
     with _open(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -127,11 +126,11 @@ def read_tensors(path: Path, allowance: CheckpointAllowance) -> dict[str, Tensor
         allowance.take(length, "headers of weights")
         data = file.read(length)
     if not data.startswith(b"{"):
-        raise NotSafetensors("its header is no JSON object")
+        raise NotSafetensors("its header is not a JSON object")
     try:
         header = parse(data)
     except NotJson as error:
-        raise NotSafetensors(f"its header is no JSON: {error}") from error
+        raise NotSafetensors(f"its header is not valid JSON: {error}") from error
     header.pop("__metadata__", None)
     tensors = {name: Tensor.parse(name, entry, path, 8 + length) for name, entry in header.items()}
     end = 8 + length
@@ -157,30 +156,30 @@ def blocks(tensor: Tensor) -> Iterator[bytes]:
     """Yield the tensor's bytes, a few MiB at a time. Raises NotSafetensors if the file has become shorter."""
     with _open(tensor.path) as file:
         file.seek(tensor.start)
-        left = tensor.end - tensor.start
-        while left:
-            block = file.read(min(left, _BLOCK))
+        remaining = tensor.end - tensor.start
+        while remaining:
+            block = file.read(min(remaining, _BLOCK))
             if not block:
-                raise NotSafetensors("it became shorter while it was read")
-            left -= len(block)
+                raise NotSafetensors("the file became shorter while it was read")
+            remaining -= len(block)
             yield block
 
 
 def is_finite(tensor: Tensor) -> bool:
-    """Return whether all values of a usable tensor are finite numbers."""
+    """Return whether all values of a usable tensor are finite."""
     dtype, exponent = _EXPONENTS[tensor.dtype]
     parts = (np.frombuffer(block, dtype=dtype) for block in blocks(tensor))
     return not any(bool(((bits & exponent) == exponent).any()) for bits in parts)
 
 
-def header_of(tensors: Mapping[str, Tensor]) -> bytes:
+def build_header(tensors: Mapping[str, Tensor]) -> bytes:
     """Return the length and the header of a file with these tensors in this order, padded as by the library."""
     entries: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    place = 0
+    offset = 0
     for name, tensor in tensors.items():
-        end = place + tensor.end - tensor.start
-        entries[name] = {"dtype": tensor.dtype, "shape": list(tensor.shape), "data_offsets": [place, end]}
-        place = end
+        end = offset + tensor.end - tensor.start
+        entries[name] = {"dtype": tensor.dtype, "shape": list(tensor.shape), "data_offsets": [offset, end]}
+        offset = end
     text = json.dumps(entries, separators=(",", ":")).encode("utf-8")
     text += b" " * (-len(text) % 8)
     return struct.pack("<Q", len(text)) + text
@@ -188,7 +187,7 @@ def header_of(tensors: Mapping[str, Tensor]) -> bytes:
 
 NAME = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-#: Prefixes in the names of encoders that were a part of another model.
+#: Prefixes in the tensor names of encoders that were part of another model.
 _PREFIXES = re.compile(r"^(question_encoder\.bert_model|ctx_encoder\.bert_model)\.")
 
 Tensors = dict[str, Tensor]
@@ -197,33 +196,38 @@ Tensors = dict[str, Tensor]
 def read_weights(source: ModelFiles, name: str = NAME, buffers: bool = False) -> Tensors:
     """Return the tensors of the folder by name, from `name` or the shards in the index. Raises Refused.
 
-    Whole numbers are `buffers` that transformers computes itself, such as the numbers of positions, and left out.
+    Whole numbers are `buffers`, such as position ids, which transformers computes itself; by default, they are left
+    out.
     """
     if source.has(name):
-        published = _read_file(source, name)
+        stored_tensors = _read_file(source, name)
     elif name == NAME and source.has(INDEX):
-        published = _read_shards(source)
+        stored_tensors = _read_shards(source)
     else:
         source.at(name).stop("missing_weights", "the file is missing")
     file = source.at(name)
     tensors: Tensors = {}
-    for title, tensor in published.items():
-        short = _PREFIXES.sub("", title)
+    for title, tensor in stored_tensors.items():
+        short_name = _PREFIXES.sub("", title)
         if tensor.is_buffer and not buffers:
             continue
-        if short in tensors:
-            file.refuse("weights_header", f"it has {quoted(short)} twice")
+        if short_name in tensors:
+            file.refuse("weights_header", f"it repeats {quoted(short_name)}")
         if not tensor.usable and not tensor.is_buffer:
             file.refuse("weights_type", f"its type is {tensor.dtype}", title)
-        tensors[short] = tensor
+        tensors[short_name] = tensor
     if not source.allowance.left_out:
         try:
-            bad = [name for name, tensor in tensors.items() if tensor.usable and not is_finite(tensor)]
+            non_finite_names = [
+                name for name, tensor in tensors.items() if tensor.usable and not is_finite(tensor)
+            ]
         except NotSafetensors as error:
             source.at(NAME).refuse("weights_header", str(error))
         else:
-            if bad:
-                source.at(NAME).refuse("nan_weights", f"{listed(bad)}: not all values are finite numbers")
+            if non_finite_names:
+                source.at(NAME).refuse(
+                    "nan_weights", f"{summarize_names(non_finite_names)}: not all values are finite numbers"
+                )
     return tensors
 
 
@@ -236,36 +240,42 @@ def _read_file(source: ModelFiles, name: str) -> Tensors:
 
 
 def _read_shards(source: ModelFiles) -> Tensors:
-    places, index = source.read_object(INDEX).get("weight_map"), source.at(INDEX)
-    if not isinstance(places, dict) or not places:
+    shard_by_tensor, index = source.read_object(INDEX).get("weight_map"), source.at(INDEX)
+    if not isinstance(shard_by_tensor, dict) or not shard_by_tensor:
         index.stop("weights_index", "it has no weight_map")
-    outside = [each for each in places.values() if not (isinstance(each, str) and _SHARD.fullmatch(each))]
-    if outside:
-        index.stop("weights_index", f"{quoted(outside[0])} is no file beside it", "weight_map")
-    names = sorted(set(places.values()))
+    invalid_names = [
+        each for each in shard_by_tensor.values() if not (isinstance(each, str) and _SHARD.fullmatch(each))
+    ]
+    if invalid_names:
+        index.stop("weights_index", f"{quoted(invalid_names[0])} is not a file next to it", "weight_map")
+    names = sorted(set(shard_by_tensor.values()))
     if len(names) > MOST_SHARDS:
-        index.stop("weights_index", f"it names {len(names):,} files; at most {MOST_SHARDS}", "weight_map")
+        index.stop(
+            "weights_index", f"it has {len(names):,} files; at most {MOST_SHARDS} are possible", "weight_map"
+        )
     tensors: Tensors = {}
     for name in names:
         if not source.has(name):
-            source.at(name).stop("missing_weights", "the index names it, and it is missing")
+            source.at(name).stop("missing_weights", "the file is missing, although it is in the index")
         shard = _read_file(source, name)
-        if wrong := sorted(shard.keys() ^ {title for title, place in places.items() if place == name}):
+        if mismatched_names := sorted(
+            shard.keys() ^ {title for title, place in shard_by_tensor.items() if place == name}
+        ):
             message = (
-                f"{listed(wrong)}: either the index says that it is here, or the file has it, and not both"
+                f"{summarize_names(mismatched_names)}: the index and the file disagree on whether it is here"
             )
             source.at(name).stop("weights_index", message)
         tensors |= shard
     return tensors
 
 
-def refuse_shape(name: str, tensor: Tensor, wanted: Iterable[int], file: FileFindings) -> None:
-    """Refuse a tensor of another shape than the wanted one."""
-    if tensor.shape != tuple(wanted):
-        message = f"its shape is {sizes(tensor.shape)}; wanted is {sizes(wanted)}"
+def refuse_shape(name: str, tensor: Tensor, expected_shape: Iterable[int], file: FileFindings) -> None:
+    """Refuse a tensor of another shape than the given one."""
+    if tensor.shape != tuple(expected_shape):
+        message = f"its shape is {sizes(tensor.shape)} instead of {sizes(expected_shape)}"
         file.refuse("weights_shape", message, name)
 
 
 def sizes(shape: Iterable[int]) -> str:
-    """Return a shape in words."""
+    """Return a shape for messages."""
     return " × ".join(f"{size:,}" for size in shape) or "a single value"

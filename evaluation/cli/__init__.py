@@ -1,1 +1,1 @@
-"""The commands of `python -m evaluation`."""
+"""Commands of `python -m evaluation`."""

@@ -1,4 +1,4 @@
-"""`python -m evaluation pack`: make the archive that the site takes from a folder with a model."""
+"""Command `python -m evaluation pack`: build the archive of a model that the site accepts."""
 
 import argparse
 import json
@@ -17,16 +17,16 @@ from evaluation.cli.retrieve import Subparsers
 from evaluation.core.problems import InvalidContent, ModelFailure, Report
 from evaluation.engines import ENGINES, InvalidParameter, Resources, RetrievalTask, retrieve
 
-#: What is copied; pickles beside them are converted, everything else is left.
-_TAKEN = (".json", ".safetensors", ".metadata", ".jinja")
+#: Extensions of copied files. Pickles are converted, other files are left out.
+_COPIED_EXTENSIONS = (".json", ".safetensors", ".metadata", ".jinja")
 _PICKLES = frozenset({"pytorch_model.bin", "pytorch_model.bin.index.json"})
 _VOCABULARIES = frozenset({"vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model"})
 _CONVERTED = _PICKLES | _VOCABULARIES | set(PICKLED_HEADS)
 _SIDE_FOLDERS = frozenset({"onnx", "openvino", "coreml", ".git", ".cache", "__pycache__"})
-#: Engines that try a model's own work; other engines run the same kinds without all of it.
-_TRYING = {CheckpointKind.SEQ2SEQ: "doc2query"}
-_CHEAP = {"queries_per_document": "1", "generated_tokens": "8"}
-#: Twenty different texts for the trial.
+#: Engines for trials of kinds that several engines run.
+_TRIAL_ENGINES = {CheckpointKind.SEQ2SEQ: "doc2query"}
+_TRIAL_PARAMETERS = {"queries_per_document": "1", "generated_tokens": "8"}
+#: Parts of twenty different texts for the trial.
 _SUBJECTS = ("The heart", "A wing in supersonic flow", "The central bank", "A search engine", "The cat")
 _PREDICATES = (
     "is examined in a large study", "changes with temperature", "was compared with an older method",
@@ -38,14 +38,18 @@ def add_parser(subparsers: Subparsers) -> None:
     """Add the command `pack`, which sets `run`, a function from the arguments to the exit status."""
     parser = subparsers.add_parser(
         "pack",
-        help="make the archive of a model that the site takes",
+        help="build a model archive for upload",
         description="Convert a model's folder to safetensors, check it as the site does, try it on 20 texts, and "
-        "write the archive to upload. The archive's bytes depend on the model alone.",
+        "write the archive to upload. The same model always gives the same bytes.",
     )
-    parser.add_argument("folder", type=Path, help="folder that the model is loaded from")
-    parser.add_argument("--out", type=Path, help="archive to write (default: FOLDER.tar.zst, here)")
+    parser.add_argument("folder", type=Path, help="folder of the model")
     parser.add_argument(
-        "--kind", choices=[str(kind) for kind in CheckpointKind], help="what the model is for"
+        "--out", type=Path, help="archive to write (default: FOLDER.tar.zst in the current folder)"
+    )
+    parser.add_argument(
+        "--kind",
+        choices=[str(kind) for kind in CheckpointKind],
+        help="kind of model, if its files leave it open",
     )
     parser.add_argument(
         "--pooling",
@@ -57,13 +61,13 @@ def add_parser(subparsers: Subparsers) -> None:
         type=Path,
         action="append",
         default=[],
-        help="of an adapter: folder with its base model, which it is merged into (takes peft); where that is an "
-        "adapter itself, once more for the base of that",
+        help="for an adapter: folder of its base model, into which it is merged (needs peft); if it is an "
+        "adapter too, repeat the option for its base",
     )
     parser.add_argument(
         "--bidirectional",
         action="store_true",
-        help="for a decoder trained without its causal mask, which its files do not say (LLM2Vec): is_causal is false",
+        help="for a decoder trained without a causal mask that its files do not mention (LLM2Vec)",
     )
     parser.add_argument(
         "--template",
@@ -74,20 +78,20 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--headers",
         action="store_true",
-        help="leave the weights out: a small archive that the site checks, and no more",
+        help="leave out the weights, for a small archive that the site only checks",
     )
     parser.add_argument("--no-trial", action="store_true", help="do not try the model on texts")
     parser.set_defaults(run=run_pack)
 
 
 def run_pack(arguments: argparse.Namespace) -> int:
-    """Make the archive; 1 where the model would be refused or does not run."""
+    """Build the archive; return 1 if the model would be refused or does not run."""
     folder: Path = arguments.folder
     if not folder.is_dir():
-        print(f"error: {folder} is no folder", file=sys.stderr)
+        print(f"error: {folder} is not a folder", file=sys.stderr)
         return 2
     ending = ".headers.tar.zst" if arguments.headers else ".tar.zst"
-    out = arguments.out or Path(folder.resolve().name + ending)
+    archive = arguments.out or Path(folder.resolve().name + ending)
     kind = CheckpointKind(arguments.kind) if arguments.kind else None
     with tempfile.TemporaryDirectory(prefix="pack-") as name:
         scratch = Path(name)
@@ -105,7 +109,7 @@ def run_pack(arguments: argparse.Namespace) -> int:
             described = rebuild(validation, rebuilt)
             kinds = ENGINES["cross-encoder"].checkpoints
             if arguments.template and described.kind not in kinds:
-                message = f"--template is for {' and '.join(kinds)} models, and this is a {described.kind}"
+                message = f"--template is for {' and '.join(kinds)} models, but this is a {described.kind}"
                 raise ModelFailure("invalid_parameter", f"{message}; pack it without --template")
             from evaluation.engines.neural.checking import check_checkpoint
             from evaluation.engines.prompts import prompt_remarks
@@ -125,18 +129,18 @@ def run_pack(arguments: argparse.Namespace) -> int:
         except ModelFailure as failure:
             print(f"error: {failure.code}: {failure.message}", file=sys.stderr)
             return 1
-        write_archive(rebuilt, out, arguments.headers)
-    print(_summary(out, described))
+        write_archive(rebuilt, archive, arguments.headers)
+    print(_summarize(archive, described))
     return 0
 
 
 def _copy_model_files(folder: Path, target: Path) -> Path:
-    """The files that matter, copied, and what had to be converted for them. Links are followed: they are yours."""
-    files = list(_walk(folder))
+    """Copy the files that matter and convert older formats. Links are followed, because the user owns them."""
+    files = list(_iterate_files(folder))
     for path in files:
         place = target / path.relative_to(folder)
         place.parent.mkdir(parents=True, exist_ok=True)
-        if path.suffix in _TAKEN and path.name != "pytorch_model.bin.index.json":
+        if path.suffix in _COPIED_EXTENSIONS and path.name != "pytorch_model.bin.index.json":
             shutil.copyfile(path, place)
     for source in dict.fromkeys(path.parent for path in files):
         names = {path.name for path in files if path.parent == source}
@@ -162,87 +166,89 @@ def _is_adapter_alone(folder: Path) -> bool:
 
 
 def _merge_adapter(folder: Path, bases: Sequence[Path], staged: Path, scratch: Path) -> None:
-    """Make the whole model of an adapter in `staged`, and of what only its base has. Raises ModelFailure.
+    """Merge an adapter into its base model, in `staged`. Raises ModelFailure.
 
-    The first of `bases` is the adapter's; where that is an adapter too, the second is the first one's, and so on.
+    `bases` begins with the adapter's base. If that is an adapter too, its own base follows, and so on.
     """
-    base, further = (bases[0], bases[1:]) if bases else (None, bases)
+    base, further_bases = (bases[0], bases[1:]) if bases else (None, bases)
     chained = base is not None and _is_adapter_alone(base)
     if base is None or not (chained or (base / "config.json").is_file()):
-        what = f"{base} holds no model" if base else f"{folder} holds an adapter alone"
-        raise ModelFailure("base_missing", f"{what}; name the folder of the adapter's base model with --base")
-    if further and not chained:
-        what = f"{base} holds a whole model, which {further[0]} is no base of"
-        raise ModelFailure("not_merged", f"{what}; name each adapter's base behind the adapter")
+        reason = f"{base} has no model" if base else f"{folder} has only an adapter"
+        raise ModelFailure(
+            "base_missing", f"{reason}; name the folder of the adapter's base model with --base"
+        )
+    if further_bases and not chained:
+        reason = f"{base} is a complete model, so {further_bases[0]} cannot be its base"
+        raise ModelFailure("not_merged", f"{reason}; give each adapter's base after the adapter")
     from evaluation.engines.neural import converting
 
-    whole = _copy_model_files(base, scratch / "base")
+    merged_base = _copy_model_files(base, scratch / "base")
     if chained:
-        _merge_adapter(base, further, whole, scratch / "below")
-    for path in _walk(whole):
-        place = staged / path.relative_to(whole)
-        if not place.exists() and not (path.parent == whole and path.name.startswith("model")):
+        _merge_adapter(base, further_bases, merged_base, scratch / "below")
+    for path in _iterate_files(merged_base):
+        place = staged / path.relative_to(merged_base)
+        if not place.exists() and not (path.parent == merged_base and path.name.startswith("model")):
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, place)
-    converting.merge_adapter(folder, whole, staged)
+    converting.merge_adapter(folder, merged_base, staged)
     for path in staged.glob("adapter_*"):
         path.unlink()
     print(f"{folder.name}: the adapter was merged into {base.name}", file=sys.stderr)
 
 
 def _write_into_configurations(staged: Path, name: str, values: Mapping[str, object]) -> None:
-    """Write values into the file `name` beside each model configuration; damaged files are refused later."""
+    """Write values into the file `name` next to each model configuration. Damaged files are refused later."""
     for path in staged.rglob("config.json"):
         with suppress(ValueError, TypeError, AttributeError):
             if "model_type" in json.loads(path.read_text(encoding="utf-8")):
                 place = path.with_name(name)
-                known = json.loads(place.read_text(encoding="utf-8")) if place.exists() else {}
-                place.write_text(json.dumps({**known, **values}), encoding="utf-8")
+                present_values = json.loads(place.read_text(encoding="utf-8")) if place.exists() else {}
+                place.write_text(json.dumps({**present_values, **values}), encoding="utf-8")
 
 
-def _walk(folder: Path) -> Iterator[Path]:
-    """All files, without folders for other programs."""
+def _iterate_files(folder: Path) -> Iterator[Path]:
+    """Yield all files, without folders for other programs."""
     for path in sorted(folder.iterdir()):
         if path.is_dir():
             if path.name not in _SIDE_FOLDERS and not path.name.startswith("checkpoint-"):
-                yield from _walk(path)
+                yield from _iterate_files(path)
         else:
             yield path
 
 
 def _run_engine(rebuilt: Path, kind: CheckpointKind, scratch: Path) -> None:
-    """Index and search a few texts with the engine that is for the model. Raises ModelFailure."""
-    name = _TRYING.get(kind) or next(
+    """Index and search a few texts with the engine for the model. Raises ModelFailure."""
+    name = _TRIAL_ENGINES.get(kind) or next(
         engine.name
         for engine in ENGINES.values()
         if kind in engine.checkpoints and len(engine.checkpoints) < len(CheckpointKind)
     )
-    known = {parameter.name for parameter in ENGINES[name].parameters}
+    parameter_names = {parameter.name for parameter in ENGINES[name].parameters}
     sentences = [f"{subject} {predicate}." for subject in _SUBJECTS for predicate in _PREDICATES]
     texts = [{"_id": str(number), "title": "", "text": text} for number, text in enumerate(sentences)]
-    for file, some in (("corpus.jsonl", texts), ("queries.jsonl", texts[:3])):
-        lines = "".join(json.dumps(entry) + "\n" for entry in some)
+    for file, entries in (("corpus.jsonl", texts), ("queries.jsonl", texts[:3])):
+        lines = "".join(json.dumps(entry) + "\n" for entry in entries)
         (scratch / file).write_text(lines, encoding="utf-8")
     try:
-        done = retrieve(
+        outcome = retrieve(
             RetrievalTask(
                 name,
                 scratch / "corpus.jsonl",
                 scratch / "queries.jsonl",
                 scratch / "run.txt",
-                parameters={key: value for key, value in _CHEAP.items() if key in known},
+                parameters={key: value for key, value in _TRIAL_PARAMETERS.items() if key in parameter_names},
                 resources=Resources(checkpoint=rebuilt),
                 work_folder=scratch,
             )
         )
-    except InvalidParameter as error:  # the trial sets none, so the model's files leave a choice open
+    except InvalidParameter as error:  # The trial sets none, so the model's files leave a choice open.
         remedy = (
             "Pass it to pack as --template NAME, which the archive stores, or skip the trial with --no-trial."
         )
         raise ModelFailure("choice_needed", f"{error} {remedy}") from error
+    with_results = outcome.queries - outcome.queries_without_results
     print(
-        f"tried with {name}: {done.documents} texts, {done.queries - done.queries_without_results} of {done.queries} "
-        f"queries found something",
+        f"tried with {name}: {outcome.documents} texts, {with_results} of {outcome.queries} queries have results",
         file=sys.stderr,
     )
 
@@ -254,7 +260,7 @@ def _print_report(report: Report) -> None:
             print(f"    {problem.hint}", file=sys.stderr)
 
 
-def _summary(out: Path, described: CheckpointDescription) -> str:
+def _summarize(archive: Path, described: CheckpointDescription) -> str:
     parts = (
         described.kind,
         described.model_type,
@@ -263,5 +269,5 @@ def _summary(out: Path, described: CheckpointDescription) -> str:
         described.maximum_length and f"{described.maximum_length:,} tokens",
         described.pooling and f"pooling {described.pooling}",
     )
-    listed = ", ".join(part for part in parts if part)
-    return f"{out}: {out.stat().st_size / 1e6:,.1f} MB\n{listed}\nsha256 of the model: {described.sha256}"
+    description = ", ".join(part for part in parts if part)
+    return f"{archive}: {archive.stat().st_size / 1e6:,.1f} MB\n{description}\nsha256 of the model: {described.sha256}"

@@ -1,4 +1,4 @@
-"""`python -m evaluation retrieve`, `encode`, `fuse`, `merge`, and `engines`."""
+"""Commands `retrieve`, `encode`, `fuse`, `merge`, and `engines` of `python -m evaluation`."""
 
 from __future__ import annotations
 
@@ -36,17 +36,18 @@ if TYPE_CHECKING:
 
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-_DEPTH: dict[str, Any] = {"type": int, "default": 1000, "help": "documents a query (default: %(default)s)"}
-#: An engine may have no such parameter, and still need to be told how to take a checkpoint that does not say.
+_DEPTH: dict[str, Any] = {"type": int, "default": 1000, "help": "documents per query (default: %(default)s)"}
+#: Name of the pooling option, which checkpoints without pooling need even if the engine has no such
+#: parameter.
 _POOLING = "pooling"
 
 
 def add_parser(subparsers: Subparsers) -> None:
-    """Add the commands; each sets `run`, a function that takes the parsed arguments and returns the exit status."""
+    """Add the commands; each sets `run`, a function from the parsed arguments to the exit status."""
     fuse = subparsers.add_parser(
         "fuse",
-        help="join runs to one",
-        description="Join runs query by query, as `retrieve --engine fusion` does.",
+        help="fuse several runs into one",
+        description="Fuse runs query by query, as `retrieve --engine fusion` does.",
     )
     fuse.add_argument("runs", type=Path, nargs="+", help="runs of the same queries")
     _add_files(fuse, "queries.jsonl, or .gz")
@@ -57,22 +58,22 @@ def add_parser(subparsers: Subparsers) -> None:
     fuse.set_defaults(run=run_fuse)
     merging = subparsers.add_parser(
         "merge",
-        help="merge the runs of all parts to one",
-        description="Merge what `retrieve --part` wrote for each part to the run of the whole.",
+        help="merge the runs of all parts into one",
+        description="Merge the runs that `retrieve --part` wrote for each part into the complete run.",
     )
     merging.add_argument("parts", type=Path, nargs="+", help="runs of all parts, in any order")
-    _add_files(merging, "the queries that the parts were made with")
+    _add_files(merging, "queries of the parts")
     merging.set_defaults(run=run_merge)
     parser = subparsers.add_parser(
         "retrieve",
-        help="make a run: index a corpus, and search it with queries",
-        description="Index a corpus in BEIR layout, and write an engine's TREC run over the queries.",
+        help="index a corpus, search it, and write a run",
+        description="Index a corpus in BEIR layout and write an engine's TREC run for the queries.",
     )
     _add_files(parser, "queries.jsonl, or .gz")
     parser.add_argument("--depth", **_DEPTH)
     parser.add_argument("--tag", help="last column of the run (default: the engine's name)")
     parser.add_argument(
-        "--drop-self-matches", action="store_true", help="leave out a document with the query's own id"
+        "--drop-self-matches", action="store_true", help="leave out documents with their query's id"
     )
     parser.add_argument(
         "--excluded", type=Path, help="excluded.tsv: documents to leave out of the rankings of queries"
@@ -80,13 +81,13 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--rankings",
         type=Path,
-        help="folder where rankings are kept as they are found: a search goes on behind them",
+        help="folder that stores finished rankings, so that an interrupted search continues after them",
     )
     _add_engine(parser, "one that `engines` lists")
     parser.set_defaults(run=run_retrieve)
     encoding = subparsers.add_parser(
         "encode",
-        help="encode a corpus, or a part of it, into shards that `retrieve` finds",
+        help="encode a corpus, or a part of it, into shards for `retrieve`",
         description="Encode the shards of a corpus that are not in --shards yet.",
     )
     _add_engine(encoding, "one that encodes shards")
@@ -101,16 +102,16 @@ def _add_files(parser: argparse.ArgumentParser, queries: str) -> None:
 
 
 def _add_engine(parser: argparse.ArgumentParser, engines: str) -> None:
-    """Which engine, what it is given, and its parameters."""
+    """Add the options for the engine, its inputs, and its parameters."""
     parser.add_argument("--engine", default="bm25", help=f"{engines} (default: %(default)s)")
     parser.add_argument("--corpus", required=True, type=Path, help="corpus.jsonl, or .gz")
     parser.add_argument(
         "--part",
-        help="one part alone, such as 2/8: of the shards, or of the queries for engines without; `merge` joins runs",
+        help="one part, such as 2/8, of the shards, or of the queries for engines without shards; see `merge`",
     )
-    given = parser.add_argument_group("what the engine is given")
-    given.add_argument("--checkpoint", type=Path, help="a model: its folder, or an archive of it")
-    given.add_argument(
+    inputs = parser.add_argument_group("inputs and resources")
+    inputs.add_argument("--checkpoint", type=Path, help="a model: its folder, or an archive of it")
+    inputs.add_argument(
         "--runs",
         "--run",
         type=Path,
@@ -119,22 +120,22 @@ def _add_engine(parser: argparse.ArgumentParser, engines: str) -> None:
         default=[],
         help="runs to re-rank or to fuse",
     )
-    given.add_argument(
+    inputs.add_argument(
         "--device",
         choices=("auto", "cpu", "cuda"),
         default="auto",
-        help="where a model runs; auto is cuda where there is one (default: %(default)s)",
+        help="device for the model; auto uses cuda if available (default: %(default)s)",
     )
-    given.add_argument("--threads", type=int, help="cores to use (default: all that this process may)")
-    given.add_argument(
-        "--shards", type=Path, help="folder of encoded shards: those in it are used, others are left there"
+    inputs.add_argument("--threads", type=int, help="cores to use (default: all available to this process)")
+    inputs.add_argument(
+        "--shards", type=Path, help="folder of encoded shards, which are reused and completed"
     )
-    own = {option for action in parser._actions for option in action.option_strings}
+    own_options = {option for action in parser._actions for option in action.option_strings}
     group = parser.add_argument_group("parameters of the engine")
-    for name, meanings in _parameters().items():
+    for name, meanings in _collect_parameters().items():
         text = "; ".join(
-            f"{parameter.description} ({parameter.values}; default: {_quoted(parameter.default)}; {', '.join(engines)})"
-            for parameter, engines in meanings.items()
+            f"{parameter.description} ({parameter.values}; default: {_default(parameter.default)}; {', '.join(users)})"
+            for parameter, users in meanings.items()
         ).replace("%", "%%")
         if name == _POOLING:
             sparse = ", ".join(filter(_requires_pooling, ENGINES))
@@ -142,7 +143,7 @@ def _add_engine(parser: argparse.ArgumentParser, engines: str) -> None:
                 f"; {sparse} takes a plain masked language model with max or sum, a plain encoder with sparta"
             )
         words = name.replace("_", "-")
-        if f"--{words}" in own:
+        if f"--{words}" in own_options:
             words = f"engine-{words}"
         options: dict[str, Any] = {"dest": _destination(name), "help": text, "metavar": "VALUE"}
         if any(isinstance(parameter.default, bool) for parameter in meanings):
@@ -154,74 +155,75 @@ def _add_engine(parser: argparse.ArgumentParser, engines: str) -> None:
             group.add_argument(f"--{words}", **options)
 
 
-def _parameters() -> dict[str, dict[Parameter, list[str]]]:
-    """By each name of a parameter what it means, and to which engines."""
-    found: dict[str, dict[Parameter, list[str]]] = {}
+def _collect_parameters() -> dict[str, dict[Parameter, list[str]]]:
+    """Return the meanings of each parameter name, with the engines that use each meaning."""
+    meanings: dict[str, dict[Parameter, list[str]]] = {}
     for engine in ENGINES.values():
         for parameter in engine.parameters:
-            found.setdefault(parameter.name, {}).setdefault(parameter, []).append(engine.name)
-    return found
+            meanings.setdefault(parameter.name, {}).setdefault(parameter, []).append(engine.name)
+    return meanings
 
 
 def _destination(name: str) -> str:
-    """Where the parser puts a parameter's value: apart from the command's own options."""
+    """Return the attribute of a parsed parameter, which keeps it apart from the command's own options."""
     return f"parameter_{name}"
 
 
 def run_retrieve(arguments: argparse.Namespace) -> int:
-    """Make the run; say on standard error what was done, or why it could not be."""
+    """Write the run; report the outcome on standard error."""
 
-    def make(given: Mapping[str, object], resources: Resources) -> str:
+    def make(parameters: Mapping[str, object], resources: Resources) -> str:
         done = retrieve(
             RetrievalTask(
                 arguments.engine,
                 arguments.corpus,
                 arguments.queries,
                 arguments.out,
-                parameters=given,
+                parameters=parameters,
                 k=arguments.depth,
                 drop_self_matches=arguments.drop_self_matches,
                 excluded=arguments.excluded,
                 tag=arguments.tag,
                 resources=resources,
                 shards=arguments.shards,
-                part=_part(arguments),
+                part=_parse_part(arguments),
                 rankings=arguments.rankings,
             ),
             progress=_show_progress if sys.stderr.isatty() else None,
         )
-        out, facts = arguments.out, []
+        run, facts = arguments.out, []
         for name, value in done.facts.items():
             fact = FACTS[name]
             number = value if isinstance(value, str) else f"{value:,.{fact.decimals}f}"
             facts.append(f"\n{fact.label}: {number} {fact.unit}".rstrip())
-        beside = [f"\n{path}: {label}" for label, path in done.variants.items() if path != out]
+        variant_lines = [f"\n{path}: {label}" for label, path in done.variants.items() if path != run]
         settings = ", ".join(f"{name} = {value}" for name, value in done.parameters.items())
         return (
-            f"{out}: {done.lines:,} lines for {done.queries - done.queries_without_results:,} of {done.queries:,} "
+            f"{run}: {done.lines:,} lines for {done.queries - done.queries_without_results:,} of {done.queries:,} "
             f"queries over {done.documents:,} documents\n"
             f"{done.engine} ({settings}; {done.analyser}): index {done.index_bytes / 1e6:,.1f} MB "
-            f"in {done.build_seconds:.2f} s, search {done.search_seconds:.2f} s" + "".join([*facts, *beside])
+            f"in {done.build_seconds:.2f} s, search {done.search_seconds:.2f} s"
+            + "".join([*facts, *variant_lines])
         )
 
     return _run(arguments, make)
 
 
 def run_encode(arguments: argparse.Namespace) -> int:
-    """Encode shards; say on standard error how many documents, or why it could not be."""
+    """Encode shards; report the outcome on standard error."""
 
-    def make(given: Mapping[str, object], resources: Resources) -> str:
+    def make(parameters: Mapping[str, object], resources: Resources) -> str:
         if arguments.shards is None:
-            raise InvalidParameter("Name a folder for the shards: --shards FOLDER.")
+            raise InvalidParameter("Give a folder for the shards: --shards FOLDER.")
         progress = _show_progress if sys.stderr.isatty() else None
         done = encode(
             EncodingTask(
                 arguments.engine,
                 arguments.corpus,
                 shards=arguments.shards,
-                parameters=given,
+                parameters=parameters,
                 resources=resources,
-                part=_part(arguments),
+                part=_parse_part(arguments),
             ),
             progress,
         )
@@ -231,32 +233,32 @@ def run_encode(arguments: argparse.Namespace) -> int:
     return _run(arguments, make)
 
 
-def _part(arguments: argparse.Namespace) -> Part | None:
+def _parse_part(arguments: argparse.Namespace) -> Part | None:
     return Part.parse(arguments.part) if arguments.part is not None else None
 
 
 def _run(arguments: argparse.Namespace, make: Callable[[Mapping[str, object], Resources], str]) -> int:
-    """Run an engine with the given parameters and resources, and report as `_report` does."""
-    values = {name: getattr(arguments, _destination(name)) for name in _parameters()}
-    given = {name: value for name, value in values.items() if value is not None}
+    """Run an engine with the given parameters and resources; report as `_report` does."""
+    values = {name: getattr(arguments, _destination(name)) for name in _collect_parameters()}
+    parameters = {name: value for name, value in values.items() if value is not None}
 
     def make_with_resources() -> str:
         if _requires_pooling(arguments.engine):
-            given.pop(_POOLING, None)  # `_resources` uses it
+            parameters.pop(_POOLING, None)  # `_resources` reads it from the arguments.
         with tempfile.TemporaryDirectory(prefix="checkpoint-") as scratch:
-            return make(given, _resources(arguments, Path(scratch)))
+            return make(parameters, _build_resources(arguments, Path(scratch)))
 
     return _report(make_with_resources)
 
 
 def run_fuse(arguments: argparse.Namespace) -> int:
-    """Write the fused run."""
+    """Fuse runs and write the result; report the outcome on standard error."""
 
     def make() -> str:
         done = retrieve(
             RetrievalTask(
                 "fusion",
-                arguments.queries,  # it reads no corpus
+                arguments.queries,  # Fusion reads no corpus.
                 arguments.queries,
                 arguments.out,
                 parameters={
@@ -272,7 +274,7 @@ def run_fuse(arguments: argparse.Namespace) -> int:
 
 
 def run_merge(arguments: argparse.Namespace) -> int:
-    """Write the merged run."""
+    """Merge the runs of parts and write the result; report the outcome on standard error."""
 
     def make() -> str:
         lines = merge(arguments.parts, arguments.queries, arguments.out)
@@ -282,9 +284,9 @@ def run_merge(arguments: argparse.Namespace) -> int:
 
 
 def _report(make: Callable[[], str]) -> int:
-    """Print on standard error what `make` returns, or the reason of its failure, and return the exit status."""
+    """Print the result of `make` or the reason of its failure on standard error; return the exit status."""
     try:
-        done = make()
+        summary = make()
     except InvalidContent as error:
         return show_problems(error)
     except ModelFailure as error:
@@ -294,32 +296,34 @@ def _report(make: Callable[[], str]) -> int:
     except (InvalidParameter, OSError) as error:
         message = str(error)
         if isinstance(error, OSError) and error.errno in DISK_FULL:
-            message = f"The disk is full: {message}. Make room, and give the same command again: what is whole stays."
+            message = (
+                f"The disk is full: {message}. Free some space and run it again. Finished parts are kept."
+            )
         print(f"error: {message}", file=sys.stderr)
         return 2
-    print(done, file=sys.stderr)
+    print(summary, file=sys.stderr)
     return 0
 
 
 def show_problems(error: InvalidContent) -> int:
-    """Say on standard error what is wrong with files; the exit status."""
+    """Print the problems of files on standard error; return the exit status."""
     for problem in error.report.problems:
-        where = at_lines(problem.lines, problem.count)
-        print(f"{problem.severity}: {problem.message}{where}. {problem.hint}", file=sys.stderr)
+        line_text = at_lines(problem.lines, problem.count)
+        print(f"{problem.severity}: {problem.message}{line_text}. {problem.hint}", file=sys.stderr)
     return 1
 
 
-def _resources(arguments: argparse.Namespace, scratch: Path) -> Resources:
-    """What the engine is given. Raises InvalidContent where the checkpoint is none that it can run."""
+def _build_resources(arguments: argparse.Namespace, scratch: Path) -> Resources:
+    """Return the engine's resources. Raises InvalidContent for a checkpoint that the engine cannot run."""
     description = describe(arguments.engine)
     if arguments.threads is not None and arguments.threads < 1:
-        raise InvalidParameter(f"{arguments.threads} threads compute nothing; give at least 1.")
+        raise InvalidParameter(f"--threads is {arguments.threads}; use at least 1.")
     checkpoint, device = arguments.checkpoint, "cpu"
     if description.needs_checkpoint and arguments.device != "cpu":
         from torch.cuda import is_available
 
         if arguments.device == "cuda" and not is_available():
-            raise InvalidParameter("There is no CUDA device here; leave out --device, or use --device cpu.")
+            raise InvalidParameter("This machine has no CUDA device; leave out --device or use --device cpu.")
         device = "cuda" if is_available() else "cpu"
     if checkpoint is not None and description.needs_checkpoint:
         pooling = getattr(arguments, _destination(_POOLING)) or ""
@@ -330,10 +334,10 @@ def _resources(arguments: argparse.Namespace, scratch: Path) -> Resources:
             report = check_checkpoint(checkpoint)
             if not report.valid:
                 raise InvalidContent(report)
-        own = CheckpointDescription.read(checkpoint).pooling
-        if pooling and pooling != own and _requires_pooling(description.name):
+        own_pooling = CheckpointDescription.read(checkpoint).pooling
+        if pooling and pooling != own_pooling and _requires_pooling(description.name):
             raise InvalidParameter(
-                f"The checkpoint says itself how to pool: {own}; leave out --pooling {pooling}."
+                f"The checkpoint already defines its pooling ({own_pooling}); leave out --pooling {pooling}."
             )
     return Resources(
         checkpoint=checkpoint,
@@ -344,18 +348,18 @@ def _resources(arguments: argparse.Namespace, scratch: Path) -> Resources:
 
 
 def _requires_pooling(engine: str) -> bool:
-    """Whether it has to be told how to pool a plain encoder, and takes nothing else for an answer later."""
+    """Return whether plain encoders need --pooling for this engine, which has no such parameter itself."""
     description = describe(engine)
-    own = any(parameter.name == _POOLING for parameter in description.parameters)
-    return CheckpointKind.SPARSE_ENCODER in description.checkpoints and not own
+    has_parameter = any(parameter.name == _POOLING for parameter in description.parameters)
+    return CheckpointKind.SPARSE_ENCODER in description.checkpoints and not has_parameter
 
 
 def _show_progress(stage: Stage, share: float) -> None:
     print(f"\r{stage} {share:4.0%}   ", end="" if share < 1 else "\r", file=sys.stderr, flush=True)
 
 
-def _quoted(value: ParameterValue) -> str:
-    """A default, as one would type it."""
+def _default(value: ParameterValue) -> str:
+    """Return a default value as typed on the command line."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) or "nothing"
@@ -367,6 +371,6 @@ def run_engines(arguments: argparse.Namespace) -> int:
         print(f"{engine.name}: {engine.description}")
         for parameter in engine.parameters:
             print(
-                f"    {parameter.name} = {_quoted(parameter.default)}: {parameter.description} ({parameter.values})"
+                f"    {parameter.name} = {_default(parameter.default)}: {parameter.description} ({parameter.values})"
             )
     return 0

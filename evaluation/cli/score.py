@@ -1,4 +1,4 @@
-"""`python -m evaluation score`, `check`, and `compare`."""
+"""Commands `score`, `check`, and `compare` of `python -m evaluation`."""
 
 import argparse
 import json
@@ -25,26 +25,26 @@ from evaluation.statistics.randomisation import holm
 
 
 def add_parser(subparsers: Subparsers) -> None:
-    """Add the commands; each sets `run`, which takes the arguments and returns the status."""
+    """Add the commands; each sets `run`, a function from the parsed arguments to the exit status."""
     score = subparsers.add_parser(
         "score",
         help="score a run",
-        description="Score a run as the site does; means are over all judged queries.",
+        description="Score a run as the site does. Means are over all judged queries.",
     )
     score.add_argument(
         "--qrels", required=True, type=Path, help="TREC qrels, or BEIR's test.tsv; may be compressed"
     )
     score.add_argument("--run", required=True, type=Path, dest="run_file", help="run: TREC, a table, or JSON")
-    _measures_option(score)
-    score.add_argument(
-        "--candidates-only", action="store_true", help="pass over documents that are not judged"
-    )
+    _add_measures_option(score)
+    score.add_argument("--candidates-only", action="store_true", help="skip documents that are not judged")
     score.add_argument(
         "--excluded", type=Path, help="excluded.tsv: documents to leave out of the rankings of queries"
     )
     score.add_argument("--answers", type=Path, help="answers.jsonl, for Answer@k and R@2kt")
-    score.add_argument("--corpus", type=Path, help="the corpus.jsonl whose texts have the answers")
-    score.add_argument("--per-query", action="store_true", help="a row for every judged query as well")
+    score.add_argument(
+        "--corpus", type=Path, help="corpus.jsonl with the texts in which answers are searched"
+    )
+    score.add_argument("--per-query", action="store_true", help="also print a row for every judged query")
     score.add_argument("--relevance-level", type=int, default=1, metavar="GRADE",
                        help="lowest grade that is relevant for binary measures (default: %(default)s)")  # fmt: skip
     _add_common(score)
@@ -52,46 +52,48 @@ def add_parser(subparsers: Subparsers) -> None:
     check = subparsers.add_parser(
         "check",
         help="check a run file",
-        description="Say everything that is wrong with a run, as the site does.",
+        description="Report all problems of a run, as the site does.",
     )
     check.add_argument("--run", required=True, type=Path, dest="run_file", help="run: TREC, a table, or JSON")
     check.add_argument("--queries", type=Path, help="the dataset's queries.jsonl")
     documents = check.add_mutually_exclusive_group()
     documents.add_argument("--corpus", type=Path, help="the dataset's corpus.jsonl")
-    documents.add_argument("--document-ids", type=Path, help="the dataset's document ids, one a line")
-    check.add_argument("--qrels", type=Path, help="qrels: tells judged queries that are missing")
+    documents.add_argument("--document-ids", type=Path, help="the dataset's document ids, one per line")
+    check.add_argument("--qrels", type=Path, help="qrels, to report judged queries that are missing")
     _add_common(check)
     check.set_defaults(run=run_check)
     compare = subparsers.add_parser(
         "compare",
         help="compare runs with the first one",
-        description="Differences of runs to the first one: means, 95 % intervals, two-sided randomisation tests "
-        "corrected by Holm, and by how many queries.",
+        description="Compare runs with the first one: mean differences, 95 % intervals, two-sided randomization tests "
+        "with Holm's correction, and numbers of queries won, equal, and lost.",
     )
     compare.add_argument("--qrels", required=True, type=Path, help="TREC qrels, or BEIR's test.tsv")
     compare.add_argument("runs", type=Path, nargs="+", help="runs in any format; the first is the baseline")
-    _measures_option(compare)
+    _add_measures_option(compare)
     compare.add_argument("--json", action="store_true", help="print JSON, with unrounded values")
     compare.set_defaults(run=run_compare)
 
 
-def _measures_option(parser: argparse.ArgumentParser) -> None:
-    """Add `--measures`."""
+def _add_measures_option(parser: argparse.ArgumentParser) -> None:
     default = ",".join(registry.DEFAULT_MEASURES)
     parser.add_argument(
-        "--measures", type=_measures, default=_measures(default), help=f"comma-separated (default: {default})"
+        "--measures",
+        type=_parse_measures,
+        default=_parse_measures(default),
+        help=f"comma-separated (default: {default})",
     )
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--drop-self-matches", action="store_true", help="leave out a document with its query's id"
+        "--drop-self-matches", action="store_true", help="leave out documents with their query's id"
     )
     parser.add_argument("--json", action="store_true", help="print JSON, with unrounded values")
 
 
-def _measures(text: str) -> tuple[registry.Measure, ...]:
-    """Measures separated by commas outside of brackets and quotation marks."""
+def _parse_measures(text: str) -> tuple[registry.Measure, ...]:
+    """Parse measures separated by commas outside of parentheses."""
     names, depth = [""], 0
     for character in text:
         depth += (character == "(") - (character == ")")
@@ -106,7 +108,7 @@ def _measures(text: str) -> tuple[registry.Measure, ...]:
 
 
 def run_score(arguments: argparse.Namespace) -> int:
-    """Print a run's scores; 1 if a file is not usable."""
+    """Print a run's scores; return 1 if a file is not usable."""
     path = arguments.qrels
     try:
         qrels = read_qrels(path)
@@ -122,43 +124,46 @@ def run_score(arguments: argparse.Namespace) -> int:
         candidates_only=arguments.candidates_only, excluded=excluded, answers=answers, corpus=arguments.corpus,
         measures=tuple(measure.name for measure in arguments.measures),
     )  # fmt: skip
-    reading = [measure.name for measure in arguments.measures if measure.family.reads_texts]
-    if reading and (answers is None or arguments.corpus is None):
-        print(f"{' and '.join(reading)} cannot be computed without --answers and --corpus.", file=sys.stderr)
+    text_measures = [measure.name for measure in arguments.measures if measure.family.reads_texts]
+    if text_measures and (answers is None or arguments.corpus is None):
+        print(
+            f"{' and '.join(text_measures)} cannot be computed without --answers and --corpus.",
+            file=sys.stderr,
+        )
         return 2
     try:
-        scored = score_run(arguments.run_file, target, arguments.measures)
+        scored_run = score_run(arguments.run_file, target, arguments.measures)
     except EndlessPattern as error:
         return _refuse(arguments.answers, error.report, arguments.json)
     except InvalidContent as error:
         return _refuse(arguments.run_file, error.report, arguments.json)
     if arguments.json:
-        names = [measure.name for measure in scored.measures]
+        names = [measure.name for measure in scored_run.measures]
         result: dict[str, object] = {
-            "means": scored.means,
-            "queries": len(scored.query_ids),
-            "missing_queries": scored.missing_queries,
-            **scored.report.as_dict(),
+            "means": scored_run.means,
+            "queries": len(scored_run.query_ids),
+            "missing_queries": scored_run.missing_queries,
+            **scored_run.report.as_dict(),
         }
         if arguments.per_query:
-            rows = zip(scored.query_ids, scored.per_query.tolist(), strict=True)
+            rows = zip(scored_run.query_ids, scored_run.per_query.tolist(), strict=True)
             result["per_query"] = {query: dict(zip(names, row, strict=True)) for query, row in rows}
         _print_json(result)
         return 0
-    _print_problems(scored.report, sys.stderr)
-    _print_scores(scored, arguments.per_query)
+    _print_problems(scored_run.report, sys.stderr)
+    _print_scores(scored_run, arguments.per_query)
     return 0
 
 
-def _print_scores(scored: ScoredRun, per_query: bool) -> None:
-    """Measures down the page; with `per_query` queries down and measures across."""
-    names = [measure.name for measure in scored.measures]
+def _print_scores(scored_run: ScoredRun, per_query: bool) -> None:
+    """Print a row per measure, or with `per_query` a row per query and a column per measure."""
+    names = [measure.name for measure in scored_run.measures]
     if not per_query:
         width = max((len(name) for name in names), default=0)
         for name in names:
-            print(f"{name:<{width}}  {scored.means[name]:.4f}")
+            print(f"{name:<{width}}  {scored_run.means[name]:.4f}")
         return
-    first = max(len("query"), *(len(query) for query in scored.query_ids))
+    first = max(len("query"), *(len(query) for query in scored_run.query_ids))
     widths = [max(6, len(name)) for name in names]
 
     def row(label: str, cells: list[str]) -> str:
@@ -166,19 +171,19 @@ def _print_scores(scored: ScoredRun, per_query: bool) -> None:
         return "  ".join([f"{label:<{first}}", *aligned])
 
     print(row("query", names))
-    for query, values in zip(scored.query_ids, scored.per_query.tolist(), strict=True):
+    for query, values in zip(scored_run.query_ids, scored_run.per_query.tolist(), strict=True):
         print(row(query, [f"{value:.4f}" for value in values]))
-    print(row("mean", [f"{scored.means[name]:.4f}" for name in names]))
+    print(row("mean", [f"{scored_run.means[name]:.4f}" for name in names]))
 
 
 def run_check(arguments: argparse.Namespace) -> int:
-    """Print a run's problems; 1 if there are errors."""
+    """Print a run's problems; return 1 if there are errors."""
     try:
         qrels = read_qrels(arguments.qrels) if arguments.qrels else None
         queries = list(qrels.query_ids) if qrels else []
         if arguments.queries:
             queries = [query.id for query in read_queries(arguments.queries)]
-        with _document_ids(arguments) as documents:
+        with _open_document_ids(arguments) as documents:
             target = ScoringTarget(
                 qrels=qrels, query_ids=queries, document_ids=documents, hidden=False,
                 names_queries=True, drop_self_matches=arguments.drop_self_matches,
@@ -197,25 +202,27 @@ def run_check(arguments: argparse.Namespace) -> int:
 
 
 def run_compare(arguments: argparse.Namespace) -> int:
-    """Print a row for each measure and run; 1 if a file is not usable."""
+    """Print a row for each measure and run; return 1 if a file is not usable."""
     try:
         qrels = read_qrels(arguments.qrels)
         target = ScoringTarget(qrels=qrels, query_ids=qrels.query_ids, hidden=False, names_queries=True)
-        scored = [score_run(path, target, arguments.measures) for path in arguments.runs]
+        scored_runs = [score_run(path, target, arguments.measures) for path in arguments.runs]
     except InvalidContent as error:
         return show_problems(error)
     rows = []
-    for place, measure in enumerate(arguments.measures):
-        baseline, *others = (each.per_query[:, place] for each in scored)
-        found = [
+    for column, measure in enumerate(arguments.measures):
+        baseline, *other_values = (each.per_query[:, column] for each in scored_runs)
+        comparisons = [
             compare_paired(values, baseline, lower_is_better=not measure.family.higher_is_better)
-            for values in others
+            for values in other_values
         ]
-        corrected = holm([result.p for result in found]).tolist() if found else []
+        corrected = holm([result.p for result in comparisons]).tolist() if comparisons else []
         rows.append(
             {"measure": measure.name, "run": str(arguments.runs[0]), "mean": float(np.mean(baseline))}
         )
-        for path, values, result, p in zip(arguments.runs[1:], others, found, corrected, strict=True):
+        for path, values, result, p in zip(
+            arguments.runs[1:], other_values, comparisons, corrected, strict=True
+        ):
             rows.append(
                 {
                     "measure": measure.name, "run": str(path), "mean": float(np.mean(values)),
@@ -241,8 +248,8 @@ def run_compare(arguments: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _document_ids(arguments: argparse.Namespace) -> Iterator[DocumentIds | None]:
-    """The dataset's document ids, from its corpus or from a list, in a table that lives as long as it is used."""
+def _open_document_ids(arguments: argparse.Namespace) -> Iterator[DocumentIds | None]:
+    """Yield the dataset's document ids, from its corpus or from a list, in a temporary table."""
     if not arguments.corpus and not arguments.document_ids:
         yield None
         return
@@ -268,8 +275,8 @@ def _refuse(path: Path | None, report: Report, as_json: bool) -> int:
 
 def _print_problems(report: Report, stream: TextIO) -> None:
     for problem in report.problems:
-        where = at_lines(problem.lines, problem.count)
-        print(f"{problem.severity}: {problem.code}: {problem.message}{where}", file=stream)
+        line_text = at_lines(problem.lines, problem.count)
+        print(f"{problem.severity}: {problem.code}: {problem.message}{line_text}", file=stream)
         print(f"    {problem.hint}", file=stream)
 
 

@@ -1,7 +1,7 @@
-"""Checking a collection before it is taken in: one pass gives statistics, checksum and every problem.
+"""Checks of a collection before its import: one pass gives statistics, checksum, and every problem.
 
-Memory is bounded: 8 bytes a line for finding duplicate identifiers, and no text is kept, so a corpus of five
-million documents needs about 100 MB.
+Memory is bounded to 8 bytes per line, for finding duplicate ids. Texts are not kept, so a corpus of five million
+documents needs about 100 MB.
 """
 
 import hashlib
@@ -17,20 +17,25 @@ from evaluation.collections import beir
 from evaluation.collections.beir import Document, FileProblems, Progress, Query
 from evaluation.core.problems import Problem
 
-#: Called with every identifier, in the file's order.
+#: Callback that receives every id, in the file's order.
 OnId = Callable[[str], object]
 
-#: How many identifiers suspected of being duplicates are compared as text; see `_report_duplicates`.
+#: Number of suspected duplicates that are compared as text; see `_report_duplicates`.
 _SUSPECTS_COMPARED = 200_000
 
 
 @dataclass(frozen=True, slots=True)
 class FileStatistics:
-    """Counts of a corpus or a file of queries; `records` are its documents or queries.
+    """Statistics of a corpus or a query file; `records` are its documents or queries.
 
-    `bytes` and `sha256` are of the expanded file, so that a corpus and its `.gz` have the same; `stored_bytes` is the
-    size of the file. `mean_words` counts what white space separates in title and text together, as Table 1 of the BEIR
-    paper seems to; `empty` records have neither title nor text; `share_with_titles` is between 0 and 1.
+    Attributes:
+        bytes: Size of the expanded file, so that a corpus and its `.gz` agree.
+        stored_bytes: Size of the file as stored.
+        sha256: Checksum of the expanded file.
+        mean_words: Mean number of words, separated by white space, in title and text together, apparently as in Table 1
+            of the BEIR paper.
+        empty: Number of records with neither title nor text.
+        share_with_titles: Share of records with a title, between 0 and 1.
     """
 
     records: int
@@ -45,19 +50,19 @@ class FileStatistics:
 def check_corpus(path: Path, on_id: OnId | None = None, progress: Progress | None = None) -> FileStatistics:
     """Read a corpus once and return its statistics.
 
-    Raises InvalidContent with all problems together: unusable lines, duplicate identifiers (exact), no document at all.
-    `on_id` has then been called with identifiers of a file that is not imported.
+    Raises InvalidContent with all problems: unusable lines, duplicate ids (exact), or no documents at all. Since
+    problems are raised at the end, `on_id` may receive the ids of a file that is then rejected.
     """
     return _check(path, beir.iterate_documents, "document", on_id, progress)
 
 
 def check_queries(path: Path, on_id: OnId | None = None, progress: Progress | None = None) -> FileStatistics:
-    """Read the queries once and return their statistics; errors as in `check_corpus`."""
+    """Read the queries once and return their statistics. Raises the same errors as `check_corpus`."""
     return _check(path, beir.iterate_queries, "query", on_id, progress)
 
 
-def copy_queries(path: Path, wanted: Collection[str], target: Path) -> FileStatistics:
-    """Copy the lines of the wanted queries as they are, and return the statistics of the copy."""
+def copy_queries(path: Path, query_ids: Collection[str], target: Path) -> FileStatistics:
+    """Copy the lines of the selected queries unchanged and return the statistics of the copy."""
     line = b""
 
     def remember(data: bytes) -> None:
@@ -66,7 +71,7 @@ def copy_queries(path: Path, wanted: Collection[str], target: Path) -> FileStati
 
     with target.open("wb") as file:
         for _, query in beir.iterate_queries(path, FileProblems(path.name), on_bytes=remember):
-            if query.id in wanted:
+            if query.id in query_ids:
                 file.write(line if line.endswith(b"\n") else line + b"\n")
     return check_queries(target)
 
@@ -97,11 +102,11 @@ def _check(
             titled += len(record) > 2 and record[1] != ""
             yield line, record.id
 
-    again = ((line, record.id) for line, record in iterate(path, FileProblems(path.name)))
-    _find_duplicates(identifiers(), lambda: again, findings, on_id)
+    second_pass = ((line, record.id) for line, record in iterate(path, FileProblems(path.name)))
+    _find_duplicates(identifiers(), lambda: second_pass, findings, on_id)
     if records == 0 and not findings:
-        hint = f"Write one JSON object a line, one for each {kind}."
-        findings.add_problem(Problem("error", "empty_file", 1, f"{path.name} holds no {kind}", hint))
+        hint = f"Write one JSON object per line, one for each {kind}."
+        findings.add_problem(Problem("error", "empty_file", 1, f"{path.name} has no {kind}", hint))
     findings.raise_if_any()
     return FileStatistics(
         records, size, path.stat().st_size, sha256.hexdigest(), words / records, empty, titled / records
@@ -109,19 +114,19 @@ def _check(
 
 
 def check_document_ids(path: Path, on_id: OnId) -> None:
-    """Read a list of document ids, one a line, plain or compressed; blank lines are passed over.
+    """Read a list of document ids, one per line, plain or compressed, skipping blank lines.
 
-    Raises InvalidContent for lines that are no id, and for ids that are there twice; `on_id` as in `check_corpus`.
+    Raises InvalidContent for lines that are not ids and for duplicate ids. `on_id` is called as in `check_corpus`.
     """
     findings = FileProblems(path.name)
     _find_duplicates(
-        _listed_ids(path, findings), lambda: _listed_ids(path, FileProblems(path.name)), findings, on_id
+        _read_ids(path, findings), lambda: _read_ids(path, FileProblems(path.name)), findings, on_id
     )
     findings.raise_if_any()
 
 
-def _listed_ids(path: Path, findings: FileProblems) -> Iterator[tuple[int, str]]:
-    """(line number, id) for each line that is one."""
+def _read_ids(path: Path, findings: FileProblems) -> Iterator[tuple[int, str]]:
+    """Yield (line number, id) for each valid line."""
     for number, line in enumerate(open_lines(path), start=1):
         if not line:
             continue
@@ -142,51 +147,50 @@ def _find_duplicates(
     findings: FileProblems,
     on_id: OnId | None,
 ) -> None:
-    """Pass through (line, identifier) pairs, and add every line whose identifier was used before.
+    """Read (line, id) pairs and report every line with the id of an earlier line.
 
-    Of each identifier only Python's own hash is kept, which is 64 bits wide and differs from process to
-    process, so that no file can be made to collide. Equal hashes are only a suspicion: a second pass compares
-    the text.
+    Only Python's hash of each id is kept. It has 64 bits and differs between processes, so collisions cannot be
+    prepared. Equal hashes are only suspected duplicates: a second pass compares the texts.
     """
     hashes = array("q")
     for _, identifier in identifiers:
         hashes.append(hash(identifier))
         if on_id is not None:
             on_id(identifier)
-    ordered = np.array(hashes, dtype=np.int64)
-    ordered.sort()
-    repeated = ordered[1:] == ordered[:-1]
+    sorted_hashes = np.array(hashes, dtype=np.int64)
+    sorted_hashes.sort()
+    repeated = sorted_hashes[1:] == sorted_hashes[:-1]
     if repeated.any():
-        _report_duplicates(ordered, repeated, read_again(), findings)
+        _report_duplicates(sorted_hashes, repeated, read_again(), findings)
 
 
 def _report_duplicates(
-    ordered: np.ndarray,
+    sorted_hashes: np.ndarray,
     repeated: np.ndarray,
     identifiers: Iterable[tuple[int, str]],
     findings: FileProblems,
 ) -> None:
-    """Compare the identifiers with repeated hashes as text, and report those that are really equal.
+    """Compare ids with repeated hashes as text and report real duplicates.
 
-    So that a file full of duplicates needs no more memory than another, text is compared for the first
-    `_SUSPECTS_COMPARED` suspected hashes only; beyond these the hashes are believed (of five million distinct
-    identifiers, two share a hash with a probability of 10⁻⁶).
+    To bound memory for a file full of duplicates, text is compared only for the first `_SUSPECTS_COMPARED` hashes.
+    Beyond them, equal hashes count as duplicates (among five million distinct ids, two share a hash with a probability
+    of 10⁻⁶).
     """
-    suspects = np.unique(ordered[1:][repeated])
-    compared = {int(value) for value in suspects[:_SUSPECTS_COMPARED]}
-    believed = suspects[_SUSPECTS_COMPARED:]
-    seen: set[str] = set()
-    seen_hashes = np.zeros(len(believed), dtype=np.bool_)
+    suspects = np.unique(sorted_hashes[1:][repeated])
+    text_hashes = {int(value) for value in suspects[:_SUSPECTS_COMPARED]}
+    other_hashes = suspects[_SUSPECTS_COMPARED:]
+    ids: set[str] = set()
+    has_occurred = np.zeros(len(other_hashes), dtype=np.bool_)
     for line, identifier in identifiers:
         value = hash(identifier)
-        if value in compared:
-            duplicate = identifier in seen
-            seen.add(identifier)
+        if value in text_hashes:
+            duplicate = identifier in ids
+            ids.add(identifier)
         else:
-            place = int(np.searchsorted(believed, value)) if len(believed) else 0
-            if place == len(believed) or believed[place] != value:
+            index = int(np.searchsorted(other_hashes, value)) if len(other_hashes) else 0
+            if index == len(other_hashes) or other_hashes[index] != value:
                 continue
-            duplicate = bool(seen_hashes[place])
-            seen_hashes[place] = True
+            duplicate = bool(has_occurred[index])
+            has_occurred[index] = True
         if duplicate:
             findings.note("duplicate_id", line)

@@ -1,8 +1,8 @@
-"""Sets of document ids too large for Python: exact, in one memory-mapped file, looked up by the scoring kernel.
+"""Exact sets of document ids that are too large for Python objects: a memory-mapped file for the scoring kernel.
 
-The file is a header of 64 bytes, a hash table of slots of two 64-bit words, and the bytes of long ids. An id of at
-most 16 bytes fills its slot itself, so a lookup is one memory access; a longer one leaves its hash and its place.
-Nothing is ever decided by a hash alone.
+The file has a header of 64 bytes, a hash table whose slots are two 64-bit words, and the bytes of long ids. An id of at
+most 16 bytes is stored in its slot, so a lookup is one memory access; for a longer id, the slot has its hash and its
+position. No answer depends on a hash alone.
 """
 
 from __future__ import annotations
@@ -28,56 +28,57 @@ _HEADER_BYTES = 64
 _SHORT = 16
 _LONG_ID = 0xFF << 56
 _LONGEST = 65_535
-#: Ids are packed, and put into the table, so many at a time.
+#: Number of ids that are packed and inserted at a time.
 _BATCH = 65_536
 _PADDING = 16
 
-#: The hash seed where no set of ids brings its own. Random, so that nobody can prepare colliding ids.
+#: Hash seed for tables without a set of ids of their own. It is random, so that collisions cannot be
+#: prepared.
 PROCESS_SEED = secrets.randbits(64) | 1
 
 
 class DocumentIds:
-    """An immutable set of ids in a memory-mapped file. `len()`, `in`, and `contain` for many at once."""
+    """Immutable set of ids in a memory-mapped file, with `len()`, `in`, and `contain` for many ids at once."""
 
     def __init__(self, path: Path, seed: int, count: int, table: Ids) -> None:
         self.path, self.seed, self._count, self.table = path, seed, count, table
 
     @classmethod
     def build(cls, ids: Iterable[str], path: Path | str) -> DocumentIds:
-        """Write the set of `ids` to `path` (replacing it whole) and open it. Streams: tens of millions are fine.
+        """Write the set of `ids` to `path`, replacing it atomically, and open it. Streams tens of millions of ids.
 
         Repeated ids count once. Raises ValueError for an id that is empty or longer than 65,535 bytes.
         """
         path = Path(path)
-        work = [
+        temporary_files = [
             path.with_name(f"{path.name}.{secrets.token_hex(4)}.{part}") for part in ("keys", "long", "table")
         ]
         try:
             seed = secrets.randbits(64) | 1
-            with work[0].open("w+b") as keys, work[1].open("w+b") as long_ids:
+            with temporary_files[0].open("w+b") as keys, temporary_files[1].open("w+b") as long_ids:
                 count = long_bytes = 0
                 iterator = iter(ids)
                 while batch := [document_id.encode() for document_id in islice(iterator, _BATCH)]:
                     for document_id in batch:
                         if not 0 < len(document_id) <= _LONGEST:
                             message = (
-                                f"a document id has {len(document_id)} bytes; 1 to {_LONGEST:,} are possible"
+                                f"a document id has {len(document_id)} bytes; 1 to {_LONGEST:,} are allowed"
                             )
                             raise ValueError(message)
-                    packed, pieces = _packed(*_joined(batch), seed, long_bytes)
+                    packed, pieces = _pack_ids(*_join_ids(batch), seed, long_bytes)
                     keys.write(packed.tobytes())
                     long_ids.write(pieces)
                     count, long_bytes = count + len(batch), long_bytes + len(pieces)
-                _write_table(work[2], seed, count, keys, long_ids)
-            work[2].replace(path)
+                _write_table(temporary_files[2], seed, count, keys, long_ids)
+            temporary_files[2].replace(path)
         finally:
-            for file in work:
+            for file in temporary_files:
                 file.unlink(missing_ok=True)
         return cls.open(path)
 
     @classmethod
     def open(cls, path: Path | str) -> DocumentIds:
-        """Return the set stored at `path`. Raises ValueError if the file is none."""
+        """Open the set stored at `path`. Raises ValueError for a file of another kind."""
         path = Path(path)
         with path.open("rb") as file:
             header = file.read(_HEADER_BYTES)
@@ -96,35 +97,38 @@ class DocumentIds:
         return isinstance(document_id, str) and bool(self.contain([document_id])[0])
 
     def contain(self, ids: Sequence[str]) -> NDArray[np.bool_]:
-        """For each of `ids`, whether it is in the set."""
-        text, offsets = _joined([document_id.encode() for document_id in ids])
+        """Return for each id whether it is in the set."""
+        text, offsets = _join_ids([document_id.encode() for document_id in ids])
         return are_in_ids(self.table, padded(text), offsets, self.seed)
 
 
 def ids_in_memory(text: bytes, offsets: NDArray[np.int64], seed: int) -> Ids:
-    """Return a set of ids that lives in memory only; id i is `text[offsets[i]:offsets[i + 1]]`."""
-    keys, long_ids = _packed(text, offsets, seed, 0)
+    """Return a set of ids in memory; id i is `text[offsets[i]:offsets[i + 1]]`."""
+    keys, long_ids = _pack_ids(text, offsets, seed, 0)
     table = Ids(
-        np.zeros(2 * _slots_for(len(keys)), np.uint64),
+        np.zeros(2 * _count_slots(len(keys)), np.uint64),
         np.frombuffer(bytearray(long_ids + bytes(_PADDING)), np.uint8),
     )
     insert_ids(table, keys)
     return table
 
 
-def _joined(ids: Sequence[bytes]) -> tuple[bytes, NDArray[np.int64]]:
+def _join_ids(ids: Sequence[bytes]) -> tuple[bytes, NDArray[np.int64]]:
     return b"".join(ids), np.cumsum([0, *map(len, ids)], dtype=np.int64)
 
 
-def _slots_for(count: int) -> int:
-    """Return a power of two that the ids fill to between a third and two thirds."""
+def _count_slots(count: int) -> int:
+    """Return a power of two of which the ids fill between a third and two thirds."""
     return int(1 << max(1, (count + count // 2).bit_length()))
 
 
-def _packed(
+def _pack_ids(
     text: bytes, offsets: NDArray[np.int64], seed: int, long_bytes: int
 ) -> tuple[NDArray[np.uint64], bytes]:
-    """Keys of ids (ids × first word, second word, hash), and what is to follow the `long_bytes` bytes of long ids."""
+    """Return keys of shape (ids, 3: first word, second word, hash), and the bytes to append to the long ids.
+
+    `long_bytes` is the present length of the long ids.
+    """
     keys = keys_of(padded(text), offsets, seed)
     pieces = []
     for number in np.flatnonzero(np.diff(offsets) > _SHORT).tolist():
@@ -136,7 +140,7 @@ def _packed(
 
 
 def _write_table(path: Path, seed: int, count: int, keys: BinaryIO, long_ids: BinaryIO) -> None:
-    slots = _slots_for(count)
+    slots = _count_slots(count)
     long_bytes = long_ids.tell()
     size = _HEADER_BYTES + 16 * slots + long_bytes + _PADDING
     with path.open("w+b") as file:
@@ -153,6 +157,6 @@ def _write_table(path: Path, seed: int, count: int, keys: BinaryIO, long_ids: Bi
             while batch := keys.read(24 * _BATCH):
                 packed = np.frombuffer(bytearray(batch), np.uint64).reshape(-1, 3)
                 distinct += insert_ids(Ids(words, text), packed)
-            del words, text  # the map cannot be closed while arrays look at it
+            del words, text  # The map cannot be closed while arrays refer to it.
             mapped[: _HEADER.size] = _HEADER.pack(_MAGIC, seed, distinct, slots)
             mapped.flush()

@@ -1,10 +1,10 @@
-"""Titles and beginnings of a corpus's documents by their ids, in one memory-mapped file: what pages show of a document.
+"""Titles and excerpts of a corpus's documents by id, in a memory-mapped file for pages.
 
-Finding a document in a compressed corpus means reading all of it. So it is read once, and what pages show is written
-in blocks of their own that can each be expanded alone. The file is a header of 64 bytes; the blocks (zstd, each some
-lines of `[id, title, beginning of the text]` as JSON); then three arrays: where each block starts (and the last one
-ends), a 64-bit hash of every id in rising order, and the block that each one is in. The id stands in the block: nothing
-is decided by a hash alone.
+Reading a document of a compressed corpus means decompressing all of it. So excerpts are extracted once and written in
+blocks that can be decompressed separately. The file is a header of 64 bytes; the blocks (zstd, each with lines of
+`[id, title, excerpt]` as JSON); then three arrays: the start of each block (and the end of the last one), the 64-bit
+hashes of all ids in ascending order, and the block of each of these. The blocks hold the ids themselves, so no answer
+depends on a hash alone.
 """
 
 import mmap
@@ -21,18 +21,18 @@ import zstandard
 
 from evaluation.collections.beir import read_corpus
 
-#: So many characters of a text are kept.
+#: Maximum number of characters in an excerpt.
 KEPT_CHARACTERS = 400
 
 _MAGIC = b"runboard texts1\n"
-_HEADER = struct.Struct("<16sQQQ")  # magic, documents, blocks, where the arrays begin
+_HEADER = struct.Struct("<16sQQQ")  # magic, documents, blocks, offset of the arrays
 _HEADER_BYTES = 64
-#: A block is closed when it is so long, in bytes before compression: some 60 documents.
+#: Size before compression at which a block is closed: about 60 documents.
 _BLOCK_BYTES = 32 * 1024
 
 
 class Excerpt(NamedTuple):
-    """What is kept of a document; `cut` where its text goes on."""
+    """Title and first characters of a document; `cut` if its text is longer."""
 
     title: str
     text: str
@@ -40,37 +40,37 @@ class Excerpt(NamedTuple):
 
 
 def write_document_texts(corpus: Path, target: Path) -> None:
-    """Write the excerpts of a `corpus.jsonl` (or `.gz`) to `target`. Streams: 12 bytes of memory for each document.
+    """Write the excerpts of a `corpus.jsonl` (or `.gz`) to `target`, using 12 bytes of memory per document.
 
-    Raises InvalidContent for a corpus that is none.
+    Raises InvalidContent if the corpus cannot be read.
     """
     hashes, places, starts = array("Q"), array("I"), array("Q", [_HEADER_BYTES])
     compress = zstandard.ZstdCompressor(level=3).compress
-    with target.open("wb") as out:
-        out.write(bytes(_HEADER_BYTES))
+    with target.open("wb") as output:
+        output.write(bytes(_HEADER_BYTES))
         block: list[bytes] = []
         length = 0
         for document in read_corpus(corpus):
             text = " ".join(document.text[: 2 * KEPT_CHARACTERS].split())
-            cut = len(text) > KEPT_CHARACTERS or len(document.text) > 2 * KEPT_CHARACTERS
-            line = orjson.dumps([document.id, document.title, text[:KEPT_CHARACTERS].rstrip(), cut])
+            is_cut = len(text) > KEPT_CHARACTERS or len(document.text) > 2 * KEPT_CHARACTERS
+            line = orjson.dumps([document.id, document.title, text[:KEPT_CHARACTERS].rstrip(), is_cut])
             hashes.append(_hash(document.id))
             places.append(len(starts) - 1)
             block.append(line)
             length += len(line)
             if length >= _BLOCK_BYTES:
-                starts.append(starts[-1] + out.write(compress(b"\n".join(block))))
+                starts.append(starts[-1] + output.write(compress(b"\n".join(block))))
                 block, length = [], 0
         if block:
-            starts.append(starts[-1] + out.write(compress(b"\n".join(block))))
+            starts.append(starts[-1] + output.write(compress(b"\n".join(block))))
         keys = np.array(hashes, np.uint64)
         order = np.argsort(keys, kind="stable")
         padding = -starts[-1] % 8
-        out.write(bytes(padding) + starts.tobytes())
-        out.write(keys[order].tobytes())
-        out.write(np.array(places, np.uint32)[order].tobytes())
-        out.seek(0)
-        out.write(_HEADER.pack(_MAGIC, len(hashes), len(starts) - 1, starts[-1] + padding))
+        output.write(bytes(padding) + starts.tobytes())
+        output.write(keys[order].tobytes())
+        output.write(np.array(places, np.uint32)[order].tobytes())
+        output.seek(0)
+        output.write(_HEADER.pack(_MAGIC, len(hashes), len(starts) - 1, starts[-1] + padding))
 
 
 def _hash(document_id: str) -> int:
@@ -78,14 +78,14 @@ def _hash(document_id: str) -> int:
 
 
 class DocumentTexts:
-    """What `write_document_texts` wrote. Raises ValueError for a file of another kind."""
+    """Reader of a file written by `write_document_texts`. Raises ValueError for a file of another kind."""
 
     def __init__(self, path: Path) -> None:
         with path.open("rb") as file:
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         magic, count, blocks, arrays = _HEADER.unpack_from(self._map)
         if magic != _MAGIC:
-            raise ValueError(f"{path} holds no excerpts of documents")
+            raise ValueError(f"{path} is not a file of document excerpts")
         self._starts = np.frombuffer(self._map, np.uint64, blocks + 1, arrays)
         self._hashes = np.frombuffer(self._map, np.uint64, count, arrays + 8 * (blocks + 1))
         self._places = np.frombuffer(self._map, np.uint32, count, arrays + 8 * (blocks + 1 + count))
@@ -94,19 +94,19 @@ class DocumentTexts:
         return len(self._hashes)
 
     def find(self, ids: Iterable[str]) -> dict[str, Excerpt]:
-        """Return the excerpts of those of `ids` that the corpus has. Each block that one is in is expanded once."""
-        wanted = set(ids)
-        found: dict[str, Excerpt] = {}
-        for block in sorted({place for name in wanted for place in self._places_of(name)}):
+        """Return the excerpts of the given ids that are in the corpus, decompressing each block once."""
+        requested = set(ids)
+        excerpts: dict[str, Excerpt] = {}
+        for block in sorted({place for name in requested for place in self._find_blocks(name)}):
             start, end = self._starts[block : block + 2].tolist()
             for line in zstandard.ZstdDecompressor().decompress(self._map[start:end]).split(b"\n"):
-                document_id, title, text, cut = orjson.loads(line)
-                if document_id in wanted:
-                    found[document_id] = Excerpt(title, text, cut)
-        return found
+                document_id, title, text, is_cut = orjson.loads(line)
+                if document_id in requested:
+                    excerpts[document_id] = Excerpt(title, text, is_cut)
+        return excerpts
 
-    def _places_of(self, document_id: str) -> list[int]:
-        """Return the blocks with a document of this id's hash: one, but for ids that share it."""
+    def _find_blocks(self, document_id: str) -> list[int]:
+        """Return the blocks with a document of this id's hash: one, unless ids share it."""
         key = np.uint64(_hash(document_id))
         first, last = np.searchsorted(self._hashes, key, "left"), np.searchsorted(self._hashes, key, "right")
         return [int(place) for place in self._places[first:last]]

@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import Any, NamedTuple, Self
 
 from evaluation.checkpoints.description import CheckpointDescription
-from evaluation.collections.beir import Document, count_documents, fingerprint_of, read_corpus
+from evaluation.collections.beir import Document, corpus_fingerprint, count_documents, read_corpus
 from evaluation.core.writing import complete_or_absent, damage_of, make_folder
 from evaluation.engines.base import (
     SHARD_SIZE,
@@ -110,7 +110,7 @@ def claim_shards(task: EncodingTask, folder: Path) -> None:
         "format": SHARD_FORMAT,
         "engine": description.name,
         "checkpoint": CheckpointDescription.read(resources.model).sha256 if resources.checkpoint else "",
-        "corpus": fingerprint_of(task.corpus),
+        "corpus": corpus_fingerprint(task.corpus),
         "device": resources.device.partition(":")[0],
         "shard_size": task.shard_size,
         **{name: parameters[name] for name in description.encoding_parameters},

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
-from evaluation.checkpoints.findings import CODES, listed, quote
+from evaluation.checkpoints.findings import CODES, quote, summarize_names
 from evaluation.core.problems import Problem
 from evaluation.engines.base import AUTO, InvalidParameter, Parameter
 
@@ -102,34 +102,62 @@ class PromptTemplate:
 #: Templates in order of precedence.
 TEMPLATES = (
     PromptTemplate(
-        "Qwen3-Embedding", "Instruct: {task}\nQuery:", "", "https://huggingface.co/Qwen/Qwen3-Embedding-0.6B",
-        r"qwen3.?emb", ("qwen3",),
+        "Qwen3-Embedding",
+        "Instruct: {task}\nQuery:",
+        "",
+        "https://huggingface.co/Qwen/Qwen3-Embedding-0.6B",
+        r"qwen3.?emb",
+        ("qwen3",),
     ),
     PromptTemplate(
-        "E5-mistral", "Instruct: {task}\nQuery: ", "", "https://huggingface.co/intfloat/e5-mistral-7b-instruct",
-        r"e5-mistral|e5.*-instruct", ("mistral", "xlm-roberta"),
+        "E5-mistral",
+        "Instruct: {task}\nQuery: ",
+        "",
+        "https://huggingface.co/intfloat/e5-mistral-7b-instruct",
+        r"e5-mistral|e5.*-instruct",
+        ("mistral", "xlm-roberta"),
     ),
     PromptTemplate(
-        "EmbeddingGemma", "task: {task} | query: ", "title: none | text: ",
-        "https://huggingface.co/google/embeddinggemma-300m", r"embedding.?gemma", ("gemma3_text",),
+        "EmbeddingGemma",
+        "task: {task} | query: ",
+        "title: none | text: ",
+        "https://huggingface.co/google/embeddinggemma-300m",
+        r"embedding.?gemma",
+        ("gemma3_text",),
     ),
     PromptTemplate(
-        "Nomic Embed", "search_query: ", "search_document: ", "https://huggingface.co/nomic-ai/nomic-embed-text-v1.5",
-        r"nomic-embed|modernbert-embed", ("nomic_bert", "modernbert"),
+        "Nomic Embed",
+        "search_query: ",
+        "search_document: ",
+        "https://huggingface.co/nomic-ai/nomic-embed-text-v1.5",
+        r"nomic-embed|modernbert-embed",
+        ("nomic_bert", "modernbert"),
     ),
     PromptTemplate(
-        "BGE", "Represent this sentence for searching relevant passages: ", "",
-        "https://huggingface.co/BAAI/bge-large-en-v1.5", r"bge-(small|base|large)-en", ("bert",),
+        "BGE",
+        "Represent this sentence for searching relevant passages: ",
+        "",
+        "https://huggingface.co/BAAI/bge-large-en-v1.5",
+        r"bge-(small|base|large)-en",
+        ("bert",),
     ),
     PromptTemplate(
-        "BGE, Chinese", "为这个句子生成表示以用于检索相关文章：", "",
-        "https://huggingface.co/BAAI/bge-large-zh-v1.5", r"bge-(small|base|large)-zh", ("bert",),
+        "BGE, Chinese",
+        "为这个句子生成表示以用于检索相关文章：",
+        "",
+        "https://huggingface.co/BAAI/bge-large-zh-v1.5",
+        r"bge-(small|base|large)-zh",
+        ("bert",),
     ),
     PromptTemplate(
-        "E5", "query: ", "passage: ", "https://huggingface.co/intfloat/e5-base-v2",
-        r"(^|[/_-])(multilingual-)?e5-(small|base|large)", ("bert", "xlm-roberta"),
+        "E5",
+        "query: ",
+        "passage: ",
+        "https://huggingface.co/intfloat/e5-base-v2",
+        r"(^|[/_-])(multilingual-)?e5-(small|base|large)",
+        ("bert", "xlm-roberta"),
     ),
-)  # fmt: skip
+)
 
 
 def template_of(prompts: Mapping[str, str], model_type: str, name: str) -> PromptTemplate | None:
@@ -156,11 +184,9 @@ def prompt_remarks(kind: str, prompts: Mapping[str, str], model_type: str, name:
     others = [quote(other, _SHOWN) for other in prompts if other not in SIDES]
     remarks: list[tuple[str, str, str]] = []
     if others and not query:
-        likely = next(
-            (other for word in _LIKELY for other in others if word in other.lower()),
-            others[0],
-        )
-        message = f"its prompts are named {listed(others)}, and none of them query: queries get no prompt"
+        likely = next((other for word in _LIKELY for other in others if word in other.lower()), others[0])
+        names = summarize_names(others)
+        message = f"its prompts are named {names}, and none of them query: queries get no prompt"
         remarks.append(
             ("prompt_names", message, f"Choose one by its name, as `query_prompt={AUTO}:{likely}`.")
         )

@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import Any
 
 from evaluation.checkpoints.description import CheckpointDescription
-from evaluation.collections.beir import Query, fingerprint_of, read_corpus, read_queries
+from evaluation.collections.beir import Query, corpus_fingerprint, read_corpus, read_queries
 from evaluation.core.files import sha256_of
 from evaluation.engines.base import (
     DividedEngine,
@@ -259,7 +259,7 @@ class _RetrievalJob:
         task, resources = self.task, self.task.resources
         model = CheckpointDescription.read(resources.model).sha256 if resources.checkpoint else ""
         checksums = [sha256_of(path) for path in (task.queries, *resources.runs)]
-        checksums += [fingerprint_of(task.corpus)] if self.description.reads_corpus else []
+        checksums += [corpus_fingerprint(task.corpus)] if self.description.reads_corpus else []
         options: list[object] = [task.drop_self_matches, task.shard_size]
         options += [sha256_of(task.excluded)] if task.excluded else []
         device = resources.device.partition(":")[0]

@@ -1,1 +1,1 @@
-"""Relevance judgements: read, merged, split."""
+"""Relevance judgments: reading, merging, and splitting."""

@@ -12,7 +12,7 @@ from evaluation.core.problems import LineProblems
 
 _GRADE = re.compile(r"([+-]?[0-9]{1,9})(?:\.0*)?")
 _COLUMNS = ("query-id", "corpus-id", "score")
-#: A cell of a header has no digits, so that no line of judgments is mistaken for a header.
+#: Name of a column. It has no digits, so that no line of judgments is mistaken for a header.
 _NAME = re.compile(r"[^\W\d][^\d]*|#.*")
 
 
@@ -21,11 +21,11 @@ def is_id(name: bytes) -> bool:
     return name.split() == [name] and len(name) <= MAX_ID_BYTES
 
 
-#: code → (message, hint) for lines that are not judgments, or name what cannot be judged.
+#: Texts for lines that cannot be used: code → (message, hint).
 PROBLEMS = {
     "encoding": ("not UTF-8: {lines}", "Save the file as UTF-8."),
     "identifier": (
-        "an id that a run file cannot name: {lines}", "An id is 1 to 256 bytes without white space.",
+        "an id that cannot be in a run file: {lines}", "Write ids of 1 to 256 bytes without white space.",
     ),
     "fields": (
         "not in the format of the file: {lines}",
@@ -37,12 +37,12 @@ PROBLEMS = {
         "Name the columns query-id, corpus-id, and score, as BEIR does, or omit the header.",
     ),
     "json": (
-        "JSON, which is not supported for judgements: {lines}",
-        "Write a line for each judgement: `query-id<TAB>corpus-id<TAB>score`.",
+        "JSON, which is not supported for judgments: {lines}",
+        "Write a line for each judgment: `query-id<TAB>corpus-id<TAB>score`.",
     ),
     "run": (
-        "a run (six fields with a score), not judgements: {lines}",
-        "Choose the file of relevance judgements (qrels): `query 0 document grade`.",
+        "a run (six fields with a score), not judgments: {lines}",
+        "Choose the file of relevance judgments (qrels): `query 0 document grade`.",
     ),
 }  # fmt: skip
 
@@ -57,10 +57,10 @@ class JudgementLine(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """The columns of query, document, and grade in a table; the separator is empty for white space.
+    """Columns of query, document, and grade in a table; the separator is empty for white space.
 
-    `width` is the exact number of fields, 0 under a header, where further columns are ignored. `quoted` is True if
-    double quotes enclose fields. In tables separated by commas or semicolons they always may.
+    `width` is the exact number of fields, or 0 below a header, where further columns are ignored. `quoted` tells
+    whether double quotes enclose fields; in tables separated by commas or semicolons, they always may.
     """
 
     separator: str
@@ -80,25 +80,25 @@ def judgement_lines(
 ) -> Iterator[JudgementLine]:
     """Yield the judgments in a file's lines, and note other lines in `problems`.
 
-    The first line decides the format of all. `clean` is applied to the cells of tables under a header. Double quotes
-    around fields are removed if the header or the first row has them.
+    The first line decides the format of the file. `clean` is applied to the cells of tables with a header. Double
+    quotes around fields are removed if the header or the first row has them.
     """
-    texts = _decoded(lines, problems)
+    texts = _decode_lines(lines, problems)
     form = None
     for number, text in texts:
         if not text.strip():
             continue
         if form is None:
-            form = _header(text)
+            form = _find_header_form(text)
             if form is not None:
                 continue
-            form = _headless(text)
+            form = _find_headless_form(text)
             clean = clean if form is None else str
         if form is not None:
-            cells = _split(text, form.separator)
+            cells = _split_cells(text, form.separator)
             quoted = form.quoted or _is_quoted([cells[place] for place in form.places if place < len(cells)])
             form = form._replace(quoted=quoted)
-            for row, cells in _rows(chain([(number, text)], texts), form, problems):
+            for row, cells in _read_rows(chain([(number, text)], texts), form, problems):
                 if len(cells) <= max(form.places) or (form.width and len(cells) != form.width):
                     problems.note("fields", row)
                 else:
@@ -107,7 +107,7 @@ def judgement_lines(
         problems.note(_line_problem(text), number)
 
 
-def _decoded(lines: Iterable[bytes], problems: LineProblems) -> Iterator[tuple[int, str]]:
+def _decode_lines(lines: Iterable[bytes], problems: LineProblems) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(lines, 1):
         if number == 1:
             line = line.removeprefix(BYTE_ORDER_MARK)
@@ -121,40 +121,40 @@ def _decoded(lines: Iterable[bytes], problems: LineProblems) -> Iterator[tuple[i
             yield number, text
 
 
-def _fields(text: str) -> list[str]:
-    """Split at ASCII white space only: other spaces may be part of an id."""
+def _split_fields(text: str) -> list[str]:
+    """Split at ASCII white space only, because other white space may be part of an id."""
     return [field.decode() for field in text.encode().split()]
 
 
-def _split(text: str, separator: str) -> list[str]:
-    return text.split(separator) if separator else _fields(text)
+def _split_cells(text: str, separator: str) -> list[str]:
+    return text.split(separator) if separator else _split_fields(text)
 
 
 def _is_quoted(cells: Sequence[str]) -> bool:
-    """Return whether at least two cells are in double quotes: a single one may be an id that has quotes."""
+    """Return whether at least two cells are in double quotes, because a single one may be an id with quotes."""
     stripped = [cell.strip() for cell in cells]
     return sum(len(cell) > 1 and cell[0] == cell[-1] == '"' for cell in stripped) > 1
 
 
-def _header(text: str) -> _Form | None:
+def _find_header_form(text: str) -> _Form | None:
     for separator in ("\t", ",", ";", ""):
-        cells = _split(text if separator else text.removeprefix("#"), separator)
+        cells = _split_cells(text if separator else text.removeprefix("#"), separator)
         places = column_places(cells, _COLUMNS)
         if places is not None:
             return _Form(separator, places, 0 if separator else len(cells), _is_quoted(cells))
     names = text.lower().split("\t")
     if len(names) == 3 and "-id" in names[0] and whole_grade(names[2].strip()) is None:
-        return _Form("\t", (0, 1, 2), 3, _is_quoted(names))  # BEIR's layout in other words
+        return _Form("\t", (0, 1, 2), 3, _is_quoted(names))  # BEIR's layout, other names
     return None
 
 
-def _headless(text: str) -> _Form | None:
-    """Return the format of a table whose first line is a judgment, or None if it is not clear."""
-    fields = _fields(text)
+def _find_headless_form(text: str) -> _Form | None:
+    """Return the format of a table whose first line is a judgment, or None if it is unclear."""
+    fields = _split_fields(text)
     for separator in (",", ";"):
         cells = [cell.strip() for cell in text.split(separator)]
-        plain = all(len(_fields(cell)) == 1 for cell in cells)
-        if plain and len(cells) in (3, 4) and whole_grade(cells[-1].strip('"')) is not None:
+        has_plain_cells = all(len(_split_fields(cell)) == 1 for cell in cells)
+        if has_plain_cells and len(cells) in (3, 4) and whole_grade(cells[-1].strip('"')) is not None:
             return _Form(separator, (0, len(cells) - 2, len(cells) - 1), len(cells))
     if all(map(_NAME.fullmatch, fields)):
         return None
@@ -168,8 +168,8 @@ def _headless(text: str) -> _Form | None:
 
 
 def _line_problem(text: str) -> str:
-    """Return the problem code of a line without a recognizable format."""
-    fields = _fields(text)
+    """Return the problem code of a line in an unknown format."""
+    fields = _split_fields(text)
     if text.lstrip().startswith(("{", "[")):
         return "json"
     if len(fields) == 6 and re.fullmatch(r"[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?", fields[4]):
@@ -178,14 +178,14 @@ def _line_problem(text: str) -> str:
     return "header" if len(cells) > 2 and all(_NAME.fullmatch(cell.strip()) for cell in cells) else "fields"
 
 
-def _rows(
+def _read_rows(
     texts: Iterator[tuple[int, str]], form: _Form, problems: LineProblems
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line, cells) of each row that is not blank; a row that spans lines has the number of its first line."""
+    """Yield (line, cells) of each row that is not blank; a row of several lines has the number of its first line."""
     if form.separator in ("", "\t") and not form.quoted:
         for number, text in texts:
             if text.strip():
-                yield number, _split(text, form.separator)
+                yield number, _split_cells(text, form.separator)
         return
     first = last = 0
 

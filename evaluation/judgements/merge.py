@@ -1,4 +1,4 @@
-"""Judgements merged into the present ones, who made them, and how far judges agree on what several of them graded."""
+"""Merging of new judgments with current ones, their judges, and agreement between judges."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,19 +15,18 @@ _HEADER = b"query-id\tcorpus-id\tscore\n"
 
 
 class MergePolicy(StrEnum):
-    """Which grade counts where a pair was judged before, differently."""
+    """Rule for the grade of a pair that is already judged differently."""
 
     KEEP = "keep"
     REPLACE = "replace"
     HIGHEST = "highest"
 
     def choose(self, old: int, new: int) -> int:
-        """Return the grade that counts."""
         return {"keep": old, "replace": new, "highest": max(old, new)}[self.value]
 
 
 class Conflict(NamedTuple):
-    """A pair with two grades."""
+    """A pair with two different grades."""
 
     query: str
     document: str
@@ -37,9 +36,14 @@ class Conflict(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JudgementComparison:
-    """New judgements held against the present ones. `new` pairs were unjudged, `same` ones have that grade already.
+    """New judgments compared with the current ones.
 
-    `new_queries` of the `queries` had no judgement at all. `conflicts` are in order of their ids' bytes.
+    Attributes:
+        new: Number of pairs that were unjudged.
+        same: Number of pairs that already have the grade.
+        queries: Number of queries in the new judgments.
+        new_queries: Number of queries that had no judgments.
+        conflicts: Pairs with a different grade, in order of their ids' bytes.
     """
 
     new: int
@@ -49,11 +53,11 @@ class JudgementComparison:
     conflicts: tuple[Conflict, ...]
 
     def changes(self, policy: MergePolicy) -> int:
-        """How many judgements a merge would add or change."""
+        """Return the number of judgments that a merge would add or change."""
         return self.new + sum(policy.choose(each.old, each.new) != each.old for each in self.conflicts)
 
     def counts(self) -> dict[str, int]:
-        """Its numbers, with those of conflicts by direction."""
+        """Return the numbers, with conflicts counted by direction."""
         return {
             "new": self.new,
             "same": self.same,
@@ -66,21 +70,21 @@ class JudgementComparison:
 
 
 def compare(old: Grades, new: Grades) -> JudgementComparison:
-    """Compare `new` grades, which are ≥ 0, with `old` ones, of which negative ones mean unjudged."""
-    added = same = 0
+    """Compare `new` grades, all ≥ 0, with `old` ones, of which negative ones mean unjudged."""
+    new_pairs = same = 0
     conflicts = []
     for query in sorted(new):
-        before = old.get(query, {})
+        old_grades = old.get(query, {})
         for document, grade in sorted(new[query].items()):
-            known = before.get(document, -1)
-            if known < 0:
-                added += 1
-            elif known == grade:
+            old_grade = old_grades.get(document, -1)
+            if old_grade < 0:
+                new_pairs += 1
+            elif old_grade == grade:
                 same += 1
             else:
-                conflicts.append(Conflict(query.decode(), document.decode(), known, grade))
+                conflicts.append(Conflict(query.decode(), document.decode(), old_grade, grade))
     return JudgementComparison(
-        new=added,
+        new=new_pairs,
         same=same,
         queries=len(new),
         new_queries=sum(query not in old for query in new),
@@ -89,36 +93,37 @@ def compare(old: Grades, new: Grades) -> JudgementComparison:
 
 
 def merge(old: Grades, new: Grades, policy: MergePolicy) -> dict[bytes, dict[bytes, int]]:
-    """All judgements of both; where both judge a pair, `policy` decides. Neither argument is changed.
+    """Return all judgments of both; `policy` decides pairs that both judge. Neither argument is changed.
 
-    Negative grades of `old` stay unless `new` judges the pair: a query that has nothing else counts in every mean.
+    Negative grades of `old` stay unless `new` judges the pair, because a query with no other grades still counts in
+    every mean.
     """
     merged = {query: dict(graded) for query, graded in old.items()}
     for query, graded in new.items():
-        into = merged.setdefault(query, {})
+        merged_grades = merged.setdefault(query, {})
         for document, grade in graded.items():
-            known = into.get(document, -1)
-            into[document] = grade if known < 0 else policy.choose(known, grade)
+            old_grade = merged_grades.get(document, -1)
+            merged_grades[document] = grade if old_grade < 0 else policy.choose(old_grade, grade)
     return merged
 
 
 def write_judgements(grades: Grades, target: Path) -> None:
-    """Write them in BEIR's form, in order of the ids' bytes: equal judgements give equal files."""
-    with target.open("wb") as out:
-        out.write(_HEADER)
+    """Write judgments in BEIR's format, sorted by the ids' bytes, so that equal judgments give equal files."""
+    with target.open("wb") as output:
+        output.write(_HEADER)
         for query in sorted(grades):
-            out.writelines(
+            output.writelines(
                 b"%b\t%b\t%d\n" % (query, document, grade)
                 for document, grade in sorted(grades[query].items())
             )
 
 
-#: So many digits of a prompt's checksum tell prompts apart in words.
-_DIGITS = 8
+#: Number of digits of a prompt's checksum in the name of a judge.
+_PROMPT_DIGITS = 8
 
 
 class Judge(NamedTuple):
-    """People by their name, or a model by its name and version and the SHA-256 of its prompt."""
+    """People by name, or a model by name, version, and the SHA-256 of its prompt."""
 
     kind: str
     name: str
@@ -128,38 +133,41 @@ class Judge(NamedTuple):
     def __str__(self) -> str:
         if self.kind != "model":
             return self.name
-        return f"{self.name} {self.version} (model, prompt {self.prompt[:_DIGITS]})"
+        return f"{self.name} {self.version} (model, prompt {self.prompt[:_PROMPT_DIGITS]})"
 
 
-#: Who gave the grades that came with the collection.
-NOT_NAMED = Judge("", "judges not named")
+#: Judge of the grades that came with the collection.
+UNNAMED_JUDGES = Judge("", "judges not named")
 
 Judged = Sequence[tuple[Judge, Grades]]
 
 
-def agreement_sentence(found: Mapping[str, Any]) -> str:
-    """One of `agreements` in words."""
-    one, other = found["judges"]
-    said = [
+def agreement_sentence(agreement: Mapping[str, Any]) -> str:
+    """Describe an entry of `agreements` in a sentence."""
+    first, second = agreement["judges"]
+    kappas = [
         "not defined" if kappa is None else f"{kappa:.2f}".replace("-", "−")
-        for kappa in (found["kappa"], found["kappa_relevant"])
+        for kappa in (agreement["kappa"], agreement["kappa_relevant"])
     ]
-    return f"{one} and {other} both judged {found['pairs']:,} pairs: Cohen’s κ {said[0]}, of relevant or not {said[1]}."
+    return (
+        f"{first} and {second} both judged {agreement['pairs']:,} pairs: Cohen’s κ {kappas[0]}, "
+        f"of relevant or not {kappas[1]}."
+    )
 
 
-def by_judge(brought: Judged) -> dict[Judge, dict[bytes, dict[bytes, int]]]:
-    """Return the grades of each judge, in order of coming; a later file changes nothing that an earlier one said."""
-    found: dict[Judge, dict[bytes, dict[bytes, int]]] = {}
-    for judge, grades in brought:
-        own = found.setdefault(judge, {})
+def by_judge(judge_grades: Judged) -> dict[Judge, dict[bytes, dict[bytes, int]]]:
+    """Return the grades of each judge in order of the files; the first grade of a pair counts."""
+    grades_by_judge: dict[Judge, dict[bytes, dict[bytes, int]]] = {}
+    for judge, grades in judge_grades:
+        grades_of_judge = grades_by_judge.setdefault(judge, {})
         for query, graded in grades.items():
-            own[query] = {**graded, **own.get(query, {})}
-    return found
+            grades_of_judge[query] = {**graded, **grades_of_judge.get(query, {})}
+    return grades_by_judge
 
 
-def count_standing(brought: Judged, merged: Grades) -> dict[Judge, int]:
-    """How many of the merged judgements each judge made: a pair is that one's who first gave the grade that stands."""
-    judges = by_judge(brought)
+def count_merged_by_judge(judge_grades: Judged, merged: Grades) -> dict[Judge, int]:
+    """Count the merged judgments by judge. A pair counts for the first judge who gave its current grade."""
+    judges = by_judge(judge_grades)
     counts = dict.fromkeys(judges, 0)
     for query, graded in merged.items():
         for document, grade in graded.items():
@@ -170,13 +178,14 @@ def count_standing(brought: Judged, merged: Grades) -> dict[Judge, int]:
     return {judge: count for judge, count in counts.items() if count}
 
 
-def agreements(brought: Judged, level: int) -> list[dict[str, Any]]:
-    """For any two judges who graded the same pairs: `pairs`, how many; `kappa` of the grades, and of relevant or not.
+def agreements(judge_grades: Judged, level: int) -> list[dict[str, Any]]:
+    """Return the agreement of any two judges who judged the same pairs.
 
-    Relevant is what has grade `level` or more. A κ is None where it is not defined.
+    Each entry has the number of `pairs`, the `kappa` of the grades, and `kappa_relevant` of relevant (grade ≥ `level`)
+    or not. A κ is None if it is not defined.
     """
-    found = []
-    for (one, first), (other, second) in combinations(by_judge(brought).items(), 2):
+    pairwise_agreements = []
+    for (first_judge, first), (second_judge, second) in combinations(by_judge(judge_grades).items(), 2):
         pairs = [
             (grade, second[query][document])
             for query, graded in first.items() if query in second
@@ -184,7 +193,9 @@ def agreements(brought: Judged, level: int) -> list[dict[str, Any]]:
             if min(grade, second[query][document]) >= 0
         ]  # fmt: skip
         if pairs:
-            binary = [(int(grade >= level), int(again >= level)) for grade, again in pairs]
+            binary = [(int(grade >= level), int(second_grade >= level)) for grade, second_grade in pairs]
             kappas = {"kappa": cohen_kappa(pairs), "kappa_relevant": cohen_kappa(binary)}
-            found.append({"judges": [str(one), str(other)], "pairs": len(pairs), **kappas})
-    return found
+            pairwise_agreements.append(
+                {"judges": [str(first_judge), str(second_judge)], "pairs": len(pairs), **kappas}
+            )
+    return pairwise_agreements

@@ -1,7 +1,8 @@
 """Checks of the patterns in `answers.jsonl`, in a process with limits on time and memory.
 
-The package regex can stop a search, but not a compilation, and limits the memory of neither: `(?:a{1000}){1000}` is
-compiled to a million copies. This file is also the program of that process, so it imports nothing from Runboard.
+The package regex can interrupt a search but not a compilation, and does not limit the memory of either:
+`(?:a{1000}){1000}` is compiled to a million copies. This file is also the program of that process, so it imports
+nothing from Runboard.
 """
 
 import json
@@ -16,28 +17,30 @@ from itertools import islice
 import regex
 
 FLAGS = regex.IGNORECASE | regex.MULTILINE
-#: Characters of a pattern, in the form NFD, and patterns of a file.
+#: Maximum number of characters of a pattern in NFD, and of patterns in a file.
 LONGEST, MOST = 1_000, 10_000
 #: Seconds that a pattern may take on each test text, and the length of these texts in characters.
 TRIED, TRIAL = 0.2, 1_000
-#: Seconds of the processor for one pattern, rounded up, and for all of a file; bytes of memory for all together.
-FOR_ONE, ALTOGETHER, MEMORY = 2.0, 30.0, 1 << 29
-#: Strings that are repeated in such texts, besides those of the pattern, and the number of texts.
+#: Processor seconds for one pattern (rounded up) and for a whole file, and bytes of memory for all patterns
+#: together.
+PATTERN_SECONDS, ALTOGETHER, MEMORY = 2.0, 30.0, 1 << 29
+#: Strings to repeat in test texts, in addition to those of the pattern, and the maximum number of texts.
 _REPEATED, _MOST_TRIALS = ("a", "1", " ", "ab ", "1,"), 60
-#: Calls of groups, which can recurse without end, and the flag that allows spaces and comments within them.
+#: Calls of groups, which can recurse endlessly, and the flag that permits spaces and comments inside them.
 _CALL = regex.compile(r"\(\?(?:R|[+-]?\d|&|P>|[a-wyzA-Z]*x)")
-#: Recursion limit, below the depth that other processes have left, so that these can compile every accepted pattern.
+#: Recursion limit, lower than the depth left in other processes, so that these can compile every accepted
+#: pattern.
 _RECURSION = 500
 
 
 def check_patterns(patterns: Mapping[int, Sequence[str]]) -> dict[int, str]:
-    """Return the problem codes of lines whose patterns cannot be used, by line number."""
+    """Return the problem codes of lines with unusable patterns, by line number."""
     problems = {
         line: "unusable_pattern"
         for line, texts in patterns.items()
         if any(len(text) > LONGEST or _CALL.search(text) for text in texts)
     }
-    tried: dict[int, Sequence[str]] = {}
+    candidates: dict[int, Sequence[str]] = {}
     number = 0
     for line, texts in patterns.items():
         number += len(texts)
@@ -45,43 +48,43 @@ def check_patterns(patterns: Mapping[int, Sequence[str]]) -> dict[int, str]:
             problems[line] = "too_many_patterns"
             break
         if line not in problems:
-            tried[line] = texts
-    if tried:
+            candidates[line] = texts
+    if candidates:
         command = [sys.executable, "-I", __file__]
-        lines = json.dumps(list(tried.items()))
-        done = subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
-        rows = [row.partition(" ") for row in done.stdout.splitlines()]
+        lines = json.dumps(list(candidates.items()))
+        process = subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
+        rows = [row.partition(" ") for row in process.stdout.splitlines()]
         if not rows:
-            raise RuntimeError(f"patterns could not be checked: {done.stderr}")
+            raise RuntimeError(f"patterns could not be checked: {process.stderr}")
         problems |= {int(line): code for line, _, code in rows}
     return {line: code for line, code in problems.items() if code}
 
 
 def _main() -> None:
-    """Print each line's problem code, after a preliminary `endless_pattern` in case the process is killed."""
+    """Print each line's problem code, preceded by `endless_pattern` in case the process is killed."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sys.setrecursionlimit(_RECURSION)
-    compiled: list[object] = []  # the memory limit is for all patterns together
+    compiled: list[object] = []  # Kept, because the memory limit is for all patterns together.
     for line, texts in json.load(sys.stdin):
         if time.process_time() > ALTOGETHER:
             print(line, "too_many_patterns")
             return
         print(line, "endless_pattern", flush=True)
-        print(line, _problem(texts, compiled), flush=True)
+        print(line, _find_problem(texts, compiled), flush=True)
 
 
-def _problem(texts: Sequence[str], compiled: list[object]) -> str:
+def _find_problem(texts: Sequence[str], compiled: list[object]) -> str:
     try:
         for text in texts:
-            # A process that takes longer is killed: nothing else ends a loop in the package's C code.
-            most = math.ceil(time.process_time() + FOR_ONE)
-            resource.setrlimit(resource.RLIMIT_CPU, (most, resource.RLIM_INFINITY))
+            # A process that takes longer is killed, because nothing else ends a loop in the package's C code.
+            limit = math.ceil(time.process_time() + PATTERN_SECONDS)
+            resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
             pattern = regex.compile(text, FLAGS)
             compiled.append(pattern)
             if pattern.search("", timeout=TRIED):
                 return "empty_answer"
-            # A pattern with excessive backtracking takes long on texts that repeat a character or a word of it.
+            # Excessive backtracking shows on texts that repeat a character or a word of the pattern.
             words = regex.findall(r"\w+", regex.sub(r"\\.", " ", text))
             repeated = dict.fromkeys([*_REPEATED, *words, *(f"{word} " for word in words), *text])
             for each in islice(repeated, _MOST_TRIALS):

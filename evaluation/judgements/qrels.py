@@ -1,9 +1,8 @@
-"""Relevance judgements: TREC qrels and BEIR's tab-separated files, read into flat arrays.
+"""Relevance judgments: TREC qrels and BEIR's tab-separated files, read into flat arrays.
 
-`excluded.tsv` has documents that are left out of the rankings of single queries before these are measured, as BRIGHT's
-`excluded_ids`: a line for each pair has the query's id, a tab, and the document's id, usually under the header
-`query-id<TAB>corpus-id`. A document that is excluded for a query counts as never retrieved, and the documents behind it
-move up.
+`excluded.tsv` has documents to drop from the rankings of single queries before scoring, as BRIGHT's `excluded_ids`.
+Each line has a query id, a tab, and a document id, usually under the header `query-id<TAB>corpus-id`. A document
+excluded for a query counts as not retrieved, and the documents below it move up.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from evaluation.core.problems import InvalidContent, LineProblems
 from evaluation.judgements.forms import PROBLEMS, is_id, judgement_lines, whole_grade
 from evaluation.kernel.library import JudgedTable
 
-#: code → (message, hint) of a line that cannot be used.
+#: Texts for lines that cannot be used: code → (message, hint).
 _PROBLEMS = {
     **PROBLEMS,
     "grade": ("a grade that is not a whole number: {lines}", "Write grades as 0, 1, 2 …"),
-    "duplicate": ("a document of a query judged again: {lines}", "Judge each document once per query."),
-    "empty": ("the file has no judgements", "Check that the right file was chosen."),
+    "duplicate": ("a document judged twice for a query: {lines}", "Judge each document once per query."),
+    "empty": ("the file has no judgments", "Check that you chose the right file."),
 }
 _EXCLUDED_COLUMNS = ("query-id", "corpus-id")
 _EXCLUDED_PROBLEMS = {
@@ -40,19 +39,23 @@ _EXCLUDED_PROBLEMS = {
         "not two fields with a tab between them: {lines}",
         "Write `query<TAB>document`, usually under the header `query-id<TAB>corpus-id`.",
     ),
-    "duplicate": ("a document excluded again for a query: {lines}", "Name each pair once."),
-    "empty": ("the file excludes no document", "Leave it out, or check that the right file was chosen."),
+    "duplicate": ("a document excluded twice for a query: {lines}", "List each pair once."),
+    "empty": ("the file excludes no document", "Leave the file out, or check that you chose the right one."),
 }
 
 
 @dataclass(frozen=True)
 class Qrels:
-    """Judgements grouped by query, as arrays; immutable, and worth keeping: its lookup tables are made once.
+    """Judgments grouped by query, as immutable arrays. Reuse an instance, because its lookup tables are built once.
 
-    `query_ids`: the judged queries, sorted by their bytes; a query with negative grades only is among them, since
-    trec_eval counts it. `offsets` (queries + 1) cuts the judgement arrays by query. Judgement i is of the document
-    `documents[document_offsets[i]:document_offsets[i + 1]]` (UTF-8, sorted within a query), with `grades[i]` ≥ 0.
-    Negative grades mean *unjudged*: they are counted in `negative_count` and left out.
+    Attributes:
+        query_ids: The judged queries, sorted by their bytes. They include queries with only negative grades, which
+            trec_eval counts.
+        offsets: Shape (queries + 1,). Query i has the judgments from `offsets[i]` to `offsets[i + 1]`.
+        documents: Concatenated document ids in UTF-8, sorted within a query.
+        document_offsets: Judgment i is of the document `documents[document_offsets[i]:document_offsets[i + 1]]`.
+        grades: Grade of each judgment, ≥ 0.
+        negative_count: Number of negative grades, which mean unjudged and are left out.
     """
 
     query_ids: tuple[str, ...]
@@ -62,12 +65,12 @@ class Qrels:
     grades: NDArray[np.int32]
     negative_count: int = 0
     _tables: dict[int, JudgedTable] = field(default_factory=dict, repr=False, compare=False)
-    #: What measures need by query of the judgements alone, by its name; computed with the first run.
+    #: Values by query that measures derive from the judgments alone, by name; computed with the first run.
     computed: dict[str, NDArray[np.float64]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def from_dict(cls, judgements: Mapping[str, Mapping[str, int]]) -> Qrels:
-        """Qrels from `{query id: {document id: grade}}`."""
+        """Build qrels from `{query id: {document id: grade}}`."""
         return cls._from_bytes(
             {
                 query.encode(): {document.encode(): grade for document, grade in graded.items()}
@@ -81,12 +84,12 @@ class Qrels:
         documents: list[bytes] = []
         grades: list[int] = []
         counts = [0]
-        negative = 0
+        negative_count = 0
         for query in queries:
-            kept = sorted(item for item in judgements[query].items() if item[1] >= 0)
-            negative += len(judgements[query]) - len(kept)
-            documents += [document for document, _ in kept]
-            grades += [grade for _, grade in kept]
+            valid_items = sorted(item for item in judgements[query].items() if item[1] >= 0)
+            negative_count += len(judgements[query]) - len(valid_items)
+            documents += [document for document, _ in valid_items]
+            grades += [grade for _, grade in valid_items]
             counts.append(len(documents))
         return cls(
             query_ids=tuple(query.decode() for query in queries),
@@ -94,56 +97,56 @@ class Qrels:
             documents=np.frombuffer(b"".join(documents), np.uint8),
             document_offsets=np.cumsum([0, *map(len, documents)], dtype=np.int64),
             grades=np.array(grades, np.int32),
-            negative_count=negative,
+            negative_count=negative_count,
         )
 
     @property
     def number_of_judgements(self) -> int:
-        """Judgements kept, negative ones not counted."""
+        """Number of judgments without negative ones."""
         return len(self.grades)
 
     @cached_property
     def rows(self) -> NDArray[np.int64]:
-        """The query number of every judgement."""
+        """Query number of every judgment."""
         return np.repeat(np.arange(len(self.query_ids)), np.diff(self.offsets))
 
     def judgements(self) -> Iterator[tuple[str, str, int]]:
-        """(query id, document id, grade) in the order of the arrays."""
+        """Yield (query id, document id, grade) in the order of the arrays."""
         text = self.documents.tobytes()
         edges = self.document_offsets.tolist()
         for number, (row, grade) in enumerate(zip(self.rows.tolist(), self.grades.tolist(), strict=True)):
             yield self.query_ids[row], text[edges[number] : edges[number + 1]].decode(), grade
 
     def graded(self, row: int) -> dict[str, int]:
-        """Return the judgements of one query, by its number: `{document id: grade}`, ids in order of their bytes."""
+        """Return `{document id: grade}` of a query, given by its number, with ids in order of their bytes."""
         first, last = int(self.offsets[row]), int(self.offsets[row + 1])
         edges = self.document_offsets[first : last + 1].tolist()
         text = self.documents[edges[0] : edges[-1]].tobytes()
         names = [text[start - edges[0] : end - edges[0]].decode() for start, end in pairwise(edges)]
         return dict(zip(names, self.grades[first:last].tolist(), strict=True))
 
-    def row_of(self, query_id: str) -> int | None:
-        """Return the number of a judged query, None for any other."""
+    def find_row(self, query_id: str) -> int | None:
+        """Return the number of a judged query, or None for any other."""
         row = bisect_left(self.query_ids, query_id)
         return row if row < len(self.query_ids) and self.query_ids[row] == query_id else None
 
     def as_dict(self) -> dict[str, dict[str, int]]:
-        """`{query id: {document id: grade}}`, as pytrec_eval takes it."""
+        """Return `{query id: {document id: grade}}`, as pytrec_eval expects it."""
         result: dict[str, dict[str, int]] = {query: {} for query in self.query_ids}
         for query, document, grade in self.judgements():
             result[query][document] = grade
         return result
 
-    def without(self, pairs: Mapping[bytes, Collection[bytes]]) -> Qrels:
-        """These judgements with such documents, `{query id: document ids}`, unjudged; its queries stay the same."""
-        kept: dict[bytes, dict[bytes, int]] = {query.encode(): {} for query in self.query_ids}
+    def without_pairs(self, pairs: Mapping[bytes, Collection[bytes]]) -> Qrels:
+        """Return these judgments without the given `{query id: document ids}`, but with the same queries."""
+        remaining: dict[bytes, dict[bytes, int]] = {query.encode(): {} for query in self.query_ids}
         for query, document, grade in self.judgements():
             if document.encode() not in pairs.get(query.encode(), ()):
-                kept[query.encode()][document.encode()] = grade
-        return self._from_bytes(kept)
+                remaining[query.encode()][document.encode()] = grade
+        return self._from_bytes(remaining)
 
     def table(self, seed: int) -> JudgedTable:
-        """Return the keys by which the scoring kernel looks documents up, made once per hash seed."""
+        """Return the lookup keys of the scoring kernel, built once per hash seed."""
         if seed not in self._tables:
             self._tables[seed] = JudgedTable.of(
                 self.documents, self.document_offsets, self.offsets, self.grades, seed
@@ -152,30 +155,30 @@ class Qrels:
 
 
 def read_qrels(path: Path | str) -> Qrels:
-    """Read judgements from a TREC file (`query iteration document grade`) or a table, usually under a header such as
-    BEIR's; the file may be compressed, and begin with a byte order mark.
+    """Read judgments from a TREC file (`query iteration document grade`) or a table such as BEIR's.
 
-    Raises InvalidContent with every class of problem in the file and its first lines.
+    The file may be compressed and begin with a byte order mark. Raises InvalidContent with every class of problem in
+    the file and its first lines.
     """
     return Qrels._from_bytes(read_grades(path))
 
 
 def read_grades(path: Path | str) -> dict[bytes, dict[bytes, int]]:
-    """Read judgements as `{query id: {document id: grade}}`, negative grades too, in the order of the file."""
+    """Read judgments as `{query id: {document id: grade}}`, including negative grades, in the order of the file."""
     judgements: dict[bytes, dict[bytes, int]] = {}
     problems = LineProblems()
     for line in judgement_lines(open_lines(path), problems):
         grade = whole_grade(line.grade)
-        if code := _add(judgements, line.query.encode(), line.document.encode(), grade):
+        if code := _add_judgement(judgements, line.query.encode(), line.document.encode(), grade):
             problems.note(code, line.number)
-    return _complete(judgements, problems, _PROBLEMS)
+    return _check_complete(judgements, problems, _PROBLEMS)
 
 
 def read_excluded(path: Path) -> Qrels:
-    """Return the excluded documents of each query, in the form of judgements, all of grade 0.
+    """Return the excluded documents of each query as qrels with grade 0.
 
-    The file, `excluded.tsv`, may be compressed. Raises InvalidContent with every class of problem in it and its first
-    lines.
+    The file, `excluded.tsv`, may be compressed. Raises InvalidContent with every class of problem in the file and its
+    first lines.
     """
     pairs: dict[bytes, dict[bytes, int]] = {}
     problems = LineProblems()
@@ -192,15 +195,15 @@ def read_excluded(path: Path) -> Qrels:
             problems.note("fields", number)
         elif all(map(is_id, fields)) and pair.decode(errors="ignore").encode() != pair:
             problems.note("encoding", number)
-        elif code := _add(pairs, fields[0], fields[1], 0):
+        elif code := _add_judgement(pairs, fields[0], fields[1], 0):
             problems.note(code, number)
-    return Qrels._from_bytes(_complete(pairs, problems, _EXCLUDED_PROBLEMS))
+    return Qrels._from_bytes(_check_complete(pairs, problems, _EXCLUDED_PROBLEMS))
 
 
-def _add(
+def _add_judgement(
     judgements: dict[bytes, dict[bytes, int]], query: bytes, document: bytes, grade: int | None
 ) -> str | None:
-    """Add a judgement; return the code of what is wrong with it, if anything."""
+    """Add a judgment; return the code of its problem, or None."""
     if not (is_id(query) and is_id(document)):
         return "identifier"
     if grade is None:
@@ -212,10 +215,10 @@ def _add(
     return None
 
 
-def _complete(
+def _check_complete(
     judgements: dict[bytes, dict[bytes, int]], problems: LineProblems, texts: Mapping[str, tuple[str, str]]
 ) -> dict[bytes, dict[bytes, int]]:
-    """Return the judgements. Raises InvalidContent for problems, and for a file without judgements."""
+    """Return the judgments. Raises InvalidContent for problems and for a file without judgments."""
     if problems:
         raise InvalidContent.of(*problems.report(texts))
     if not judgements:

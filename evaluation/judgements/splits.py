@@ -1,13 +1,12 @@
-"""The judged queries of a hidden collection in two parts: a public one that the board shows, and a private one.
+"""Split of a hidden collection's judged queries into a public part, whose scores boards show, and a private one.
 
-The split is fixed, secret and stratified. Queries fall into strata by how many relevant documents they have (0, 1,
-2–3, 4–7, 8–15, …), because that moves measures most; of each stratum the public part has the same share. Strata are
-filled in ascending order, what rounding left over being carried on, so that the public part of all n queries has
-n · share of them, rounded, and that of any stratum differs from its share by less than one.
+The split is fixed, secret, and stratified. Strata are defined by the number of relevant documents (0, 1, 2–3, 4–7,
+8–15, …), because it affects measures most; the public part has the same share of each stratum. Strata are filled in
+ascending order and rounding errors are carried over. So the public part of all n queries has n · share of them,
+rounded, and that of each stratum differs from its share by less than one.
 
-Within a stratum the order is that of HMAC-SHA256(secret, query id): whoever does not know the secret knows nothing of
-it, and it does not depend on the order of queries. When judgements grow, a query that has a part keeps it; only new
-ones are drawn.
+Queries of a stratum are ordered by HMAC-SHA256(secret, query id), which reveals nothing without the secret and does not
+depend on the order of queries. When judgments are added, existing queries keep their part; only new ones are drawn.
 """
 
 import hashlib
@@ -25,15 +24,15 @@ from evaluation.judgements.qrels import Qrels
 
 _HEADER = "runboard-parts 1"
 _PUBLIC, _PRIVATE = "public", "private"
-#: Of a score of 0 to 1, for the strata of halves.
+#: Number of strata by score (0 to 1) for halves.
 _FIFTHS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class QueryParts:
-    """Which queries are public: `public` by query id. `secret` drew them, and draws those that come later.
+    """Public and private queries: `public` by query id, and the `secret` that draws them and later ones.
 
-    Its repr tells nothing of either, so that no log line and no traceback can.
+    Its repr reveals neither, so that log lines and tracebacks cannot.
     """
 
     secret: bytes
@@ -43,77 +42,81 @@ class QueryParts:
         return f"Parts({len(self.public)} queries)"
 
     def mask(self, query_ids: Sequence[str]) -> NDArray[np.bool_]:
-        """Which of the queries are public, shape (queries,). Raises KeyError for one that was never drawn."""
+        """Return a mask of the public queries, shape (queries,). Raises KeyError for one that was never drawn."""
         return np.fromiter((self.public[query] for query in query_ids), np.bool_, len(query_ids))
 
 
 def relevant_counts(qrels: Qrels, relevance_level: int = 1) -> dict[str, int]:
-    """How many relevant documents each judged query has: what strata are made by."""
+    """Return the number of relevant documents of each judged query, which defines its stratum."""
     counts = np.bincount(qrels.rows[qrels.grades >= relevance_level], minlength=len(qrels.query_ids))
     return dict(zip(qrels.query_ids, counts.tolist(), strict=True))
 
 
 def stratum(relevant: int) -> int:
-    """Return the stratum of a query with so many relevant documents: 0, 1, 2–3, 4–7, … are 0, 1, 2, 3, …"""
+    """Return the stratum by number of relevant documents: 0 for 0, 1 for 1, 2 for 2–3, 3 for 4–7, and so on."""
     return relevant.bit_length()
 
 
 def draw_parts(relevant: Mapping[str, int], share: float, earlier: QueryParts | None = None) -> QueryParts:
-    """Draw the part of each query that has none yet; `relevant` counts the relevant documents by query id.
+    """Draw the part of each query that has none yet; `relevant` has the number of relevant documents by query id.
 
-    `share` is the public part's, above 0 and below 1. What was drawn `earlier` stays, queries that are judged no longer
-    included: they may come back. Raises ValueError for another share, and where either part would have no query.
+    `share` is that of the public part, above 0 and below 1. Queries drawn `earlier` keep their part, even if they are
+    no longer judged, because they may return. Raises ValueError for an invalid share or if a part would be empty.
     """
     if not 0 < share < 1:
-        raise ValueError(f"the public share lies between 0 and 1, not {share}")
+        raise ValueError(f"the public share must be between 0 and 1, not {share}")
     secret = earlier.secret if earlier is not None else secrets.token_bytes(32)
-    known = dict(earlier.public) if earlier is not None else {}
+    known_parts = dict(earlier.public) if earlier is not None else {}
     strata = {query: (stratum(count), 0) for query, count in relevant.items()}
-    return QueryParts(secret, _fill(strata, share, secret, known))
+    return QueryParts(secret, _assign_parts(strata, share, secret, known_parts))
 
 
 def draw_halves(
     relevant: Mapping[str, int], scores: Mapping[str, float], share: float, key: bytes
 ) -> set[str]:
-    """The open half of a collection's judged queries, of which it has this share; the others are the hidden half.
+    """Return the open half of a collection's judged queries, with this share of them; the others are the hidden half.
 
-    Strata are made by how many relevant documents a query has, and within these by BM25's score, 0 to 1, in fifths. The
-    same `key` gives the same halves: it should have the judgements in it, so that nobody without them can tell by
-    repeating the draw in which stratum a query is. Raises ValueError as `draw_parts`.
+    Strata are defined by the number of relevant documents of a query and, within these, by fifths of BM25's score (0 to
+    1). The same `key` gives the same halves. Derive it from the judgments, so that
+    only those who have them can repeat the
+    draw to find a query's stratum. Raises ValueError as `draw_parts` does.
     """
     strata = {query: (stratum(count), ceil(scores[query] * _FIFTHS)) for query, count in relevant.items()}
-    return {query for query, public in _fill(strata, share, key, {}).items() if public}
+    return {query for query, public in _assign_parts(strata, share, key, {}).items() if public}
 
 
-def _fill(
-    stratum_of: Mapping[str, tuple[int, int]], share: float, secret: bytes, known: Mapping[str, bool]
+def _assign_parts(
+    strata_by_query: Mapping[str, tuple[int, int]],
+    share: float,
+    secret: bytes,
+    known_parts: Mapping[str, bool],
 ) -> dict[str, bool]:
-    """Whether each query is public, stratum by stratum; those that are `known` stay as they are."""
-    found = dict(known)
+    """Return for each query whether it is public, stratum by stratum; `known_parts` are unchanged."""
+    parts = dict(known_parts)
     queries = public = 0
     strata: dict[tuple[int, int], list[str]] = {}
-    for query, one in stratum_of.items():
-        strata.setdefault(one, []).append(query)
+    for query, query_stratum in strata_by_query.items():
+        strata.setdefault(query_stratum, []).append(query)
     for _, members in sorted(strata.items()):
         queries += len(members)
-        public += sum(known.get(query, False) for query in members)
-        new = sorted(
-            (query for query in members if query not in known),
+        public += sum(known_parts.get(query, False) for query in members)
+        new_queries = sorted(
+            (query for query in members if query not in known_parts),
             key=lambda query: hmac.digest(secret, query.encode(), hashlib.sha256),
         )
-        rounded = int(share * queries + 0.5)  # half up, whatever the number before it
-        wanted = min(max(rounded - public, 0), len(new))
-        found.update({query: place < wanted for place, query in enumerate(new)})
-        public += wanted
+        rounded = int(share * queries + 0.5)  # Halves are rounded up, unlike with `round`.
+        new_public = min(max(rounded - public, 0), len(new_queries))
+        parts.update({query: place < new_public for place, query in enumerate(new_queries)})
+        public += new_public
     if not 0 < public < queries:
-        raise ValueError(f"{queries} judged queries cannot be parted: either part needs one at least")
-    return found
+        raise ValueError(f"{queries} judged queries cannot be split: each part needs at least one")
+    return parts
 
 
 def write_parts(parts: QueryParts, path: Path) -> None:
-    """Keep the parts in a file: a header with the secret, then `query <tab> part` by line.
+    """Write the parts to a file: a header with the secret, then `query <tab> part` per line.
 
-    The secret makes its checksum, which is no secret, tell nothing of what is in it.
+    Thanks to the secret, the file's checksum, which is public, reveals nothing about its content.
     """
     lines = [f"{_HEADER}\t{parts.secret.hex()}"]
     lines += [f"{query}\t{_PUBLIC if public else _PRIVATE}" for query, public in sorted(parts.public.items())]
@@ -121,16 +124,16 @@ def write_parts(parts: QueryParts, path: Path) -> None:
 
 
 def read_parts(path: Path) -> QueryParts:
-    """Return the parts of a file that `write_parts` wrote. Raises ValueError for any other, never with its content."""
+    """Read a file written by `write_parts`. Raises ValueError for other files, without quoting their content."""
     header, *lines = path.read_text(encoding="utf-8").splitlines()
     name, _, secret = header.partition("\t")
     if name != _HEADER:
-        raise ValueError("not a file of parts")
+        raise ValueError("not a file of query parts")
     public = {}
     for number, line in enumerate(lines, 2):
         query, _, part = line.partition("\t")
         if part not in (_PUBLIC, _PRIVATE) or query in public:
-            raise ValueError(f"line {number} of a file of parts is damaged")
+            raise ValueError(f"line {number} of a file of query parts is damaged")
         public[query] = part == _PUBLIC
     return QueryParts(bytes.fromhex(secret), public)
 
@@ -138,12 +141,12 @@ def read_parts(path: Path) -> QueryParts:
 def part_means(
     per_query: NDArray[np.float64], measures: Sequence[str], public: NDArray[np.bool_]
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the means over the public and over the private part, by measure, unrounded.
+    """Return the unrounded means over the public and the private part, by measure.
 
-    `per_query` has the shape (queries, measures), `public` (queries,). Raises ValueError where a part has no query.
+    `per_query` has the shape (queries, measures), `public` (queries,). Raises ValueError if a part is empty.
     """
     if not 0 < np.count_nonzero(public) < len(public):
-        raise ValueError("either part needs a query at least")
+        raise ValueError("each part needs at least one query")
     parts = (per_query[public], per_query[~public])
     first, second = (dict(zip(measures, part.mean(axis=0).tolist(), strict=True)) for part in parts)
     return first, second

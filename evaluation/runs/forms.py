@@ -1,7 +1,7 @@
-"""Formats of runs other than TREC's, recognized by the start of the file and rewritten as TREC lines.
+"""Run formats other than TREC's, recognized by the start of the file and rewritten as TREC lines.
 
 Every reader of runs uses this module (`trec_text`, or `recognize` and `write_as_trec`), so that all of them read a file
-the same way. A table without column names is recognized only where its values cannot be judgements.
+the same way. A table without column names is recognized only if its values cannot be judgments.
 """
 
 import codecs
@@ -24,7 +24,8 @@ from evaluation.runs.header import BYTE_ORDER_MARK, RunHeader, is_result, is_tre
 from evaluation.runs.json_runs import DOCUMENT, QUERY, RANK, SCORE_NAMES, TAG, find_column, json_as_lines
 from evaluation.runs.problems import ENCODING
 
-#: Number of rows that decide the format of a table, and the share that must fit: damaged rows are reported later.
+#: Number of rows that decide the format of a table, and the share that must fit. Damaged rows are reported
+#: later.
 _SAMPLED_ROWS, _SHARE_OF_ROWS = 5_000, 0.9
 #: The last of three columns has ranks if it counts up to this for a query, which grades hardly ever do.
 LEAST_DEPTH = 4
@@ -39,10 +40,10 @@ _GRADE = re.compile(rb"(-[12]|\d|10)(\.0*)?")
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table with a row for each document retrieved; columns are numbered from 0.
+    """A table with a row for each retrieved document; columns are numbered from 0.
 
-    `separator` is None for white space. Without a column of scores, scores are the reciprocals of the ranks, which
-    start at `first_rank`.
+    `separator` is None for white space. Without a column of scores, scores are reciprocal ranks, with ranks starting at
+    `first_rank`.
     """
 
     separator: bytes | None
@@ -58,7 +59,7 @@ class Table:
 
     def as_trec(self, line: bytes) -> bytes | None:
         """Return a row as a TREC line, or None if it is not a row of this table."""
-        cells = _cells(line, self.separator)
+        cells = _split_cells(line, self.separator)
         if len(cells) != self.columns:
             return None
         rank = b"0" if self.rank is None else _whole_rank(cells[self.rank])
@@ -78,20 +79,20 @@ class Table:
 
     def has_query_id(self, line: bytes) -> bool:
         """Return whether a line has the table's number of cells, and a query id that is not only `#`."""
-        cells = _cells(line, self.separator)
+        cells = _split_cells(line, self.separator)
         query = cells[self.query] if len(cells) == self.columns else b""
         return len(query.split()) == 1 and query.strip(b"#") != b""
 
     def results(self, rows: Sequence[bytes]) -> list[bytes]:
-        """Return the rows without comments."""
+        """Return the rows that are not comments."""
         return [row for row in rows if not _begins_as_comment(row) or self.as_trec(row)]
 
     def split(self, rows: Sequence[bytes]) -> list[list[bytes]]:
-        """Return the cells of the rows that have as many as the table has columns."""
-        return [cells for row in rows if len(cells := _cells(row, self.separator)) == self.columns]
+        """Return the cells of the rows that have the table's number of columns."""
+        return [cells for row in rows if len(cells := _split_cells(row, self.separator)) == self.columns]
 
     def fits_names(self, rows: Sequence[bytes]) -> bool:
-        """Return whether the rows below the column names are results, and neither judgments nor TREC lines."""
+        """Return whether the rows below the column names are results rather than judgments or TREC lines."""
         cells = self.split(rows)
         if 2 * len(cells) < len(rows) or all(map(_is_trec, rows)):
             return False
@@ -101,7 +102,7 @@ class Table:
         return not grades and _NUMBER.fullmatch(cells[0][self.score]) is not None
 
     def recognized_first_rank(self, cells: Sequence[Sequence[bytes]]) -> int | None:
-        """Return the first rank of the rows if they clearly are this table without names, or else None."""
+        """Return the first rank if the rows clearly form this table without column names, or else None."""
         if self.score is not None:
             numbers = [row[self.score] for row in cells]
             if not all(map(_NUMBER.fullmatch, numbers)):
@@ -109,17 +110,20 @@ class Table:
             if self.rank is None:
                 fractions = sum(_FRACTION.fullmatch(each) is not None for each in numbers)
                 # Scores may recur in other queries, as 1 / (60 + rank) does.
-                recurring = _falling_scores(cells)
-                several = 2 * max(len(set(numbers)), recurring) > len(numbers)
-                several &= not is_trec_eval_result(cells[0])
-                return 1 if 2 * fractions > len(numbers) and several else None
+                falling = _count_falling_scores(cells)
+                has_varied_scores = 2 * max(len(set(numbers)), falling) > len(numbers)
+                has_varied_scores &= not is_trec_eval_result(cells[0])
+                return 1 if 2 * fractions > len(numbers) and has_varied_scores else None
         if self.document == 2 and {row[1].upper() for row in cells} in ({b"Q0"}, {b"0"}):
             return 1 if all(_whole_rank(row[3]).isdigit() for row in cells) else None
-        depth, first_rank = self._depth(cells)
+        depth, first_rank = self._ranked_depth(cells)
         return first_rank if depth >= (LEAST_DEPTH if self.score is None else 2) else None
 
-    def _depth(self, cells: Sequence[Sequence[bytes]]) -> tuple[int, int]:
-        """Return the most documents of a query, 0 unless the ranks of each query count up, and the first rank."""
+    def _ranked_depth(self, cells: Sequence[Sequence[bytes]]) -> tuple[int, int]:
+        """Return the maximum number of documents of a query, and the first rank.
+
+        The number is 0 unless the ranks of each query count up.
+        """
         counts: dict[bytes, int] = {}
         pairs = {(row[self.query], row[self.document]) for row in cells}
         first_rank = 0 if _whole_rank(cells[0][self.rank or 0]) == b"0" else 1
@@ -130,7 +134,7 @@ class Table:
         return (max(counts.values()) if len(pairs) == len(cells) else 0), first_rank
 
 
-#: TREC (None), a table, a JSON document, or JSON Lines.
+#: Format of a run: TREC (None), a table, a JSON document, or JSON Lines.
 Form = Table | Literal["json", "jsonl"] | None
 
 
@@ -144,20 +148,22 @@ def recognize(start: bytes) -> Form:
         raise InvalidRun.of(ENCODING.problem("the file is in UTF-16", hint))
     text = start.removeprefix(BYTE_ORDER_MARK)
     if text.lstrip()[:1] in (b"{", b"["):
-        first, _, others = text.lstrip().partition(b"\n")
+        first, _, other_lines = text.lstrip().partition(b"\n")
         if not _TREC_LINE.fullmatch(first):
             ends = {b"{": b"}", b"[": b"]"}[first[:1]]
-            return "jsonl" if first.rstrip().endswith(ends) and others.lstrip()[:1] == first[:1] else "json"
+            return (
+                "jsonl" if first.rstrip().endswith(ends) and other_lines.lstrip()[:1] == first[:1] else "json"
+            )
     first = next((line for line in io.BytesIO(text) if line.strip() and not line.startswith(b"#")), b"")
     lines = [] if _is_trec(first) else text.split(b"\n")
     if len(text) >= BLOCK - len(BYTE_ORDER_MARK) and len(lines) > 1:
-        del lines[-1]  # which is incomplete
+        del lines[-1]  # The last line is incomplete.
     rows = sorted(filter(bytes.strip, lines), key=_begins_as_comment)[:_SAMPLED_ROWS]
     if not rows or 2 * sum(map(_is_trec, [first] if first else rows)) > len([first] if first else rows):
         return None
-    for some in ([row for row in rows if not _begins_as_comment(row)], rows):
+    for candidate_rows in ([row for row in rows if not _begins_as_comment(row)], rows):
         for separator in (b"\t", b",", b";", None):
-            if some and (table := _table(some, separator)):
+            if candidate_rows and (table := _find_table(candidate_rows, separator)):
                 return table
     return None
 
@@ -171,28 +177,28 @@ def read_start(file: ExpandedFile) -> bytes:
 
 
 def write_as_trec(
-    form: Form, source: Path | str | bytes, limits: FileLimits, out: IO[bytes]
+    form: Form, source: Path | str | bytes, limits: FileLimits, output: IO[bytes]
 ) -> dict[str, Any]:
-    """Write a run in another format to `out` as TREC lines; return the metadata of a JSON document.
+    """Write a run in another format to `output` as TREC lines; return the metadata of a JSON document.
 
-    The lines of a table keep their numbers, and rows that do not fit it are copied unchanged. Raises InvalidContent.
+    The lines of a table keep their numbers, and rows that do not fit are copied unchanged. Raises InvalidContent.
     """
     if isinstance(form, str):
-        return json_as_lines(source, limits, out, by_line=form == "jsonl")
+        return json_as_lines(source, limits, output, by_line=form == "jsonl")
     assert form is not None
     below_names = False
     for number, line in enumerate(open_lines(source, limits, MIB)):
         line = line if number else line.removeprefix(BYTE_ORDER_MARK)
         row = b"# " + line + b"\n" if line == form.names else form.as_trec(line)
         if row is None and below_names and _begins_as_comment(line) and form.has_query_id(line):
-            row = b" " + line + b"\n"  # with a blank, because a damaged row is not a comment
+            row = b" " + line + b"\n"  # A leading blank, because a damaged row is not a comment.
         below_names |= line == form.names
-        out.write(row or line + b"\n")
+        output.write(row or line + b"\n")
     return {}
 
 
 class StreamedLines(io.RawIOBase):
-    """The rest of an opened file, after the bytes that were already read."""
+    """Remaining lines of an open file, starting with the bytes that were already read."""
 
     order: NDArray[Any] | None = None
 
@@ -200,11 +206,11 @@ class StreamedLines(io.RawIOBase):
         self.file, self.ahead = file, ahead
 
     def readable(self) -> bool:
-        """Return True, for `io.BufferedReader`."""
+        """Return True, as `io.BufferedReader` requires."""
         return True
 
     def readinto(self, view: Any, /) -> int:
-        """Fill the start of `view`; return the number of bytes written."""
+        """Fill the start of `view`, first with the bytes already read; return the number of bytes written."""
         if self.ahead:
             count = min(len(self.ahead), len(view))
             view[:count] = self.ahead[:count]
@@ -214,7 +220,6 @@ class StreamedLines(io.RawIOBase):
 
     @property
     def share_read(self) -> float:
-        """The share of the stored file that has been read."""
         return self.file.share_read
 
 
@@ -236,16 +241,16 @@ def trec_text(
             return
     with (
         rewritten(form, source, limits) as (path, limits, _),
-        trec_text(path, limits, is_trec=True) as opened,
+        trec_text(path, limits, is_trec=True) as text,
     ):
-        yield opened
+        yield text
 
 
 @contextmanager
 def rewritten(
     form: Form, source: Path | str | bytes, limits: FileLimits
 ) -> Iterator[tuple[str, FileLimits, dict[str, Any]]]:
-    """Rewrite a run in another format to a temporary file of TREC lines; yield its path, its limits, and metadata."""
+    """Rewrite a run as a temporary file of TREC lines; yield its path, the limits for it, and metadata."""
     with tempfile.NamedTemporaryFile(prefix="rewritten-", suffix=".run") as lines:
         metadata = write_as_trec(form, source, limits, cast(IO[bytes], lines))
         lines.flush()
@@ -265,7 +270,7 @@ def _whole_rank(cell: bytes) -> bytes:
     return cell.removesuffix(b".0")
 
 
-def _cells(line: bytes, separator: bytes | None) -> list[bytes]:
+def _split_cells(line: bytes, separator: bytes | None) -> list[bytes]:
     if separator is None:
         return line.split()
     if b'"' not in line:
@@ -273,30 +278,34 @@ def _cells(line: bytes, separator: bytes | None) -> list[bytes]:
     text = line.decode("utf-8", "surrogateescape")
     try:
         row = next(csv.reader([text], delimiter=separator.decode(), skipinitialspace=True), [])
-    except csv.Error:  # a field that is too long, or a line break in one
+    except csv.Error:  # A field is too long or has a line break.
         return []
     return [cell.strip().encode("utf-8", "surrogateescape") for cell in row]
 
 
-def _table(rows: Sequence[bytes], separator: bytes | None) -> Table | None:
+def _find_table(rows: Sequence[bytes], separator: bytes | None) -> Table | None:
     """Return the table that the rows form with this separator, or None if they may be something else."""
-    first = _cells(rows[0], separator)
+    first = _split_cells(rows[0], separator)
     if len(first) > _MOST_COLUMNS:
         return None
     names = [name.decode("utf-8", "replace") for name in first]
     query, document, rank, score, tag = (
-        find_column(names, known) for known in (QUERY, DOCUMENT, RANK, SCORE_NAMES, TAG)
+        find_column(names, column_names) for column_names in (QUERY, DOCUMENT, RANK, SCORE_NAMES, TAG)
     )
     if query is not None and document is not None and (rank is not None or score is not None):
         heading = rows[0].removesuffix(b"\r")
-        named = Table(separator, len(names), query, document, rank, score, tag, 0, heading)
-        results = named.results(rows[1:])
-        ranks = {_whole_rank(row[named.rank or 0]) for row in named.split(results)}
-        return replace(named, first_rank=int(b"0" not in ranks)) if named.fits_names(results) else None
-    for unnamed in _UNNAMED:
-        if unnamed.columns != len(first) and not _begins_as_comment(rows[0]):
+        named_table = Table(separator, len(names), query, document, rank, score, tag, 0, heading)
+        results = named_table.results(rows[1:])
+        ranks = {_whole_rank(row[named_table.rank or 0]) for row in named_table.split(results)}
+        return (
+            replace(named_table, first_rank=int(b"0" not in ranks))
+            if named_table.fits_names(results)
+            else None
+        )
+    for pattern in _UNNAMED_TABLES:
+        if pattern.columns != len(first) and not _begins_as_comment(rows[0]):
             continue
-        table = replace(unnamed, separator=separator, first_rank=0)
+        table = replace(pattern, separator=separator, first_rank=0)
         results = table.results(rows)
         cells = table.split(results)
         if not cells or len(cells) < _SHARE_OF_ROWS * len(results):
@@ -306,8 +315,8 @@ def _table(rows: Sequence[bytes], separator: bytes | None) -> Table | None:
     return None
 
 
-#: Tables without names.
-_UNNAMED = (
+#: Tables that are recognized without column names.
+_UNNAMED_TABLES = (
     Table(None, 3, query=0, document=1, rank=2),
     Table(None, 3, query=0, document=1, score=2),
     Table(None, 4, query=0, document=1, rank=2, score=3),
@@ -317,12 +326,12 @@ _UNNAMED = (
 )
 
 
-def _falling_scores(cells: Sequence[Sequence[bytes]]) -> int:
-    """Return the number of scores below the one before of the same query, 0 if any is not, as in judgments."""
-    lower = 0
-    for before, row in pairwise(cells):
-        if row[0] == before[0]:
-            if float(row[2]) >= float(before[2]):
+def _count_falling_scores(cells: Sequence[Sequence[bytes]]) -> int:
+    """Count scores below the previous one of the same query; 0 if any score does not fall, as in judgments."""
+    count = 0
+    for previous, row in pairwise(cells):
+        if row[0] == previous[0]:
+            if float(row[2]) >= float(previous[2]):
                 return 0
-            lower += 1
-    return lower
+            count += 1
+    return count

@@ -1,6 +1,6 @@
-"""Runs as JSON, recognized by nesting.
+"""Runs in JSON, recognized by their nesting.
 
-Formats are `{query: {document: score}}`, as in mteb 1, ranx, and pytrec_eval, the same under MTEB's subset and split,
+Formats are `{query: {document: score}}`, as in mteb 1, ranx, and pytrec_eval; the same below MTEB's subset and split;
 and objects for each query or each hit, in a list or in JSON Lines.
 """
 
@@ -22,7 +22,7 @@ from evaluation.core.problems import InvalidContent, ProblemCode, number_of
 from evaluation.runs.header import BYTE_ORDER_MARK, quote, select_metadata
 from evaluation.runs.problems import DUPLICATE, IDENTIFIER, SCORE
 
-JSON = ProblemCode("json", "A JSON file that is not a run in a format above.", "See JSON above.",
+JSON = ProblemCode("json", "A JSON file that is not a run in one of the formats above.", "See JSON above.",
     about="file")  # fmt: skip
 
 _META = "mteb_model_meta"
@@ -33,7 +33,8 @@ _HINT = (
 _HINT_SIZE = "Send it as TREC lines, `query Q0 document rank score tag`: such a run may be much larger."
 _HINT_SCORE = "Write every score as a finite JSON number."
 
-#: In order of preference (PyTerrier's `docid` is a number of its own, its `query` a text), as `_bare` writes them.
+#: Column names in order of preference, normalized as in `find_column`. In PyTerrier, `docid` is an internal
+#: number and `query` is a text.
 QUERY = ("qid", "queryid", "topicid", "queryno", "topic", "query", "q")
 DOCUMENT = (
     "docno", "docid", "documentid", "corpusid", "passageid", "pid", "did", "doc", "document", "passage", "id"
@@ -43,24 +44,24 @@ SCORE_NAMES = ("score", "similarity", "sim", "docscore")
 TAG = ("tag", "runid", "runtag", "runname", "run", "system")
 
 
-def find_column(names: Iterable[str], known: tuple[str, ...]) -> int | None:
-    """Return the index of the column with the first of the known names, ignoring case and punctuation."""
+def find_column(names: Iterable[str], column_names: tuple[str, ...]) -> int | None:
+    """Return the index of the column with the first of the given names, ignoring case and punctuation."""
     bare = [re.sub(r"[^a-z0-9]", "", name.lower()) for name in names]
-    return next((bare.index(name) for name in known if name in bare), None)
+    return next((bare.index(name) for name in column_names if name in bare), None)
 
 
-#: Objects and lists in one document. Runs have an object for each query, and a few around them.
+#: Maximum number of objects and lists in a file. Runs have one for each query and a few around them.
 MOST_OBJECTS = 100_000
-#: Entries of all objects and lists together. Parsed, one takes up to 200 bytes, however few it has in the file.
+#: Maximum number of entries of all objects and lists. One takes up to 200 bytes once parsed.
 MOST_ENTRIES = 1_000_000
-#: Size from which the ratio of expanded to stored bytes is checked, because parsing multiplies memory once more.
+#: Size from which the compression ratio is checked, because parsing multiplies memory once more.
 _RATIO_FLOOR = MIB
 _LONGEST_TAG = 64
-#: Number of repeated names in a message.
-_SHOWN = 5
+#: Maximum number of repeated names in a message.
+_QUOTED_NAMES = 5
 #: Levels of objects: `{query: {document: score}}` has two.
 _FLAT, _SPLITS, _SUBSETS = 2, 3, 4
-#: If all scores of a file are whole numbers in this range, they are grades.
+#: Range of grades. A file whose scores are all whole numbers in this range is taken for judgments.
 _GRADES = range(-2, 5)
 #: Largest number of keys in an object that describes one query or one hit.
 _MOST_KEYS = 32
@@ -74,9 +75,9 @@ def json_as_lines(
 ) -> dict[str, Any]:
     """Write the run in a (compressed) JSON file to `out` as TREC lines; return the model's metadata.
 
-    The subset `default` and the split `test` are preferred where there are several. `by_line`: the file is JSON Lines.
-    Raises InvalidContent if the file is too large, not JSON, or not a run. The memory of the parser is bounded from the
-    bytes before it is called: at most about 200 MiB.
+    If there are several, the subset `default` and the split `test` are used. `by_line` means that the file is JSON
+    Lines. Raises InvalidContent if the file is too large, not JSON, or not a run. Brackets and commas are counted
+    before parsing to bound the parser's memory to about 200 MiB.
     """
     lines = _TrecLines(limits, out)
     if by_line:
@@ -100,7 +101,7 @@ def json_as_lines(
 
 
 def _parse(content: bytearray, line: int | None) -> Any:
-    """Parse a JSON text, with NaN and Infinity as Python writes them. Raises InvalidContent."""
+    """Parse a JSON text, including NaN and Infinity as Python writes them. Raises InvalidContent."""
     # The numbers of brackets and commas bound the number of values.
     objects, entries = content.count(b"{") + content.count(b"["), content.count(b",")
     if objects > MOST_OBJECTS:
@@ -113,7 +114,7 @@ def _parse(content: bytearray, line: int | None) -> Any:
         document = orjson.loads(content)
     except orjson.JSONDecodeError as error:
         document = None
-        # Python's parser accepts the constants, but also escaped surrogates without their pair.
+        # Python's parser accepts these constants, but also unpaired surrogates in escapes.
         if (b"NaN" in content or b"Infinity" in content) and not _SURROGATE.search(content):
             with suppress(ValueError, RecursionError):
                 document = json.loads(
@@ -127,37 +128,39 @@ def _parse(content: bytearray, line: int | None) -> Any:
 
 
 def _refuse_repeated_keys(content: bytearray, document: Any) -> None:
-    """Raise InvalidContent if an object has a key twice, of which the parser stored one.
+    """Raise InvalidContent if an object repeats a key, of which the parser stored only one.
 
-    `document` was parsed from `content`, in which a colon follows every key: if there are as many colons as stored
-    keys, no key is repeated. Otherwise the text is parsed again, without storing objects.
+    A colon follows every key, so if `content` has as many colons as `document` has keys, no key is repeated. Otherwise
+    the text is parsed again without storing objects.
     """
-    kept, waiting = 0, [document]
-    while waiting:
-        value = waiting.pop()
+    key_count, pending = 0, [document]
+    while pending:
+        value = pending.pop()
         if isinstance(value, dict):
-            kept += len(value)
-            waiting += [each for each in value.values() if isinstance(each, dict | list)]
+            key_count += len(value)
+            pending += [each for each in value.values() if isinstance(each, dict | list)]
         elif isinstance(value, list):
-            waiting += [each for each in value if isinstance(each, dict | list)]
-    if content.count(b":") == kept:
+            pending += [each for each in value if isinstance(each, dict | list)]
+    if content.count(b":") == key_count:
         return
     repeated: Counter[str] = Counter()
 
     def count_repeated(pairs: list[tuple[str, Any]]) -> None:
         if len(dict(pairs)) < len(pairs):
-            often = Counter(name for name, _ in pairs)
-            repeated.update({name: times - 1 for name, times in often.items() if times > 1})
+            counts = Counter(name for name, _ in pairs)
+            repeated.update({name: times - 1 for name, times in counts.items() if times > 1})
 
     try:
         json.loads(content, object_pairs_hook=count_repeated)
     except RecursionError as error:
         raise JSON.refusal("lists and objects are nested too deeply", _HINT) from error
     if repeated:
-        first = ", ".join(quote(name.encode("utf-8", "replace"), 80) for name in list(repeated)[:_SHOWN])
+        names = ", ".join(
+            quote(name.encode("utf-8", "replace"), 80) for name in list(repeated)[:_QUOTED_NAMES]
+        )
         message = (
             f"{number_of(repeated.total(), 'repeated name')} of a query or document within one object: "
-            f"{first}{' …' if len(repeated) > _SHOWN else ''}"
+            f"{names}{' …' if len(repeated) > _QUOTED_NAMES else ''}"
         )
         hint = "Name each query once, and each document once per query."
         raise InvalidContent.of(DUPLICATE.problem(message, hint, count=repeated.total()))
@@ -165,21 +168,22 @@ def _refuse_repeated_keys(content: bytearray, document: Any) -> None:
 
 @dataclass
 class _TrecLines:
-    """Writes rankings as TREC lines, and counts the scores that are not finite."""
+    """Writer of rankings as TREC lines, which also counts scores that are not finite."""
 
     limits: FileLimits
     out: IO[bytes]
     tag: str = "run"
     not_finite: int = 0
-    #: The first of these scores: query, document, score.
+    #: Query, document, and score of the first score that is not finite.
     first: tuple[str, str, float] | None = None
-    #: Whether all scores are small whole numbers without ranks, as those of judgements are.
+    #: Whether all scores are small whole numbers without ranks, as in judgments. None before the first score.
     only_grades: bool | None = None
-    #: Whether queries are under a split, as in MTEB's predictions. Settings are hardly ever nested so.
+    #: Whether queries are below a split, as in MTEB's predictions. Files of settings are hardly ever nested
+    #: so deeply.
     has_splits: bool = False
 
     def name_model(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Remove MTEB's metadata of the model from the document and return it; its name is the tag of the lines."""
+        """Remove MTEB's model metadata from the document and return it; its name becomes the tag of the lines."""
         metadata = document.pop(_META, None) or {}
         metadata = select_metadata(metadata) if isinstance(metadata, dict) else {}
         tag = "_".join(str(metadata.get("model_name") or "").split())[:_LONGEST_TAG]
@@ -187,21 +191,24 @@ class _TrecLines:
         return metadata
 
     def add(self, document: Any) -> None:
-        """Write the results in a JSON value, which is the run or a part of it. Raises InvalidContent."""
-        key = _key(document, QUERY) if isinstance(document, dict) else None
+        """Write the results of a JSON value, which is the run or a part of it. Raises InvalidContent."""
+        key = _find_key(document, QUERY) if isinstance(document, dict) else None
         if isinstance(document, list):
             for each in document:
-                if not isinstance(each, dict) or _key(each, QUERY) is None:
+                if not isinstance(each, dict) or _find_key(each, QUERY) is None:
                     raise JSON.refusal("an item of the list has no query id", _HINT)
                 self._add_object(each)
         elif key is not None and len(document) > 1 and not _is_ranking(document[key]):
-            self._add_object(document)  # one query or one hit, whose keys are column names and not ids
+            self._add_object(document)  # One query or one hit: its keys are column names, not ids.
         elif isinstance(document, dict):
             levels = _levels(document)
             if levels >= _SPLITS:
-                self.has_splits, self.only_grades = True, False  # no tool writes judgements so
+                self.has_splits, self.only_grades = True, False  # No tool writes judgments this way.
             queries = _queries(document, levels)
-            for query, hits in queries.items():  # first, because this shows best that a file is not a run
+            for (
+                query,
+                hits,
+            ) in queries.items():  # Checked first, as the clearest sign of a file that is not a run.
                 _check_hits(query, hits)
             for query, hits in queries.items():
                 self._add_query(query, hits)
@@ -209,11 +216,11 @@ class _TrecLines:
             raise JSON.refusal("the file is neither a JSON object nor a list of objects", _HINT)
 
     def _add_object(self, record: dict[str, Any]) -> None:
-        """Write an object with a query id: a hit, or a query with all of its hits under one other key."""
-        query = record[_key(record, QUERY) or ""]
+        """Write an object with a query id: one hit, or a query with all of its hits under one other key."""
+        query = record[_find_key(record, QUERY) or ""]
         if isinstance(query, dict):  # {"query": {"qid": …, "text": …}, "candidates": […]}
-            query = query.get(_key(query, QUERY) or "")
-        if _key(record, DOCUMENT) and (_key(record, SCORE_NAMES) or _key(record, RANK)):
+            query = query.get(_find_key(query, QUERY) or "")
+        if _find_key(record, DOCUMENT) and (_find_key(record, SCORE_NAMES) or _find_key(record, RANK)):
             self._add_query(_identifier(query), [record])
             return
         nested = [each for each in record.values() if _is_list_of_hits(each) or (each and _is_ranking(each))]
@@ -225,21 +232,23 @@ class _TrecLines:
     def _add_query(self, query: str, hits: Any) -> None:
         _check_hits(query, hits)
         self._check_id(query)
-        ranked = self._ranked(query, hits) if isinstance(hits, dict) else self._listed(query, hits)
-        # Lines are written one by one to save memory. The repr of a float reads back as the same value.
+        hits_by_rank = (
+            self._rank_scores(query, hits) if isinstance(hits, dict) else self._rank_hits(query, hits)
+        )
+        # Writing line by line saves memory. The repr of a float round-trips.
         self.out.writelines(
-            f"{query} Q0 {name} {rank} {score!r} {self.tag}\n".encode() for name, rank, score in ranked
+            f"{query} Q0 {name} {rank} {score!r} {self.tag}\n".encode() for name, rank, score in hits_by_rank
         )
 
-    def _ranked(self, query: str, scores: dict[str, Any]) -> Iterator[tuple[str, int, float]]:
+    def _rank_scores(self, query: str, scores: dict[str, Any]) -> Iterator[tuple[str, int, float]]:
         for name, score in scores.items():
             self._check_id(name)
             self._check_score(query, name, score)
         for rank, name in enumerate(sorted(scores, key=scores.__getitem__, reverse=True), 1):
             yield name, rank, float(scores[name])
 
-    def _listed(self, query: str, hits: list[Any]) -> Iterator[tuple[str, int, float]]:
-        """Yield documents, ranks (0 if missing), and scores, which may be reciprocals of ranks."""
+    def _rank_hits(self, query: str, hits: list[Any]) -> Iterator[tuple[str, int, float]]:
+        """Yield documents, ranks (0 if missing), and scores, which default to reciprocal ranks."""
         for hit in hits:
             name, score, rank = _hit(hit)
             if name is None:
@@ -255,8 +264,8 @@ class _TrecLines:
 
     def _check_score(self, query: str, document: str, score: Any) -> None:
         if isinstance(score, bool) or not isinstance(score, int | float):
-            trouble = "no score" if score is None else "a score that is not a number"
-            message = f"query {query[:64]!r} has {trouble} for document {document[:64]!r}"
+            defect = "no score" if score is None else "a score that is not a number"
+            message = f"query {query[:64]!r} has {defect} for document {document[:64]!r}"
             may_be_score = score is None or (isinstance(score, str) and score[:1] in _NUMERIC)
             raise (SCORE if may_be_score or self.has_splits else JSON).refusal(message, _HINT_SCORE)
         if self.only_grades is not False:
@@ -266,25 +275,29 @@ class _TrecLines:
             self.first = self.first or (query, document, score)
 
     def _check_id(self, name: str) -> None:
-        """Check the length first, because a long query id would be written once for each document."""
-        longest = self.limits.max_id_bytes
-        if len(name) > longest or len(name.encode()) > longest:
-            message = f"the id {name[:64]!r}… is longer than {longest} bytes"
+        """Raise InvalidContent for an unusable id, before a long one is written for every document."""
+        limit = self.limits.max_id_bytes
+        if len(name) > limit or len(name.encode()) > limit:
+            message = f"the id {name[:64]!r}… is longer than {limit} bytes"
             raise IDENTIFIER.refusal(message, "Use the ids of the dataset's files.")
         if not name or name.split() != [name]:
-            raise IDENTIFIER.refusal(f"the id {name[:64]!r} is empty or has white space", "Rename the id.")
+            raise IDENTIFIER.refusal(
+                f"the id {name[:64]!r} is empty or has white space", "Use the ids of the dataset's files."
+            )
 
     def finish(self) -> None:
-        """Raise InvalidContent if a score was not finite, and for judgments."""
+        """Raise InvalidContent if a score was not finite or the file looks like judgments."""
         if self.only_grades:
-            message = "the file looks like relevance judgements (qrels), not like a run: all scores are small integers"
-            hint = "Send the ranking of a system. If this is one, write its scores with a decimal point, such as 2.0."
+            message = "the file looks like relevance judgments (qrels), not like a run: all scores are small integers"
+            hint = (
+                "Send a system's ranking. If this is one, write its scores with a decimal point, such as 2.0."
+            )
             raise JSON.refusal(message, hint)
         if self.first is None:
             return
         query, document, score = self.first
-        shown = "NaN" if math.isnan(score) else "Infinity" if score > 0 else "-Infinity"
-        message = f"query {query[:64]!r} has the score {shown} for document {document[:64]!r}"
+        score_text = "NaN" if math.isnan(score) else "Infinity" if score > 0 else "-Infinity"
+        message = f"query {query[:64]!r} has the score {score_text} for document {document[:64]!r}"
         if self.not_finite > 1:
             message = f"{self.not_finite:,} scores are not finite numbers; {message}"
         raise InvalidContent.of(SCORE.problem(message, _HINT_SCORE, count=self.not_finite))
@@ -295,14 +308,14 @@ def _check_hits(query: str, hits: Any) -> None:
         raise JSON.refusal(f"query {query[:64]!r} has no object of document scores", _HINT)
 
 
-def _key(record: Mapping[str, Any], known: tuple[str, ...]) -> str | None:
-    return _column(tuple(record), known) if len(record) <= _MOST_KEYS else None
+def _find_key(record: Mapping[str, Any], column_names: tuple[str, ...]) -> str | None:
+    return _find_cached_column(tuple(record), column_names) if len(record) <= _MOST_KEYS else None
 
 
 @lru_cache(maxsize=256)
-def _column(keys: tuple[str, ...], known: tuple[str, ...]) -> str | None:
-    place = find_column(keys, known)
-    return None if place is None else keys[place]
+def _find_cached_column(keys: tuple[str, ...], column_names: tuple[str, ...]) -> str | None:
+    index = find_column(keys, column_names)
+    return None if index is None else keys[index]
 
 
 def _is_ranking(value: Any) -> bool:
@@ -314,14 +327,16 @@ def _is_list_of_hits(value: Any) -> bool:
 
 
 def _identifier(value: Any) -> str:
-    """Return an id, which may be a whole number, as text; anything else is empty, and refused later."""
+    """Return an id (a string or a whole number) as text, or an empty string, which is refused later."""
     return str(value) if isinstance(value, str) or type(value) is int else ""
 
 
 def _hit(hit: Any) -> tuple[Any, Any, Any]:
-    """Return document, score, and rank of an item in a list of hits, each None if missing."""
+    """Return document, score, and rank of an item in a list of hits, with None for missing ones."""
     if isinstance(hit, dict):
-        document, score, rank = (hit.get(_key(hit, known) or "") for known in (DOCUMENT, SCORE_NAMES, RANK))
+        document, score, rank = (
+            hit.get(_find_key(hit, column_names) or "") for column_names in (DOCUMENT, SCORE_NAMES, RANK)
+        )
         return document, score, rank
     if isinstance(hit, list) and len(hit) == 2 and isinstance(hit[0], str):
         return hit[0], hit[1], None
@@ -329,7 +344,7 @@ def _hit(hit: Any) -> tuple[Any, Any, Any]:
 
 
 def _queries(document: dict[str, Any], levels: int) -> dict[str, Any]:
-    """Return the object with a key for each query: the document, or a part of it under a subset and a split."""
+    """Return the object with a key for each query, from below the subset and split if there are any."""
     if levels > _SUBSETS:
         raise JSON.refusal("objects are nested too deeply for a run", _HINT)
     if levels == _SUBSETS:
@@ -337,10 +352,10 @@ def _queries(document: dict[str, Any], levels: int) -> dict[str, Any]:
     return _choose(document, "test", "split") if levels >= _SPLITS else document
 
 
-def _levels(value: Any, most: int = _SUBSETS + 1) -> int:
-    """Return the depth of nested objects, up to `most`; a list of hits is as deep as an object of scores."""
-    if most and isinstance(value, dict):
-        return 1 + max((_levels(each, most - 1) for each in value.values()), default=0)
+def _levels(value: Any, limit: int = _SUBSETS + 1) -> int:
+    """Return the nesting depth of objects, up to `limit`; a list of hits is as deep as an object of scores."""
+    if limit and isinstance(value, dict):
+        return 1 + max((_levels(each, limit - 1) for each in value.values()), default=0)
     return int(isinstance(value, list))
 
 
@@ -352,4 +367,4 @@ def _choose(options: dict[str, Any], preferred: str, kind: str) -> dict[str, Any
     if preferred in objects:
         return objects[preferred]
     names = ", ".join(name[:64] for name in sorted(objects)[:5]) or "none"
-    raise JSON.refusal(f"the {kind} is ambiguous (found: {names})", f"Keep one {kind}. {_HINT}")
+    raise JSON.refusal(f"the {kind} is ambiguous ({names})", f"Keep one {kind}. {_HINT}")

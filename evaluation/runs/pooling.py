@@ -1,8 +1,8 @@
-"""Pools: the pairs of query and document that several runs rank first and nobody has judged yet.
+"""Pools: unjudged pairs of query and document that several runs rank first.
 
 Pooling to a depth is TREC's way of choosing what to judge (Sparck Jones & van Rijsbergen, 1975; Voorhees & Harman,
-TREC: Experiment and Evaluation in Information Retrieval, 2005). Who judges must not know which system found a
-document, nor how high: the order of a pool depends on nothing but its pairs and a random seed.
+TREC: Experiment and Evaluation in Information Retrieval, 2005). Assessors must not know which system retrieved a
+document, nor at which rank, so the order of a pool depends only on its pairs and a random seed.
 """
 
 import random
@@ -15,23 +15,25 @@ from evaluation.judgements.qrels import Qrels
 from evaluation.runs.score import ScoringTarget
 from evaluation.runs.top_documents import first_documents
 
-#: Beyond this nobody judges, and the texts would fill disks.
+#: Maximum number of pairs. Larger pools are never judged completely, and their texts would fill disks.
 MOST_PAIRS = 500_000
 
 Pairs = dict[bytes, set[bytes]]
 
 
 class PoolTooLarge(Exception):
-    """More pairs than anybody judges; the message says what to choose instead."""
+    """Error of a pool with too many pairs to judge; its message suggests smaller settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnPool:
-    """The unjudged pairs (query id, document id): a query's together, queries and documents in random order.
+    """Unjudged pairs (query id, document id), grouped by query, with queries and documents in random order.
 
-    `by_run`: how many of them each run has among its first documents, in the order of the runs. `found_by`: how many
-    pairs were found by exactly so many runs. `judged`: pairs within the depth that were left out, being judged.
-    `other_queries`: queries of the runs that were left out, being none of those asked for.
+    Attributes:
+        by_run: Number of the pairs among each run's first documents, in the order of the runs.
+        found_by: Number of pairs by the number of runs that retrieved them.
+        judged: Number of pairs within the depth that were left out because they are judged.
+        other_queries: Number of queries in the runs that are not in the target.
     """
 
     pairs: tuple[tuple[str, str], ...]
@@ -42,11 +44,11 @@ class DrawnPool:
 
     @property
     def queries(self) -> int:
-        """How many queries have a pair to be judged."""
+        """Number of queries with a pair to judge."""
         return len({query for query, _ in self.pairs})
 
     def statistics(self) -> dict[str, object]:
-        """Return counts that reveal nothing of single runs: those by run are sorted."""
+        """Return counts that reveal nothing about single runs: counts by run are sorted."""
         return {
             "pairs": len(self.pairs),
             "queries": self.queries,
@@ -67,82 +69,102 @@ def draw_pool(
 ) -> DrawnPool:
     """Return the union of the runs' first `depth` documents of each query in trec_eval's order, without judged pairs.
 
-    Only queries and documents of the target are pooled. Documents that the dataset does not have take a place all the
-    same, as they do where runs are scored. What the target leaves out of rankings is passed over before the cut.
-    `progress` gets the share of the runs read, and may raise. Memory is that of the pool and of one run's first
-    documents. Raises PoolTooLarge, and ValueError for a depth below 1.
+    Only queries and documents of the target are pooled. Documents that are not in the dataset still occupy a rank, as
+    in scoring. Documents that the target excludes are dropped before the cut. `progress` is called with the share of
+    the runs read and may raise to stop. Memory is that of the pool and of one run's first documents.
+
+    Raises:
+        PoolTooLarge: The pool has more than `MOST_PAIRS` pairs.
+        ValueError: `depth` is below 1.
     """
     if depth < 1:
-        raise ValueError("a pool is at least one document deep")
-    known = {query.encode() for query in target.query_ids}
-    judged = _judged(target.qrels)
-    found: dict[bytes, Counter[bytes]] = {}
+        raise ValueError("the depth of a pool must be at least 1")
+    known_queries = {query.encode() for query in target.query_ids}
+    judged_documents = _get_judged_documents(target.qrels)
+    run_counts: dict[bytes, Counter[bytes]] = {}
     by_run: list[int] = []
-    left_out: Pairs = {}
-    others: set[bytes] = set()
+    judged_pairs: Pairs = {}
+    other_queries: set[bytes] = set()
     for number, run in enumerate(runs, 1):
         by_run.append(0)
-        for query, kept in _first(run, depth, target).items():
-            if known and query not in known:
-                others.add(query)
+        for query, first_documents_of_query in _read_first_documents(run, depth, target).items():
+            if known_queries and query not in known_queries:
+                other_queries.add(query)
                 continue
-            of_query = judged.get(query, frozenset())
-            new = [each for each in kept if each not in of_query]
-            by_run[-1] += len(new)
-            found.setdefault(query, Counter()).update(new)
-            left_out.setdefault(query, set()).update(of_query.intersection(kept))
-        if sum(map(len, found.values())) > MOST_PAIRS:
+            judged_for_query = judged_documents.get(query, frozenset())
+            unjudged = [each for each in first_documents_of_query if each not in judged_for_query]
+            by_run[-1] += len(unjudged)
+            run_counts.setdefault(query, Counter()).update(unjudged)
+            judged_pairs.setdefault(query, set()).update(
+                judged_for_query.intersection(first_documents_of_query)
+            )
+        if sum(map(len, run_counts.values())) > MOST_PAIRS:
             raise PoolTooLarge(
-                f"The pool has more than {MOST_PAIRS:,} pairs at depth {depth:,}. Choose fewer runs or a lesser depth."
+                f"The pool has more than {MOST_PAIRS:,} pairs at depth {depth:,}. Choose fewer runs or a smaller depth."
             )
         if progress:
             progress(number / len(runs))
     return DrawnPool(
-        pairs=_shuffled(found, seed),
+        pairs=_shuffle_pairs(run_counts, seed),
         by_run=tuple(by_run),
-        found_by=dict(Counter(count for of_query in found.values() for count in of_query.values())),
-        judged=sum(map(len, left_out.values())),
-        other_queries=len(others),
+        found_by=dict(
+            Counter(count for judged_for_query in run_counts.values() for count in judged_for_query.values())
+        ),
+        judged=sum(map(len, judged_pairs.values())),
+        other_queries=len(other_queries),
     )
 
 
 def sole_finds(
     runs: Iterable[tuple[Hashable, Path, int]], target: ScoringTarget, before: Qrels | None = None
 ) -> dict[Hashable, Pairs]:
-    """Return what is judged because of one team alone: pairs among the first documents of its runs and no other team's.
+    """Return the pairs judged because of a single team, by team.
 
-    `runs` are those that fed pools: (team, run, depth). Pairs that were judged `before` the first pool are
-    no team's.
-    Zobel (How reliable are the results of large-scale information retrieval experiments?, SIGIR 1998) leaves such
-    pairs out to see whether a pool is fair to systems that had no part in it. Raises FileNotFoundError where a run is
-    gone.
+    These are judged pairs among the first documents of the team's runs and of no other team's. Zobel (How reliable are
+    the results of large-scale information retrieval experiments?, SIGIR 1998) leaves such pairs out to test whether a
+    pool is fair to systems that did not contribute to it.
+
+    `runs` lists the runs that fed pools as (team, run, depth). Pairs that were already judged `before` the first pool
+    belong to no team. Raises FileNotFoundError if the file of a run no longer exists.
     """
     finders: dict[tuple[bytes, bytes], set[Hashable]] = {}
-    judged, earlier = _judged(target.qrels), _judged(before)
+    judged, judged_before = (
+        _get_judged_documents(target.qrels),
+        _get_judged_documents(before),
+    )
     for team, run, depth in runs:
-        for query, kept in _first(run, depth, replace(target, document_ids=None)).items():
-            pooled = judged.get(query, frozenset()).intersection(kept) - earlier.get(query, frozenset())
+        for query, documents in _read_first_documents(run, depth, replace(target, document_ids=None)).items():
+            pooled = judged.get(query, frozenset()).intersection(documents) - judged_before.get(
+                query, frozenset()
+            )
             for document in pooled:
                 finders.setdefault((query, document), set()).add(team)
-    found: dict[Hashable, Pairs] = {}
+    pairs_by_team: dict[Hashable, Pairs] = {}
     for (query, document), teams in finders.items():
         if len(teams) == 1:
-            found.setdefault(teams.pop(), {}).setdefault(query, set()).add(document)
-    return found
+            pairs_by_team.setdefault(teams.pop(), {}).setdefault(query, set()).add(document)
+    return pairs_by_team
 
 
-def _first(run: Path, depth: int, target: ScoringTarget) -> dict[bytes, list[bytes]]:
-    """Return the first documents of each query of a run, but for those that the dataset does not have."""
-    first = first_documents(run, depth, target.excluded, drop_self_matches=target.drop_self_matches)
+def _read_first_documents(run: Path, depth: int, target: ScoringTarget) -> dict[bytes, list[bytes]]:
+    """Return the first documents of each query of a run that are in the dataset."""
+    documents_by_query = first_documents(
+        run, depth, target.excluded, drop_self_matches=target.drop_self_matches
+    )
     if target.document_ids is None:
-        return first
-    names = list({document for documents in first.values() for document in documents})
-    there = target.document_ids.contain([document.decode() for document in names])
-    strangers = {document for document, is_there in zip(names, there.tolist(), strict=True) if not is_there}
-    return {query: [each for each in kept if each not in strangers] for query, kept in first.items()}
+        return documents_by_query
+    names = list({document for documents in documents_by_query.values() for document in documents})
+    is_in_corpus = target.document_ids.contain([document.decode() for document in names])
+    unknown = {
+        document for document, is_known in zip(names, is_in_corpus.tolist(), strict=True) if not is_known
+    }
+    return {
+        query: [document for document in ranking if document not in unknown]
+        for query, ranking in documents_by_query.items()
+    }
 
 
-def _judged(qrels: Qrels | None) -> dict[bytes, frozenset[bytes]]:
+def _get_judged_documents(qrels: Qrels | None) -> dict[bytes, frozenset[bytes]]:
     if qrels is None:
         return {}
     return {
@@ -151,14 +173,14 @@ def _judged(qrels: Qrels | None) -> dict[bytes, frozenset[bytes]]:
     }
 
 
-def _shuffled(found: dict[bytes, Counter[bytes]], seed: int) -> tuple[tuple[str, str], ...]:
-    """All pairs, sorted before they are shuffled, so that nothing is left of the order in which they were found."""
+def _shuffle_pairs(run_counts: dict[bytes, Counter[bytes]], seed: int) -> tuple[tuple[str, str], ...]:
+    """Return all pairs in random order, sorted before shuffling so that the order of the runs has no influence."""
     generator = random.Random(seed)  # noqa: S311 - an order, not a secret
-    queries = sorted(query for query, documents in found.items() if documents)
+    queries = sorted(query for query, documents in run_counts.items() if documents)
     generator.shuffle(queries)
     pairs = []
     for query in queries:
-        documents = sorted(found[query])
+        documents = sorted(run_counts[query])
         generator.shuffle(documents)
         pairs += [(query.decode(), document.decode()) for document in documents]
     return tuple(pairs)

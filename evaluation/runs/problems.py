@@ -1,7 +1,7 @@
-"""What the reader counted in a run, said in sentences: every class of problem, errors first.
+"""Problems of a run and the texts that report them, errors first.
 
-The kernel notes only the numbers of lines. A message quotes the first line of its problem, so the file is read a second
-time, up to the last line wanted, and only where there is a problem.
+The kernel records only line numbers. A message quotes the first line of its problem, so a file with problems is read a
+second time, up to the last quoted line.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ _TREC_LINE = "`query Q0 document rank score tag`"
 _FileProblem = partial(ProblemCode, about="file")
 #: Errors of lines, which the kernel counts.
 ENCODING = _FileProblem(
-    "encoding", "A line that is not UTF-8, has a NUL byte, or a file whose lines end in CR alone.",
+    "encoding", "A line that is not UTF-8 or has a NUL byte, or a file whose lines end with CR alone.",
     "Save as UTF-8; end lines with LF or CR LF.", "q1 Q0 d\\xff 1 12.75 mine",
     message="{lines} not UTF-8, or with a NUL byte", hint="Save the file as UTF-8 (not UTF-16).", quote="",
 )  # fmt: skip
@@ -44,21 +44,21 @@ SCORE = _FileProblem(
     quote="has the score {score}",
 )  # fmt: skip
 DUPLICATE = _FileProblem(
-    "duplicate", "A document that its query has already.",
+    "duplicate", "A document that its query already has.",
     "Each document once per query; keep the line with the best score.", "q1 Q0 d17 1 9.1 mine … q1 Q0 d17 2 8.4 mine",
-    message="{lines} with a document that its query has already",
-    hint="Name each document once per query; keep the line with the best score.",
-    quote="names {document} again for the query {query}",
+    message="{lines} with a document that its query already has",
+    hint="List each document once per query; keep the line with the best score.",
+    quote="repeats {document} for the query {query}",
 )  # fmt: skip
 #: Errors of the file as a whole.
 QUERY_SIZE = _FileProblem(
-    "query_size", "One query has more lines than can be held together.",
-    "At most 1,000 documents a query are scored: leave out the rest.",
-    message="one query has more than {most} of lines", hint="Keep at most {depth:,} documents per query.",
+    "query_size", "The lines of one query do not fit in memory.",
+    "Only the best 1,000 documents of a query are scored: leave out the rest.",
+    message="the lines of one query take more than {limit}", hint="Keep at most {depth:,} documents per query.",
 )  # fmt: skip
 UNGROUPED = _FileProblem(
-    "ungrouped", "The lines of a query are not together, and the file is too large to sort here.",
-    "sort -s -k1,1 run.txt", message="the lines of a query are not together, and the file is over {most}",
+    "ungrouped", "The lines of a query are scattered, and the file is too large for Runboard to sort.",
+    "sort -s -k1,1 run.txt", message="the lines of a query are not together, and the file is over {limit}",
     hint="Sort the file by query, for example with `sort -s -k1,1`.",
 )  # fmt: skip
 EMPTY = _FileProblem(
@@ -67,53 +67,53 @@ EMPTY = _FileProblem(
     message="the file has no lines",
 )  # fmt: skip
 NOT_TEXT = _FileProblem(
-    "not_text", "A file that is not text, such as a picture.",
+    "not_text", "A file that is not text, such as an image.",
     "Send a TREC run as text, plain or as .gz, .zst, or .bz2, a file in another listed format, or a zip of these.",
     message="the file is not text",
 )  # fmt: skip
-#: What a run lacks of its dataset, or has beside it.
+#: Differences between a run's ids and the dataset's.
 NO_KNOWN_QUERY = _FileProblem(
     "no_known_query", "None of the run's queries is in the dataset.",
     "Choose the dataset that the run is for; write query ids as in its queries file.", "Q001 instead of 1",
-    message="none of the {of} is in the dataset{quoted}",
+    message="none of the {queries} is in the dataset{quoted}",
     hint="Check that the run is for this dataset, and that query ids are written as in its queries file.",
 )  # fmt: skip
 UNKNOWN_QUERIES = _FileProblem(
-    "unknown_queries", "Queries that are not among the dataset's queries to answer: ignored.",
-    "Nothing to do, if the run was made for a larger set.",
-    message="{queries} ({lines}) not among the dataset's queries to answer, ignored{quoted}",
-    hint="Nothing to do, if the run was made for a larger set of queries.", quote="names the query {query}",
+    "unknown_queries", "Queries that are not among the dataset's queries. They are ignored.",
+    "Nothing to do if the run covers a larger query set.",
+    message="{queries} ({lines}) not among the dataset's queries, ignored{quoted}",
+    hint="Nothing to do if the run covers a larger query set.", quote="has the query {query}",
     severity="warning",
 )  # fmt: skip
 JUDGED_QUERIES_MISSING = _FileProblem(
-    "judged_queries_missing", "Judged queries that the run does not have: they score 0.",
-    "Retrieve documents for every query. (Said for open judgements only.)",
-    message="{of} judged queries are missing; they score 0{named}",
-    hint="Retrieve documents for every query, if that was not meant.", severity="warning",
+    "judged_queries_missing", "Judged queries that are missing from the run. They score 0.",
+    "Retrieve documents for every query. (Reported only if the qrels are open.)",
+    message="{queries} judged queries are missing; they score 0{ids}",
+    hint="Retrieve documents for every query, unless you left these out on purpose.", severity="warning",
 )  # fmt: skip
 QUERIES_MISSING = _FileProblem(
-    "queries_missing", "Queries of the dataset that the run does not have; those that are judged score 0.",
+    "queries_missing", "Queries of the dataset that are missing from the run. Judged ones score 0.",
     "Retrieve documents for every query.",
-    message="{of} queries of the dataset are missing; those of them that are judged score 0{named}",
+    message="{queries} queries of the dataset are missing; judged ones score 0{ids}",
     hint="Retrieve documents for every query of the dataset.", severity="warning",
 )  # fmt: skip
 UNKNOWN_DOCUMENTS = _FileProblem(
-    "unknown_documents", "Documents that the dataset does not have. A few are let pass and count as not relevant; "
-    "above 5% of the lines the file is refused.", "Make the run from this version of the corpus.",
+    "unknown_documents", "Documents that are not in the dataset. Up to 5% of the lines may have one; they count as not "
+    "relevant. Above 5%, the file is refused.", "Make the run from this version of the corpus.",
     "q1 Q0 no-such-id 1 9.1 mine",
     message="{lines} ({share}) with documents that are not in the dataset{effect}{quoted}",
-    quote="names {document}", severity="error or warning",
+    quote="has the document {document}", severity="error or warning",
 )  # fmt: skip
-#: The order of documents.
+#: Depth and order of rankings.
 DEPTH = _FileProblem(
-    "depth", "More than 1,000 documents for a query: the best 1,000 by score are kept.", "Nothing to do.",
-    message="{queries} with more than {depth:,} documents; {cut} cut",
-    hint="The best {depth:,} by score are kept, whatever their place in the file.", severity="warning",
+    "depth", "More than 1,000 documents for a query. The best 1,000 by score are scored.", "Nothing to do.",
+    message="{queries} with more than {depth:,} documents; {lines} cut",
+    hint="The best {depth:,} by score are scored, wherever they are in the file.", severity="warning",
 )  # fmt: skip
 SHALLOW = _FileProblem(
-    "shallow", "The run has fewer documents for each query than a measure reads.",
-    "Send up to 1,000 documents for each query, or compare by measures with smaller cutoffs.",
-    "R@1000 of a run with 100 documents for each query",
+    "shallow", "The run has fewer documents per query than a measure reads.",
+    "Send up to 1,000 documents per query, or compare by measures with smaller cutoffs.",
+    "R@1000 of a run with 100 documents per query",
     message="at most {longest} for a query: {changes} than with more documents",
     hint="Send up to {depth:,} documents a query, or compare by measures with smaller cutoffs.",
     severity="warning",
@@ -127,7 +127,7 @@ RANK_ORDER = _FileProblem(
 )  # fmt: skip
 TIES = _FileProblem(
     "ties", "Many equal scores within a query, in single precision.",
-    "Write more digits. If the scores have enough digits, spread them further apart, so that your own order counts.",
+    "Write scores with more digits. If they already differ by less than single precision represents, spread them out.",
     message="{lines} with the same score (in single precision) as an earlier line of the query",
     hint="Ties are ordered by document id, descending, as trec_eval does. {advice}", severity="warning",
 )  # fmt: skip
@@ -138,17 +138,17 @@ SEVERAL_TAGS = _FileProblem(
 )  # fmt: skip
 
 _LINE_ERRORS = (LINE_LENGTH, ENCODING, FIELDS, IDENTIFIER, SCORE, DUPLICATE)
-#: A line of which one of these is noted is none of a known query.
+#: Lines with one of these problems do not count as lines of a known query.
 UNREAD = (BLANK, LINE_LENGTH, ENCODING, FIELDS, IDENTIFIER, SCORE, UNKNOWN_QUERIES)
 _WARNINGS = (UNKNOWN_DOCUMENTS, UNKNOWN_QUERIES, DEPTH, RANK_ORDER, TIES, SEVERAL_TAGS)
 
 
-def check_registered(noted: Iterable[str], reported: Iterable[ProblemCode]) -> None:
-    """Raise LookupError for problems that the kernel counts and no report names, or the other way round."""
+def check_registered(line_count: Iterable[str], reported: Iterable[ProblemCode]) -> None:
+    """Raise LookupError unless every problem counted by the kernel is reported here, and vice versa."""
     reported = list(reported)
-    if unknown := set(noted) ^ {BLANK, *reported}:
+    if unmatched := set(line_count) ^ {BLANK, *reported}:
         raise LookupError(
-            f"counted in NOTED or reported in runs/problems.py, not both: {', '.join(sorted(unknown))}"
+            f"counted in NOTED or reported in runs/problems.py, but not both: {', '.join(sorted(unmatched))}"
         )
     if incomplete := [code for code in reported if not code.message]:
         raise LookupError(f"register a message for reports of {', '.join(incomplete)}")
@@ -156,19 +156,19 @@ def check_registered(noted: Iterable[str], reported: Iterable[ProblemCode]) -> N
 
 check_registered(NOTED, (*_LINE_ERRORS, *_WARNINGS))
 
-#: Above this share of the lines of known queries, unknown documents are an error: such a run was made with another
-#: version of the corpus, or with other ids. Below it, a few stray documents are counted as not relevant.
+#: Largest share of unknown documents, among the lines of known queries, that a run may have. A run with more was made
+#: with another version of the corpus or with other ids. Up to it, unknown documents count as not relevant.
 UNKNOWN_DOCUMENTS_SHARE = 0.05
 
-#: Above this share of lines with the score of an earlier line of their query, the sender is told what decides ties.
+#: Share of lines tied with an earlier line of their query above which a warning explains how ties are broken.
 TIES_SHARE = 0.1
-#: Measures that divide by the number of documents retrieved, so that more documents can raise or lower them.
+#: Measures that divide by the number of retrieved documents, so that more documents can raise or lower them.
 _SHARES = ("Hole", "Judged")
 
 
 @dataclass(frozen=True, slots=True)
 class LineCount:
-    """How often something was seen in a run, and the first (at most five) lines."""
+    """Number of lines with a problem, and the numbers of the first (at most five)."""
 
     count: int = 0
     lines: tuple[int, ...] = ()
@@ -176,10 +176,13 @@ class LineCount:
 
 @dataclass(frozen=True, slots=True)
 class RunContents:
-    """What a pass found. `query`, `rank`, `grade`: the judged documents retrieved, grouped by query, by rank;
-    `seen` and `retrieved` (at most the maximum depth) are by query number."""
+    """Result of reading a run.
 
-    counted: dict[str, LineCount]
+    `query`, `rank`, and `grade` describe the judged documents retrieved, grouped by query and ordered by rank. `seen`
+    and `retrieved` (at most the maximum depth) are indexed by query number.
+    """
+
+    line_counts: dict[str, LineCount]
     lines: int
     cut_lines: int
     known_lines: int
@@ -190,43 +193,45 @@ class RunContents:
     rank: NDArray[np.int32]
     grade: NDArray[np.int32]
     tags: tuple[str, ...]
-    #: As `evaluation.runs.top_documents` reads them.
+    #: Input of `evaluation.runs.top_documents`.
     first_documents: bytes = b""
     expanded_bytes: int = 0
     metadata: dict[str, Any] = field(default_factory=dict)
-    #: The number of the first line behind the header.
+    #: Number of the first line after the header.
     first_line: int = 1
-    #: By number the lines that messages quote.
+    #: Lines that messages quote, by line number.
     texts: dict[int, bytes] = field(default_factory=dict)
     #: Whether the file has different values for scores that are tied in single precision.
     ties_differ: bool = False
 
     def __post_init__(self) -> None:
-        # here, where every form of run ends, so that no reader can forget it
+        # Every format ends in this class, so no reader can skip the limits on metadata.
         if self.metadata:
             object.__setattr__(self, "metadata", select_metadata(self.metadata))
 
     @property
     def known_queries(self) -> int:
-        """Number of the dataset's queries that the run has."""
+        """Number of the dataset's queries that are in the run."""
         return int(np.count_nonzero(self.seen))
 
     @property
     def depth(self) -> int:
-        """Number of documents in the longest ranking of these queries."""
+        """Length of the longest ranking of a known query."""
         return int(self.retrieved.max(initial=0))
 
     @property
     def has_many_ties(self) -> bool:
-        """Whether enough scores are tied for a warning about their order."""
-        return self.counted.get(TIES, LineCount()).count > TIES_SHARE * max(1, self.known_lines)
+        """Whether enough scores are tied to warn about their order."""
+        return self.line_counts.get(TIES, LineCount()).count > TIES_SHARE * max(1, self.known_lines)
 
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """The contents of a run, and what they lack of the queries that were expected.
+    """Contents of a run, compared with the expected queries.
 
-    `missing_ids` are the first ones that may be named, `capped` the measures that read more documents than there are.
+    Attributes:
+        missing_ids: The first missing queries, if their ids may be shown.
+        capped: Names of the measures that read more documents than the run has.
     """
 
     contents: RunContents
@@ -239,15 +244,15 @@ class RunFacts:
 
     @property
     def unknown_queries(self) -> int:
-        """Number of queries that are not the dataset's."""
+        """Number of queries that are not in the dataset."""
         return self.contents.queries - self.contents.known_queries
 
-    def noted(self, code: str) -> LineCount:
-        """Return the count and first lines of a problem, empty if the pass found none."""
-        return self.contents.counted.get(code, LineCount())
+    def line_count(self, code: str) -> LineCount:
+        """Return the count and first lines of a problem, which are empty if it did not occur."""
+        return self.contents.line_counts.get(code, LineCount())
 
     def problems(self, limits: FileLimits, hidden: bool) -> tuple[Problem, ...]:
-        """Return every class of problem. For hidden targets nothing here depends on what is judged."""
+        """Return every problem. For a hidden target, none depends on which queries or documents are judged."""
         if not self.contents.lines:
             return (EMPTY.problem(),)
         problems = [
@@ -259,75 +264,77 @@ class RunFacts:
         return tuple(sorted(problems, key=lambda problem: problem.severity))
 
     def _problem(self, code: ProblemCode, count: int | None = None, **values: object) -> Problem:
-        """Return the problem with its registered texts, filled in with `values` and, as `quoted`, its first line."""
-        noted = self.noted(code)
-        values = {"lines": number_of(noted.count, "line"), "quoted": self._quotation(code), **values}
+        """Return the problem with its registered texts, formatted with `values` and `quoted`, its first line."""
+        line_count = self.line_count(code)
+        values = {"lines": number_of(line_count.count, "line"), "quoted": self._quotation(code), **values}
         message, hint = code.message.format(**values), code.hint.format(**values)
-        return code.problem(message, hint, noted.count if count is None else count, noted.lines)
+        return code.problem(message, hint, line_count.count if count is None else count, line_count.lines)
 
     def _quotation(self, code: ProblemCode) -> str:
-        return quotation(code, self.noted(code).lines, self.contents.texts)
+        return quotation(code, self.line_count(code).lines, self.contents.texts)
 
     def _line_errors(self, limits: FileLimits) -> Iterator[Problem]:
-        """Yield errors with their first line, and what that line or the file seems to be instead of a run's."""
+        """Yield errors of lines with the first line quoted, and a guess at the kind of file if it is not a run."""
         texts, first = self.contents.texts, self.contents.first_line
         for code in _LINE_ERRORS:
-            count, lines = self.noted(code).count, self.noted(code).lines
+            count, lines = self.line_count(code).count, self.line_count(code).lines
             if not count:
                 continue
             problem = self._problem(code, max_line=f"{limits.max_line_bytes:,}", max_id=limits.max_id_bytes)
             message, hint = problem.message + self._quotation(code), problem.hint
             quoted = [texts[line] for line in lines if line in texts]
-            if code == FIELDS and count >= self.contents.lines and (other := recognize_other(quoted)):
-                message += f"; the file looks like {other[0]}, not like a run"
-                hint = f"{other[1]} {hint}"
+            if code == FIELDS and count >= self.contents.lines and (other_kind := recognize_other(quoted)):
+                message += f"; the file looks like {other_kind[0]}, not like a run"
+                hint = f"{other_kind[1]} {hint}"
             elif lines[:1] == (first,) and is_header(texts.get(first, b"")):
                 message += f"; line {first:,} looks like a header"
-                hint = "Leave out the line of column names." + (f" {hint}" if count > 1 else "")
+                hint = "Remove the line of column names." + (f" {hint}" if count > 1 else "")
             yield replace(problem, message=message, hint=hint)
 
     def _query_problems(self, hidden: bool) -> Iterator[Problem]:
-        unknown = self.noted(UNKNOWN_QUERIES)
+        unknown_lines = self.line_count(UNKNOWN_QUERIES)
         if self.expected_queries and not self.contents.known_queries:
-            if unknown.count:  # otherwise no line could be read, and the errors of the lines say why
-                unread = any(self.noted(code).count for code in _LINE_ERRORS)
-                of = "queries in the lines that can be read" if unread else "run's queries"
+            if unknown_lines.count:  # Otherwise no line could be read, and the errors of lines report why.
+                unread = any(self.line_count(code).count for code in _LINE_ERRORS)
+                queries = "queries in the readable lines" if unread else "run's queries"
                 quoted, count = self._quotation(UNKNOWN_QUERIES), max(1, self.unknown_queries)
-                problem = self._problem(NO_KNOWN_QUERY, count, of=of, quoted=quoted)
-                yield replace(problem, lines=unknown.lines)
+                problem = self._problem(NO_KNOWN_QUERY, count, queries=queries, quoted=quoted)
+                yield replace(problem, lines=unknown_lines.lines)
             return
-        if unknown.count:
+        if unknown_lines.count:
             queries = number_of(self.unknown_queries, "query", "queries")
             yield self._problem(UNKNOWN_QUERIES, self.unknown_queries, queries=queries)
         if self.missing_queries:
-            of = f"{self.missing_queries:,} of the {self.expected_queries:,}"
-            more = " …" if self.missing_queries > len(self.missing_ids) else ""
-            named = f" ({', '.join(self.missing_ids)}{more})" if self.missing_ids else ""
+            queries = f"{self.missing_queries:,} of the {self.expected_queries:,}"
+            ellipsis = " …" if self.missing_queries > len(self.missing_ids) else ""
+            ids = f" ({', '.join(self.missing_ids)}{ellipsis})" if self.missing_ids else ""
             code = JUDGED_QUERIES_MISSING if self.judged_missing and not hidden else QUERIES_MISSING
-            yield self._problem(code, self.missing_queries, of=of, named=named)
+            yield self._problem(code, self.missing_queries, queries=queries, ids=ids)
 
     def _document_problems(self) -> Iterator[Problem]:
-        unknown = self.noted(UNKNOWN_DOCUMENTS)
-        if not unknown.count:
+        unknown_lines = self.line_count(UNKNOWN_DOCUMENTS)
+        if not unknown_lines.count:
             return
-        share = unknown.count / max(1, self.contents.known_lines)
+        share = unknown_lines.count / max(1, self.contents.known_lines)
         hint, effect = (
             "Check that the run was made from this version of the corpus",
             "; they count as not relevant",
         )
-        if refused := share > UNKNOWN_DOCUMENTS_SHARE:
-            allowed = f"Up to {UNKNOWN_DOCUMENTS_SHARE:.0%} are let pass."
-            hint, effect = f"{allowed} {hint}, and that document ids are written as in its corpus file", ""
-        text = f"{share:.1%}" if refused else f"{share:.2%}"
+        if too_many := share > UNKNOWN_DOCUMENTS_SHARE:
+            limit = f"Up to {UNKNOWN_DOCUMENTS_SHARE:.0%} are accepted."
+            hint, effect = f"{limit} {hint}, and that document ids are written as in its corpus file", ""
+        text = f"{share:.1%}" if too_many else f"{share:.2%}"
         problem = self._problem(UNKNOWN_DOCUMENTS, share=text, effect=effect)
-        yield replace(problem, hint=f"{hint}.", severity="error" if refused else "warning")
+        yield replace(problem, hint=f"{hint}.", severity="error" if too_many else "warning")
 
     def _order_problems(self) -> Iterator[Problem]:
         """Yield warnings about depth, ranks, ties, and tags."""
         contents, depth = self.contents, self.maximum_depth
-        if count := self.noted(DEPTH).count:
-            cut = number_of(contents.cut_lines, "line")
-            yield self._problem(DEPTH, queries=number_of(count, "query", "queries"), depth=depth, cut=cut)
+        if count := self.line_count(DEPTH).count:
+            cut_lines = number_of(contents.cut_lines, "line")
+            yield self._problem(
+                DEPTH, queries=number_of(count, "query", "queries"), depth=depth, lines=cut_lines
+            )
         if self.capped:
             shares = [name for name in self.capped if name.startswith(_SHARES)]
             lower = [name for name in self.capped if name not in shares]
@@ -338,32 +345,32 @@ class RunFacts:
             )
             longest = number_of(contents.depth, "document")
             yield self._problem(SHALLOW, len(self.capped), longest=longest, changes=changes, depth=depth)
-        if self.noted(RANK_ORDER).count:
+        if self.line_count(RANK_ORDER).count:
             yield self._problem(RANK_ORDER)
         if contents.has_many_ties:
             advice = (
-                "Your scores differ by less than single precision can represent, so more digits do not help: spread "
-                "them out, or write scores by rank, such as 1/rank."
+                "Your scores differ by less than single precision represents, so more digits do not help. Spread "
+                "them out, or derive them from ranks, as 1/rank."
                 if contents.ties_differ
                 else "If your scores differ beyond the digits in the file, write more digits."
             )
             yield self._problem(TIES, advice=advice)
-        if (tags := self.noted(SEVERAL_TAGS)).count > 1:
-            more = " or more" if len(contents.tags) == MAX_TAGS else ""
-            yield replace(self._problem(SEVERAL_TAGS, tags=f"{tags.count}{more}"), lines=tags.lines[1:])
+        if (tags := self.line_count(SEVERAL_TAGS)).count > 1:
+            or_more = " or more" if len(contents.tags) == MAX_TAGS else ""
+            yield replace(self._problem(SEVERAL_TAGS, tags=f"{tags.count}{or_more}"), lines=tags.lines[1:])
 
 
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def refusal(code: ProblemCode, **values: object) -> InvalidRun:
-    """Return the error for a run that cannot be read to its end, with the registered texts of a problem."""
+    """Return the error that ends the reading of a run, with the registered texts of a problem."""
     return InvalidRun.of(code.problem(code.message.format(**values), code.hint.format(**values)))
 
 
 def refuse_binary(beginning: bytes) -> None:
-    """Raise InvalidRun for a file that is not text. UTF-16, and a few letters in Latin-1, count as text."""
-    shown = beginning[:4096].decode("utf-8", "replace")
-    if shown.count("\ufffd") + shown.count("\0") <= 0.3 * len(shown) or beginning.startswith(_UTF_16):
+    """Raise InvalidRun if a file is not text. UTF-16 and a few letters in Latin-1 count as text."""
+    text = beginning[:4096].decode("utf-8", "replace")
+    if text.count("\ufffd") + text.count("\0") <= 0.3 * len(text) or beginning.startswith(_UTF_16):
         return
     raise refusal(NOT_TEXT)

@@ -1,4 +1,4 @@
-"""Runs checked and scored: one pass over the file, then every measure over all queries at once."""
+"""Run checks and scoring: one pass over the file, then every measure over all queries at once."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -27,17 +27,24 @@ from evaluation.verification.comparing import ClaimedScores
 
 @dataclass(frozen=True)
 class ScoringTarget:
-    """What runs are checked and scored against. Keep it (or its qrels) between runs: lookup tables are made once.
+    """Queries, qrels, and rules that runs are checked and scored against.
 
-    `query_ids` are all the dataset's queries, judged or not; empty means that any query is accepted (unless there
-    are qrels, whose queries are known in any case). `document_ids` of None means that documents are not checked.
-    `hidden`: no report tells which queries are judged, or which documents are. `names_queries`: a report may name
-    queries that the run misses, because everyone may see the queries. `relevance_level` is the lowest
-    grade relevant for binary measures. `drop_self_matches` leaves out a document whose id is its query's id, before
-    the cut to `maximum_depth` documents per query. `candidates_only` passes over documents that are not
-    judged for the query. `excluded` are documents that are left out of a query's ranking before the cut, as those
-    of `evaluation.judgements.qrels`. A report compares the cutoffs of `measures` with the depth of a run.
-    `answers`, by query, and the `corpus` are what measures of answers read.
+    Reuse a target (or its qrels) for several runs, because its lookup tables are built once.
+
+    Attributes:
+        query_ids: All queries of the dataset, judged or not. If empty, any query is accepted, in addition to those of
+            the qrels.
+        document_ids: Ids of the corpus, or None to accept any document.
+        hidden: Whether reports conceal which queries and documents are judged.
+        names_queries: Whether reports may name queries that a run misses, because everyone may see the queries.
+        relevance_level: Lowest grade that counts as relevant in binary measures.
+        drop_self_matches: Whether to drop a document whose id is its query's id, before the cut to `maximum_depth`.
+        maximum_depth: Number of documents per query that are scored.
+        candidates_only: Whether to skip documents that are not judged for the query.
+        excluded: Documents to drop from a query's ranking before the cut, in the form of qrels.
+        measures: Measures whose cutoffs a report compares with the depth of a run.
+        answers: Answers by query, for measures of answers.
+        corpus: Corpus file, for measures that read texts.
     """
 
     qrels: Qrels | None = None
@@ -57,24 +64,24 @@ class ScoringTarget:
 
     @property
     def seed(self) -> int:
-        """The hash seed of every table used together."""
+        """Hash seed shared by all tables that are used together."""
         return self.document_ids.seed if self.document_ids is not None else PROCESS_SEED
 
     @cached_property
     def known_queries(self) -> list[bytes]:
-        """Every query of the dataset, sorted."""
-        judged = self.qrels.query_ids if self.qrels else ()
-        return sorted({query.encode() for query in (*self.query_ids, *judged)})
+        """All queries of the dataset and the qrels, sorted."""
+        judged_queries = self.qrels.query_ids if self.qrels else ()
+        return sorted({query.encode() for query in (*self.query_ids, *judged_queries)})
 
     @cached_property
     def judged_rows(self) -> NDArray[np.int32]:
-        """For every known query its row in the qrels, or -1."""
+        """Row in the qrels of every known query, or -1."""
         return self._rows_in(self.qrels)
 
-    def _rows_in(self, listed: Qrels | None) -> NDArray[np.int32]:
-        if not listed:
+    def _rows_in(self, qrels: Qrels | None) -> NDArray[np.int32]:
+        if not qrels:
             return np.full(len(self.known_queries), -1, np.int32)
-        rows = {query.encode(): row for row, query in enumerate(listed.query_ids)}
+        rows = {query.encode(): row for row, query in enumerate(qrels.query_ids)}
         return np.array([rows.get(query, -1) for query in self.known_queries], np.int32)
 
     @cached_property
@@ -88,10 +95,15 @@ class ScoringTarget:
         offsets = np.cumsum([0, *map(len, self.known_queries)], dtype=np.int64)
         return padded(b"".join(self.known_queries)), offsets
 
-    def reading_task(self, scored: bool, elsewhere_depth: int = 0, first_documents: int = 0) -> ReadingTask:
-        """Return what the reader looks up; `elsewhere_depth` > 0 also finds documents judged for other queries."""
+    def reading_task(
+        self, with_qrels: bool, elsewhere_depth: int = 0, first_documents: int = 0
+    ) -> ReadingTask:
+        """Return the task for the reader of runs.
+
+        With `elsewhere_depth` > 0, the reader also records documents judged for other queries, down to this depth.
+        """
         text, offsets = self._query_text
-        qrels = self.qrels if scored else None
+        qrels = self.qrels if with_qrels else None
         return ReadingTask(
             text,
             offsets,
@@ -108,7 +120,7 @@ class ScoringTarget:
         )
 
     def capped_measures(self, depth: int) -> tuple[str, ...]:
-        """Return the measures that read more documents than the longest ranking has, if the corpus has more."""
+        """Return the measures that read more documents than the longest ranking has, although the corpus has more."""
         if self.candidates_only or not depth:
             return ()
         available = self.maximum_depth if self.document_ids is None else len(self.document_ids)
@@ -122,7 +134,7 @@ class ScoringTarget:
         return self._elsewhere[self.seed]
 
     def answer_depth(self, measure: Measure) -> int:
-        """How many documents' texts the measure reads at most. Raises ValueError where there are none to read."""
+        """Return the maximum number of texts that the measure reads. Raises ValueError if the target has no texts."""
         if not measure.family.reads_texts or measure.cutoff is None:
             return 0
         if self.answers is None or self.corpus is None:
@@ -131,46 +143,59 @@ class ScoringTarget:
         return depth + self.drop_self_matches
 
     def find_answers(self, first: bytes, qrels: Qrels, depth: int) -> FoundAnswers:
-        """Return the first answers in rankings, of which `first` has the first `depth` documents."""
+        """Return the first answers in the rankings, given the first `depth` documents of each query in `first`."""
         assert self.answers is not None
         assert self.corpus is not None
-        drop = self.drop_self_matches
-        ranked = {
-            query: displayed_documents(documents, query, depth=depth - drop, drop_self_matches=drop)
+        drop_self = self.drop_self_matches
+        rankings = {
+            query: displayed_documents(documents, query, depth=depth - drop_self, drop_self_matches=drop_self)
             for query, documents in ranked_documents(first)
         }
-        return find_answers(qrels.query_ids, ranked, self.answers, read_corpus(self.corpus))
+        return find_answers(qrels.query_ids, rankings, self.answers, read_corpus(self.corpus))
 
     def rankings(self, contents: RunContents, qrels: Qrels) -> JudgedRankings:
-        """Return the reader's numbers of known queries as rows of the qrels, in their order."""
+        """Return the judged rankings, with the reader's query numbers translated to rows of the qrels."""
         rows = self.judged_rows
         row = rows[contents.query].astype(np.int64)
         rank, grade = contents.rank.astype(np.int64), contents.grade.astype(np.int64)
         order = np.argsort(row, kind="stable")
         row, rank, grade = row[order], rank[order], grade[order]
-        own = grade >= 0
+        is_judged = grade >= 0
         retrieved = np.zeros(len(qrels.query_ids), np.int64)
         retrieved[rows[rows >= 0]] = contents.retrieved[rows >= 0]
         if self.candidates_only:
-            row, rank, grade, own = row[own], rank[own], grade[own], own[own]
+            row, rank, grade, is_judged = (
+                row[is_judged],
+                rank[is_judged],
+                grade[is_judged],
+                is_judged[is_judged],
+            )
             retrieved = np.bincount(row, minlength=len(retrieved))
             rank = np.arange(1, len(row) + 1) - (np.cumsum(retrieved) - retrieved)[row]
         return JudgedRankings(
-            qrels, row[own], rank[own], grade[own], row[~own], rank[~own], retrieved, self.relevance_level
+            qrels,
+            row[is_judged],
+            rank[is_judged],
+            grade[is_judged],
+            row[~is_judged],
+            rank[~is_judged],
+            retrieved,
+            self.relevance_level,
         )
 
     def report(self, contents: RunContents, limits: FileLimits) -> Report:
+        """Return the report on a run that was read: its problems and statistics."""
         judged_only = self.qrels is not None and not self.hidden
-        expected = self.judged_rows >= 0 if judged_only else np.ones(len(self.known_queries), np.bool_)
-        missing = np.flatnonzero(expected & ~contents.seen)
-        # Of a hidden target none is named that only its qrels have.
-        missed = (self.known_queries[place].decode() for place in missing)
-        named = (query for query in missed if not self.hidden or query in self.query_ids)
+        is_expected = self.judged_rows >= 0 if judged_only else np.ones(len(self.known_queries), np.bool_)
+        missing_places = np.flatnonzero(is_expected & ~contents.seen)
+        # A hidden target's qrels may have queries that its query file lacks. They are never named.
+        missing_ids = (self.known_queries[place].decode() for place in missing_places)
+        nameable_ids = (query for query in missing_ids if not self.hidden or query in self.query_ids)
         facts = RunFacts(
             contents,
-            missing_queries=len(missing),
-            missing_ids=tuple(islice(named, LINES_NAMED)) if self.names_queries else (),
-            expected_queries=int(np.count_nonzero(expected)),
+            missing_queries=len(missing_places),
+            missing_ids=tuple(islice(nameable_ids, LINES_NAMED)) if self.names_queries else (),
+            expected_queries=int(np.count_nonzero(is_expected)),
             judged_missing=judged_only,
             maximum_depth=self.maximum_depth,
             capped=self.capped_measures(contents.depth),
@@ -189,12 +214,15 @@ class ScoringTarget:
 
 @dataclass(frozen=True)
 class ScoredRun:
-    """The scores of a run.
+    """Scores of a run.
 
-    `per_query`: float64, unrounded, judged queries (`query_ids`, sorted by their bytes) × `measures`. `means`: the
-    mean over all judged queries by canonical name. `missing_queries`: judged queries that the run has nothing for;
-    they score 0 on every measure. `first_documents` are those of the dataset's queries, if they were asked for, as
-    `evaluation.runs.top_documents` reads them.
+    Attributes:
+        query_ids: The judged queries, sorted by their bytes.
+        per_query: Unrounded float64 scores of shape (queries, measures).
+        means: Mean over all judged queries, by the measure's canonical name.
+        missing_queries: Number of judged queries without documents in the run. They score 0 on every measure.
+        first_documents: First documents of the dataset's queries if requested, as `evaluation.runs.top_documents` reads
+            them.
     """
 
     report: Report
@@ -206,7 +234,7 @@ class ScoredRun:
     first_documents: bytes = b""
 
     def claimed(self) -> ClaimedScores:
-        """Return the scores as they are to be verified."""
+        """Return the scores in the form that verification compares."""
         return ClaimedScores(
             [measure.verified() for measure in self.measures],
             self.query_ids,
@@ -223,10 +251,13 @@ def check_run(
     limits: FileLimits | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Every class of problem in a run file, without scoring it. `progress` gets the share read, and may raise."""
+    """Return every problem of a run file without scoring it.
+
+    `progress` is called with the share read and may raise to stop.
+    """
     limits = limits or FileLimits()
     try:
-        return target.report(read_run(path, target.reading_task(scored=False), limits, progress), limits)
+        return target.report(read_run(path, target.reading_task(with_qrels=False), limits, progress), limits)
     except InvalidContent as error:
         return error.report
 
@@ -241,23 +272,26 @@ def score_run(
     first_documents: int = 0,
     may_be_empty: bool = False,
 ) -> ScoredRun:
-    """Parse, check and score a run in one pass. Raises InvalidRun where `check_run` would report an error.
+    """Parse, check, and score a run in one pass.
 
-    With `may_be_empty`, a run without any line scores 0, as of a search without results.
+    With `first_documents`, the result includes this number of each query's first documents. With `may_be_empty`, a run
+    without lines scores 0, as for a search without results. `progress` is called between blocks with the share of the
+    file read, from 0 to 1, and may raise to stop.
 
-    Raises evaluation.core.problems.EndlessPattern where a measure reads texts for patterns, and one takes too long.
-
-    `progress` gets the share of the file read, from 0 to 1, between blocks; what it raises ends the scoring.
-    `first_documents`: how many documents of each query are kept as its first ones.
+    Raises:
+        InvalidRun: `check_run` would report an error.
+        EndlessPattern: A measure searches texts for patterns, and one takes too long.
     """
     if target.qrels is None:
-        raise ValueError("a target without qrels cannot score")
+        raise ValueError("scoring needs a target with qrels")
     limits = limits or FileLimits()
-    wanted = tuple(parse_measure(measure) if isinstance(measure, str) else measure for measure in measures)
-    depths = [measure.cutoff or 0 for measure in wanted if measure.family.looks_elsewhere]
-    answer_depth = max((target.answer_depth(measure) for measure in wanted), default=0)
+    parsed_measures = tuple(
+        parse_measure(measure) if isinstance(measure, str) else measure for measure in measures
+    )
+    depths = [measure.cutoff or 0 for measure in parsed_measures if measure.family.looks_elsewhere]
+    answer_depth = max((target.answer_depth(measure) for measure in parsed_measures), default=0)
     task = target.reading_task(
-        scored=True,
+        with_qrels=True,
         elsewhere_depth=max(depths, default=0),
         first_documents=max(first_documents, answer_depth),
     )
@@ -266,7 +300,9 @@ def score_run(
     except InvalidContent as error:
         raise InvalidRun(error.report) from error
     report = target.report(contents, limits)
-    if may_be_empty and {problem.code for problem in report.errors} == {EMPTY}:  # and not damaged
+    if may_be_empty and {problem.code for problem in report.errors} == {
+        EMPTY
+    }:  # Damaged lines are errors of their own.
         report = replace(report, problems=())
     if not report.valid:
         raise InvalidRun(report)
@@ -276,8 +312,10 @@ def score_run(
         ranking = replace(ranking, answers=answers)
         first = cut_lines(first, first_documents)
     values = np.column_stack(
-        [measure.values(ranking) for measure in wanted] or [np.zeros((ranking.queries, 0))]
+        [measure.values(ranking) for measure in parsed_measures] or [np.zeros((ranking.queries, 0))]
     )
-    means = {measure.name: float(column.mean()) for measure, column in zip(wanted, values.T, strict=True)}
-    missing = int(np.count_nonzero(ranking.retrieved == 0))
-    return ScoredRun(report, wanted, target.qrels.query_ids, values, means, missing, first)
+    means = {
+        measure.name: float(column.mean()) for measure, column in zip(parsed_measures, values.T, strict=True)
+    }
+    missing_queries = int(np.count_nonzero(ranking.retrieved == 0))
+    return ScoredRun(report, parsed_measures, target.qrels.query_ids, values, means, missing_queries, first)

@@ -1,12 +1,12 @@
-"""How alike two runs are, query by query: what tells a run that was probed with from one that was made anew.
+"""Similarity of two runs by query, which separates probes of hidden judgments from new runs.
 
-Who reads hidden judgements off the scores sends the same run again and again, with a little changed. So of each run
-two fingerprints are kept for every topic: of its first ten documents in their order, and of the same as a set. What is
-padded, permuted or cut below the tenth document, and queries that are none of the dataset's, leave them as they are;
-topics that only one of two runs answers are not compared.
+To read hidden judgments off scores, an attacker submits the same run again and again with small changes. So two
+fingerprints of each run are stored for every topic: of its first ten documents in their order, and of the same
+documents as a set. Padding, permuting, or cutting below the tenth document does not change them, nor do queries that
+are not in the dataset. Topics that only one of two runs answers are not compared.
 
-Fingerprints are 64 bits of BLAKE2b: that two of 10⁶ different lists agree by chance has a probability of 3·10⁻⁸
-(n² / 2⁶⁵). They tell nothing of the documents, and nothing of judgements.
+Fingerprints are 64 bits of BLAKE2b: the probability that two of 10⁶ different lists agree by chance is 3·10⁻⁸
+(n² / 2⁶⁵). They reveal nothing about documents or judgments.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from numpy.typing import NDArray
 from evaluation.runs.score import ScoringTarget
 from evaluation.runs.top_documents import first_documents
 
-#: So many of each query's first documents are looked at.
+#: Number of each query's first documents that are compared.
 DEPTH = 10
-#: Two runs are nearly the same where at most this share of the queries (or one query) has other first documents.
-NEARLY = 0.05
-#: Runs are links of a chain where at least this share of the queries has the same first documents.
-LINKED = 0.8
-#: Fewer queries than this, or than this share of the topics, are too few to compare.
+#: Two runs are nearly the same if at most this share of the queries (or one query) has different first
+#: documents.
+NEARLY_SAME_SHARE = 0.05
+#: Two runs are linked if at least this share of the queries has the same first documents.
+LINKED_SHARE = 0.8
+#: Runs are not compared by fewer common queries than this, or than this share of the topics.
 LEAST_QUERIES, LEAST_SHARE = 5, 0.1
 
 Fingerprints = NDArray[np.uint64]
@@ -37,127 +38,132 @@ Fingerprints = NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class Signature:
-    """What is kept of a run: uint64 by topic, in the order of the topics' bytes; 0 where it has no document.
+    """Fingerprints of a run: uint64 by topic, in the order of the topics' bytes; 0 for a topic without documents.
 
-    `ordered` is of the first documents in their order, `sets` of the same in the order of their ids.
+    `ordered` has fingerprints of the first documents in rank order, `sets` of the same documents sorted by id.
     """
 
     ordered: Fingerprints
     sets: Fingerprints
 
     def pack(self) -> bytes:
-        """Return the bytes to keep: zlib of both, little-endian, `ordered` first."""
+        """Return the bytes to store: both arrays, little-endian, `ordered` first, compressed with zlib."""
         return zlib.compress(np.concatenate([self.ordered, self.sets]).astype("<u8").tobytes())
 
     @classmethod
-    def unpack(cls, kept: bytes) -> Signature:
-        """Read the bytes that `pack` returned."""
-        both = np.frombuffer(zlib.decompress(kept), "<u8").astype(np.uint64)
-        ordered, sets = both.reshape(2, -1)
-        return cls(ordered, sets)
+    def unpack(cls, packed: bytes) -> Signature:
+        arrays = np.frombuffer(zlib.decompress(packed), "<u8").astype(np.uint64)
+        ordered_fingerprints, sets = arrays.reshape(2, -1)
+        return cls(ordered_fingerprints, sets)
 
 
 @dataclass(frozen=True)
 class RunFingerprints:
-    """A run's signature, and how much it has.
+    """A run's signature and the number of its documents.
 
-    `documents`: int64 by topic, in the signature's order: how many documents it has for it, `DEPTH` at most.
+    `documents` is int64 by topic, in the signature's order, with at most `DEPTH` documents counted.
     """
 
     signature: Signature
     documents: NDArray[np.int64]
 
     @property
-    def answered(self) -> float:
-        """The share of the topics for which the run has a document, 0 to 1; of no topics 1."""
+    def answered_share(self) -> float:
+        """Share of the topics with a document in the run, from 0 to 1; 1 if there are no topics."""
         return float((self.documents > 0).mean()) if len(self.documents) else 1.0
 
     @property
-    def usual_documents(self) -> float:
-        """The median of `documents` over the topics that it answers; 0 where it answers none."""
+    def median_documents(self) -> float:
+        """Median of `documents` over the topics with documents; 0 if there are none."""
         present = self.documents[self.documents > 0]
         return float(np.median(present)) if len(present) else 0.0
 
 
 def fingerprint_run(path: Path, target: ScoringTarget) -> RunFingerprints:
-    """Return the signature of an accepted run (any form, any compression); its topics are the target's queries.
+    """Return the signature of an accepted run (any format, any compression); its topics are the target's queries.
 
-    Documents that the target leaves out of rankings are not first documents. About a microsecond a line.
+    Documents that the target drops from rankings do not count. Takes about a microsecond per line.
     """
     first = first_documents(path, DEPTH, target.excluded, drop_self_matches=target.drop_self_matches)
     names = sorted({topic.encode() for topic in target.query_ids})
     ordered, sets = np.zeros(len(names), np.uint64), np.zeros(len(names), np.uint64)
     documents = np.zeros(len(names), np.int64)
     for row, query in enumerate(names):
-        kept = first.get(query, [])
-        documents[row] = len(kept)
-        if kept:
-            ordered[row], sets[row] = _fingerprint(kept), _fingerprint(sorted(kept))
+        top = first.get(query, [])
+        documents[row] = len(top)
+        if top:
+            ordered[row], sets[row] = _fingerprint(top), _fingerprint(sorted(top))
     return RunFingerprints(Signature(ordered, sets), documents)
 
 
 def _fingerprint(documents: Sequence[bytes]) -> int:
-    """64 bits that are not 0; ids have no white space, so that a newline parts them."""
+    """Return 64 bits that are not 0. Ids have no white space, so a newline separates them."""
     digest = hashlib.blake2b(b"\n".join(documents), digest_size=8).digest()
     return int.from_bytes(digest, "little") or 1
 
 
 @dataclass(frozen=True)
 class RunSimilarity:
-    """How many queries were compared, and of these how many have the same first documents, and in the same order."""
+    """Number of compared queries, and of those with the same first documents, in any order and in the same order.
+
+    `enough` tells whether enough queries were compared for a verdict.
+    """
 
     compared: int
     same_documents: int
     same_order: int
-    enough: bool
+    is_comparable: bool
 
     @property
     def share(self) -> float:
-        """The share of compared queries with the same first documents, in whatever order."""
+        """Share of the compared queries with the same first documents, in any order."""
         return self.same_documents / self.compared if self.compared else 0.0
 
     @property
     def nearly_the_same(self) -> bool:
-        """Whether so few queries differ that a run made anew would hardly come out so."""
-        allowed = max(1, int(NEARLY * self.compared))
-        return self.enough and self.compared - self.same_documents <= allowed
+        """Whether so few queries differ that an independent run is implausible."""
+        tolerance = max(1, int(NEARLY_SAME_SHARE * self.compared))
+        return self.is_comparable and self.compared - self.same_documents <= tolerance
 
     @property
     def linked(self) -> bool:
-        """Whether the two may be steps of one walk."""
-        return self.enough and self.share >= LINKED
+        """Whether the runs may be consecutive steps of one chain of small changes."""
+        return self.is_comparable and self.share >= LINKED_SHARE
 
 
-def compare(one: Signature, other: Signature) -> RunSimilarity:
-    """How alike two runs of the same topics are. Raises ValueError for signatures of other topics."""
-    if len(one.sets) != len(other.sets):
+def compare(first: Signature, second: Signature) -> RunSimilarity:
+    """Compare two runs of the same topics. Raises ValueError for signatures of different topics."""
+    if len(first.sets) != len(second.sets):
         raise ValueError("the signatures are of different topics")
-    both = (one.sets != 0) & (other.sets != 0)
-    compared = int(both.sum())
+    answered_by_both = (first.sets != 0) & (second.sets != 0)
+    query_count = int(answered_by_both.sum())
     return RunSimilarity(
-        compared,
-        int((both & (one.sets == other.sets)).sum()),
-        int((both & (one.ordered == other.ordered)).sum()),
-        compared >= max(LEAST_QUERIES, LEAST_SHARE * len(one.sets)),
+        query_count,
+        int((answered_by_both & (first.sets == second.sets)).sum()),
+        int((answered_by_both & (first.ordered == second.ordered)).sum()),
+        query_count >= max(LEAST_QUERIES, LEAST_SHARE * len(first.sets)),
     )
 
 
-def linked_submissions(newest: Sequence[Signature], earlier: Sequence[Sequence[Signature]]) -> list[int]:
-    """Which earlier submissions, by their places, are linked with the newest, directly or through others.
+def linked_submissions(
+    newest: Sequence[Signature], earlier_submissions: Sequence[Sequence[Signature]]
+) -> list[int]:
+    """Return the indices of the earlier submissions that are linked with the newest, directly or through others.
 
-    A submission is the signatures of its runs, several of a seed set; two are linked where any two of their runs are.
-    So a walk of small steps is one chain, though its ends are far apart, and so is each of several walks in turns.
+    A submission is given by the signatures of its runs, several for a set of seeds. Two submissions are linked if any
+    two of their runs are. So a sequence of small changes is one chain even if its ends differ a lot, and so is each of
+    several interleaved sequences.
     """
-    found: list[int] = []
-    reached, left = [newest], list(range(len(earlier)))
-    while reached:
-        here = reached.pop()
+    linked_places: list[int] = []
+    pending, unlinked = [newest], list(range(len(earlier_submissions)))
+    while pending:
+        signatures = pending.pop()
         linked = [
             place
-            for place in left
-            if any(compare(one, other).linked for one in here for other in earlier[place])
+            for place in unlinked
+            if any(compare(one, other).linked for one in signatures for other in earlier_submissions[place])
         ]
-        left = [place for place in left if place not in linked]
-        found += linked
-        reached += [earlier[place] for place in linked]
-    return sorted(found)
+        unlinked = [place for place in unlinked if place not in linked]
+        linked_places += linked
+        pending += [earlier_submissions[place] for place in linked]
+    return sorted(linked_places)

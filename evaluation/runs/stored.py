@@ -1,7 +1,7 @@
-"""A run kept on disk so that the documents of any query can be read at once, and only those.
+"""A run stored on disk with an index by query, so that single queries can be read.
 
-Files: `lines.txt`: the run's lines as they came, those of a query in one or more stretches; `stretches.json`: by
-query, where each of its stretches starts and ends; `documents.npy`: a hash of each different document, to count them.
+Its folder has `lines.txt`, the run's lines in their original order; `stretches.json`, the start and end of each stretch
+of consecutive lines by query; and `documents.npy`, a hash of each different document, to count them.
 """
 
 import json
@@ -20,12 +20,12 @@ from evaluation.runs.problems import FIELDS
 
 #: Query, Q0, document, rank, score, tag.
 _FIELDS = 6
-#: Hashes of documents are gathered so many at a time before repeated ones are dropped.
+#: Number of document hashes that are gathered before repeated ones are dropped.
 _HASHES_AT_ONCE = 2**20
 
 
 class IndexedRun:
-    """What `write` left in a folder."""
+    """Reader of a folder that `write` stored."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -35,15 +35,15 @@ class IndexedRun:
 
     @classmethod
     def write(cls, path: Path, folder: Path) -> None:
-        """Store a run (of any form, plain or compressed) in a new folder.
+        """Store a run (in any format, plain or compressed) in a new folder.
 
-        The run is one that was accepted before. Raises InvalidRun for a line that is none of a run's.
+        The run must have been accepted before. Raises InvalidRun for a line that is not a run's.
         """
         folder.mkdir()
         stretches: dict[str, list[int]] = {}
         query, end = b"", 0
         hashes, documents = array("q"), np.empty(0, np.int64)
-        with lines_of_run(path) as lines, (folder / "lines.txt").open("wb") as out:
+        with lines_of_run(path) as lines, (folder / "lines.txt").open("wb") as output:
             for number, line in lines:
                 fields = line.split()
                 if not fields:
@@ -54,14 +54,14 @@ class IndexedRun:
                 except (IndexError, ValueError):
                     score = float("nan")
                 if len(fields) != _FIELDS or not np.isfinite(np.float32(score)):
-                    message = f"{path.name}: line {number:,} is not one of a run"
-                    hint = "Each line holds: query Q0 document rank score tag."
+                    message = f"{path.name}: line {number:,} is not a line of a run"
+                    hint = "Write each line as `query Q0 document rank score tag`."
                     raise InvalidRun.of(FIELDS.problem(message, hint, lines=(number,)))
                 if fields[0] != query:
                     query = fields[0]
                     bounds = stretches.setdefault(str(query, "utf-8"), [])
                     bounds += [end, end]
-                end += out.write(line + b"\n")
+                end += output.write(line + b"\n")
                 bounds[-1] = end
                 hashes.append(hash(fields[2]))
                 if len(hashes) == _HASHES_AT_ONCE:
@@ -70,7 +70,7 @@ class IndexedRun:
         (folder / "stretches.json").write_text(json.dumps(stretches), "utf-8")
 
     def documents(self, query_id: str) -> tuple[list[str], NDArray[np.float64]]:
-        """(ids, scores as float32 holds them) of a query in trec_eval's order; of a repeated document its first."""
+        """Return the ids and scores (rounded to float32) of a query in trec_eval's order, without repetitions."""
         bounds = self._stretches.get(query_id, [])
         scores: dict[str, float] = {}
         ids: list[bytes] = []
@@ -80,8 +80,8 @@ class IndexedRun:
                 fields = line.split()
                 ids.append(fields[2])
                 values.append(float(fields[4]))
-        for place in trec_order(ids, values).tolist():
-            scores.setdefault(str(ids[place], "utf-8"), float(np.float32(values[place])))
+        for index in trec_order(ids, values).tolist():
+            scores.setdefault(str(ids[index], "utf-8"), float(np.float32(values[index])))
         return list(scores), np.array(list(scores.values()), np.float64)
 
     def document_hashes(self) -> NDArray[np.int64]:
@@ -92,17 +92,17 @@ class IndexedRun:
 
 @contextmanager
 def lines_of_run(path: Path) -> Iterator[Iterator[tuple[int, bytes]]]:
-    """Yield the numbered lines of a run in any of its forms, behind its header."""
+    """Yield the numbered lines of a run in any format, after its header."""
     with trec_text(path) as (header, text):
         yield enumerate((line.rstrip(b"\r\n") for line in text), 1 + header.lines)
 
 
-#: Endings of run files, and of what compresses them.
-_ENDINGS = (".gz", ".zst", ".bz2", ".run", ".txt", ".trec", ".res", ".tsv", ".csv", ".json", ".jsonl")
+#: File name extensions of runs and of compressed files.
+_EXTENSIONS = (".gz", ".zst", ".bz2", ".run", ".txt", ".trec", ".res", ".tsv", ".csv", ".json", ".jsonl")
 
 
 def first_tag(path: Path) -> str:
-    """Return the sixth field of the run's first line, empty where it has none, or cannot be read."""
+    """Return the sixth field of the run's first line, or an empty string if it is missing or unreadable."""
     try:
         with lines_of_run(path) as lines:
             first = next((line for _, line in lines if line.strip()), b"")
@@ -113,14 +113,19 @@ def first_tag(path: Path) -> str:
 
 
 def run_name(path: Path, tags: Sequence[str]) -> str:
-    """Return the run's tag, or if it has none or several the file's name without known endings."""
+    """Return the run's tag, or the file's name without extensions if there is no single tag."""
     return tags[0] if len(tags) == 1 and tags[0].isprintable() and tags[0] else without_endings(path.name)
 
 
 def without_endings(name: str) -> str:
-    """Return the name of a file without the endings of run files and of compression."""
-    while ending := next(
-        (each for each in _ENDINGS if name.lower().endswith(each) and len(name) > len(each)), ""
+    """Return a file name without the extensions of run formats and compression."""
+    while matching_extension := next(
+        (
+            extension
+            for extension in _EXTENSIONS
+            if name.lower().endswith(extension) and len(name) > len(extension)
+        ),
+        "",
     ):
-        name = name[: -len(ending)]
+        name = name[: -len(matching_extension)]
     return name

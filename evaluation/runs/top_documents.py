@@ -1,9 +1,9 @@
-"""The first documents of every query of a run, in one small memory-mapped file: what pages show of a run.
+"""First documents of every query of a run, in a small memory-mapped file for pages.
 
-A run has up to 1,000 documents for each query, and is compressed as a whole. Of these a page shows ten, of one query;
-a comparison needs ten of each. So they are read out of the run once. The file has one line for each query, in order of
-the queries' bytes: its id, a tab, its documents from the first on, separated by single spaces (an id has no white
-space). A query is found by bisection.
+A run has up to 1,000 documents for each query and is compressed as a whole, but a page shows ten documents of one query
+and a comparison needs ten of each. So they are extracted once. The file has one line for each query, sorted by the
+queries' bytes: its id, a tab, and its documents in rank order, separated by single spaces (ids have no white space).
+Queries are found by bisection.
 """
 
 import mmap
@@ -19,20 +19,20 @@ from evaluation.kernel.layout import padded
 from evaluation.kernel.library import NO_JUDGEMENTS, Judged
 from evaluation.runs.trec_run import ReadingTask, read_run
 
-#: One more than pages show: where a document that is its query itself is left out, another takes its place.
+#: One more than pages show, because another document moves up if the query itself is dropped.
 KEPT = 11
 
 
 def write_top_documents(run: Path, target: Path, excluded: Qrels | None = None) -> None:
-    """Write the first `KEPT` documents of every query of an accepted run (any form, any compression) to `target`.
+    """Write the first `KEPT` documents of every query of an accepted run (any format, any compression) to `target`.
 
-    In the order of `first_documents`, whose time and memory it takes.
+    Takes as much time and memory as `first_documents`.
     """
     target.write_bytes(by_query(_read_first(run, KEPT, excluded)))
 
 
 def by_query(first: bytes) -> bytes:
-    """Return the lines of a file, which a pass over a run has in the run's order, in order of the queries' bytes."""
+    """Sort the lines of first documents, which the reader returns in the run's order, by the queries' bytes."""
     lines = sorted(line.partition(b"\t") for line in first.split(b"\n")[:-1])
     return b"".join(b"%b\t%b\n" % (query, documents) for query, _, documents in lines)
 
@@ -40,10 +40,10 @@ def by_query(first: bytes) -> bytes:
 def first_documents(
     run: Path, depth: int, excluded: Qrels | None = None, *, drop_self_matches: bool = False
 ) -> dict[bytes, list[bytes]]:
-    """Return the first `depth` documents of every query of an accepted run, best first, without those excluded for it.
+    """Return the first `depth` documents of every query of an accepted run, best first, without excluded ones.
 
-    With `drop_self_matches` a document that has its query's id is left out. The order is trec_eval's: scores as
-    float32, descending, then document ids descending by their bytes.
+    With `drop_self_matches`, a document that has its query's id is left out. The order is trec_eval's: scores as
+    float32, descending, then document ids, descending by their bytes.
     """
     first = _read_first(run, depth + drop_self_matches, excluded)
     documents = {}
@@ -71,7 +71,7 @@ def _read_first(run: Path, depth: int, excluded: Qrels | None) -> bytes:
 
 
 class TopDocuments:
-    """What `write_top_documents` wrote. Ids as `str`, best first, `KEPT` at most."""
+    """Reader of a file written by `write_top_documents`. Ids are `str`, best first, at most `KEPT` per query."""
 
     def __init__(self, path: Path) -> None:
         with path.open("rb") as file:
@@ -79,35 +79,35 @@ class TopDocuments:
             self._text = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def of(self, query_id: str) -> list[str]:
-        """Return the first documents of one query; none where the run has nothing for it."""
-        wanted, text = query_id.encode(), self._text
+        """Return the first documents of a query, or an empty list if the run has none."""
+        encoded_id, text = query_id.encode(), self._text
         low, high = 0, len(text)
-        while low < high:  # a line that begins in [low, high) may be the one
+        while low < high:  # The line of the query, if it exists, begins in [low, high).
             start = text.rfind(b"\n", low, (low + high) // 2) + 1 or low
             end = text.find(b"\n", start)
             query, _, documents = text[start:end].partition(b"\t")
-            if query == wanted:
+            if query == encoded_id:
                 return documents.decode().split(" ")
-            if query < wanted:
+            if query < encoded_id:
                 low = end + 1
             else:
                 high = start
         return []
 
     def __iter__(self) -> Iterator[tuple[str, list[str]]]:
-        """(query id, its first documents) of every query, in order of the ids' bytes."""
+        """Yield (query id, its first documents) of every query, in order of the ids' bytes."""
         return ranked_documents(bytes(self._text))
 
 
 def ranked_documents(first: bytes) -> Iterator[tuple[str, list[str]]]:
-    """(query id, its first documents) of each line that a pass over a run has, in its order."""
+    """Yield (query id, its first documents) of each line that the reader of runs returned, in its order."""
     for line in first.split(b"\n")[:-1]:
         query, _, documents = line.decode().partition("\t")
         yield query, documents.split(" ")
 
 
 def cut_lines(first: bytes, depth: int) -> bytes:
-    """Return the lines with the first `depth` documents of each query; none at all for a depth of 0."""
+    """Return the lines with the first `depth` documents of each query, or no lines for a depth of 0."""
     lines = (f"{query}\t{' '.join(documents[:depth])}\n" for query, documents in ranked_documents(first))
     return "".join(lines).encode() if depth else b""
 
@@ -115,6 +115,6 @@ def cut_lines(first: bytes, depth: int) -> bytes:
 def displayed_documents(
     documents: list[str], query_id: str, *, depth: int, drop_self_matches: bool
 ) -> list[str]:
-    """Return the first `depth` documents, without the one that has the query's id if that is dropped."""
-    kept = [name for name in documents if name != query_id] if drop_self_matches else documents
-    return kept[:depth]
+    """Return the first `depth` documents, without the query's own id if self-matches are dropped."""
+    remaining = [name for name in documents if name != query_id] if drop_self_matches else documents
+    return remaining[:depth]

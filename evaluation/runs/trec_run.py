@@ -1,6 +1,6 @@
-"""TREC runs read, checked and reduced to the ranks of their judged documents, in one pass over the file.
+"""One-pass reader of TREC runs, which checks every line and keeps the ranks of judged documents.
 
-Lines come from a file read as a stream, or from one held in memory and put in order of queries.
+Lines come from a stream, or from a text in memory whose lines were sorted by query.
 """
 
 from collections.abc import Callable, Iterable
@@ -35,16 +35,16 @@ from evaluation.runs.header import RunHeader, lines_at, lines_to_quote, read_hea
 from evaluation.runs.problems import LineCount, RunContents
 
 Progress = Callable[[float], None]
-#: A line is cut to this before it is called too long.
-LONGEST_KEPT = 4096
-#: Six fields of a byte each, what parts them, and a newline.
+#: Number of bytes that are kept of a line that is too long, to report its error.
+LONG_LINE_BYTES = 4096
+#: Six fields of one byte, five separators, and a newline.
 _SHORTEST_LINE = 12
-#: Number of lines before and after the first tie, which include others of its query.
+#: Number of lines before and after the first tie in which to look for other lines of its query.
 _NEAR_TIES = 1000
 
 
 class LineSource(Protocol):
-    """Bytes of lines in order, and that order where it is not the file's."""
+    """Source of the bytes of a run's lines, with their original order if that was changed."""
 
     @property
     def order(self) -> NDArray[np.uint32] | None: ...
@@ -54,16 +54,21 @@ class LineSource(Protocol):
 
 
 class GroupedLines:
-    """The lines of a text held in memory, those of each query together; within a query in the file's order.
+    """Lines of a text in memory, grouped by query and in the file's order within each query.
 
-    `text` has padding behind its first `length` bytes, which end in a newline. Raises TooManyQueriesError.
+    Args:
+        text: The lines, followed by padding.
+        length: Number of bytes before the padding; the last one is a newline.
+
+    Raises:
+        TooManyQueriesError: The text has more queries than `limits` allow.
     """
 
     def __init__(self, text: NDArray[np.uint8], length: int, limits: FileLimits, seed: int) -> None:
         reading = Reading(seed, limits.max_queries, limits.max_id_bytes)
         reading.use_text(text)
         starts, self.order = order_by_query(reading, length, int(np.count_nonzero(text[:length] == 10)))
-        self.lines = GatheredLines(text, starts, self.order, LONGEST_KEPT)
+        self.lines = GatheredLines(text, starts, self.order, LONG_LINE_BYTES)
 
     def readinto(self, view: memoryview, /) -> int:
         return self.lines.copy_to(np.frombuffer(view, np.uint8))
@@ -75,11 +80,15 @@ class GroupedLines:
 
 @dataclass(frozen=True, slots=True)
 class ReadingTask:
-    """What a run is read against: `query_text[query_offsets[i]:query_offsets[i + 1]]` is the id of query i.
+    """Lookup tables and options for reading a run.
 
-    `documents` of None are not checked. Documents judged for other queries are looked for down to `elsewhere_depth`, 0
-    for not at all. `first_documents` of each query are kept. `excluded` documents of a query are left out before ranks
-    are counted. `any_query`: other queries are read, too.
+    Attributes:
+        query_text: The ids of all queries; `query_text[query_offsets[i]:query_offsets[i + 1]]` is the id of query i.
+        documents: Ids of the corpus, or None to accept any document.
+        elsewhere_depth: Depth down to which documents judged for other queries are recorded, or 0 for none.
+        first_documents: Number of each query's first documents to return.
+        excluded: Documents to drop from a query's ranking before ranks are counted.
+        any_query: Whether to read queries that are not in `query_text`.
     """
 
     query_text: NDArray[np.uint8]
@@ -98,29 +107,29 @@ class ReadingTask:
 
     @property
     def queries(self) -> int:
-        """Number of queries of the dataset."""
+        """Number of queries in the dataset."""
         return len(self.query_offsets) - 1
 
 
 def read_run(
     path: Path | str | bytes, task: ReadingTask, limits: FileLimits, progress: Progress | None = None
 ) -> RunContents:
-    """Read a run (of any form, plain or compressed): a file, or the content of one.
+    """Read a run in any format, plain or compressed, from a file or from its content.
 
-    `progress` is called between blocks with the share read, and may raise to stop. Raises InvalidContent where
-    the file cannot be read to its end; all other problems are counted in the result.
+    `progress` is called between blocks with the share read and may raise to stop. Problems of lines are counted in the
+    result; raises InvalidContent if the file cannot be read to its end.
     """
     try:
         return _RunFile(path, task, limits, progress).read()
     except TooManyQueriesError as error:
         message = f"the run has more than {limits.max_queries:,} different queries"
-        hint = "Check that the first column holds the dataset's query ids."
+        hint = "Check that the first column has the dataset's query ids."
         raise InvalidRun.of(SIZE.problem(message, hint)) from error
 
 
 @dataclass(frozen=True, slots=True)
 class _RunFile:
-    """A run that is being read."""
+    """Reader of one run file."""
 
     path: Path | str | bytes
     task: ReadingTask
@@ -128,14 +137,17 @@ class _RunFile:
     progress: Progress | None
 
     def read(self, is_trec: bool = False) -> RunContents:
-        """Read the lines as they come, or grouped by query if they are not. `is_trec` as in `trec_text`."""
+        """Read the lines as a stream, or sorted by query if the stream turns out to be ungrouped.
+
+        `is_trec` skips the recognition of other formats.
+        """
         with open_expanded(self.path, self.limits) as file:
             start = read_start(file)
             if not is_trec and (form := recognize(start)) is not None:
                 return self._read_rewritten(form)
             header = read_header(start)
             text = start[header.size :]
-            if file.kind == "plain":  # what a bomb expands to is no text either, and is refused for being one
+            if file.kind == "plain":  # Expansion limits check compressed data.
                 problems.refuse_binary(text)
             if b"\n" not in text and b"\r" in text.rstrip(b"\r"):
                 message = "lines end with a carriage return alone, so the file is a single line"
@@ -145,32 +157,32 @@ class _RunFile:
             most_bytes = file.stored_bytes if file.kind == "plain" else self.limits.max_expanded_bytes
             try:
                 contents = self._pass(StreamedLines(file, text), header, most_bytes)
-                return self._completed(contents, header, file.expanded_bytes)
+                return self._add_header(contents, header, file.expanded_bytes)
             except NotGroupedError:
                 pass
-        whole, length = self._whole(header)
-        contents = self._pass(GroupedLines(whole, length, self.limits, self.task.seed), header, length)
-        return self._completed(contents, header, length + header.size)
+        text_array, length = self._load_text(header)
+        contents = self._pass(GroupedLines(text_array, length, self.limits, self.task.seed), header, length)
+        return self._add_header(contents, header, length + header.size)
 
     def _pass(self, source: LineSource, header: RunHeader, most_bytes: int) -> RunContents:
         return _RunPass(self.task, self.limits, header.lines, most_bytes).read(source, self.progress)
 
     def _read_rewritten(self, form: Form) -> RunContents:
-        with rewritten(form, self.path, self.limits) as (lines, wider, metadata):
-            contents = _RunFile(lines, self.task, wider, self.progress).read(is_trec=True)
+        with rewritten(form, self.path, self.limits) as (lines, wider_limits, metadata):
+            contents = _RunFile(lines, self.task, wider_limits, self.progress).read(is_trec=True)
         if not isinstance(form, str):
-            return contents  # a table keeps its line numbers, and messages quote the rewritten lines
-        counted = {code: LineCount(counted.count) for code, counted in contents.counted.items()}
-        return replace(contents, counted=counted, metadata=metadata, texts={})
+            return contents  # A table keeps its line numbers, and messages quote the rewritten lines.
+        counts = {code: LineCount(lines.count) for code, lines in contents.line_counts.items()}
+        return replace(contents, line_counts=counts, metadata=metadata, texts={})
 
-    def _whole(self, header: RunHeader) -> tuple[NDArray[np.uint8], int]:
-        """Return the bytes behind the header, ending in a newline, in an array with padding; and their number."""
-        content, most = bytearray(), self.limits.max_ungrouped_bytes
+    def _load_text(self, header: RunHeader) -> tuple[NDArray[np.uint8], int]:
+        """Return the text after the header as an array with padding, and its length without the padding."""
+        content, limit = bytearray(), self.limits.max_ungrouped_bytes
         with open_expanded(self.path, self.limits) as file, memoryview(bytearray(BLOCK)) as block:
             while count := file.readinto(block):
                 content += block[:count]
-                if len(content) > most:
-                    raise problems.refusal(problems.UNGROUPED, most=describe_bytes(most))
+                if len(content) > limit:
+                    raise problems.refusal(problems.UNGROUPED, limit=describe_bytes(limit))
                 if self.progress:
                     self.progress(file.share_read * 0.5)
         if not content.endswith(b"\n"):
@@ -179,26 +191,26 @@ class _RunFile:
         content += bytes(PADDING + self.limits.max_id_bytes)
         return np.frombuffer(content, np.uint8)[header.size :], length
 
-    def _completed(self, contents: RunContents, header: RunHeader, expanded_bytes: int) -> RunContents:
-        """Add what the pass over the lines does not know: the header, and the lines that messages quote."""
-        wanted = lines_to_quote({code: counted.lines for code, counted in contents.counted.items()})
-        first_tie = next(iter(contents.counted[problems.TIES].lines), 0)
-        near = range(max(1, first_tie - _NEAR_TIES), first_tie + _NEAR_TIES)
-        near = near if contents.has_many_ties else range(0)
-        texts = lines_at(self.path, {*wanted, *near}, self.limits)
+    def _add_header(self, contents: RunContents, header: RunHeader, expanded_bytes: int) -> RunContents:
+        """Add the header and the lines that messages quote to the contents."""
+        quoted_lines = lines_to_quote({code: count.lines for code, count in contents.line_counts.items()})
+        first_tie = next(iter(contents.line_counts[problems.TIES].lines), 0)
+        lines_near_ties = range(max(1, first_tie - _NEAR_TIES), first_tie + _NEAR_TIES)
+        lines_near_ties = lines_near_ties if contents.has_many_ties else range(0)
+        texts = lines_at(self.path, {*quoted_lines, *lines_near_ties}, self.limits)
         return replace(
             contents,
             expanded_bytes=int(expanded_bytes),
             metadata=header.metadata,
             first_line=header.lines + 1,
             texts=texts,
-            ties_differ=_ties_differ(texts[line] for line in near if line in texts),
+            ties_differ=_ties_differ(texts[line] for line in lines_near_ties if line in texts),
         )
 
 
 def _ties_differ(lines: Iterable[bytes]) -> bool:
-    """Return whether two of the lines have one query and scores that are equal only in single precision."""
-    written: dict[tuple[bytes, float], float] = {}
+    """Return whether two lines of one query have different scores that are equal in single precision."""
+    exact_scores: dict[tuple[bytes, float], float] = {}
     for line in lines:
         fields = line.split()
         try:
@@ -207,17 +219,17 @@ def _ties_differ(lines: Iterable[bytes]) -> bool:
             continue
         with np.errstate(over="ignore"):
             key = fields[0], float(np.float32(score))
-        if written.setdefault(key, score) != score:
+        if exact_scores.setdefault(key, score) != score:
             return True
     return False
 
 
 class _RunPass:
-    """The state of one pass: a buffer that always holds the whole of the query at hand, and the kernel's view of it."""
+    """State of one pass: a buffer that always holds the complete current query, and the kernel's view of it."""
 
     def __init__(self, task: ReadingTask, limits: FileLimits, header_lines: int, most_bytes: int) -> None:
         self.task, self.limits, self.header_lines = task, limits, header_lines
-        # A large table, most of which stays empty, takes longer than a small run.
+        # Allocating a large, mostly empty table takes longer than reading a small run.
         most_queries = min(limits.max_queries, most_bytes // _SHORTEST_LINE + 1)
         longest = max(limits.max_id_bytes, int(np.diff(task.query_offsets).max(initial=0)))
         self.reading = Reading(task.seed, most_queries + task.queries, longest)
@@ -225,7 +237,7 @@ class _RunPass:
         room = task.judgements + task.queries * task.elsewhere_depth
         documents = NO_IDS if task.documents is None else task.documents
         self.reading.use_judgements(task.judged, task.excluded, documents, task.elsewhere, room)
-        self.reading.make_room_for_lines(LONGEST_KEPT)
+        self.reading.make_room_for_lines(LONG_LINE_BYTES)
         self.filled = 0
         self._use_buffer(bytearray(2 * BLOCK + PADDING))
         fields = self.reading.fields
@@ -243,12 +255,12 @@ class _RunPass:
         self.reading.use_text(np.frombuffer(buffer, np.uint8), self.task.first_documents)
 
     def read(self, source: LineSource, progress: Progress | None) -> RunContents:
-        """Read all lines of a source."""
+        """Read all lines of the source."""
         fields = self.reading.fields
         if source.order is not None:
             self.reading.use_order(source.order, 1 + self.header_lines)
         first_line = fields.line = 0 if source.order is not None else self.header_lines
-        skipping = False  # within a line that is too long to keep
+        skipping = False  # Whether the input is within a line that is too long to keep.
         while True:
             self._make_room()
             count = source.readinto(self.view[self.filled : self.filled + BLOCK])
@@ -260,8 +272,8 @@ class _RunPass:
             self.filled += count
             self._read_whole_lines()
             unread = self.filled - fields.position
-            if unread > LONGEST_KEPT:
-                self.filled -= unread - LONGEST_KEPT
+            if unread > LONG_LINE_BYTES:
+                self.filled -= unread - LONG_LINE_BYTES
                 skipping = True
             if progress:
                 progress(source.share_read)
@@ -269,17 +281,17 @@ class _RunPass:
             self.buffer[self.filled] = 10
             self.filled += 1
             self._read_whole_lines()
-        reading, known = self.reading, self.task.queries
+        reading, query_count = self.reading, self.task.queries
         reading.finish()
         lines_read, output = fields.line - first_line, fields.output.count
         return RunContents(
-            counted=self._counted(lines_read),
-            lines=max(0, fields.last_text_line - self.header_lines),  # blank ones at the end are none
+            line_counts=self._count_lines(lines_read),
+            lines=max(0, fields.last_text_line - self.header_lines),  # without blank lines at the end
             cut_lines=fields.cut_lines,
             known_lines=lines_read - sum(reading.noted(name)[0] for name in problems.UNREAD),
             queries=int(np.count_nonzero(reading.seen[: fields.queries.count])),
-            seen=reading.seen[:known].astype(np.bool_),
-            retrieved=reading.retrieved[:known].copy(),
+            seen=reading.seen[:query_count].astype(np.bool_),
+            retrieved=reading.retrieved[:query_count].copy(),
             query=reading.query[:output].copy(),
             rank=reading.rank[:output].copy(),
             grade=reading.grade[:output].copy(),
@@ -288,21 +300,21 @@ class _RunPass:
         )
 
     def _make_room(self) -> None:
-        """Move the query at hand to the buffer's start, so that a block fits behind it."""
+        """Move the current query to the start of the buffer, so that another block fits."""
         start = self.reading.fields.group_start
-        kept = self.filled - start
-        if kept > self.limits.max_query_bytes:
-            most = describe_bytes(self.limits.max_query_bytes)
-            raise problems.refusal(problems.QUERY_SIZE, most=most, depth=self.task.maximum_depth)
+        group_bytes = self.filled - start
+        if group_bytes > self.limits.max_query_bytes:
+            limit = describe_bytes(self.limits.max_query_bytes)
+            raise problems.refusal(problems.QUERY_SIZE, limit=limit, depth=self.task.maximum_depth)
         text = self.view[start : self.filled]
-        if kept + BLOCK + PADDING > len(self.buffer):
-            self._use_buffer(bytearray(2 * (kept + BLOCK) + PADDING))
-        self.view[:kept] = text
-        self.filled = kept
+        if group_bytes + BLOCK + PADDING > len(self.buffer):
+            self._use_buffer(bytearray(2 * (group_bytes + BLOCK) + PADDING))
+        self.view[:group_bytes] = text
+        self.filled = group_bytes
         self.reading.move(start)
 
     def _drop_to_newline(self, count: int) -> int:
-        """Leave out the rest of a line that is too long; how many bytes remain, from its newline on."""
+        """Drop the rest of a line that is too long; return the number of bytes left, from its newline on."""
         end = self.buffer.find(b"\n", self.filled, self.filled + count)
         if end < 0:
             return 0
@@ -315,14 +327,14 @@ class _RunPass:
         if stop:
             self.reading.read(self.buffer, stop)
 
-    def _counted(self, lines_read: int) -> dict[str, LineCount]:
-        counted = {code: LineCount(*self.reading.noted(code)) for code in NOTED if code != BLANK}
-        # empty lines at the end of the file are no problem, others are lines without six fields
+    def _count_lines(self, lines_read: int) -> dict[str, LineCount]:
+        line_counts = {code: LineCount(*self.reading.noted(code)) for code in NOTED if code != BLANK}
+        # Blank lines at the end of the file are fine; others are lines without six fields.
         blank, blank_lines = self.reading.noted(BLANK)
         last = self.reading.fields.last_text_line
         inner = blank - (self.header_lines + lines_read - last)
         if inner > 0 and last:
-            fields = counted[problems.FIELDS]
+            fields = line_counts[problems.FIELDS]
             lines = fields.lines + tuple(number for number in blank_lines if number < last)
-            counted[problems.FIELDS] = LineCount(fields.count + inner, tuple(sorted(lines)[:NAMED_LINES]))
-        return counted
+            line_counts[problems.FIELDS] = LineCount(fields.count + inner, tuple(sorted(lines)[:NAMED_LINES]))
+        return line_counts

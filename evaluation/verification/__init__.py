@@ -1,4 +1,4 @@
-"""Scores computed a second time, by pytrec_eval and short references, from the text of a stored run.
+"""Second computation of scores from the text of a stored run, by pytrec_eval and short references.
 
-Nothing here imports another package of ours: a fault in the compiled reader, its order or a formula is not shared.
+It imports no other package of Runboard, so that it shares no error in the compiled reader, its order, or a formula.
 """

@@ -1,4 +1,4 @@
-"""Scores compared with what pytrec_eval and the references make of the same run and judgements."""
+"""Comparison of scores with those that pytrec_eval and the references compute from the same run and judgments."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Judgements:
-    """The judgements of one file. Keep it between runs: pytrec_eval's own form of them is made once.
+    """Judgments of one file. Reuse an instance, because pytrec_eval's form of them is built once.
 
-    `graded` is `{query id: {document id: grade}}`, queries sorted by their bytes. Negative grades mean unjudged and are
-    left out; a query that has no others is judged all the same.
+    `graded` is `{query id: {document id: grade}}`, with queries sorted by their bytes. Negative grades mean unjudged
+    and are left out; a query without other grades still counts as judged.
     """
 
     def __init__(self, text: bytes) -> None:
-        """Read TREC qrels (four fields) or BEIR's (three, mostly under a header). Raises ValueError."""
+        """Read TREC qrels (four fields) or BEIR's (three, usually with a header). Raises ValueError."""
         graded: dict[bytes, dict[str, int]] = {}
         for number, line in enumerate(text.removeprefix(_BYTE_ORDER_MARK).split(b"\n")):
             fields = line.split()
             if not fields or (number == 0 and len(fields) == 3 and not fields[2].lstrip(b"+-").isdigit()):
-                continue  # blank, or BEIR's header
+                continue  # A blank line or BEIR's header.
             query, *_, document, grade = fields
-            of_query = graded.setdefault(query, {})
+            grades = graded.setdefault(query, {})
             if int(grade) >= 0:
-                of_query[document.decode()] = int(grade)
+                grades[document.decode()] = int(grade)
         self.graded: Mapping[str, dict[str, int]] = {
             query.decode(): graded[query] for query in sorted(graded)
         }
@@ -50,32 +50,33 @@ class Judgements:
 
     @cached_property
     def grades(self) -> dict[str, NDArray[np.int64]]:
-        """By query all its grades, in no order."""
+        """Grades of each query, in arbitrary order."""
         return {query: np.array([*graded.values()], np.int64) for query, graded in self.graded.items()}
 
     @cached_property
     def grades_in_use(self) -> NDArray[np.int64]:
-        """The different grades of all queries, rising."""
-        found: NDArray[np.int64] = np.unique(np.concatenate([np.zeros(0, np.int64), *self.grades.values()]))
-        return found
+        """Distinct grades of all queries, ascending."""
+        grades: NDArray[np.int64] = np.unique(np.concatenate([np.zeros(0, np.int64), *self.grades.values()]))
+        return grades
 
     @cached_property
     def documents(self) -> frozenset[str]:
-        """Every document that is judged for any query."""
+        """Documents that are judged for any query."""
         return frozenset().union(*self.graded.values())
 
     def evaluator(self, measures: Iterable[str], level: int) -> pytrec_eval.RelevanceEvaluator:
-        """pytrec_eval for these of its measures, documents being relevant from grade `level` on.
+        """Return pytrec_eval's evaluator for these measures, with documents relevant from grade `level` on.
 
-        It takes no level of 0, so grades go one up for that; of its measures only those without a level feel it.
+        pytrec_eval does not accept level 0, so all grades are raised by one instead. This affects only measures without
+        a level.
         """
         key = frozenset(measures), level
         if key not in self._evaluators:
             graded: Mapping[str, dict[str, int]] = self.graded
             if level == 0:
                 graded = {
-                    query: {name: grade + 1 for name, grade in of_query.items()}
-                    for query, of_query in self.graded.items()
+                    query: {name: grade + 1 for name, grade in grades.items()}
+                    for query, grades in self.graded.items()
                 }
             self._evaluators[key] = pytrec_eval.RelevanceEvaluator(graded, set(key[0]), level or 1)
         return self._evaluators[key]
@@ -88,43 +89,41 @@ class Judgements:
     ) -> NDArray[np.float64]:
         """Return the values, queries × measures, of rankings by query. A query without documents scores 0."""
         values = np.zeros((len(rankings), len(measures)))
-        present = {query: ranked for query, ranked in rankings.items() if ranked}
+        non_empty = {query: ranked for query, ranked in rankings.items() if ranked}
         rows = [row for row, ranked in enumerate(rankings.values()) if ranked]
         places: defaultdict[int | None, list[int]] = defaultdict(list)
         for place, each in enumerate(measures):
             places[each.level if each.trec_eval else None].append(place)
         references = places.pop(None, [])
-        for level, same in places.items():
-            names = [measures[place].trec_eval for place in same]
-            found = self.evaluator(names, level or 0).evaluate(present)
-            nothing = dict.fromkeys(
-                names, 0.0
-            )  # for queries with negative grades only, which pytrec_eval omits
-            of_queries = [found.get(query, nothing) for query in present]
-            for place, name in zip(same, names, strict=True):
-                column = np.array([of_query[name] for of_query in of_queries], np.float64)
+        for level, columns in places.items():
+            names = [measures[place].trec_eval for place in columns]
+            results = self.evaluator(names, level or 0).evaluate(non_empty)
+            zeros = dict.fromkeys(names, 0.0)  # pytrec_eval omits queries without grades ≥ 0.
+            results_by_row = [results.get(query, zeros) for query in non_empty]
+            for place, name in zip(columns, names, strict=True):
+                column = np.array([result[name] for result in results_by_row], np.float64)
                 if measures[place].is_cut_here:
                     column[column < 1 / (measures[place].cutoff or 1)] = 0.0
                 values[rows, place] = column
         if references:
-            values[np.ix_(rows, references)] = self._by_references(
-                present, [measures[place] for place in references], read_texts
+            values[np.ix_(rows, references)] = self._compute_references(
+                non_empty, [measures[place] for place in references], read_texts
             )
         return values
 
-    def _by_references(
+    def _compute_references(
         self,
-        present: Rankings,
+        rankings: Rankings,
         measures: Sequence[VerifiedMeasure],
         read_texts: Callable[[Mapping[str, Sequence[str]]], dict[str, ReadTokens]],
     ) -> NDArray[np.float64]:
         """Return the values, queries × measures, that the references compute."""
         depths = {each.depth for each in measures}
         deepest = max(
-            (len(ranked) if k is None else k for ranked in present.values() for k in depths), default=0
+            (len(ranked) if k is None else k for ranked in rankings.values() for k in depths), default=0
         )
-        heads = {query: best_first(ranked, deepest) for query, ranked in present.items()}
-        # a large set, which few measures read
+        heads = {query: best_first(ranked, deepest) for query, ranked in rankings.items()}
+        # Built only if a measure needs it, because the set is large.
         documents = self.documents if any(each.looks_elsewhere for each in measures) else None
         read = read_texts(heads) if any(each.reads_texts for each in measures) else {}
         values = np.zeros((len(heads), len(measures)))
@@ -141,23 +140,30 @@ class Judgements:
         return values
 
 
-#: Runs of up to so many lines are verified whole, others for a tenth of the judged queries, at most `MOST_QUERIES`.
+#: Runs of at most this many lines are verified completely, others for a tenth of the judged queries, at most
+#: `MOST_QUERIES`.
 WHOLE_LINES = 200_000
 MOST_QUERIES = 200
 
 
 class ScoresDiffer(Exception):
-    """Scores are not what pytrec_eval or a reference computes: a fault of ours, and nothing may be published.
+    """Error for scores that differ from those of pytrec_eval or a reference. They must not be published.
 
-    The message has values of single queries: it is for the operators of the site alone.
+    The message has values of single queries: show it to the operators of the site only.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class ScoringRules:
-    """How a dataset is scored: the lowest relevant grade, whether a document with its query's id is left out, how many
-    documents of a query count, whether only those that are judged for it are candidates, and which documents are left
-    out of the ranking of a query."""
+    """Scoring rules of a dataset.
+
+    Attributes:
+        relevance_level: Lowest relevant grade.
+        drop_self_matches: Whether to drop a document with its query's id.
+        maximum_depth: Number of documents per query that count.
+        candidates_only: Whether only documents judged for the query are candidates.
+        excluded: Documents to drop from the ranking of each query.
+    """
 
     relevance_level: int = 1
     drop_self_matches: bool = False
@@ -167,7 +173,7 @@ class ScoringRules:
 
 
 def parse_excluded(text: bytes) -> dict[str, set[str]]:
-    """Return the documents that are left out, by query, of the text of an accepted `excluded.tsv`."""
+    """Return the excluded documents by query from the text of an accepted `excluded.tsv`."""
     excluded: dict[str, set[str]] = {}
     for line in filter(bytes.strip, text.removeprefix(b"\xef\xbb\xbf").split(b"\n")):
         query, document = line.split()
@@ -177,8 +183,11 @@ def parse_excluded(text: bytes) -> dict[str, set[str]]:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedScores:
-    """The scores to verify. `per_query` has the shape (judged queries, measures), the queries sorted by their bytes;
-    `lines` is how long the run is."""
+    """Scores to verify.
+
+    `per_query` has the shape (judged queries, measures), with queries sorted by their bytes; `lines` is the number of
+    lines of the run.
+    """
 
     measures: Sequence[VerifiedMeasure]
     query_ids: Sequence[str]
@@ -188,23 +197,25 @@ class ClaimedScores:
     lines: int
 
     def compare(self, queries: Sequence[str], expected: NDArray[np.float64]) -> None:
-        """Raise ScoresDiffer, which names the first value that differs."""
-        place = {query: row for row, query in enumerate(self.query_ids)}
-        rows = [place[query] for query in queries]
-        found = self.per_query[rows]
-        wrong = np.argwhere(~(np.abs(found - expected) <= TOLERANCE))
-        if len(wrong):
-            row, column = wrong[0].tolist()
+        """Raise ScoresDiffer, with the first value that differs."""
+        row_by_query = {query: row for row, query in enumerate(self.query_ids)}
+        rows = [row_by_query[query] for query in queries]
+        claimed = self.per_query[rows]
+        differences = np.argwhere(~(np.abs(claimed - expected) <= TOLERANCE))
+        if len(differences):
+            row, column = differences[0].tolist()
             raise ScoresDiffer(
-                f"{self.measures[column].name} of judged query {rows[row] + 1} of {len(place)}: "
-                f"{float(found[row, column])!r} was scored, {float(expected[row, column])!r} is right; "
-                f"{len(wrong)} of {expected.size} values differ"
+                f"{self.measures[column].name} of judged query {rows[row] + 1} of {len(row_by_query)}: "
+                f"{float(claimed[row, column])!r} was scored, {float(expected[row, column])!r} is correct; "
+                f"{len(differences)} of {expected.size} values differ"
             )
         for measure, column_values in zip(self.measures, self.per_query.T, strict=True):
             name = measure.name
-            mean = float(np.sum(column_values)) / len(place)
+            mean = float(np.sum(column_values)) / len(row_by_query)
             if not abs(self.means[name] - mean) <= TOLERANCE:
-                raise ScoresDiffer(f"the mean of {name}: {self.means[name]!r} was scored, {mean!r} is right")
+                raise ScoresDiffer(
+                    f"the mean of {name}: {self.means[name]!r} was scored, {mean!r} is correct"
+                )
 
 
 def verify(
@@ -216,10 +227,18 @@ def verify(
     after_block: Callable[[], object] = lambda: None,
     texts: AnswerTexts | None = None,
 ) -> None:
-    """Compute scores from the text of a run and compare them. `sha256` of the run draws queries where it is long.
+    """Compute scores from the text of a run and compare them.
 
-    `after_block` is called now and then, and may raise to stop. `texts` are what measures of answers read. Raises
-    ScoresDiffer where a value differs by more than 1e-9, and where the text cannot be read.
+    Raises ScoresDiffer if a value differs by more than 1e-9 or the text cannot be read.
+
+    Args:
+        text: The run.
+        judgements: Judgments of the dataset.
+        claimed: The scores to verify.
+        rules: Scoring rules of the dataset.
+        sha256: Checksum of the run, which selects the queries to verify if the run is long.
+        after_block: Called periodically; may raise to stop.
+        texts: Texts for measures of answers.
     """
     if list(judgements.graded) != list(claimed.query_ids):
         raise ScoresDiffer(
@@ -228,32 +247,34 @@ def verify(
 
     def read_texts(heads: Mapping[str, Sequence[str]]) -> dict[str, ReadTokens]:
         if texts is None:
-            raise ScoresDiffer("the texts and answers that measures read are not here")
+            raise ScoresDiffer("the texts and answers for the measures are missing")
         return texts.read(heads, after_block)
 
-    whole = claimed.lines <= WHOLE_LINES
-    queries = list(judgements.graded) if whole else _draw(list(judgements.graded), sha256)
+    is_complete = claimed.lines <= WHOLE_LINES
+    queries = list(judgements.graded) if is_complete else _draw(list(judgements.graded), sha256)
     try:
-        rankings = read_rankings(text, queries, rules, few=not whole, after_block=after_block)
+        rankings = read_rankings(text, queries, rules, few=not is_complete, after_block=after_block)
         if rules.candidates_only:
             for query, ranked in rankings.items():
-                of_query = judgements.graded[query]
-                rankings[query] = {name: score for name, score in ranked.items() if name in of_query}
+                judged_documents = judgements.graded[query]
+                rankings[query] = {name: score for name, score in ranked.items() if name in judged_documents}
         measures = [
             replace(each, level=rules.relevance_level) if each.level is None else each
             for each in claimed.measures
         ]
         expected = judgements.recompute(rankings, measures, read_texts)
     except ValueError as error:
-        raise ScoresDiffer("the stored run was scored, and cannot be read") from error
+        raise ScoresDiffer("the stored run was scored but cannot be read") from error
     claimed.compare(queries, expected)
-    missing = sum(not ranked for ranked in rankings.values())
-    if whole and missing != claimed.missing_queries:
-        raise ScoresDiffer(f"{claimed.missing_queries} queries were counted as missing, {missing} are")
+    missing_queries = sum(not ranked for ranked in rankings.values())
+    if is_complete and missing_queries != claimed.missing_queries:
+        raise ScoresDiffer(
+            f"{claimed.missing_queries} queries were counted as missing, {missing_queries} are"
+        )
 
 
 def _draw(queries: list[str], sha256: str) -> list[str]:
-    """Return a tenth of the queries, at most `MOST_QUERIES`: those whose id hashes lowest together with the run's."""
+    """Return a tenth of the queries, at most `MOST_QUERIES`: those with the lowest hashes of run and query id."""
     count = min(MOST_QUERIES, -(-len(queries) // 10))
     lowest = sorted(queries, key=lambda query: hashlib.sha256(f"{sha256} {query}".encode()).digest())[:count]
     return sorted(lowest)
@@ -262,10 +283,12 @@ def _draw(queries: list[str], sha256: str) -> list[str]:
 #: `{query id: {document id: score}}`.
 Rankings = dict[str, dict[str, float]]
 
-#: Bytes read at once: small pieces stay in the processor's cache while they are split, large ones pay for arrays.
+#: Number of bytes to read at a time: small blocks stay in the processor's cache, large ones amortize array
+#: operations.
 _BLOCK, _FILTERED_BLOCK = 1 << 14, 1 << 20
-#: A query's lines are cut to its best so many times its depth while they are read, to bound memory.
-_DEPTHS_KEPT = 4
+#: While reading, rankings are cut to their best documents when they exceed this multiple of the depth, to
+#: bound memory.
+_DEPTHS_IN_MEMORY = 4
 
 
 def best_first(ranked: dict[str, float], count: int) -> list[str]:
@@ -296,72 +319,74 @@ def read_rankings(
     few: bool,
     after_block: Callable[[], object] = lambda: None,
 ) -> Rankings:
-    """Return the rankings of these queries, each cut to its depth, of TREC lines without comments.
+    """Return the rankings of these queries, cut to the maximum depth, from TREC lines without comments.
 
-    `few`: most lines are of other queries, and are passed over without being split. `after_block` is called now and
-    then, and may raise. Raises ValueError for text that is no run, and for a document that a query has twice.
+    `few` means that most lines belong to other queries; they are skipped without being split. `after_block` is called
+    periodically and may raise. Raises ValueError for text that is not a run, and for a repeated document.
     """
     rankings: Rankings = {query: {} for query in queries}
 
-    def cut(query: str) -> None:
+    def cut_ranking(query: str) -> None:
         if rules.drop_self_matches:
             rankings[query].pop(query, None)
         for document in rules.excluded.get(query, ()):
             rankings[query].pop(document, None)
         if len(rankings[query]) > rules.maximum_depth:
-            kept = best_first(rankings[query], rules.maximum_depth)
-            rankings[query] = {name: rankings[query][name] for name in kept}
+            best = best_first(rankings[query], rules.maximum_depth)
+            rankings[query] = {name: rankings[query][name] for name in best}
 
-    for lines in _lines(text, _LineFilter(rankings) if few else None):
+    for lines in _read_lines(text, _LineFilter(rankings) if few else None):
         for query in _add_lines(lines, rankings):
-            if len(rankings[query]) > _DEPTHS_KEPT * rules.maximum_depth:
-                cut(query)
+            if len(rankings[query]) > _DEPTHS_IN_MEMORY * rules.maximum_depth:
+                cut_ranking(query)
         after_block()
     for query in rankings:
-        cut(query)
+        cut_ranking(query)
     return rankings
 
 
 def _add_lines(lines: bytes, rankings: Rankings) -> set[str]:
-    """Add the scores of lines; the queries that got any."""
-    touched = set()
+    """Add the scores in the lines to the rankings; return the queries that changed."""
+    changed_queries = set()
     current, ranked = b"", None
-    # one at a time: lists of fields that are kept would wake the garbage collector
+    # Processing line by line avoids lists of fields, which would trigger the garbage collector.
     for query, _, document, _, score, _ in filter(None, map(bytes.split, lines.split(b"\n"))):
         if query != current:
             current, name = query, query.decode()
             ranked = rankings.get(name)
             if ranked is not None:
-                touched.add(name)
+                changed_queries.add(name)
         if ranked is None:
             continue
         key = document.decode()
         if key in ranked:
             raise ValueError("a query has a document twice")
         ranked[key] = float(score)
-    return touched
+    return changed_queries
 
 
-def _lines(text: BinaryIO, wanted: _LineFilter | None) -> Iterator[bytes]:
-    """Yield pieces of whole lines, all of them or those wanted."""
-    size = _BLOCK if wanted is None else _FILTERED_BLOCK
+def _read_lines(text: BinaryIO, line_filter: _LineFilter | None) -> Iterator[bytes]:
+    """Yield pieces of whole lines, filtered if a filter is given."""
+    size = _BLOCK if line_filter is None else _FILTERED_BLOCK
     rest = b""
     while True:
         block = rest + text.read(size)
-        ended = len(block) == len(rest)
-        end = len(block) if ended else block.rfind(b"\n") + 1
+        is_last = len(block) == len(rest)
+        end = len(block) if is_last else block.rfind(b"\n") + 1
         if end:
-            yield block[:end] if wanted is None else b"".join(wanted.pick(block, end))
-        if ended:
+            yield block[:end] if line_filter is None else b"".join(line_filter.pick(block, end))
+        if is_last:
             return
         rest = block[end:]
 
 
 class _LineFilter:
-    """Picks the lines that may be of some queries, by the first bytes of their first field, all lines of a block at
-    once. Lines of other queries that begin alike are picked too: who splits the lines looks at the whole field."""
+    """Filter for the lines of some queries, which compares the first bytes of all lines of a block at once.
 
-    #: Bytes that are looked at: so many words of eight.
+    Lines of other queries with the same first bytes also pass, so the reader must compare the complete field.
+    """
+
+    #: Maximum number of 8-byte words that are compared.
     _MOST_WORDS = 4
 
     def __init__(self, queries: Iterable[str]) -> None:
@@ -370,33 +395,37 @@ class _LineFilter:
         self.words = min(self._MOST_WORDS, longest // 8 + 1)
         text = b"\n".join([*names, bytes(8 * self.words)])
         starts = _line_starts(text, len(text) - 8 * self.words)
-        self.keys = {0, *self._keys(text, starts).tolist()}  # 0: of a line whose first byte is white space
+        self.keys = {
+            0,
+            *self._compute_keys(text, starts).tolist(),
+        }  # 0 for lines that begin with white space.
 
     def pick(self, block: bytes, end: int) -> Iterator[bytes]:
-        """Stretches of whole lines of `block[:end]`."""
+        """Yield stretches of whole lines of `block[:end]`."""
         starts = _line_starts(block, end)
         if len(block) < end + 8 * self.words:
             block += bytes(8 * self.words)
-        keys = self._keys(block, starts)
-        first = np.concatenate([[0], np.flatnonzero(keys[1:] != keys[:-1]) + 1])  # of lines that begin alike
+        keys = self._compute_keys(block, starts)
+        first = np.concatenate([[0], np.flatnonzero(keys[1:] != keys[:-1]) + 1])  # Stretch starts.
         edges = [*starts[first].tolist(), end]
         for number, key in enumerate(keys[first].tolist()):
             if key in self.keys:
                 yield block[edges[number] : edges[number + 1]]
 
-    def _keys(self, text: bytes, starts: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """Return a number for the first field of each line, made of its bytes up to the first one below `!`."""
-        every = np.ndarray(len(text) - 7, "<u8", text, strides=(1,))  # the eight bytes from each place on
+    def _compute_keys(self, text: bytes, starts: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """Return a number for the first field of each line, computed from its bytes up to the first one below `!`."""
+        words = np.ndarray(len(text) - 7, "<u8", text, strides=(1,))  # The eight bytes from each position on.
         keys = np.zeros(len(starts), np.uint64)
-        inside = np.full(len(starts), _ALL)  # no bits once the field has ended
+        active_bits = np.full(len(starts), _ALL)  # All bits until the field ends, then none.
         for word in range(self.words):
-            taken = every[starts + 8 * word]
-            # the lowest bit set marks the first byte below `!`: subtracting borrows from later bytes only
-            low = (taken - _EACH * _LOWEST) & ~taken & (_EACH * _UPPER_BIT)
+            bytes_of_word = words[starts + 8 * word]
+            # The lowest bit set marks the first byte below `!`, because subtracting borrows from later bytes
+            # only.
+            low = (bytes_of_word - _EACH * _LOWEST) & ~bytes_of_word & (_EACH * _UPPER_BIT)
             mark = low & (~low + _ONE)
-            before = (mark >> _SEVEN) - _ONE  # the bits of the bytes before it, all of them without a mark
-            keys = keys * _MULTIPLIER + (taken & before & inside)
-            inside[low != 0] = 0
+            preceding_bits = (mark >> _SEVEN) - _ONE  # Bits of the bytes before the mark, or all bits.
+            keys = keys * _MULTIPLIER + (bytes_of_word & preceding_bits & active_bits)
+            active_bits[low != 0] = 0
         return keys
 
 

@@ -1,6 +1,6 @@
-"""References for the measures that pytrec_eval does not have, each as its source writes it, one query at a time.
+"""References for measures that pytrec_eval lacks, each written as in its source, one query at a time.
 
-Answers are found by the plain loops of DPR's `has_answer`, in every text of every ranking.
+Answers are found by the simple loops of DPR's `has_answer`, in every text of every ranking.
 """
 
 import gzip
@@ -19,17 +19,19 @@ import regex
 from numpy import array, int64
 from numpy.typing import NDArray
 
-#: Seconds of the processor that a pattern may take in one text; and in all texts where it takes longer than `SLOW`.
+#: Processor seconds that a pattern may take in one text, that all slow searches may take together, and above
+#: which a search is slow.
 IN_ONE_TEXT, ALTOGETHER, SLOW = 2.0, 30.0, 0.02
 _GZIP_MAGIC = b"\x1f\x8b"
 
-#: Of each document of a ranking, how many tokens are read until an answer ends (0: it has none), and all it has.
+#: For each document of a ranking, the number of tokens up to the end of an answer (0 without one), and of all
+#: tokens.
 ReadTokens = tuple[NDArray[int64], NDArray[int64]]
 NO_TEXTS: ReadTokens = (array([], int64), array([], int64))
 
 
 class SlowAnswers(Exception):
-    """A pattern on this line of the answers takes too long: the texts were not read to their end."""
+    """Error for a pattern, on this line of the answers, that takes too long."""
 
     def __init__(self, line: int) -> None:
         self.line = line
@@ -37,64 +39,64 @@ class SlowAnswers(Exception):
 
 
 class _Clock:
-    """Searches for patterns, and the seconds that are left for slow ones."""
+    """Pattern searches with a common time limit."""
 
     def __init__(self) -> None:
-        self.left = ALTOGETHER
+        self.remaining_seconds = ALTOGETHER
 
     def search(self, pattern: Any, text: str, line: int) -> Any:
-        begun = time.process_time()
+        start = time.process_time()
         try:
-            found = pattern.search(text, timeout=IN_ONE_TEXT)
+            match = pattern.search(text, timeout=IN_ONE_TEXT)
         except TimeoutError as error:
             raise SlowAnswers(line) from error
-        took = time.process_time() - begun
-        self.left -= took if took > SLOW else 0
-        if self.left < 0:
+        seconds = time.process_time() - start
+        self.remaining_seconds -= seconds if seconds > SLOW else 0
+        if self.remaining_seconds < 0:
             raise SlowAnswers(line)
-        return found
+        return match
 
 
-def _parsed(line: bytes) -> Any:
-    """Parse a line of an accepted file, which may be nested 1,024 deep, more than Python's stack is by default."""
+def _parse_line(line: bytes) -> Any:
+    """Parse a line of an accepted file. It may be nested 1,024 deep, which exceeds Python's default stack."""
     try:
         return json.loads(line)
     except RecursionError:
-        before = sys.getrecursionlimit()
-        sys.setrecursionlimit(before + 2_000)
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(limit + 2_000)
         try:
             return json.loads(line)
         finally:
-            sys.setrecursionlimit(before)
+            sys.setrecursionlimit(limit)
 
 
-def _words(text: str) -> list[str]:
-    words, inside = list[str](), False
+def _split_words(text: str) -> list[str]:
+    words, is_in_word = list[str](), False
     for character in unicodedata.normalize("NFD", text).lower():
         kind = unicodedata.category(character)[0]
-        if kind in "LNM" and inside:
+        if kind in "LNM" and is_in_word:
             words[-1] += character
         elif kind not in "ZC":
             words.append(character)
-        inside = kind in "LNM"
+        is_in_word = kind in "LNM"
     return words
 
 
 @dataclass(frozen=True)
-class _Wanted:
-    """The answers of one query, and their line in the file."""
+class _Answers:
+    """Answers of one query, and their line in the file."""
 
     words: Sequence[Sequence[str]] = ()
     patterns: Sequence[Any] = ()
     line: int = 0
 
     @classmethod
-    def of(cls, told: Mapping[str, Any], line: int) -> Self:
+    def parse(cls, record: Mapping[str, Any], line: int) -> Self:
         flags = regex.IGNORECASE | regex.MULTILINE
-        normal = [unicodedata.normalize("NFD", text) for text in told.get("patterns", ())]
+        normalized = [unicodedata.normalize("NFD", text) for text in record.get("patterns", ())]
         return cls(
-            [_words(text) for text in told.get("answers", ())],
-            [regex.compile(text, flags) for text in normal],
+            [_split_words(text) for text in record.get("answers", ())],
+            [regex.compile(text, flags) for text in normalized],
             line,
         )
 
@@ -105,16 +107,16 @@ class _Wanted:
             ends += [start + len(answer) for start in starts if words[start : start + len(answer)] == answer][
                 :1
             ]
-        normal = unicodedata.normalize("NFD", text)
+        normalized = unicodedata.normalize("NFD", text)
         for pattern in self.patterns:
-            found = clock.search(pattern, normal, self.line)
-            ends += [max(len(_words(normal[: found.end()])), 1)] if found else []
+            match = clock.search(pattern, normalized, self.line)
+            ends += [max(len(_split_words(normalized[: match.end()])), 1)] if match else []
         return min(ends, default=0)
 
 
 @dataclass(frozen=True)
 class AnswerTexts:
-    """Where the answers (`answers.jsonl`) and the texts (`corpus.jsonl`, perhaps gzip) are read."""
+    """Files of the answers (`answers.jsonl`) and the texts (`corpus.jsonl`, optionally gzip)."""
 
     answers: Path
     corpus: Path
@@ -122,19 +124,19 @@ class AnswerTexts:
     def read(
         self, rankings: Mapping[str, Sequence[str]], after_block: Callable[[], object]
     ) -> dict[str, ReadTokens]:
-        """Read the texts of rankings (document ids by query). `after_block` is called now and then, and may raise.
+        """Read the texts of rankings (document ids by query).
 
-        Raises SlowAnswers.
+        `after_block` is called periodically and may raise. Raises SlowAnswers.
         """
-        answers, clock = dict[str, _Wanted](), _Clock()
+        answers, clock = dict[str, _Answers](), _Clock()
         for number, line in enumerate(self.answers.open("rb"), 1):
             if line.strip():
-                each = _parsed(line)
-                answers[str(each["_id"])] = _Wanted.of(each, number)
-        asking: defaultdict[str, list[str]] = defaultdict(list)
+                each = _parse_line(line)
+                answers[str(each["_id"])] = _Answers.parse(each, number)
+        queries_by_document: defaultdict[str, list[str]] = defaultdict(list)
         for query, names in rankings.items():
             for name in names:
-                asking[name].append(query)
+                queries_by_document[name].append(query)
         ends, lengths = dict[tuple[str, str], int](), dict[str, int]()
         with self.corpus.open("rb") as file:
             packed = file.read(2) == _GZIP_MAGIC
@@ -144,14 +146,14 @@ class AnswerTexts:
                     after_block()
                 if not line.strip():
                     continue
-                document = _parsed(line)
-                if (name := str(document["_id"])) in asking:
+                document = _parse_line(line)
+                if (name := str(document["_id"])) in queries_by_document:
                     text = document.get("text")
-                    text = "" if text is None or text != text else str(text)  # null or NaN
-                    words = _words(text)
+                    text = "" if text is None or text != text else str(text)  # The text is null or NaN.
+                    words = _split_words(text)
                     lengths[name] = len(words)
-                    for query in asking[name]:
-                        ends[query, name] = answers.get(query, _Wanted()).first_end(text, words, clock)
+                    for query in queries_by_document[name]:
+                        ends[query, name] = answers.get(query, _Answers()).first_end(text, words, clock)
         return {
             query: (
                 array([ends.get((query, name), 0) for name in names], int64),
@@ -161,16 +163,21 @@ class AnswerTexts:
         }
 
 
-#: The largest difference that summing in another order may make.
+#: Maximum difference due to another order of summation.
 TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
 class RankedQuery:
-    """A query's ranking, best first: the grade of each document (-1 if it is not judged for the query), and whether
-    it is judged for any query (empty where no measure asks). `judged` are all grades of the query, in no order,
-    `in_use` those that the judgements of any query have, rising. `read` has, where a measure asks, how many tokens are
-    read of each text until an answer ends, and how many it has."""
+    """A query's ranking, best first, and its judgments.
+
+    Attributes:
+        grades: Grade of each document, -1 if it is not judged for the query.
+        anywhere: Whether each document is judged for any query; empty if no measure needs it.
+        judged: Grades of the query, in arbitrary order.
+        read: Numbers of tokens of each text, up to the end of an answer and in all, if a measure needs them.
+        in_use: Distinct grades of all queries, ascending.
+    """
 
     grades: NDArray[np.int64]
     anywhere: NDArray[np.bool_]
@@ -179,15 +186,15 @@ class RankedQuery:
     in_use: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
-#: Value of a ranking at a cutoff (None for none), documents being relevant from a grade on.
+#: Function from a ranking, a cutoff (None for none), and the lowest relevant grade to a value.
 Reference = Callable[[RankedQuery, int | None, int], float]
 
 
 @dataclass(frozen=True, slots=True)
 class PytrecEval:
-    """pytrec_eval's names of a measure without and with a cutoff `{k}`, empty where the measure is never so.
+    """pytrec_eval's names of a measure without and with a cutoff `{k}`, empty if there is no such variant.
 
-    An `at_cutoff` without `{k}` is the reciprocal rank, which pytrec_eval has without a cutoff only: it is cut here.
+    An `at_cutoff` without `{k}` is the reciprocal rank: pytrec_eval has no cutoff for it, so its values are cut here.
     """
 
     whole: str = ""
@@ -201,8 +208,11 @@ Verifier = PytrecEval | Reference
 class VerifiedMeasure:
     """A measure to compute a second time.
 
-    `level` is the lowest relevant grade, None for the dataset's. `depth` is the number of documents that it reads, None
-    for all. `looks_elsewhere` and `reads_texts` say whether it needs `RankedQuery.anywhere` and `RankedQuery.read`.
+    Attributes:
+        level: Lowest relevant grade, None for the dataset's.
+        depth: Number of documents that it reads, None for all.
+        looks_elsewhere: Whether it needs `RankedQuery.anywhere`.
+        reads_texts: Whether it needs `RankedQuery.read`.
     """
 
     name: str
@@ -222,40 +232,40 @@ class VerifiedMeasure:
 
     @property
     def is_cut_here(self) -> bool:
-        """Whether pytrec_eval's value is of the whole ranking, of which only the first documents count."""
+        """Whether pytrec_eval's value is for the whole ranking, and the cutoff is applied afterwards."""
         return bool(self.cutoff) and "{k}" not in getattr(self.verifier, "at_cutoff", "{k}")
 
     def reference_value(self, query: RankedQuery) -> float:
-        """Return the value that the reference computes. Raises TypeError for a measure of pytrec_eval."""
+        """Return the value computed by the reference. Raises TypeError for a measure of pytrec_eval."""
         if isinstance(self.verifier, PytrecEval):
             raise TypeError(f"pytrec_eval computes {self.name}")
         return self.verifier(query, self.cutoff, self.level or 0)
 
 
 def capped_recall(query: RankedQuery, k: int | None, level: int) -> float:
-    """BEIR (Thakur et al., 2021), appendix G: R_cap@k = relevant documents among the first k / min(k, R)."""
+    """Return R_cap@k, the relevant documents among the first k / min(k, R): BEIR (Thakur et al., 2021), appendix G."""
     relevant = int((query.judged >= level).sum())
     possible = relevant if k is None else min(k, relevant)
     return float((query.grades[:k] >= level).sum()) / possible if possible else 0.0
 
 
 def judged_share(query: RankedQuery, k: int | None, level: int) -> float:
-    """ir_measures, Judged@k: documents judged for the query, of those among the first k."""
+    """Return Judged@k as in ir_measures, the share of the first k documents that are judged for the query."""
     return float((query.grades[:k] >= 0).mean()) if len(query.grades) else 0.0
 
 
 def hole(query: RankedQuery, k: int | None, level: int) -> float:
-    """Documents not judged for the query, of those among the first k."""
+    """Return the share of the first k documents that are not judged for the query."""
     return float((query.grades[:k] < 0).mean()) if len(query.grades) else 0.0
 
 
 def hole_anywhere(query: RankedQuery, k: int | None, level: int) -> float:
-    """BEIR, table 4: Hole@k = documents judged for no query, of those among the first k."""
+    """Return Hole@k as in BEIR, table 4, the share of the first k documents that are not judged for any query."""
     return float((~query.anywhere[:k]).mean()) if len(query.grades) else 0.0
 
 
 def exponential_ndcg(query: RankedQuery, k: int | None, level: int) -> float:
-    """Burges et al. (ICML 2005): DCG = Σ (2^g - 1) / log2(i + 1), divided by that of the ideal ranking."""
+    """Return DCG = Σ (2^g - 1) / log2(i + 1), divided by that of the ideal ranking: Burges et al. (ICML 2005)."""
 
     def dcg(grades: NDArray[np.int64]) -> float:
         gains = 2.0 ** np.maximum(grades[:k], 0) - 1
@@ -267,7 +277,7 @@ def exponential_ndcg(query: RankedQuery, k: int | None, level: int) -> float:
 
 @dataclass(frozen=True)
 class RankBiasedPrecision:
-    """Moffat & Zobel (TOIS 27(1), 2008): RBP = (1 - p) Σ rel_i · p^(i - 1)."""
+    """RBP = (1 - p) Σ rel_i · p^(i - 1): Moffat & Zobel (TOIS 27(1), 2008)."""
 
     persistence: float
 
@@ -278,41 +288,43 @@ class RankBiasedPrecision:
 
 
 def f1(query: RankedQuery, k: int | None, level: int) -> float:
-    """Van Rijsbergen (1979): 2 P R / (P + R), P of k documents and R of all relevant ones."""
-    found, relevant = float((query.grades[:k] >= level).sum()), float((query.judged >= level).sum())
-    precision, recall = found / (k or 1), found / (relevant or 1)
-    return 2 * precision * recall / (precision + recall) if found else 0.0
+    """Return 2 P R / (P + R), with P over k documents and R over all relevant ones: Van Rijsbergen (1979)."""
+    retrieved, relevant = float((query.grades[:k] >= level).sum()), float((query.judged >= level).sum())
+    precision, recall = retrieved / (k or 1), retrieved / (relevant or 1)
+    return 2 * precision * recall / (precision + recall) if retrieved else 0.0
 
 
 def answer(query: RankedQuery, k: int | None, level: int) -> float:
-    """Karpukhin et al. (EMNLP 2020), section 5: whether one of the first k texts has an answer."""
+    """Return whether one of the first k texts has an answer: Karpukhin et al. (EMNLP 2020), section 5."""
     return float((query.read[0][:k] > 0).any())
 
 
 def answer_within_tokens(query: RankedQuery, k: int | None, level: int) -> float:
-    """Asai et al. (NAACL 2021), section 4.1: whether an answer is among the first k thousand tokens retrieved."""
-    before = 0
+    """Return whether an answer is among the first k thousand tokens: Asai et al. (NAACL 2021), section 4.1."""
+    token_count = 0
     for end, length in zip(*query.read, strict=True):
         if end:
-            return float(before + end <= 1000 * (k or 0))
-        before += length
+            return float(token_count + end <= 1000 * (k or 0))
+        token_count += length
     return 0.0
 
 
 def upper_ndcg(query: RankedQuery, k: int | None, level: int) -> float:
     """Return the highest nDCG@k over all grades of unjudged documents (`measures.formulas.upper_ndcg`), by bisection.
 
-    A value v is reached where, summed over the grades in use, the most of gain − v · ideal gain is 0 or more.
+    A value v is attainable if, summed over the grades in use, the maxima of gain − v · ideal gain are at least 0.
     """
     head, in_use = query.grades[:k], query.in_use[query.in_use > 0]
     grades = in_use if len(in_use) else np.array([max(level, 1)])
     discounts = 1 / np.log2(np.arange(2, len(query.judged) + len(query.grades) + 3))
-    sums, shown = np.concatenate([[0.0], np.cumsum(discounts[:k])]), discounts[: len(head)]
-    added = np.concatenate([[0.0], np.cumsum(shown[head < 0])])
+    sums, head_discounts = np.concatenate([[0.0], np.cumsum(discounts[:k])]), discounts[: len(head)]
+    unjudged_discounts = np.concatenate([[0.0], np.cumsum(head_discounts[head < 0])])
     steps = np.diff(grades, prepend=0)[:, None]
-    gains = steps * np.array([shown[head >= grade].sum() + added for grade in grades])
-    there = (query.judged >= grades[:, None]).sum(axis=1)
-    ideals = steps * sums[np.minimum(there[:, None] + np.arange(len(added)), len(sums) - 1)]
+    gains = steps * np.array([head_discounts[head >= grade].sum() + unjudged_discounts for grade in grades])
+    relevant_counts = (query.judged >= grades[:, None]).sum(axis=1)
+    ideals = (
+        steps * sums[np.minimum(relevant_counts[:, None] + np.arange(len(unjudged_discounts)), len(sums) - 1)]
+    )
     if len(grades) == 1:
         return float(np.divide(gains, ideals, out=np.zeros_like(gains), where=ideals > 0).max())
     low, high = 0.0, 1.0 if ideals[:, -1].any() else 0.0
@@ -323,27 +335,29 @@ def upper_ndcg(query: RankedQuery, k: int | None, level: int) -> float:
 
 
 def upper_count(query: RankedQuery, k: int | None, level: int) -> RankedQuery:
-    """Return the query with every unjudged document among the first k judged relevant."""
+    """Return the query with all unjudged documents among the first k judged relevant."""
     head = query.grades[:k]
-    found = np.where(head < 0, max(level, 0), head)
-    return replace(query, grades=found, judged=np.concatenate([query.judged, found[head < 0]]))
+    grades = np.where(head < 0, max(level, 0), head)
+    return replace(query, grades=grades, judged=np.concatenate([query.judged, grades[head < 0]]))
 
 
-def _found(query: RankedQuery, k: int | None, level: int) -> NDArray[np.bool_]:
+def _is_relevant(query: RankedQuery, k: int | None, level: int) -> NDArray[np.bool_]:
     return query.grades[:k] >= level
 
 
 def upper(measure: Reference) -> Reference:
-    """Return the bound of a measure that no further relevant document lowers: all unjudged ones relevant."""
+    """Return a measure's upper bound, for measures that never decrease if unjudged documents become relevant."""
     return lambda query, k, level: measure(upper_count(query, k, level), k, level)
 
 
 upper_capped_recall = upper(capped_recall)
-upper_precision = upper(lambda query, k, level: float(_found(query, k, level).sum() / (k or 1)))
+upper_precision = upper(lambda query, k, level: float(_is_relevant(query, k, level).sum() / (k or 1)))
 upper_recall = upper(
-    lambda query, k, level: float(_found(query, k, level).sum() / max(1, (query.judged >= level).sum()))
+    lambda query, k, level: float(_is_relevant(query, k, level).sum() / max(1, (query.judged >= level).sum()))
 )
 upper_reciprocal_rank = upper(
-    lambda query, k, level: float(max(_found(query, k, level) / np.arange(1, len(query.grades[:k]) + 1)))
+    lambda query, k, level: float(
+        max(_is_relevant(query, k, level) / np.arange(1, len(query.grades[:k]) + 1))
+    )
 )
-upper_success = upper(lambda query, k, level: float(_found(query, k, level).any()))
+upper_success = upper(lambda query, k, level: float(_is_relevant(query, k, level).any()))

@@ -12,7 +12,7 @@ from django.utils import timezone
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.files import sha256_of
 from evaluation.judgements.merge import (
-    NOT_NAMED,
+    UNNAMED_JUDGES,
     Conflict,
     Grades,
     Judge,
@@ -21,7 +21,7 @@ from evaluation.judgements.merge import (
     MergePolicy,
     agreements,
     compare,
-    count_standing,
+    count_merged_by_judge,
     merge,
     write_judgements,
 )
@@ -98,9 +98,9 @@ def _grades_by_judge(qrels: Qrels | None) -> Judged:
     for import_ in imports.order_by("settled_at", "pk"):
         grades = _imported_grades(import_, import_.against)
         if not grades_by_judge and import_.against is not None:
-            grades_by_judge.append((NOT_NAMED, present_grades(import_.against)))
+            grades_by_judge.append((UNNAMED_JUDGES, present_grades(import_.against)))
         grades_by_judge.append((get_judge(import_), grades))
-    return grades_by_judge or [(NOT_NAMED, present_grades(lineage[-1]))]
+    return grades_by_judge or [(UNNAMED_JUDGES, present_grades(lineage[-1]))]
 
 
 def record_comparison(import_: JudgementImport, columns: dict[str, Any]) -> None:
@@ -138,7 +138,7 @@ def merge_import(import_: JudgementImport, folder: Path) -> MergedJudgements:
     by_judge = [*_grades_by_judge(import_.against), (get_judge(import_), new_grades)]
     judges = [
         {**judge._asdict(), "called": str(judge), "judgements": count}
-        for judge, count in count_standing(by_judge, grades).items()
+        for judge, count in count_merged_by_judge(by_judge, grades).items()
     ]
     agreement = agreements(by_judge, import_.dataset.relevance_level)
     content = prepare_content(import_.dataset, row)

@@ -10,7 +10,7 @@ from django.utils import timezone
 from evaluation.collections.beir import read_queries
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.judgements.import_file import HIGHEST_GRADE, NewJudgements, read_judgements
-from evaluation.judgements.merge import NOT_NAMED, Judge
+from evaluation.judgements.merge import UNNAMED_JUDGES, Judge
 from leaderboard.core.audit import actor, record
 from leaderboard.core.storage.store import Area, local_path, put
 from leaderboard.core.text.names import validate_name
@@ -56,8 +56,9 @@ def read_import(
         path,
         {query.id for query in read_queries(local_path(Area.FILES, version.queries_sha256))},
         DocumentIds.open(local_path(Area.INDEXES, table)) if table else None,
-        highest=max(HIGHEST_GRADE, highest_grade),
-        # Without relevant documents so far, there is no scale to enforce.
+        highest=max(
+            HIGHEST_GRADE, highest_grade
+        ),  # Without relevant documents so far, there is no scale to enforce.
         scale=highest_grade if highest_grade > 0 and not scale_grew else None,
         strict=strict,
     )
@@ -97,9 +98,9 @@ def _check_line(label: str, text: str) -> None:
 
 
 def get_judge(import_: JudgementImport) -> Judge:
-    """Return the judge of an import, or `NOT_NAMED` if it is unknown."""
+    """Return the judge of an import, or `UNNAMED_JUDGES` if it is unknown."""
     if not import_.judge_name:
-        return NOT_NAMED
+        return UNNAMED_JUDGES
     return Judge(import_.judge_kind, import_.judge_name, import_.judge_version, import_.judge_prompt)
 
 
@@ -199,10 +200,7 @@ def _concurrent_change(locked_import: JudgementImport) -> str:
 def is_current(import_: JudgementImport) -> bool:
     """Return whether the import was compared with the dataset's current judgments."""
     dataset = import_.dataset
-    return (import_.version_id, import_.against_id) == (
-        dataset.current_version_id,
-        dataset.current_qrels_id,
-    )
+    return (import_.version_id, import_.against_id) == (dataset.current_version_id, dataset.current_qrels_id)
 
 
 def count_changes(import_: JudgementImport, policy: Conflicts) -> int:

@@ -89,7 +89,7 @@ def left_out_scores(
     for entry in pending_entries:
         team = entry.system.contributor
         if team not in reduced_qrels:
-            reduced_qrels = {team: full_qrels.without(sole_documents.get(team, {}))}
+            reduced_qrels = {team: full_qrels.without_pairs(sole_documents.get(team, {}))}
         team_target = replace(target, qrels=reduced_qrels[team], hidden=False)
         paths = [run_path(seed.run.sha256) for seed in entry_evaluations(entry)]
         progress(len(scores) / len(pending_entries))

@@ -37,7 +37,7 @@ def kinds() -> list[dict[str, Any]]:
             "example": EXAMPLES[kind],
             "address": f"https://huggingface.co/{EXAMPLES[kind]}" if "/" in EXAMPLES[kind] else "",
             "engines": [engine for engine in made_for if kind in engine.checkpoints],
-            "model_types": library_models().of_kind(kind),
+            "model_types": library_models().get_types(kind),
         }
         for kind in CheckpointKind
     ]

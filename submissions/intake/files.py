@@ -14,7 +14,7 @@ from typing import Any
 from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
 
-from evaluation.archives.compression import BLOCK, FileLimits, describe_bytes, not_read, open_blocks
+from evaluation.archives.compression import BLOCK, FileLimits, describe_bytes, open_blocks, unsupported_format
 from evaluation.archives.zip import (
     TOO_MANY_FILES,
     ZipAllowance,
@@ -258,7 +258,7 @@ def _count_runs(zips: Sequence[IncomingFile]) -> int:
             with open_archive(file.path, ZIP_POLICY) as archive:
                 names = without_companions(archive.names)
             if "xl/workbook.xml" in names:
-                raise not_read("an Excel file")
+                raise unsupported_format("an Excel file")
             if not names:
                 hint = "Pack one run for each dataset: <dataset>.txt."
                 raise InvalidContent.of(EMPTY.problem("the zip holds no files", hint))

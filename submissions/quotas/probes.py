@@ -45,11 +45,11 @@ def flag_suspicious_run(
     defaults = {"submission": submission, "tops": fingerprints.signature.pack()}
     RunSignature.objects.get_or_create(run=run, defaults=defaults)
     findings: dict[Flag.Kind, Mapping[str, Any]] = {}
-    if fingerprints.answered < LEAST_ANSWERED:
+    if fingerprints.answered_share < LEAST_ANSWERED:
         answered_count = int((fingerprints.documents > 0).sum())
         findings[Flag.Kind.FEW_QUERIES] = {"answered": answered_count, "topics": len(fingerprints.documents)}
-    if 0 < fingerprints.usual_documents < LEAST_DOCUMENTS:
-        findings[Flag.Kind.FEW_DOCUMENTS] = {"usual_documents": fingerprints.usual_documents}
+    if 0 < fingerprints.median_documents < LEAST_DOCUMENTS:
+        findings[Flag.Kind.FEW_DOCUMENTS] = {"usual_documents": fingerprints.median_documents}
     # Runs of the latest submissions of all teams to this version, latest first, grouped by submission.
     signatures = (
         RunSignature.objects.filter(run__version=run.version_id)
@@ -101,7 +101,7 @@ def _nearest_earlier(
     for key, signatures in comparable_signatures.items():
         for candidate in signatures:
             similarity = compare(signature, candidate)
-            if similarity.enough and (best is None or similarity.share > best[0].share):
+            if similarity.is_comparable and (best is None or similarity.share > best[0].share):
                 best = (similarity, key)
     if best is None:
         return {}

@@ -382,7 +382,7 @@ def test_a_file_that_changed_meanwhile_is_not_taken_though_a_backup_keeps_it(
     monkeypatch.setattr(uploading, "_send_piece", changing)
     with deletion_lock.pause_deletions():
         assert main(["upload", str(large), "--kind", "run"]) == 1
-    assert "it changed meanwhile" in capsys.readouterr().err
+    assert "changed during the upload" in capsys.readouterr().err
     assert Upload.objects.exists()  # and counts, until it is deleted
 
 

@@ -59,10 +59,10 @@ def test_documents_that_are_excluded_are_left_out_again(site: str, tmp_path: Pat
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"parameters": {"k1": 3.0, "b": 0.1}}, "the run has other bytes"),
-        ({"tag": "another"}, "the run has other bytes"),
+        ({"parameters": {"k1": 3.0, "b": 0.1}}, "the run has different bytes"),
+        ({"tag": "another"}, "the run has different bytes"),
         ({"parameters": {"surprise": 1}}, "the engine here has other parameters"),
-        ({"files": {"corpus": "0" * 64, "queries": "0" * 64}}, "the site has another corpus by now"),
+        ({"files": {"corpus": "0" * 64, "queries": "0" * 64}}, "the site has a different corpus now"),
         ({"scores": {"nDCG@10": 0.123}}, "nDCG@10 is"),
         ({"engine": "another"}, "There is no engine 'another'"),
         ({"tag": "another", "software": "99.1"}, "the site has version 99.1 of the engine, this machine"),
@@ -82,7 +82,7 @@ def test_a_measure_of_a_later_version_ends_nothing(small: Dataset, site: str, tm
     client = Changed(site)
     client.changes = {"scores": {"Foo@3": 1.0}}
     (found,) = reproduce(client, "bm25", tmp_path / "again")
-    assert "cannot be made again. The site has a measure that this version does not have: 'Foo@3'" in str(
+    assert "cannot be reproduced. The site has a measure that this version does not have: 'Foo@3'" in str(
         found
     )
 
@@ -95,7 +95,7 @@ def test_each_result_is_compared_with_a_search_of_its_own(small: Dataset, site: 
 
     first, second = reproduce(Twice(site), "bm25", tmp_path / "again")
     assert not first.differs
-    assert "the run has other bytes" in second.differs
+    assert "the run has different bytes" in second.differs
 
 
 def spoilt(folder: Path) -> Path:
@@ -131,13 +131,13 @@ def test_a_byte_of_a_model_and_a_prompt_are_noticed(
     prompted = Changed(site)
     prompted.changes = {"parameters": {**recipe["parameters"], "query_prompt": "common "}}
     (found,) = reproduce(prompted, system, again)
-    assert "differs: the run has other bytes" in str(found)
+    assert "differs: the run has different bytes" in str(found)
 
 
 def test_why_a_result_cannot_be_made_again_is_said(small: Dataset, site: str, tmp_path: Path) -> None:
     Run.objects.update(origin=Run.Origin.UPLOADED)
     (found,) = reproduce(Client(site), "bm25", tmp_path)
-    assert "cannot be made again. The run was uploaded" in str(found)
+    assert "cannot be reproduced. The run was uploaded" in str(found)
     Run.objects.update(origin=Run.Origin.RETRIEVED)
     (tmp_path / "collection" / "queries.jsonl").write_text(
         '{"_id": "q1", "text": "word"}\n{"_id": "q2", "text": "text"}\n'

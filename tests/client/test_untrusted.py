@@ -86,11 +86,11 @@ def test_only_plain_names_are_written(
     if place == "file":
         site.file["name"] = name
         assert main(["--url", server.address, "download", "small"]) == 3
-        assert "no plain name" in capsys.readouterr().err
+        assert "not a plain name" in capsys.readouterr().err
     else:
         site.recipe["dataset"] = name
     assert main(["reproduce", f"{server.address}systems/x/"]) == 3
-    assert "no plain name" in capsys.readouterr().err
+    assert "not a plain name" in capsys.readouterr().err
     assert list(at_home.parent.rglob("*")) == [at_home]
 
 
@@ -99,7 +99,7 @@ def test_a_collection_that_is_none_is_no_traceback(
     server: Loopback, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["reproduce", f"{server.address}systems/x/"]) == 0
-    assert "small: cannot be made again. What it is made of cannot be read:" in capsys.readouterr().out
+    assert "small: cannot be reproduced. Its inputs cannot be read:" in capsys.readouterr().out
 
 
 def test_a_file_of_ones_own_is_not_replaced(
@@ -142,7 +142,7 @@ def test_a_depth_that_no_machine_holds_is_not_believed(
 ) -> None:
     site.recipe["depth"] = 10**12
     assert main(["reproduce", f"{server.address}systems/x/"]) == 0
-    assert "cannot be made again. The site says a depth of 1,000,000,000,000" in capsys.readouterr().out
+    assert "cannot be reproduced. The site states a depth of 1,000,000,000,000" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("package")
@@ -345,4 +345,4 @@ def test_a_login_that_is_broken_is_named(kept: str, capsys: pytest.CaptureFixtur
     config_path().parent.mkdir(parents=True)
     config_path().write_text(kept)
     assert main(["datasets"]) == 2
-    assert f"{config_path()} does not have what" in capsys.readouterr().err
+    assert f"{config_path()} is not a file of" in capsys.readouterr().err

@@ -33,7 +33,14 @@ from transformers.utils.generic import ContextManagers
 
 from evaluation.checkpoints import modules as m
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
-from evaluation.checkpoints.findings import CheckpointAllowance, FileFindings, Findings, listed, quote, quoted
+from evaluation.checkpoints.findings import (
+    CheckpointAllowance,
+    FileFindings,
+    Findings,
+    quote,
+    quoted,
+    summarize_names,
+)
 from evaluation.checkpoints.weights import NAME as WEIGHTS
 from evaluation.checkpoints.weights import Tensor, read_tensors, refuse_shape, sizes
 from evaluation.core.problems import Report
@@ -95,13 +102,15 @@ def _iterate_chains(folder: Path) -> Iterator[list[tuple[str, Path]]]:
     if not (folder / m.MODULES).is_file():
         yield [(m.TRANSFORMER, folder)]
         return
-    modules = [(m.role_of(entry["type"]), folder / entry["path"]) for entry in _read_json(folder / m.MODULES)]
+    modules = [
+        (m.get_role(entry["type"]), folder / entry["path"]) for entry in _read_json(folder / m.MODULES)
+    ]
     if modules[0][0] != m.ROUTER:
         yield modules
         return
     routes = _read_json(folder / m.ROUTER_CONFIG)
     for names in routes["structure"].values():
-        yield [(m.role_of(routes["types"][name]), folder / name) for name in names]
+        yield [(m.get_role(routes["types"][name]), folder / name) for name in names]
 
 
 def _read_json(path: Path) -> Any:
@@ -159,8 +168,19 @@ def _load_configuration(folder: Path, file: FileFindings) -> Any:
         return None
 
 
-_FAILURES = (ValueError, TypeError, KeyError, AttributeError, IndexError, ZeroDivisionError, RuntimeError,
-    NotImplementedError, AssertionError, ImportError, OverflowError)  # fmt: skip
+_FAILURES = (
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    IndexError,
+    ZeroDivisionError,
+    RuntimeError,
+    NotImplementedError,
+    AssertionError,
+    ImportError,
+    OverflowError,
+)
 
 
 def _library_message(error: BaseException) -> str:
@@ -218,7 +238,7 @@ def _compare_weights(model: Any, tensors: Mapping[str, Tensor], file: FileFindin
         name for name in loading_info.missing_keys - buffers if pooled or not _POOLER.search(name)
     ]
     if missing_names:
-        file.refuse("missing_weights", f"{listed(sorted(missing_names))} are missing")
+        file.refuse("missing_weights", f"{summarize_names(sorted(missing_names))} are missing")
     for name, stored_shape, expected_shape in sorted(loading_info.mismatched_keys):
         message = (
             f"its shape is {sizes(stored_shape)}, but {type(model).__name__} requires {sizes(expected_shape)}"
@@ -229,10 +249,10 @@ def _compare_weights(model: Any, tensors: Mapping[str, Tensor], file: FileFindin
     unexpected = [name for name in loading_info.unexpected_keys - buffers if not name.startswith("decoder.")]
     computed = sorted(name for name in unexpected if _LAYER_WEIGHT.search(name))
     if computed:
-        message = f"{type(model).__name__} has no {listed(computed)} and would ignore these weights"
+        message = f"{type(model).__name__} has no {summarize_names(computed)} and would ignore these weights"
         file.refuse("weights_unknown", message)
     elif unexpected:
-        file.remark("weights_left_out", listed(sorted(unexpected)))
+        file.remark("weights_left_out", summarize_names(sorted(unexpected)))
 
 
 def _check_tokenizer(folder: Path, rows: int | None, file: FileFindings) -> int | None:
@@ -265,7 +285,7 @@ def _check_module(role: str, folder: Path, rows: int | None, path_prefix: str, f
     file, weights_file = findings.at(path_prefix + name), findings.at(path_prefix + WEIGHTS)
     unknown_keys = sorted(values.keys() - set(module_class.config_keys))
     if unknown_keys:
-        file.refuse("unknown_key", f"{role} has no {listed(unknown_keys)}")
+        file.refuse("unknown_key", f"{role} has no {summarize_names(unknown_keys)}")
         return
     tensors = read_tensors(folder / WEIGHTS, CheckpointAllowance()) if (folder / WEIGHTS).is_file() else {}
     if role in (m.STATIC, m.SPARSE_STATIC):
@@ -307,9 +327,9 @@ def _compare_module(module: Any, tensors: Mapping[str, Tensor], file: FileFindin
         names_by_tensor.setdefault(id(value), []).append(name)
     missing_names = [names[0] for names in names_by_tensor.values() if not tensors.keys() & set(names)]
     if missing_names:
-        file.refuse("missing_weights", f"{listed(missing_names)} are missing")
+        file.refuse("missing_weights", f"{summarize_names(missing_names)} are missing")
     unknown_names = sorted(tensors.keys() - state.keys())
     if unknown_names:
-        file.refuse("weights_unknown", f"the module has no {listed(unknown_names)}")
+        file.refuse("weights_unknown", f"the module has no {summarize_names(unknown_names)}")
     for name in state.keys() & tensors.keys():
         refuse_shape(name, tensors[name], state[name].shape, file)

@@ -75,7 +75,7 @@ class OpenCollection:
         """Return whether documents are excluded from the rankings of a query."""
         version = self.dataset.current_version
         excluded = excluded_documents(version) if version else None
-        return excluded is not None and excluded.row_of(query_id) is not None
+        return excluded is not None and excluded.find_row(query_id) is not None
 
     def neighbours(self, row: int) -> tuple[str | None, str | None]:
         """Return the ids of the previous and the next query."""

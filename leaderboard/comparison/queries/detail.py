@@ -81,7 +81,7 @@ class QueryRanking(NamedTuple):
 
 def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> dict[str, Any] | None:
     """Return the template context of a judged query, or None for any other id. Four queries. Raises UnknownChoice."""
-    row = collection.judgements.row_of(query_id)
+    row = collection.judgements.find_row(query_id)
     if row is None:
         return None
     dataset = collection.dataset
@@ -124,8 +124,7 @@ def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> 
         "id": query_id,
         "text": collection.text(query_id),
         "measure": measure,
-        "rankings": rankings,
-        # One row per rank, padded if a ranking is shorter.
+        "rankings": rankings,  # One row per rank, padded if a ranking is shorter.
         "rows": list(zip_longest(*(ranking.documents or () for ranking in rankings))),
         "judged": [documents[name] for name in shown_judged],
         "judged_total": len(graded),

@@ -15,7 +15,7 @@ from evaluation.archives.hub import COMMIT, NAME, HubFile, NotFetched, Repositor
 from evaluation.collections.other_formats import (
     Record,
     Topic,
-    queries_of,
+    select_queries,
     write_excluded,
     write_judgements,
     write_records,
@@ -176,9 +176,11 @@ def _from_ir_datasets(name: str, options: ImportOptions, target: Path, progress:
         raise _refusal(message, "No data was stored. Try again later.") from error
     field = f", the {query_field} of each topic" if query_field != "text" else ""
     return replace(
-        options, source=f"ir_datasets:{name} (ir_datasets {ir_datasets.__version__}{field})", topic_field=None,
+        options,
+        source=f"ir_datasets:{name} (ir_datasets {ir_datasets.__version__}{field})",
+        topic_field=None,
         ir_datasets_id=options.ir_datasets_id or name,
-    )  # fmt: skip
+    )
 
 
 def _write_ir_datasets(
@@ -195,7 +197,7 @@ def _write_ir_datasets(
         fields = query._asdict().items()
         texts = {name: text for name, text in fields if text and isinstance(text, str) and name != "query_id"}
         topics.append(Topic(query.query_id, texts, number))
-    query_field, queries = queries_of(Path("queries"), topics, options.topic_field)
+    query_field, queries = select_queries(Path("queries"), topics, options.topic_field)
     write_records(target / "queries.jsonl", queries)
     if kinds["qrels"]:
         judgements = [

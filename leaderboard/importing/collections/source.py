@@ -17,10 +17,10 @@ from typing import Any
 from evaluation.archives.compression import open_blocks
 from evaluation.archives.zip import ZipPolicy, is_zip, open_archive
 from evaluation.collections.other_formats import (
-    queries_of,
     read_smart,
     read_smart_judgements,
     read_topics,
+    select_queries,
     write_judgements,
     write_records,
 )
@@ -322,7 +322,7 @@ class Conversion:
         return lambda target: write_records(target, read_smart(path))
 
     def _convert_topics(self, path: Path, target: Path) -> None:
-        self.topic_field, queries = queries_of(path, read_topics(path), self._options.topic_field)
+        self.topic_field, queries = select_queries(path, read_topics(path), self._options.topic_field)
         write_records(target, queries)
 
     def _convert_smart_judgements(self, path: Path, target: Path) -> None:

@@ -114,7 +114,7 @@ def test_other_kinds_are_named_with_what_to_send(
 ) -> None:
     (problem,) = check_run(written(tmp_path, compress(content)), ScoringTarget()).problems
     assert problem.code == "compression"
-    assert problem.message == f"this is {name}, which is not read here"
+    assert problem.message == f"this is {name}, which is not supported"
     assert problem.hint == hint
 
 

@@ -254,7 +254,7 @@ def test_what_is_left_out_is_remarked(tmp_path: Path) -> None:
 def test_another_kind_is_refused_in_words(tmp_path: Path) -> None:
     folder = write(files(), tmp_path / "folder")
 
-    with pytest.raises(InvalidContent, match="this is a sentence-encoder; wanted is cross-encoder"):
+    with pytest.raises(InvalidContent, match="this is a sentence-encoder, not a cross-encoder"):
         open_checkpoint(folder, ["cross-encoder"], tmp_path)
 
 

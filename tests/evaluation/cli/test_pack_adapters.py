@@ -32,13 +32,13 @@ def test_what_an_adapter_needs_is_said(
     assert main(["pack", str(adapter)]) == 1
     assert "base_missing" in capsys.readouterr().err
     assert main(["pack", str(adapter), "--base", str(tmp_path / "nowhere")]) == 1
-    assert f"{tmp_path / 'nowhere'} holds no model" in capsys.readouterr().err
+    assert f"{tmp_path / 'nowhere'} has no model" in capsys.readouterr().err
     assert main(["pack", str(adapter), "--base", str(base)]) == 1
     assert "pip install peft" in capsys.readouterr().err
     assert main(["pack", str(adapter), "--base", str(adapter)]) == 1
-    assert f"{adapter} holds an adapter alone" in capsys.readouterr().err
+    assert f"{adapter} has only an adapter" in capsys.readouterr().err
     assert main(["pack", str(adapter), "--base", str(base), "--base", str(adapter)]) == 1
-    assert f"{base} holds a whole model, which {adapter} is no base of" in capsys.readouterr().err
+    assert f"{base} is a complete model, so {adapter} cannot be its base" in capsys.readouterr().err
 
 
 @pytest.mark.long

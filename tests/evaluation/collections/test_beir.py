@@ -154,7 +154,7 @@ def test_reading_stops_yielding_at_the_first_problem(tmp_path: Path) -> None:
 
 
 def test_an_empty_file_is_refused(tmp_path: Path) -> None:
-    assert problems_of(write(tmp_path, "\n\n"))["empty_file"].message == "corpus.jsonl holds no document"
+    assert problems_of(write(tmp_path, "\n\n"))["empty_file"].message == "corpus.jsonl has no document"
 
 
 def test_a_line_over_the_limit_is_refused_without_being_held(

@@ -15,7 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaluation.collections import beir
-from evaluation.collections.beir import count_documents, fingerprint_of, read_corpus, read_table, write_blocks
+from evaluation.collections.beir import (
+    corpus_fingerprint,
+    count_documents,
+    read_corpus,
+    read_table,
+    write_blocks,
+)
 
 
 def lines_of(count: int, words: int = 40) -> list[bytes]:
@@ -144,9 +150,9 @@ def test_a_fingerprint_tells_texts_and_orders_apart(tmp_path: Path, small_blocks
     lines = lines_of(300)
     changed = [lines[0].replace(b"word0", b"wurd0"), *lines[1:]]
     texts = [lines, changed, lines[:-1], lines[::-1]]
-    assert len({fingerprint_of(in_blocks(tmp_path, text)) for text in texts}) == len(texts)
-    assert fingerprint_of(in_blocks(tmp_path, lines)) == fingerprint_of(in_blocks(tmp_path, lines))
+    assert len({corpus_fingerprint(in_blocks(tmp_path, text)) for text in texts}) == len(texts)
+    assert corpus_fingerprint(in_blocks(tmp_path, lines)) == corpus_fingerprint(in_blocks(tmp_path, lines))
     plain, copy = tmp_path / "corpus.jsonl", tmp_path / "copy.jsonl"
     plain.write_bytes(b"".join(lines))
     copy.write_bytes(b"".join(changed))
-    assert fingerprint_of(plain) != fingerprint_of(copy)
+    assert corpus_fingerprint(plain) != corpus_fingerprint(copy)

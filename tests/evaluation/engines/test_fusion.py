@@ -136,5 +136,5 @@ def test_a_line_that_is_none_is_named(tmp_path: Path) -> None:
     bad = tmp_path / "bad.run"
     bad.write_text("q1 Q0 a 1 2.0 tag\nq1 Q0 b 2 much tag\n")
     (tmp_path / "index").mkdir()
-    with pytest.raises(InvalidRun, match="line 2 is not one of a run"):
+    with pytest.raises(InvalidRun, match="line 2 is not a line of a run"):
         fused(tmp_path / "index", [good, bad], ["q1"], 5)

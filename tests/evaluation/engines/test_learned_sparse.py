@@ -123,7 +123,7 @@ def test_pack_tries_a_model_whose_tokenizer_adds_no_special_tokens(
 
     monkeypatch.chdir(tmp_path)
     assert main(["pack", str(without_special_tokens(tmp_path / "bare"))]) == 0
-    assert "tried with learned-sparse: 20 texts, 3 of 3 queries found something" in capsys.readouterr().err
+    assert "tried with learned-sparse: 20 texts, 3 of 3 queries have results" in capsys.readouterr().err
 
 
 def test_a_corpus_of_one_document_or_none(checkpoints: dict[str, Path], tmp_path: Path) -> None:
@@ -200,4 +200,4 @@ def test_the_command_takes_a_plain_masked_language_model(
     assert "max, sum" in capsys.readouterr().err
     own = tiny_splade(tmp_path / "own", pooling="sum")
     assert run_command(*engine, "--checkpoint", own, "--pooling", "max") == 2
-    assert "says itself how to pool: sum" in capsys.readouterr().err
+    assert "already defines its pooling (sum)" in capsys.readouterr().err

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from evaluation.checkpoints.description import CheckpointKind
-from evaluation.checkpoints.settings import TEMPLATES, recognise
+from evaluation.checkpoints.settings import TEMPLATES, recognize_template
 from evaluation.engines import InvalidParameter
 from evaluation.engines.neural.checking import check_checkpoint
 from tests.evaluation.neural import created, rebuilt
@@ -256,10 +256,13 @@ def test_monot5_says_true_or_false(tmp_path: Path) -> None:
 
 def test_a_chat_template_is_recognised_by_what_it_says_and_else_asked_for(tmp_path: Path) -> None:
     for name, program in PROGRAMS.items():
-        assert recognise(program) == name
-        assert recognise(program.replace("relevan", "importan").replace("answer", "word")) == ""
+        assert recognize_template(program) == name
+        assert recognize_template(program.replace("relevan", "importan").replace("answer", "word")) == ""
     assert (
-        recognise(PROGRAMS["bge-reranker-v2-gemma"].replace("'Yes' or 'No'", "\\'Yes\\' or \\'No\\'")) != ""
+        recognize_template(
+            PROGRAMS["bge-reranker-v2-gemma"].replace("'Yes' or 'No'", "\\'Yes\\' or \\'No\\'")
+        )
+        != ""
     )
     assert set(PROGRAMS) == set(GENERATIVE) == {name for name in TEMPLATES if "monot5" not in name}
     words = byte_tokenizer("left")

@@ -15,7 +15,7 @@ import pytest
 from evaluation.collections.beir import Document
 from evaluation.core.problems import EndlessPattern, InvalidContent
 from evaluation.judgements import answers, pattern_check
-from evaluation.judgements.answers import Answers, find_answers, read_answers, tokens_of
+from evaluation.judgements.answers import Answers, find_answers, read_answers, tokenize
 from evaluation.judgements.qrels import read_qrels
 from evaluation.runs.score import ScoredRun, ScoringTarget, score_run
 from evaluation.verification import references
@@ -93,7 +93,7 @@ def test_one_token_more_and_the_answer_is_behind_two_thousand(tmp_path: Path) ->
 
 
 def test_what_is_read_is_counted_up_to_the_end_of_the_first_answer() -> None:
-    assert tokens_of("Paris-like, 3.5 m\u00b2!") == ["paris", "-", "like", ",", "3", ".", "5", "m\u00b2", "!"]
+    assert tokenize("Paris-like, 3.5 m\u00b2!") == ["paris", "-", "like", ",", "3", ".", "5", "m\u00b2", "!"]
     documents = [Document(name, "", text) for name, text in CORPUS.items()]
     answers = {"q": Answers((" paris ",)), "none": Answers((" 188 ",))}
     found = find_answers(["q", "none", "absent"], {"q": ["d4", "d2"], "none": ["d6"]}, answers, documents)

@@ -79,7 +79,7 @@ def test_everything_that_is_wrong_is_listed_with_its_first_lines(tmp_path: Path)
 def test_documents_that_the_corpus_lacks_are_counted_unless_there_are_no_others(tmp_path: Path) -> None:
     found = read(tmp_path, "q1 0 d1 1\nq1 0 d98 0\nq2 0 d99 1\n")
     assert (found.missing, found.grades[b"q2"]) == (2, {b"d99": 1})
-    with pytest.raises(InvalidContent, match="a document that the dataset does not have: 1 line"):
+    with pytest.raises(InvalidContent, match="a document that is not in the dataset: 1 line"):
         read(tmp_path, "q1 0 d98 1\n")
 
 

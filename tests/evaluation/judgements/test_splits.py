@@ -63,7 +63,7 @@ def test_two_draws_differ_and_the_same_secret_draws_the_same() -> None:
 
 
 def test_neither_part_may_be_empty() -> None:
-    with pytest.raises(ValueError, match="1 judged queries cannot be parted"):
+    with pytest.raises(ValueError, match="1 judged queries cannot be split"):
         draw_parts({"q": 1}, 1 / 3)
     with pytest.raises(ValueError, match="between 0 and 1"):
         draw_parts({"q": 1, "r": 1}, 1.0)

@@ -21,14 +21,14 @@ from tests.evaluation.runs.checking import GOOD, check, only, run_of
 @pytest.mark.parametrize(("content", "found"), [
     (GOOD + "1 Q0 c 3 1.5\n", "line 4 has 5 fields: “1 Q0 c 3 1.5”"),
     (GOOD.replace("2.5", "nan"), "line 2 has the score 'nan': “1 Q0 b 2 nan tag”"),
-    (GOOD + "2 Q0 a 2 1 tag\n", "line 4 names 'a' again for the query '2': “2 Q0 a 2 1 tag”"),
+    (GOOD + "2 Q0 a 2 1 tag\n", "line 4 repeats 'a' for the query '2': “2 Q0 a 2 1 tag”"),
     (GOOD + "1\tQ0\tc\x07\u202e\n", "line 4 has 3 fields: “1\\tQ0\\tc\\x07\\u202e”"),
     (GOOD + "\n1 Q0 c 3 1 tag\n", "line 4 is blank: “”"),
     (GOOD.encode().replace(b" b ", b" \xff "), "line 2: “1 Q0 \\xff 2 2.5 tag”"),
     (GOOD + "2 Q0 " + "x" * 300 + " 2 1 t\n", "line 4 has ids of 1 and 300 bytes: “2 Q0 " + "x" * 74 + "…”"),
     ("1 Q0 a 1 1 tag\n" + "y" * 3_000_000 + "\n", "line 2: “" + "y" * 79 + "…”"),
     (b"\xef\xbb\xbf# made by hand\n1 Q0 a 1 tag\n", "line 2 has 5 fields: “1 Q0 a 1 tag”"),
-    ("7 Q0 a 1 1 tag\n", "line 1 names the query '7': “7 Q0 a 1 1 tag”"),
+    ("7 Q0 a 1 1 tag\n", "line 1 has the query '7': “7 Q0 a 1 1 tag”"),
 ])  # fmt: skip
 def test_a_message_quotes_the_first_line_and_says_what_it_has(
     tmp_path: Path, content: str | bytes, found: str
@@ -49,7 +49,7 @@ def test_a_message_quotes_a_line_deep_in_a_compressed_file(tmp_path: Path) -> No
 def test_a_document_of_another_corpus_is_named(tmp_path: Path) -> None:
     documents = DocumentIds.build(["a"], tmp_path / "ids")
     problem = only(check(tmp_path, GOOD, document_ids=documents))
-    assert "line 2 names 'b': “1 Q0 b 2 2.5 tag”" in problem.message
+    assert "line 2 has the document 'b': “1 Q0 b 2 2.5 tag”" in problem.message
 
 
 def test_blank_lines_between_others_are_among_the_lines_that_are_counted(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_header_line_is_recognised(tmp_path: Path, header: str) -> None:
     problem = only(check(tmp_path, f"# comment\n{header}\n{GOOD}"))
     assert (problem.code, problem.count, problem.lines) in (("fields", 1, (2,)), ("score", 1, (2,)))
     assert problem.message.endswith("line 2 looks like a header")
-    assert problem.hint == "Leave out the line of column names."
+    assert problem.hint == "Remove the line of column names."
 
 
 @pytest.mark.parametrize("content", [
@@ -73,7 +73,7 @@ def test_a_header_line_is_recognised(tmp_path: Path, header: str) -> None:
 def test_judgements_are_recognised(tmp_path: Path, content: str) -> None:
     problem = only(check(tmp_path, content))
     assert problem.code == "fields"
-    assert "looks like relevance judgements (qrels)" in problem.message
+    assert "looks like relevance judgments (qrels)" in problem.message
     assert "Send the ranking of a system." in problem.hint
     assert "qrels" not in only(check(tmp_path, GOOD + "1 0 a 1\n")).message
 
@@ -108,9 +108,9 @@ def test_damaged_compression_is_said_in_plain_words(
         problem = only(check(tmp_path, each))
         why = problem.message.partition(" bytes: ")[2]
         assert (problem.code, why) in [
-            ("compression", "the file ends before its compressed data does"),
+            ("compression", "the file is truncated"),
             ("compression", "other data follows the compressed data"),
-            ("compression", "it does not expand"),
+            ("compression", "it cannot be decompressed"),
         ]
 
 
@@ -122,7 +122,7 @@ def test_a_wrong_checksum_alone_is_not_said_to_be_data_that_does_not_expand(
     content[-6 if compress is gzip.compress else -1] ^= 1
     problem = only(check(tmp_path, bytes(content)))
     assert problem.code == "compression"
-    assert problem.message.endswith("data is damaged: it expands to something else than was compressed")
+    assert problem.message.endswith("data is damaged: its checksum is wrong")
 
 
 def test_a_problem_that_the_kernel_counts_is_registered_with_its_message(

@@ -120,5 +120,5 @@ def test_a_team_alone_brought_what_no_other_team_found(tmp_path: Path) -> None:
     }
     before = Qrels.from_dict({"q1": {"d4": 0, "d5": 1}})
     assert sole_finds(runs, ScoringTarget(qrels), before) == {1: {b"q1": {b"d2"}}, 2: {b"q2": {b"d6"}}}
-    without = qrels.without({b"q2": {b"d6"}, b"q1": {b"d2"}})
+    without = qrels.without_pairs({b"q2": {b"d6"}, b"q1": {b"d2"}})
     assert without.as_dict() == {"q1": {"d1": 1, "d3": 1, "d4": 0, "d5": 1}, "q2": {}}

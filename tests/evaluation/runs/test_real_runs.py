@@ -69,7 +69,7 @@ def test_one_team_left_out_on_trec_covid_is_pytrec_eval_on_filtered_qrels() -> N
                 run.setdefault(query, {})[document] = float(score)
         values = pytrec_eval.RelevanceEvaluator(kept, {"ndcg_cut_10"}).evaluate(run)
         expected = sum(value["ndcg_cut_10"] for value in values.values()) / len(judged)
-        target = ScoringTarget(qrels.without(found.get(team, {})))
+        target = ScoringTarget(qrels.without_pairs(found.get(team, {})))
         mean = score_run(path, target, ["nDCG@10"]).means["nDCG@10"]
         assert mean == pytest.approx(expected, abs=1e-9), path.name
 
@@ -87,7 +87,7 @@ def test_the_documentation_says_what_the_judging_of_trec_covid_makes_of_its_runs
     rows, told = [], 0
     for team, path in zip(teams, paths, strict=True):
         means = score_run(path, ScoringTarget(qrels), ["nDCG@10", "Upper(nDCG)@10", "Hole@10"]).means
-        target = ScoringTarget(qrels.without(found.get(team, {})))
+        target = ScoringTarget(qrels.without_pairs(found.get(team, {})))
         rows.append([*means.values(), *score_run(path, target, ["nDCG@10"]).means.values()])
         told += (
             f"| {path.name.removesuffix('.txt.gz')} | {' | '.join(f'{each:.3f}' for each in rows[-1])} |"

@@ -257,7 +257,7 @@ def test_a_query_with_more_lines_than_a_block_holds(tmp_path: Path) -> None:
     scored = score_run(path, target, ["RR"])
     assert scored.per_query.tolist() == [[1 / 50_001], [1 / 60_000]]
     path.write_text(path.read_text() + f"2 Q0 {names[3]} 1 1 tag\n")
-    with pytest.raises(InvalidRun, match="document that its query has already"):
+    with pytest.raises(InvalidRun, match="document that its query already has"):
         score_run(path, target, ["RR"])
 
 

@@ -48,7 +48,7 @@ def test_headers_and_compression_are_understood(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("line", ["q Q0 a 1 nan x", "q Q0 a 1 1e60 x", "q Q0 a 1 one x", "q Q0 a 1", "q 0 a"])
 def test_a_line_that_is_none_of_a_run_is_named(tmp_path: Path, line: str) -> None:
-    with pytest.raises(InvalidRun, match="line 2 is not one of a run"):
+    with pytest.raises(InvalidRun, match="line 2 is not a line of a run"):
         stored(written(tmp_path, "q Q0 a 1 2 x", line))
 
 

@@ -208,7 +208,7 @@ def test_a_fault_in_the_kernel_is_noticed(
 ) -> None:
     run, qrels = collection(tmp_path)
     faulty_kernel(fault)
-    with pytest.raises(ScoresDiffer, match="is right"):
+    with pytest.raises(ScoresDiffer, match="is correct"):
         verified(run, qrels, claimed_of(scored_of(run, qrels)))
 
 
@@ -266,7 +266,8 @@ def test_the_message_has_both_values_and_no_id(tmp_path: Path) -> None:
         verified(run, qrels, right)
     said = str(raised.value)
     assert (
-        f"P@1 of judged query {row + 1} of 7: {value + 0.25!r} was scored, {value!r} is right; 1 of 7" in said
+        f"P@1 of judged query {row + 1} of 7: {value + 0.25!r} was scored, {value!r} is correct; 1 of 7"
+        in said
     )
     assert right.query_ids[row] not in said
 

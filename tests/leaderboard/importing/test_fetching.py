@@ -136,7 +136,7 @@ def test_examples_of_bright_without_lists_of_ids_are_refused(
         "documents/biology-0.parquet": in_parquet([{"id": "d1", "content": "words"}]),
         "examples/biology-0.parquet": in_parquet([row]),
     }
-    assert "_ids that is no list of ids" in refused(f"hf:{NAME}", "--split=biology")
+    assert "_ids is not a list of ids" in refused(f"hf:{NAME}", "--split=biology")
 
 
 def test_judgements_without_a_column_of_grades_are_of_grade_1(mirror: FakeHub) -> None:
@@ -165,18 +165,18 @@ def test_a_wrong_revision_is_told(mirror: FakeHub) -> None:
 
 def test_half_a_download_is_told(mirror: FakeHub) -> None:
     mirror.sent["corpus.jsonl"] = mirror.files["corpus.jsonl"][:50]
-    assert "corpus.jsonl did not arrive whole" in refused(f"hf:{NAME}")
+    assert "the download of corpus.jsonl is incomplete or damaged" in refused(f"hf:{NAME}")
 
 
 def test_a_file_with_another_checksum_is_told(mirror: FakeHub) -> None:
     data = in_parquet([json.loads(line) for line in mirror.files.pop("corpus.jsonl").splitlines()])
     mirror.files["corpus-0.parquet"], mirror.sent["corpus-0.parquet"] = data, data[:-1] + b"?"
-    assert "corpus-0.parquet did not arrive whole" in refused(f"hf:{NAME}")
+    assert "the download of corpus-0.parquet is incomplete or damaged" in refused(f"hf:{NAME}")
 
 
 def test_more_than_was_said_is_cut_off(mirror: FakeHub) -> None:
     mirror.sent["corpus.jsonl"] = mirror.files["corpus.jsonl"] + b"x" * 10**6
-    assert "corpus.jsonl is larger than the hub said" in refused(f"hf:{NAME}")
+    assert "corpus.jsonl is larger than the hub reported" in refused(f"hf:{NAME}")
 
 
 def test_more_than_the_disk_holds_is_refused_before_it_is_fetched(mirror: FakeHub) -> None:
@@ -187,12 +187,12 @@ def test_more_than_the_disk_holds_is_refused_before_it_is_fetched(mirror: FakeHu
 
 def test_a_page_in_place_of_an_answer_is_told(mirror: FakeHub) -> None:
     mirror.page = b"<!doctype html><title>Sign in</title>"
-    assert "the hub's answer is no JSON" in refused(f"hf:{NAME}")
+    assert "the hub's answer is not JSON" in refused(f"hf:{NAME}")
 
 
 def test_a_page_in_place_of_a_file_is_told(mirror: FakeHub) -> None:
     mirror.sent["queries.jsonl"] = b"<!doctype html><title>Sign in</title>"
-    assert "queries.jsonl did not arrive whole" in refused(f"hf:{NAME}")
+    assert "the download of queries.jsonl is incomplete or damaged" in refused(f"hf:{NAME}")
 
 
 def test_a_slow_mirror_is_given_up(mirror: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,9 +200,9 @@ def test_a_slow_mirror_is_given_up(mirror: FakeHub, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(evaluation_hub, "LEAST_RATE", 10**9)
     mirror.slow = True
     mirror.files["corpus.jsonl"] *= 2000
-    assert "corpus.jsonl comes too slowly" in refused(f"hf:{NAME}")
+    assert "corpus.jsonl arrives too slowly" in refused(f"hf:{NAME}")
     mirror.files |= {f"shard-{number}.bin": b"" for number in range(6000)}
-    assert "the hub's listing comes too slowly" in refused(f"hf:{NAME}")
+    assert "the hub's listing arrives too slowly" in refused(f"hf:{NAME}")
 
 
 def test_a_hub_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +212,7 @@ def test_a_hub_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_renamed_columns_are_told(mirror: FakeHub) -> None:
     mirror.files["qrels/test.jsonl"] = b'{"person": "q1", "doc": "d1", "score": 1}\n'
-    assert "no value in a column query-id (there are person, doc, score)" in refused(f"hf:{NAME}")
+    assert "no value in the column query-id (the columns are person, doc, score)" in refused(f"hf:{NAME}")
 
 
 @pytest.mark.parametrize("part", ["corpus.jsonl", "queries.jsonl", "qrels/test.jsonl"])

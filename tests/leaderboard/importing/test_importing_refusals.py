@@ -71,7 +71,7 @@ def test_malformed_json_is_told_with_its_line(tmp_path: Path) -> None:
     problem = only_problem(tmp_path, {"corpus.jsonl": corpus})
     assert (problem.code, problem.lines) == ("malformed_json", (6,))
     assert problem.message.startswith("corpus.jsonl: 1 line ")
-    assert problem.message.endswith("one JSON object")
+    assert problem.message.endswith("not a JSON object")
 
 
 def test_duplicate_ids_are_told_with_their_lines(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_unknown_queries_and_documents_are_counted_and_the_first_five_named(tmp_
 
 def test_empty_judgements_are_refused(tmp_path: Path) -> None:
     problem = only_problem(tmp_path, {"qrels/test.tsv": HEADER})
-    assert (problem.code, problem.message) == ("empty", "test.tsv: the file has no judgements")
+    assert (problem.code, problem.message) == ("empty", "test.tsv: the file has no judgments")
 
 
 @pytest.mark.parametrize("grade", ["1.5", "yes", "1e0"])
@@ -183,7 +183,7 @@ def test_an_encrypted_or_linked_entry_is_refused(tmp_path: Path) -> None:
         link.external_attr = 0o120777 << 16
         archive.writestr(link, "/etc/passwd")
     (problem,) = problems_of(path)
-    assert problem.message == "queries.jsonl is encrypted, a link or a device"
+    assert problem.message == "queries.jsonl is encrypted, a link, or a device"
 
 
 def test_a_damaged_zip_is_refused(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_the_command_prints_every_problem_with_lines_and_hints(tmp_path: Path) -
         call_command("import_dataset", str(write_folder(tmp_path, changes)), slug="tiny")
     text = str(refused.value)
     assert text.startswith("Nothing was imported: 2 problems.")
-    assert "one JSON object (line 6)\n  Each line holds one object" in text
+    assert "not a JSON object (line 6)\n  Write one object per line" in text
     assert "- queries.jsonl is missing" in text
 
 

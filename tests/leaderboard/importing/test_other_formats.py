@@ -140,15 +140,15 @@ def test_trec_topics_are_queries_and_the_page_says_which_field_is_asked(
 @pytest.mark.parametrize(
     ("topics", "field", "message", "lines"),
     [
-        (BOMB, None, "topics.txt: XML with a DOCTYPE is not read", (1,)),
-        (COVID.replace("</query>", "", 1), None, "topics.txt: no well-formed XML: mismatched tag", (3,)),
-        (COVID.replace("&amp;", "&nbsp;"), None, "topics.txt: no well-formed XML: undefined entity", (3,)),
+        (BOMB, None, "topics.txt: XML with a DOCTYPE is not supported", (1,)),
+        (COVID.replace("</query>", "", 1), None, "topics.txt: not well-formed XML: mismatched tag", (3,)),
+        (COVID.replace("&amp;", "&nbsp;"), None, "topics.txt: not well-formed XML: undefined entity", (3,)),
         (SGML.replace("</top>", "", 1), None, "topics.txt: <top> and </top> do not alternate", (12,)),
         (SGML[: SGML.rindex("</top>")], None, "topics.txt: <top> has no </top>", (12,)),
         (SGML.replace("<num> Number: 2\n", ""), None, "topics.txt: a topic without a number", (12,)),
-        (SGML.replace("001", "2"), None, "topics.txt: an id that is there already", (12,)),
+        (SGML.replace("001", "2"), None, "topics.txt: the id of an earlier record", (12,)),
         (TRIALS, "narrative", "topics.txt: a topic has no narrative", (2, 6)),
-        ("nothing", None, "topics.txt: no well-formed XML: syntax error", (1,)),
+        ("nothing", None, "topics.txt: not well-formed XML: syntax error", (1,)),
         ("<topics></topics>", None, "topics.txt: there are no topics", ()),
     ],
 )
@@ -241,10 +241,10 @@ def test_judgements_of_cisi_and_of_med_are_told_apart(
     ("name", "content", "message", "lines"),
     [
         ("cran.qry", "wings\n", "cran.qry: text before the first field of a record", (1,)),
-        ("cran.qry", ".I 1\n.W\na\n.I 001\n.W\nb\n", "cran.qry: an id that is there already", (4,)),
+        ("cran.qry", ".I 1\n.W\na\n.I 001\n.W\nb\n", "cran.qry: the id of an earlier record", (4,)),
         ("cran.all.1400", ".I\n", "cran.all.1400: .I without an id", (1,)),
         ("cran.all.1400", "", "cran.all.1400: there are no records", ()),
-        ("cranqrel", "1 1 1\n1 2\n1 x 3 4 5\n", "cranqrel: no judgement", (2, 3)),
+        ("cranqrel", "1 1 1\n1 2\n1 x 3 4 5\n", "cranqrel: a line that is not a judgment", (2, 3)),
     ],
 )
 def test_smart_files_that_cannot_be_read_are_told_with_their_lines(
@@ -280,17 +280,17 @@ def test_csv_is_taken(tmp_path: Path, packed: str, judged: str) -> None:
         (
             "queries.csv",
             "id,wording\nq1,what\n",
-            "queries.csv: no value in a column text (there are id, wording)",
+            "queries.csv: no value in the column text (the columns are id, wording)",
             (2,),
         ),
         (
             "qrels.csv",
             "person,corpus-id,score\nq1,d1,1\n",
-            "qrels.csv: no value in a column query-id (there are person, corpus-id, score)",
+            "qrels.csv: no value in the column query-id (the columns are person, corpus-id, score)",
             (2,),
         ),
-        ("corpus.csv", "id,text\nd1,a,b\n", "corpus.csv: not as many fields as the header has", (2,)),
-        ("corpus.csv", 'id,text\nd1,"open\n', "corpus.csv: no CSV: unexpected end of data", (2,)),
+        ("corpus.csv", "id,text\nd1,a,b\n", "corpus.csv: a different number of fields than the header", (2,)),
+        ("corpus.csv", 'id,text\nd1,"open\n', "corpus.csv: not valid CSV: unexpected end of data", (2,)),
     ],
 )
 def test_tables_that_cannot_be_read_are_told_with_their_lines(
@@ -335,7 +335,7 @@ def test_nan_in_json_lines_with_other_names_is_read_as_null(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"docid": NaN, "contents": "a"}', "no value in a column _id (there are docid, contents)"),
+        ('{"docid": NaN, "contents": "a"}', "no value in the column _id (the columns are docid, contents)"),
         ('{"docid": 2, "contents": Infinity}', "'inf' is neither a text nor a whole number"),
     ],
 )

@@ -314,7 +314,7 @@ def test_an_excel_file_is_no_zip_of_runs(demo: Dataset, api: Api) -> None:
     )
     for dataset in ("demo", None):
         problem = api.submit(dataset=dataset, file=upload(content, "run.xlsx")).problem("compression")
-        assert problem["message"] == "this is an Excel file, which is not read here"
+        assert problem["message"] == "this is an Excel file, which is not supported"
         assert problem["hint"] == "Save the sheet as CSV, and send that."
 
 
@@ -332,7 +332,7 @@ def test_another_archive_is_named(kind: Any, name: str, demo: Dataset, api: Api)
         archive.addfile(info, io.BytesIO(run))
     answer = api.submit(dataset=None, file=upload(out.getvalue(), "runs.tgz"))
     problem = answer.problem("compression")
-    assert problem["message"] == f"this is {name}, which is not read here"
+    assert problem["message"] == f"this is {name}, which is not supported"
     assert "into a zip" in problem["hint"]
 
 

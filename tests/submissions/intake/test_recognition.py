@@ -100,12 +100,12 @@ def test_a_checked_file_is_kept_with_its_dataset_and_submitted_without_being_cho
         (
             b"\x80\x04\x95\x10\0\0\0\0\0\0\0}\x94",
             "compression",
-            "This is a Python pickle, which is not read here. Write its content as JSON or CSV",
+            "This is a Python pickle, which is not supported. Write its content as JSON or CSV",
         ),
         (
             b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 9\n",
             "compression",
-            "This is a Git LFS pointer, which is not read here. It only names a file. Run `git lfs pull`",
+            "This is a Git LFS pointer, which is not supported. It only names a file. Run `git lfs pull`",
         ),
     ],
 )

@@ -50,8 +50,8 @@ ERRORS: dict[str, tuple[str | bytes, str, str, list[int]]] = {
 }
 
 WARNINGS: dict[str, tuple[str, str, str]] = {
-    "query missing": (run_text(QUERIES[1:]), "queries_missing", "missing; those of them that are judged score 0"),
-    "query not in the dataset": (GOOD + run_text(["x1"]), "unknown_queries", "queries to answer, ignored"),
+    "query missing": (run_text(QUERIES[1:]), "queries_missing", "missing; judged ones score 0"),
+    "query not in the dataset": (GOOD + run_text(["x1"]), "unknown_queries", "queries, ignored"),
     "deeper than 1,000": (run_text(depth=1001), "depth", "more than 1,000 documents"),
     "rank against score": (GOOD.replace(" 1 999.5", " 7 999.5"), "rank_order", "rank disagrees with the scores"),
     "many ties": (re.sub(r" \d+\.5", " 7.5", GOOD), "ties", "the same score"),
@@ -159,7 +159,7 @@ def test_the_page_shows_the_same_report_and_keeps_what_was_entered(demo: Dataset
     assert response.status_code == 200
     assert "mine.txt" in page
     assert "It cannot be scored" in page
-    assert "Name each document once per query" in page
+    assert "List each document once per query" in page
     assert "line 241" in " ".join(page.split())
     assert 'value="Careful"' in page
 

@@ -114,7 +114,7 @@ def test_a_file_with_problems_is_listed_whole(demo: Dataset, judge: Client) -> N
     page = answer.content.decode()
     assert answer.status_code == 400
     assert "Nothing was stored: 3 problems." in page
-    assert "a query that the dataset does not have: 1 line" in page
+    assert "a query that is not in the dataset: 1 line" in page
     assert not JudgementImport.objects.exists()
 
 
@@ -181,7 +181,7 @@ def test_a_grade_above_the_present_scale_is_a_slip_unless_the_scale_grew(
     data = {"dataset": "demo", "why": "assessed", **JUDGED_BY}
     refused = judge.post(f"{IMPORTS}bring/", {**data, "file": upload("q1 0 d2 9\n", "judged.qrels")})
     assert refused.status_code == 400
-    assert "a grade above 1, the highest among the present judgements" in refused.content.decode()
+    assert "a grade above 1, the highest among the current judgments" in refused.content.decode()
     assert not JudgementImport.objects.exists()
     bring(judge, "q1 0 d2 2\n", scale_grew="on")
     scorer()

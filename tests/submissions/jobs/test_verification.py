@@ -58,12 +58,12 @@ def test_a_run_whose_scores_are_wrong_fails_as_our_fault(
     assert not Evaluation.objects.exists()
     assert not Entry.objects.filter(system__name="My system").exists()
     assert all(use.refunded_at is not None for use in QuotaUse.objects.all())
-    values = re.findall(r"AP of judged query 1 of \d+: (\S+) was scored, (\S+) is right", caplog.text)
+    values = re.findall(r"AP of judged query 1 of \d+: (\S+) was scored, (\S+) is correct", caplog.text)
     assert len(values) == 1
     told = str(api.get(f"submissions/{sent.body['id']}/").body) + job.log + str(job.report)
     told += api.client.get(f"/submissions/{sent.body['id']}/").content.decode()
     assert "could not be verified" in job.log
-    for secret_word in (*values[0], "was scored", "is right", "judged query"):
+    for secret_word in (*values[0], "was scored", "is correct", "judged query"):
         assert secret_word not in told
 
 
