@@ -1,8 +1,8 @@
-"""What the admin pages have in common: who, when and why of each change, and no change lost to another.
+"""Base classes of the curation pages, which record author, time and reason of each change and detect edit conflicts.
 
-`CurationAdmin` is what to inherit from. It asks for a reason (`why_required = False` where nothing public can change),
-names the person and the reason to everything that is recorded inside (`leaderboard.core.audit.acting`), keeps the
-history of the object, and refuses a form that is older than what it would write over.
+`CurationAdmin` is the class to inherit from. It asks for a reason (unless `why_required = False`, where nothing public
+can change), passes person and reason to everything that is recorded (`leaderboard.core.audit.acting`), keeps the
+object's history, and rejects forms that are older than the object.
 """
 
 import re
@@ -34,16 +34,16 @@ from leaderboard.datasets.terms import near_duplicates
 from leaderboard.models import Dataset, User
 from leaderboard.results.board_rows.revisions import lock_boards
 
-#: Values in records are cut off after so many characters.
+#: Maximum length of values in audit records, in characters.
 _LONGEST = 500
-#: No database here has a key as large.
+#: One more than the maximum key of the databases.
 _PAST_ANY_KEY = 2**63
-#: Values by field, before and after.
+#: Values by field, before and after a change.
 Pair = tuple[dict[str, Any], dict[str, Any]]
 
 
 class CurationAdmin(SimpleHistoryAdmin):
-    """Pages that curators edit."""
+    """Base class of pages that curators edit."""
 
     form = CurationForm
     formfield_overrides = FORM_FIELDS
@@ -52,17 +52,17 @@ class CurationAdmin(SimpleHistoryAdmin):
     change_form_template = "admin/curation_change_form.html"
     delete_confirmation_template = "admin/curation_delete.html"
     list_per_page = 50
-    #: Whether saving asks for a reason. Only where nothing public can change may it be left out.
+    #: Whether saving requires a reason. It may be optional only if nothing public can change.
     why_required = True
-    #: What may be done with rows by hand, by whoever has the right to.
+    #: Operations that users with the respective permission may perform.
     may_add = may_change = may_delete = True
-    #: Paths of further pages below the list, by name: the method `NAME_view` answers.
+    #: Paths of additional pages below the list, by name; the method `NAME_view` handles each.
     pages: ClassVar[dict[str, str]] = {}
-    #: Words for one and for several rows that wait for a decision, and the query of the list that shows these.
+    #: Phrases for one and for several pending rows, and the query string of the list that shows them.
     pending: ClassVar[tuple[str, str, str] | None] = None
 
     def pending_rows(self) -> QuerySet[Any]:
-        """Return the rows that wait for a curator's decision: those that the query of `pending` selects."""
+        """Return the rows that await a curator's decision: those selected by the query of `pending`."""
         query = self.pending[2].removeprefix("?") if self.pending else ""
         return self.model._default_manager.filter(**dict(parse_qsl(query)))
 
@@ -92,8 +92,7 @@ class CurationAdmin(SimpleHistoryAdmin):
         return form
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
-        """What the address wants a new row to begin with; keys that are none are left out, which Django's fields of
-        keys would fail on."""
+        """Return the initial values in the URL, without invalid keys, for which Django's key fields would raise."""
         initial = super().get_changeform_initial_data(request)
         relations = {field.name for field in self.model._meta.get_fields() if field.is_relation}
         return {
@@ -121,28 +120,29 @@ class CurationAdmin(SimpleHistoryAdmin):
         ]
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        """Return the object, locked while it is saved, so that the second of two simultaneous saves sees the first."""
+        """Return the object, locked during a save, so that the second of two simultaneous saves sees the first."""
         self.key_of(object_id)
         if request.method == "POST":
             self.lock(request, object_id, from_field)
         return super().get_object(request, object_id, from_field)
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
-        """Lists are filtered by what they offer as filters alone. Django allows every column in an address, and a
-        column that no page shows could be read out by asking.
+        """Allow only the filters that the list offers.
+
+        Django allows filtering by any column, which would disclose columns that no page shows.
         """
         offered = {self.date_hierarchy, *map(_filtered, self.get_list_filter(request))} - {None}
         is_offered = any(lookup == name or lookup.startswith(f"{name}{LOOKUP_SEP}") for name in offered)
         return is_offered and super().lookup_allowed(lookup, value, request)
 
     def key_of(self, object_id: str) -> Any:
-        """Return the key in an address. Raises Http404 if it cannot be one."""
+        """Return the key in a URL. Raises Http404 if it is not valid."""
         try:
             key = self.model._meta.pk.to_python(object_id)
         except ValidationError:
             key = None
         if key is None or (isinstance(key, int) and not 0 <= key < _PAST_ANY_KEY):
-            raise Http404(f"No {self.model._meta.verbose_name} has this number.")
+            raise Http404(f"There is no {self.model._meta.verbose_name} with this number.")
         return key
 
     def lock(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> None:
@@ -152,25 +152,24 @@ class CurationAdmin(SimpleHistoryAdmin):
         self.lock_row(key)
 
     def lock_row(self, key: Any) -> None:
-        """Lock the object's own row, until the commit."""
         list(self.model._default_manager.select_for_update(no_key=True).filter(pk=key).values_list("pk"))
 
     def boards_of(self, key: Any) -> Iterable[int]:
-        """Return the ids of the datasets whose boards change when the object with this key is saved."""
+        """Return the ids of datasets whose boards change when the object with this key is saved."""
         return ()
 
     def tools(self, request: HttpRequest, obj: Any) -> list[tuple[str, str]]:
-        """Return links to further pages about the object, as words and address."""
+        """Return links to additional pages about the object, as label and URL."""
         return []
 
     def acts(self, obj: Any) -> Iterable[str]:
-        """Return the names of the list's actions that the object's own page offers in its present state."""
+        """Return the names of the list actions that the object's page offers in its current state."""
         return ()
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> Any:
-        """Show the object's page with links to further pages and the actions that the person may use."""
+        """Show the object's page with links to additional pages and the actions that the user may perform."""
         obj = self.get_queryset(request).filter(pk=self.key_of(object_id)).first()
         context: dict[str, Any] = {"tools": [], "acts": []}
         if obj is not None and request.method == "GET":
@@ -179,7 +178,7 @@ class CurationAdmin(SimpleHistoryAdmin):
             context = {"tools": self.tools(request, obj), "acts": acts}
         return super().change_view(request, object_id, form_url, {**(extra_context or {}), **context})
 
-    # --- who and why
+    # --- author and reason
 
     def changeform_view(
         self,
@@ -196,18 +195,18 @@ class CurationAdmin(SimpleHistoryAdmin):
             return super().changelist_view(request, extra_context)
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> Any:
-        """Delete with a reason."""
+        """Delete the object with a reason."""
         if not self.has_delete_permission(request):
             raise PermissionDenied
         why = reason_of(request)
         if request.method == "POST" and self.why_required and not why:
-            messages.error(request, "Nothing was deleted: say why in a few words.")
+            messages.error(request, "The object was not deleted. Give a reason in a few words.")
             return HttpResponseRedirect(request.get_full_path())
         with acting(curator(request), why):
             return super().delete_view(request, object_id, extra_context)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        """Save, write down what was changed, and update what depends on it."""
+        """Save the object, record the changes, and update everything that depends on it."""
         super().save_model(request, obj, form, change)
         for warning in near_duplicates(obj, form.changed_data):
             messages.warning(request, warning)
@@ -223,7 +222,7 @@ class CurationAdmin(SimpleHistoryAdmin):
         """Update boards and pages that depend on a saved object."""
 
     def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:
-        """Save the rows that are edited on the same page, and write down each that was changed."""
+        """Save the inline rows and record each changed one."""
         rows = [(row, row.instance._state.adding) for row in formset.forms if row.has_changed()]
         super().save_formset(request, form, formset, change)
         for row, new in rows:
@@ -243,13 +242,13 @@ class CurationAdmin(SimpleHistoryAdmin):
             )
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        """Delete, and write it down."""
+        """Delete the object and record the deletion."""
         subject, dataset, before = self._named(obj), _dataset_of(obj), self.lost(obj)
         super().delete_model(request, obj)
         record("deleted", subject, dataset=dataset, before=before)
 
     def lost(self, obj: Any) -> dict[str, Any]:
-        """Return what the audit record keeps of a deleted object."""
+        """Return the values of a deleted object to store in its audit record."""
         return {}
 
     def _named(self, obj: Any) -> str:
@@ -257,14 +256,14 @@ class CurationAdmin(SimpleHistoryAdmin):
         return named(obj) if isinstance(obj, User) else f"{self.model._meta.verbose_name} {obj}"
 
     def recorded(self, name: str, value: Any) -> Any:
-        """Return a field's value as audit records store it. Override it for values that they must not store."""
+        """Return a field's value for the audit record. Override it for values that must not be stored."""
         if value is None or isinstance(value, (bool, int, float)):
             return value
         plain = value if isinstance(value, (list, dict)) else named(value)
         return plain if len(str(plain)) <= _LONGEST else f"{str(plain)[:_LONGEST]}…"
 
     def _changes(self, form: Any) -> Pair:
-        """Return the changed fields before and after; of a multiple choice only the removed and the added rows."""
+        """Return the changed fields before and after; for multiple choices only the removed and added rows."""
         return self._pair(form, [name for name in form.changed_data if name in form.cleaned_data])
 
     def _pair(self, form: Any, names: Iterable[str]) -> Pair:
@@ -281,7 +280,7 @@ class CurationAdmin(SimpleHistoryAdmin):
         return before, after
 
     def get_actions(self, request: HttpRequest) -> Any:
-        """Return the actions that the curator may see. Rows are deleted one by one, with a reason."""
+        """Return the actions that the user may see, without bulk deletion, because deleting requires a reason."""
         actions: dict[str, Any] = super().get_actions(request)
         actions.pop("delete_selected", None)
         return {
@@ -302,7 +301,7 @@ class CurationAdmin(SimpleHistoryAdmin):
     def history_form_view(
         self, request: HttpRequest, object_id: str, version_id: str, extra_context: Any = None
     ) -> HttpResponse:
-        """Redirect to the list of changes. Old states are not restored, since boards would not be updated."""
+        """Redirect to the list of changes. Old states are not restored, because boards would not be updated."""
         if not self.has_view_or_change_permission(request):
             raise PermissionDenied
         opts = self.model._meta
@@ -311,30 +310,28 @@ class CurationAdmin(SimpleHistoryAdmin):
         )
 
     def revert_disabled(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return True: see `history_form_view`."""
         return True
 
     def set_history_delta_changes(
         self, request: HttpRequest, historical_records: Any, foreign_keys_are_objs: bool = True
     ) -> None:
-        """Give each row of the history what it changed."""
+        """Attach to each history row a description of its changes."""
         for row in historical_records:
             row.changes = describe_changes(row)
 
 
 class ReadOnlyAdmin(CurationAdmin):
-    """Rows that only the site itself writes."""
+    """Base class for rows that only the site itself writes."""
 
     may_add = may_change = may_delete = False
 
 
 def curator(request: HttpRequest) -> User:
-    """Return the signed-in curator."""
     return cast(User, request.user)
 
 
 def reason_of(request: HttpRequest) -> str:
-    """Return the reason that was sent with a form, or an empty text."""
+    """Return the reason sent with a form, or an empty string."""
     return (
         request.POST.get("why", "").replace("\0", "").strip()[:LONGEST_REASON]
         if request.method == "POST"
@@ -350,7 +347,7 @@ def _filtered(item: Any) -> Any:
 
 
 def _chosen(field: Any, value: Any) -> Any:
-    """Return the row of a form's initial key, or the value itself."""
+    """Return the row for a form's initial key, or the value itself."""
     queryset = getattr(field, "queryset", None)
     if queryset is None or value in (None, "") or isinstance(value, list):
         return value

@@ -1,4 +1,4 @@
-"""Pools, which are drawn from runs to be judged, and judgements that come back."""
+"""Admin of pools, which are drawn from runs for judging, and of judgment imports."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -33,12 +33,12 @@ from leaderboard.judgements.rescoring.campaigns import under_way
 from leaderboard.models import Dataset, JudgementImport, Pool, Round, Run
 
 JUDGE, READ = "leaderboard.judge_dataset", READS_JUDGEMENTS
-#: Seconds after which a page looks again while the scorer works.
+#: Seconds between page refreshes while the scorer works.
 REFRESH = 4
 
 
 class JudgingAdmin(ReadOnlyAdmin):
-    """Pages for those who may judge datasets, and nobody else."""
+    """Base class of pages for users who may judge datasets."""
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         return bool(request.user.has_perm(JUDGE))
@@ -47,7 +47,7 @@ class JudgingAdmin(ReadOnlyAdmin):
         return bool(request.user.has_perm(JUDGE))
 
     def get_row(self, request: HttpRequest, object_id: str | int) -> Any:
-        """Return the row of a page. Raises PermissionDenied, or Http404 if there is none."""
+        """Return the row of a page. Raises PermissionDenied, or Http404 if it does not exist."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         row = self.get_queryset(request).filter(pk=self.key_of(str(object_id))).first()
@@ -57,7 +57,7 @@ class JudgingAdmin(ReadOnlyAdmin):
 
 
 class DatasetForm(ReasonForm):
-    """A form about one dataset, which a link may have chosen already."""
+    """A form about one dataset, which a link may preselect."""
 
     dataset = forms.ModelChoiceField(queryset=Dataset.objects.none(), to_field_name="slug")
 
@@ -67,19 +67,19 @@ class DatasetForm(ReasonForm):
 
     @staticmethod
     def datasets() -> QuerySet[Dataset]:
-        """Return the datasets that have queries here; others cannot be judged."""
+        """Return the datasets that have queries; others cannot be judged."""
         return Dataset.objects.filter(current_version__isnull=False).order_by("name")
 
 
 def chosen_dataset(request: HttpRequest) -> Dataset | None:
-    """Return the dataset that an address or a form names."""
+    """Return the dataset selected in the URL or the form."""
     slug = request.POST.get("dataset") or request.GET.get("dataset")
     chosen = DatasetForm.datasets().filter(slug=slug) if slug else DatasetForm.datasets().none()
     return chosen.select_related("current_qrels", "current_version").first()
 
 
 class RunChoice(forms.ModelMultipleChoiceField):
-    """Runs by system, label and priority."""
+    """A choice of runs, labelled by system, configuration, team and priority."""
 
     def label_from_instance(self, run: Run) -> str:
         team = run.system.team.name if run.system.team else "the site"
@@ -88,24 +88,27 @@ class RunChoice(forms.ModelMultipleChoiceField):
 
 
 class PoolForm(DatasetForm):
-    """Depth, and from which runs: those ticked, or else each team's first, or else all."""
+    """Form for the depth and the runs of a pool: the selected ones, or each team's first ones, or all."""
 
     depth = forms.IntegerField(
-        initial=10, min_value=1, max_value=DEEPEST, help_text="So many of each query's first documents."
+        initial=10,
+        min_value=1,
+        max_value=DEEPEST,
+        help_text="Number of top documents per query, for example 10.",
     )
     round = forms.ModelChoiceField(
-        queryset=Round.objects.none(), required=False, help_text="Only runs that came in this round."
+        queryset=Round.objects.none(), required=False, help_text="Use only runs submitted to this round."
     )
     runs_per_team = optional_integer(
         min_value=1,
-        help_text="Only the runs of highest priority of each team or participant, for example 3. "
+        help_text="Use only this number of highest-priority runs per team or participant, for example 3. "
         "Default: as many as the round accepts, or all.",
     )
     runs = RunChoice(
         queryset=Run.objects.none(),
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text="Tick some to draw from exactly these.",
+        help_text="Select runs to draw from exactly these.",
     )
 
     def __init__(self, *args: Any, dataset: Dataset | None, **kwargs: Any) -> None:
@@ -124,7 +127,7 @@ class PoolForm(DatasetForm):
 
 @admin.register(Pool)
 class PoolAdmin(JudgingAdmin):
-    """Pools. Each has a page with its files."""
+    """Admin of pools; the page of each lists its files."""
 
     list_display = ("__str__", "dataset", "state", "pairs", "depth", "created_by", "created_at")
     list_filter = ("state", ("dataset", admin.RelatedOnlyFieldListFilter))
@@ -136,8 +139,8 @@ class PoolAdmin(JudgingAdmin):
 
     @admin.display(description="pairs")
     def pairs(self, pool: Pool) -> str:
-        """Return the number of pairs to judge."""
-        # As of imports, hidden judgements are told on a page of one row alone, which records who looks.
+        """Return the number of query-document pairs to judge."""
+        # Hidden judgments are shown only on the page of a single row, which records access.
         pairs = None if disclosure.reveals_judged(pool) else pool.statistics.get("pairs")
         return "—" if pairs is None else f"{pairs:,}"
 
@@ -192,7 +195,7 @@ class PoolAdmin(JudgingAdmin):
         )  # fmt: skip
 
     def file_view(self, request: HttpRequest, pool_id: int, form: str) -> HttpResponseBase:
-        """Send a file of a pool to curators who may read its content, and record the download."""
+        """Send a file of a pool to users who may read it, and record the download."""
         require(request, JUDGE)
         pool = self.get_queryset(request).filter(pk=pool_id).first()
         if pool is None or form not in pool.files:
@@ -205,17 +208,17 @@ class PoolAdmin(JudgingAdmin):
         return send_private(place, name, f"text/{kind}; charset=utf-8")
 
 
-#: So many conflicts are listed on a page.
+#: Maximum number of conflicts that a page lists.
 LISTED = 100
 
 
 class JudgementUploadForm(DatasetForm):
-    """A file of judgements, and where they are from."""
+    """Form for a file of judgments and its origin."""
 
     file = forms.FileField(
-        label="Judgements",
-        help_text="TREC qrels, BEIR’s tab-separated form, or a pool’s CSV with grades; .gz, .zst and .bz2 too. "
-        "Empty and negative grades are not judged yet.",
+        label="Judgments",
+        help_text="TREC qrels, BEIR’s tab-separated format, or a pool’s CSV with grades; plain, .gz, .zst or .bz2. "
+        "Empty and negative grades count as unjudged.",
     )
     judge_kind = forms.ChoiceField(
         label="Judged by",
@@ -226,39 +229,41 @@ class JudgementUploadForm(DatasetForm):
     judge_name = text_line(
         label="Name",
         max_length=80,
-        help_text="Of the people (“NIST assessors”) or of the model: public, on the board and in exports.",
+        help_text="Name of the assessors (“NIST assessors”) or the model, shown on the board and in exports",
     )
     judge_version = optional_text(
-        label="Version of the model", max_length=80, help_text="As its maker calls it."
+        label="Version of the model", max_length=80, help_text="Version as published, for example 2024-08-06"
     )
     judge_prompt = text_line(
         label="SHA-256 of its prompt",
         max_length=64,
         required=False,
-        help_text="64 hexadecimal digits, so that others can tell whether they asked the same.",
+        help_text="64 hexadecimal digits, so that others can verify that they use the same prompt",
     )
     scale_grew = tick_box(
-        label="The scale grew",
-        help_text="Grades above the highest present one are meant; otherwise they are taken for slips.",
+        label="Accept higher grades",
+        help_text="Accept grades above the highest existing one, which are otherwise rejected as mistakes",
     )
-    strict = tick_box(help_text="Refuse judgments of documents that the corpus lacks. Default: count them.")
+    strict = tick_box(
+        help_text="Reject judgments of documents that are not in the corpus. Default: count them."
+    )
     pool = forms.ModelChoiceField(
         queryset=Pool.objects.filter(state=Pool.State.READY).select_related("dataset"),
         required=False,
-        help_text="Which pool was judged: the runs that fed it are marked on the board.",
+        help_text="The judged pool. The board marks the runs that contributed to it.",
     )
     note = text_line(
         max_length=300,
         required=False,
-        help_text="Where they are from: public, beside the new version of the judgements.",
+        help_text="Origin of the judgments, shown publicly with their new version",
     )
 
 
 class SettleForm(ReasonForm):
-    """The decision on an import."""
+    """Form for the decision on an import."""
 
     policy = optional_choice(
-        label="Where grades disagree",
+        label="If grades disagree",
         choices=imports.Conflicts.choices,
         initial=imports.Conflicts.KEEP,
         widget=forms.RadioSelect,
@@ -267,7 +272,7 @@ class SettleForm(ReasonForm):
 
 @admin.register(JudgementImport)
 class JudgementImportAdmin(JudgingAdmin):
-    """Imports of judgements."""
+    """Admin of judgment imports."""
 
     list_display = ("file_name", "dataset", "state", "new_pairs", "conflicts", "created_by", "created_at")
     list_filter = ("state", ("dataset", admin.RelatedOnlyFieldListFilter))
@@ -277,8 +282,8 @@ class JudgementImportAdmin(JudgingAdmin):
 
     pages: ClassVar = {"bring": "bring/"}
     pending = (
-        "judgement import waits to be merged",
-        "judgement imports wait to be merged",
+        "judgment import ready to merge",
+        "judgment imports ready to merge",
         "?state__exact=ready",
     )
 
@@ -288,7 +293,7 @@ class JudgementImportAdmin(JudgingAdmin):
 
     @admin.display(description="conflicts")
     def conflicts(self, brought: JudgementImport) -> str:
-        """Return the number of pairs with another grade already."""
+        """Return the number of pairs that already have a different grade."""
         return _count(brought, "conflicts")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[JudgementImport]:
@@ -296,7 +301,7 @@ class JudgementImportAdmin(JudgingAdmin):
         return super().get_queryset(request).select_related(*related)
 
     def bring_view(self, request: HttpRequest) -> HttpResponse:
-        """Show the form of *Import judgements*, store the file, or list its problems."""
+        """Show the form of *Import judgments*, store the file, or list its problems."""
         require(request, JUDGE)
         dataset = chosen_dataset(request)
         form = JudgementUploadForm(
@@ -323,14 +328,14 @@ class JudgementImportAdmin(JudgingAdmin):
 
         redirect, problems = submit(request, form, act, JudgingRefused)
         return redirect or curation_page(
-            request, self, "admin/leaderboard/judgementimport/bring.html", "Import judgements",
-            problems=problems, problems_note="Nothing was stored:", form=form,
+            request, self, "admin/leaderboard/judgementimport/bring.html", "Import judgments",
+            problems=problems, problems_note="The file was not stored:", form=form,
         )  # fmt: skip
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
-        """Show an import with its comparison, or settle it."""
+        """Show an import with its comparison, or carry out a decision."""
         brought = self.get_row(request, object_id)
         form = SettleForm(request.POST or None)
         if request.method == "POST" and form.is_valid():
@@ -338,7 +343,7 @@ class JudgementImportAdmin(JudgingAdmin):
                 with acting(curator(request), form.cleaned_data["why"]):
                     if "discard" in request.POST:
                         imports.discard_import(brought)
-                        messages.success(request, "Thrown away: nothing changed.")
+                        messages.success(request, "The import was discarded without changes.")
                     elif "again" in request.POST:
                         imports.compare_again(brought)
                     else:
@@ -351,7 +356,8 @@ class JudgementImportAdmin(JudgingAdmin):
 
     def _page(self, request: HttpRequest, brought: JudgementImport, form: SettleForm) -> TemplateResponse:
         reads, blind = request.user.has_perm(READ), disclosure.is_blind_decision(brought, request.user)
-        # Nothing is told while the scorer is at it: the page looks again by itself, and each look is recorded.
+        # Counts are not shown while the scorer works, because the page refreshes itself and each view is
+        # recorded.
         counts = {} if brought.state in imports.WORKING else disclosure.visible_counts(brought, request.user)
         listed = list(list_conflicts(brought, most=LISTED)) if "conflicts" in counts else []
         if "new" in counts and reads and (listed or disclosure.is_secret(brought, brought.against)):
@@ -361,9 +367,10 @@ class JudgementImportAdmin(JudgingAdmin):
         if rescore is not None and rescore.to_qrels_id != brought.qrels_id:
             rescore = None
         answer = curation_page(
-            request, self, "admin/leaderboard/judgementimport/import.html", f"Judgements: {brought.file_name}",
+            request, self, "admin/leaderboard/judgementimport/import.html", f"Judgments: {brought.file_name}",
             brought=brought, counts=counts, of_file=brought.counts, form=form, reads=reads, blind=blind,
-            # Grades of judgements are for those who may read them; the new ones the curator has brought.
+            # Only users who may read judgments see the old grades; the new ones come from the curator's own
+            # file.
             listed=[(each.query, each.document, each.old if reads else None, each.new) for each in listed],
             choices=[
                 (each.value, each.label, None if blind else imports.count_changes(brought, each))
@@ -378,6 +385,6 @@ class JudgementImportAdmin(JudgingAdmin):
 
 
 def _count(brought: JudgementImport, name: str) -> str:
-    # Hidden judgements are told on the import's own page alone, which records who looks.
+    # Hidden judgments are shown only on the page of the import, which records access.
     count = None if disclosure.is_secret(brought, brought.against) else brought.counts.get(name)
     return "—" if count is None else f"{count:,}"

@@ -1,4 +1,4 @@
-"""Pages with a board on them, present ones and past ones as of a second, and exports of both."""
+"""Pages of current and past boards, and their exports."""
 
 import datetime
 from collections.abc import Callable
@@ -46,7 +46,7 @@ from leaderboard.views.board_views import REVISIONS, Kind, board_citation, board
 @cache_page(REVISIONS["dataset"], vary_on_site_address(view_of))
 @reads(*PARAMETERS)
 def dataset(request: HttpRequest, slug: str) -> HttpResponse:
-    """A dataset: what it is, what it offers, and its board."""
+    """Show a dataset with its description, files, and board."""
     state = BoardState.read(request.GET)
     page = pages.dataset_page(slug, state, own_teams(request))
     if page is None:
@@ -97,7 +97,7 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _row(dataset: dict[str, Any]) -> Dataset:
-    """What decides who may have which files, of a row that was read already."""
+    """Return a partial row with the fields that determine access to files, without a query."""
     own = ("pk", "hidden", "documents_visibility", "queries_visibility")
     row = Dataset(**{name: dataset[name] for name in own})
     if dataset["current_version_id"] is not None:
@@ -111,7 +111,7 @@ def _row(dataset: dict[str, Any]) -> Dataset:
 @cache_page(REVISIONS["benchmark"], vary_on_site_address(view_of))
 @reads(*PARAMETERS)
 def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
-    """A benchmark: systems × datasets for one measure."""
+    """Show a benchmark: systems × datasets for one measure."""
     state = BoardState.read(request.GET)
     page = pages.benchmark_page(slug, state, own_teams(request))
     if page is None:
@@ -142,33 +142,29 @@ def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
     return board_page(request, "leaderboard/benchmark.html", state, lambda: around, board)
 
 
-#: Seconds for which browsers and proxies may keep a past board without asking: only the reason why a row was taken off
-#: since can be added to it.
+#: Seconds for which browsers and proxies may cache a past board. Afterwards it can change only by the reason
+#: for the removal of a row.
 KEPT_FOR = 3600
-#: A second is over when every transaction that began in it has surely ended.
+#: Time after a second when all transactions that began in it have certainly ended.
 SETTLED = datetime.timedelta(seconds=60)
 
 
 class MomentConverter:
-    """`2026-11-21T17:05:09Z` in an address."""
+    """URL converter for times such as `2026-11-21T17:05:09Z`."""
 
-    # `\d` would take the digits of every script, and give a page as many addresses.
+    # `\d` would match digits of all scripts, and so give a page several URLs.
     regex = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"
 
     def to_python(self, value: str) -> datetime.datetime:
-        """The second. Raises ValueError for the 30th of February, which is no address then."""
+        """Parse the time. Raises ValueError for invalid dates such as February 30."""
         return datetime.datetime.strptime(value, MOMENT).replace(tzinfo=datetime.UTC)
 
     def to_url(self, value: datetime.datetime) -> str:
-        """Its text."""
         return value.astimezone(datetime.UTC).strftime(MOMENT)
 
 
 def _long_kept(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Let browsers and proxies cache a past board, once nothing can change within its second.
-
-    There are no boards of a future time.
-    """
+    """Let browsers and proxies cache a past board once its second is settled, and respond 404 for future times."""
 
     @wraps(view)
     def answer(
@@ -194,7 +190,7 @@ def _revision(slug: str, kind: Kind, at: datetime.datetime | None, **_: object) 
 @cache_page(_revision, view_of)
 @reads(*PARAMETERS)
 def past_board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind) -> HttpResponse:
-    """The board as of `at`, in the view of the query string."""
+    """Show the board as of `at`, in the view of the query string."""
     state = BoardState.read(request.GET)
     page = pages.READERS[kind](slug, state, at=at)
     if page is None:
@@ -214,13 +210,12 @@ def past_board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kin
 
 @vary_on_site_address
 def view_of_export(request: HttpRequest) -> PageVariant | None:
-    """Return the view of an export for the page cache. Exports name their own address."""
+    """Return the view of an export for the page cache. Exports contain their own URL."""
     state = _all_rows(request)
     return None if state.text else PageVariant(state.query_string(), state.is_common)
 
 
 def _all_rows(request: HttpRequest) -> BoardState:
-    """Return the view with all of its rows. Raises UnknownChoice."""
     return BoardState.read(request.GET).but(all_rows=True)
 
 
@@ -231,7 +226,7 @@ def _all_rows(request: HttpRequest) -> BoardState:
 def export(
     request: HttpRequest, slug: str, kind: Kind, ending: str, at: datetime.datetime | None = None
 ) -> HttpResponse:
-    """The present or a past board as one of FORMATS, with all rows of its view."""
+    """Export the current or a past board in one of FORMATS, with all rows of the view."""
     page = pages.READERS[kind](slug, _all_rows(request), at=at)
     if page is None:
         if at is None:
@@ -244,7 +239,7 @@ def export(
 
 
 def _no_board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind) -> HttpResponse:
-    """404, with the time at which the board begins; the same for what is not public, and for what is nowhere."""
+    """Return 404 with the start of the board's history, identically for nonpublic and unknown boards."""
     first, to_come = pages.first_published(kind, slug), at > timezone.now()
     context = {
         "at": at,

@@ -1,4 +1,4 @@
-"""The comparison of two to six systems."""
+"""Comparison of two to six systems."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def _variant(request: HttpRequest) -> PageVariant | None:
 @cache_page(site_revision, _variant)
 @reads(*COMPARE_PARAMETERS)
 def compare_systems(request: HttpRequest) -> HttpResponse:
-    """Systems side by side: per dataset, and query by query where judgements are open."""
+    """Compare systems per dataset and, for open judgments, per query."""
     choices = system_choices()
     offered = ((each.slug, each.label) for each in choices.values())
     options = format_html_join("", '<option value="{}">{}</option>', offered)
@@ -56,13 +56,13 @@ def compare_systems(request: HttpRequest) -> HttpResponse:
         context = {"options": options, **_form(CompareState(), choices), **_error(request, error, choices)}
         return render(request, "leaderboard/compare.html", context, status=400)
     if request.GET.urlencode() and view.systems != tuple(request.GET.getlist("system")):
-        return redirect(reverse("compare") + view.query_string())  # what a form sent, said shorter
+        return redirect(reverse("compare") + view.query_string())  # Shorten the URL of a submitted form.
     context = {"options": options, **_form(view, choices), **context}
     return render(request, "leaderboard/compare.html", context)
 
 
 def _error(request: HttpRequest, error: UnknownChoice, choices: dict[str, SystemChoice]) -> dict[str, Any]:
-    """Return the context of a refused form: its entries as they were, and a link for each suggestion."""
+    """Return the context of an invalid form: its input, and a link for each suggestion."""
     parameter = {"system to compare by query": "with"}.get(error.parameter, error.parameter)
     entered = [value.strip() for value in request.GET.getlist("system") if value.strip()]
     links = []
@@ -89,7 +89,7 @@ def _error(request: HttpRequest, error: UnknownChoice, choices: dict[str, System
 
 
 def _form(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, Any]:
-    """The systems that were chosen, with links that take one away or compare with it, and those that may be added."""
+    """Return the selected systems, with links that remove each or compare with it, and the number of free boxes."""
     path, chosen = reverse("compare"), distinct_choices(view.systems, choices)
     return {
         "section": "compare",
@@ -127,7 +127,10 @@ def _context(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, 
 def _one_dataset(
     view: CompareState, comparison: Comparison, choices: dict[str, SystemChoice]
 ) -> dict[str, Any]:
-    """The part about one open dataset: a pair by query, and what all find first. At most three queries."""
+    """Return the comparison on one open dataset: a pair per query, and overlaps of top documents.
+
+    Takes at most three queries.
+    """
     testable = {row.slug: row for row in comparison.rows if row.tested}
     if view.dataset and view.dataset not in testable:
         names = {row.slug: row.name for row in comparison.rows}
@@ -178,7 +181,7 @@ def _one_dataset(
 
 
 def _pair(pair: PairComparison, first: SystemChoice, other: SystemChoice) -> dict[str, Any]:
-    """The pair's numbers as the page writes them, and the queries on which each is ahead."""
+    """Return the formatted numbers of a pair, and the queries on which each system is ahead."""
     result = pair.result
     return {
         "pair": pair,

@@ -1,4 +1,4 @@
-"""Figures: their data, a page for each, and one that explains them all."""
+"""Pages and data of figures."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -42,7 +42,7 @@ def _parameters(slug: str) -> list[str]:
 
 
 def _figure_view(view: Callable[[HttpRequest, FigureRequest], HttpResponse]) -> Callable[..., HttpResponse]:
-    """Make a view out of a function of the request and the figure; it answers 404 for one that does not exist."""
+    """Return a view of a figure, which responds 404 for unknown figures and subjects."""
 
     @require_safe
     @cache_page(site_revision, _variant)
@@ -61,13 +61,13 @@ def _figure_view(view: Callable[[HttpRequest, FigureRequest], HttpResponse]) -> 
 
 @_figure_view
 def figure_json(request: HttpRequest, asked: FigureRequest) -> HttpResponse:
-    """A figure as plotly's data and layout, with its caption and its table."""
+    """Return a figure as plotly data and layout, with caption and table."""
     return JsonResponse(asked.figure.as_data(asked.plot()))
 
 
 @_figure_view
 def figure(request: HttpRequest, asked: FigureRequest) -> HttpResponse:
-    """A page for one figure: the picture, its table, and what may be chosen."""
+    """Show a figure with its table and choices."""
     context = {
         "section": "figures",
         "figure": asked.figure,
@@ -78,7 +78,7 @@ def figure(request: HttpRequest, asked: FigureRequest) -> HttpResponse:
             (name, label, values, asked.choice(name))
             for name, (label, values) in asked.figure.choices.items()
         ],
-        # The view that the form keeps.
+        # The view, which the form keeps.
         "carried": [*(("system", slug) for slug in asked.systems), *asked.state.pairs()],
         "board_url": _board(asked),
     }
@@ -86,7 +86,7 @@ def figure(request: HttpRequest, asked: FigureRequest) -> HttpResponse:
 
 
 def _board(figure_request: FigureRequest) -> str:
-    """The board that the figure is made from, in the same view. Raises SubjectNotFound. One query."""
+    """Return the URL of the figure's board in the same view. Raises SubjectNotFound. Takes one query."""
     if figure_request.dataset:
         kind, slug = "dataset", figure_request.dataset
         there = Dataset.objects.listed().filter(slug=slug).exists()
@@ -103,7 +103,7 @@ def _board(figure_request: FigureRequest) -> str:
 @require_safe
 @cache_page(site_revision)
 def figures(request: HttpRequest) -> HttpResponse:
-    """What each figure shows, and where it is."""
+    """List all figures with explanations."""
     return render(
         request,
         "leaderboard/figures.html",

@@ -1,4 +1,4 @@
-"""The first page, the list of all boards with its facets, and the search."""
+"""Home page, list of boards with facets, and search."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -24,16 +24,16 @@ from leaderboard.results.profiles.public import public_overlaps
 from leaderboard.rounds.lifecycle import describe_round, unfinished_rounds
 from leaderboard.views.board_views import is_part, site_revision
 
-#: The pictures that the first page may have, the first that a board can draw.
+#: Figures for the home page, in order of preference.
 PICTURES = ("pareto", "deltas")
-#: A picture of fewer systems says little.
+#: Minimum number of systems in the figure.
 FEWEST_SYSTEMS = 3
 
 
 @require_safe
 @cache_page(site_revision)
 def home(request: HttpRequest) -> HttpResponse:
-    """What this is, one picture, every board in a card, new bests and rounds."""
+    """Show an introduction, one figure, cards of all boards, recent best results, and rounds."""
     cards, now = board_cards(), timezone.now()
     pictured, figure = _picture(cards.datasets)
     open_boards = [card for card in cards.datasets if card.about["takes_runs"]]
@@ -51,7 +51,7 @@ def home(request: HttpRequest) -> HttpResponse:
 
 
 def _picture(cards: Sequence[BoardCard]) -> tuple[BoardCard | None, str]:
-    """The board with most systems in one of the pictures, of those that can draw it, and which one."""
+    """Return the board with the most systems in one of the figures, and the slug of the figure."""
     needed = {"pareto": "mean-latency", "deltas": "delta"}
     drawn = [
         (
@@ -70,12 +70,12 @@ def _picture(cards: Sequence[BoardCard]) -> tuple[BoardCard | None, str]:
     return None, ""
 
 
-#: The facets of datasets: what each is called, and what a card has of it.
+#: Facets of datasets: label, and value of a card.
 FACETS: Mapping[str, tuple[str, Callable[[BoardCard], str]]] = {
     "task": ("Task", lambda card: card.about["task"]),
     "domain": ("Domain", lambda card: card.about["domain"]),
     "language": ("Language", lambda card: known_language_code(card.about["language"])),
-    "judgements": ("Judgements", lambda card: card.judgements),
+    "judgements": ("Judgments", lambda card: card.judgements),
 }
 SORTS: Mapping[str, tuple[str, Callable[[BoardCard], object]]] = {
     "name": ("Name", lambda card: card.about["name"].casefold()),
@@ -94,7 +94,7 @@ def _view_of_list(request: HttpRequest) -> PageVariant:
 @cache_page(site_revision, _view_of_list)
 @reads(*FACETS, "sort")
 def leaderboards(request: HttpRequest) -> HttpResponse:
-    """All boards: benchmarks, and datasets by facets."""
+    """List all boards: benchmarks, and datasets filtered by facets."""
     cards = board_cards()
     shown, facets = list(cards.datasets), []
     for name, (label, value) in FACETS.items():
@@ -124,7 +124,7 @@ def leaderboards(request: HttpRequest) -> HttpResponse:
 
 
 def view_of_search(request: HttpRequest) -> PageVariant:
-    """The words, which nobody else may ask for, the kind, and whether htmx asks."""
+    """Return the view of a search, which depends on its words and is therefore not shared."""
     query = read_query(request.GET.get("q", ""))
     return PageVariant(f"{is_part(request)} {_kind(request)} {query}", common=False)
 
@@ -137,7 +137,7 @@ def _kind(request: HttpRequest) -> str:
 @cache_page(site_revision, view_of_search)
 @reads("q", "kind")
 def search_page(request: HttpRequest) -> HttpResponse:
-    """What there is under `q`, by kind; of one `kind` alone more."""
+    """Show search results for `q` by kind, or more results of a single `kind`."""
     query = read_query(request.GET.get("q", ""))
     kinds = [
         (kind, list(found)) for kind, found in groupby(search(query, _kind(request)), attrgetter("kind"))

@@ -1,4 +1,4 @@
-"""Draws the picture of a board for previews of links."""
+"""Preview images of boards for shared links."""
 
 import logging
 import unicodedata
@@ -18,19 +18,19 @@ from leaderboard.core.text.numbers import MINUS, format_value, signed_percent
 
 logger = logging.getLogger(__name__)
 
-#: Pixels, as Open Graph and Twitter want them, and the space around what is drawn.
+#: Image size and margin in pixels, as Open Graph and Twitter recommend.
 WIDTH, HEIGHT, MARGIN = 1200, 630, 72
 PAPER, INK, SOFT, RULE, BLUE = "#fdfcf9", "#1a1b1e", "#55585f", "#e0dbd0", "#1c4f9c"
 ROWS, LINES = 3, 4
-#: One typeface in several files, by script, in the order in which letters are looked for.
+#: Files of one typeface by script, in the order in which characters are looked up.
 FONTS = ("inter", "inter-latin-ext", "inter-greek", "inter-cyrillic")
 Fonts = tuple[ImageFont.FreeTypeFont, ...]
-#: The columns of the difference to the baseline, of a dataset's board and of a benchmark's.
+#: Columns of the difference from the baseline on dataset and benchmark boards.
 DIFFERENCES = ("relative", "average-relative")
 
 
 def draw_board(board: Board) -> Image.Image:
-    """The picture: the site's name, the board's, its verdict in words, and its first rows."""
+    """Draw the site's name, the board's title and verdict, and its first rows."""
     image = Image.new("RGB", (WIDTH, HEIGHT), PAPER)
     draw = ImageDraw.Draw(image)
     accent = settings.ACCENT[0] if settings.ACCENT else BLUE
@@ -56,13 +56,13 @@ def draw_board(board: Board) -> Image.Image:
 
 
 def _draw_logo(image: Image.Image) -> int:
-    """Paste the operator's logo, where it is a PNG file; how far the name moves to the right."""
+    """Draw the operator's logo if it is a PNG file, and return the offset of the name in pixels."""
     if settings.SITE_LOGO is None or settings.SITE_LOGO.suffix.lower() != ".png":
         return 0
     try:
         logo = read_png(settings.SITE_LOGO)
-    except ValueError as error:  # the file was removed or replaced after the start
-        logger.warning("The logo is left out of pictures of boards: SITE_LOGO is a file %s.", error)
+    except ValueError as error:  # The file was removed or replaced after startup.
+        logger.warning("Board images omit the logo: SITE_LOGO is a file %s.", error)
         return 0
     logo.thumbnail((240, 40))
     image.paste(logo, (MARGIN, 42), logo)
@@ -73,9 +73,9 @@ def _write(
     draw: ImageDraw.ImageDraw, at: tuple[float, float], text: str, size: int, colour: str, *,
     bold: bool = False, right: bool = False, until: int = WIDTH - MARGIN,
 ) -> None:  # fmt: skip
-    """Write one line, from `at` on or, with `right`, up to it; what would reach beyond `until` is left out."""
+    """Draw a line of text that starts or, with `right`, ends at `at`; text beyond `until` is truncated."""
     fonts = _fonts(size, bold=bold)
-    # In one line, and without marks of direction: names are strangers' texts.
+    # Remove line breaks and direction marks, because names are user-provided.
     text = "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
     while (width := sum(draw.textlength(part, font) for font, part in _parts(fonts, text))) > until - at[0]:
         if right:
@@ -88,14 +88,14 @@ def _write(
 
 
 def _parts(fonts: Fonts, text: str) -> list[tuple[ImageFont.FreeTypeFont, str]]:
-    """The text in parts that one font each has all letters of."""
+    """Split text into parts, each with a font that has all its characters."""
     letters = groupby((_letter(fonts, letter) for letter in text), key=itemgetter(0))
     return [(font, "".join(written for _, written in part)) for font, part in letters]
 
 
 @cache
 def _fonts(size: int, *, bold: bool) -> Fonts:
-    """The site's own fonts where `make assets` fetched them, else the one that Pillow brings, which has ASCII alone."""
+    """Return the site's fonts from `make assets`, or Pillow's default font, which has only ASCII characters."""
     files = [file for name in FONTS if (file := finders.find(f"fonts/{name}.woff2"))]
     if not files:
         font = ImageFont.load_default(size)
@@ -114,7 +114,7 @@ _ALIKE = {MINUS: "-", "–": "-", "—": "-", "…": "...", "’": "'", "×": "x
 
 @cache
 def _letter(fonts: Fonts, letter: str) -> tuple[ImageFont.FreeTypeFont, str]:
-    """The first font that has the letter, with it; else the first of all, with what looks like it."""
+    """Return the first font that has the character or, if none does, the first font with a similar character."""
     for font in fonts:
         if letter == " " or bytes(font.getmask(letter)) != bytes(font.getmask("\uffff")):
             return font, letter

@@ -103,7 +103,7 @@ def is_told(answer: Answer) -> None:
     """The disk is full: a fault of ours, with an id, and when to come again."""
     assert (answer.status, answer.json["code"]) == (503, "disk_full"), answer
     assert "disk is full" in answer.json["detail"]
-    assert "Nothing of what you sent was kept" in answer.json["detail"]
+    assert "Your request was not stored" in answer.json["detail"]
     assert len(answer.json["fault"]) == 8
     assert int(answer.headers["Retry-After"]) >= 60
 
@@ -180,7 +180,7 @@ def test_what_a_worker_cannot_write_is_tried_again(
         site.wait_for(lambda: ended([lost]), "three attempts")
         job = lost.jobs.get()
         assert (job.state, job.error_code, job.attempts) == (State.FAILED, "disk_full", 3)
-        assert job.log.count("The site's disk is full: a fault of ours") == 3
+        assert job.log.count("The site's disk is full. This is our fault") == 3
         assert QuotaUse.objects.get(submission=lost).refunded_at is not None
         kept = work.submit([work.hidden])
         site.wait_for(

@@ -1,4 +1,4 @@
-"""Addresses of what was merged or renamed: they lead to where it is now, for good."""
+"""Permanent redirects from the addresses of merged and renamed objects."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -12,9 +12,12 @@ View = Callable[..., HttpResponseBase]
 
 
 def follow_redirects(redirects: type[Model], owner: str, folder: str) -> Callable[[View], View]:
-    """A decorator of views by `slug`: where there is nothing, the same address below `folder` with the present slug.
+    """Return a decorator that redirects views by `slug` from an earlier slug to the current one.
 
-    `redirects` are rows with an earlier `slug` and what had it, in the field `owner`.
+    Args:
+        redirects: Model whose rows have an earlier `slug` and a reference to the object that had it.
+        owner: Name of that reference.
+        folder: Path segment before the slug.
     """
 
     def decorate(view: View) -> View:

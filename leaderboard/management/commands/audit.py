@@ -1,4 +1,4 @@
-"""`manage.py audit`: the record of what was changed, by whom and why."""
+"""`manage.py audit`: list the audit log."""
 
 import os
 import sys
@@ -11,19 +11,19 @@ from leaderboard.models import AuditRecord
 
 
 class Command(BaseCommand):
-    """Lists audit records, the newest first."""
+    """Command that lists audit records, newest first."""
 
-    help = "List who changed what, when and why: acts of curation, and every change of a public number."
+    help = "List curation actions and changes of public numbers with author, time and reason."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--action", help="such as quarantined, published, measures, price")
+        parser.add_argument("--action", help="action, such as quarantined, published, measures, price")
         parser.add_argument("--dataset", metavar="SLUG")
         parser.add_argument("--actor", metavar="EMAIL")
         parser.add_argument("--since", metavar="YYYY-MM-DD")
-        parser.add_argument("--limit", type=int, default=50, help="at most so many, 50 by default")
+        parser.add_argument("--limit", type=int, default=50, help="maximum number of records (default: 50)")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Write one line for each."""
+        """Write one line per record."""
         records = AuditRecord.objects.select_related("dataset")
         wanted = {
             "action": options["action"],
@@ -37,12 +37,12 @@ class Command(BaseCommand):
                 self.stdout.write(line_of(row))
             self.stdout.flush()
         except BrokenPipeError:
-            # Whoever reads has seen enough, as `head` has. What Python flushes at its end goes nowhere.
+            # The reader has closed the pipe, as `head` does. Discard what Python flushes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def line_of(row: AuditRecord) -> str:
-    """Return time, actor, action, subject, changes, and reason, separated by tabs."""
+    """Return time, actor, action, subject, changes and reason, separated by tabs."""
     pairs = {name: (row.before.get(name), row.after.get(name)) for name in (*row.before, *row.after)}
     shown = {
         name: ["–" if value in (None, "", [], {}) else plain_text(value) for value in pair]

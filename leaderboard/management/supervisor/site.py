@@ -1,4 +1,4 @@
-"""What runs, in which order, and when the site is ready."""
+"""Startup order of the site's processes, and readiness."""
 
 import hashlib
 import os
@@ -26,14 +26,14 @@ from leaderboard.management.supervisor import services, valkey
 from leaderboard.management.supervisor.logs import echo
 from leaderboard.management.supervisor.processes import ProcessGroup, SupervisorError, run
 
-#: How long the broker may take to load its file, in seconds.
+#: Seconds that the broker may take to load its file.
 BROKER_SECONDS = 30.0
-#: How often a person who waits is told that we still are, in seconds.
+#: Seconds between two messages during a long startup.
 REMINDER_SECONDS = 30.0
 
 
 class Site:
-    """One site on one folder of state."""
+    """A site and its state folder."""
 
     def __init__(self, folder: Path, port: int) -> None:
         self.address = f"http://127.0.0.1:{port}"
@@ -43,7 +43,7 @@ class Site:
         self._web_answers = False
 
     def run(self) -> int:
-        """Run until asked to stop. The exit status: 0 then; 1, the reason printed, when it cannot go on."""
+        """Run until a stop is requested; return exit status 0, or 1 after a failure whose reason was printed."""
         return run(self._folder, self.address, settings.BASE_DIR, self._live)
 
     def _live(self, group: ProcessGroup) -> None:
@@ -82,7 +82,7 @@ class Site:
         group.run_until(lambda: False, every=1.0)
 
     def _start_broker(self, group: ProcessGroup) -> str:
-        """Start a broker unless `REDIS_URL` names one; write its address where other commands look for it."""
+        """Start a broker unless `REDIS_URL` is set, and write its address to a file for other commands."""
         written = self._run_folder / "redis-url"
         group.watchdog.add_path(written)
         if not (address := os.environ.get("REDIS_URL", "")):
@@ -93,16 +93,16 @@ class Site:
             group.run_until(lambda: valkey.answers(folder) or time.monotonic() > deadline, every=0.02)
             if not valkey.answers(folder):
                 raise SupervisorError(
-                    f"Valkey takes no commands; its log: {self._folder / 'logs' / 'valkey.log'}"
+                    f"Valkey does not accept commands. See its log: {self._folder / 'logs' / 'valkey.log'}"
                 )
             address = valkey.url(folder)
         written.unlink(missing_ok=True)
-        written.touch(0o600)  # an address can hold a password
+        written.touch(0o600)  # The address may contain a password.
         written.write_text(address + "\n")
         return address
 
     def _bring_up_to_date(self, group: ProcessGroup, environment: dict[str, str]) -> None:
-        """Migrate and collect static files, side by side, where there is something to do."""
+        """Migrate and collect static files in parallel, if necessary."""
         collected, wanted = self._run_folder / "collected-static", _static_fingerprint()
         there = (Path(settings.STATIC_ROOT) / "staticfiles.json").exists() and collected.exists()
         steps = []
@@ -123,11 +123,11 @@ class Site:
             nonlocal reminded
             if time.monotonic() - reminded > REMINDER_SECONDS:
                 reminded = time.monotonic()
-                echo(f"Still getting ready; the logs are in {self._folder / 'logs'}")
+                echo(f"Still starting; the logs are in {self._folder / 'logs'}")
             self._web_answers = self._web_answers or _is_ok(f"{self.address}/healthz")
             try:
                 return self._web_answers and bootstrap.ready()
-            except DatabaseError:  # it is briefly away
+            except DatabaseError:  # The database is briefly unavailable.
                 connection.close()
                 return False
 
@@ -135,7 +135,7 @@ class Site:
 
 
 def _static_fingerprint() -> str:
-    """Return a hash of the static files to collect (path, size, and time of change) and of their storage."""
+    """Return a hash of the static files (path, size and modification time) and of their storage."""
     digest = hashlib.sha256(repr(settings.STORAGES["staticfiles"]).encode())
     for finder in get_finders():
         for path, storage in sorted(finder.list([]), key=lambda item: str(item[0])):
@@ -159,7 +159,7 @@ def _refuse_missing_columns() -> None:
 
 @contextmanager
 def _supervised_database() -> Iterator[None]:
-    """Translate database errors for the supervisor, and close the connection afterwards."""
+    """Convert database errors for the supervisor, and close the connection afterwards."""
     try:
         yield
     except DatabaseError as error:
@@ -179,7 +179,7 @@ def _is_ok(url: str) -> bool:
 
 
 def port_from_environment() -> int:
-    """Return `PORT`, or 8000 without it. Raises CommandError if it is not a port."""
+    """Return `PORT`, or 8000 by default. Raises CommandError if it is not a port number."""
     text = os.environ.get("PORT", "") or "8000"
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 65535:
         raise CommandError(f"PORT must be a number from 1 to 65535, not {text!r}.")
