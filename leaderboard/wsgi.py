@@ -31,27 +31,27 @@ logger = logging.getLogger("runboard.faults")
 _SECONDS = 2.0
 
 
-class Answering:
+class FaultTolerantApplication:
     """WSGI wrapper that responds to exceptions of the application."""
 
-    def __init__(self, within: WSGIApplication) -> None:
-        self.within = within
+    def __init__(self, application: WSGIApplication) -> None:
+        self.application = application
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Handle a request."""
-        over = watch_body(environ)
+        stop_watching = watch_body(environ)
         try:
-            answer = self.within(environ, start_response)
+            answer = self.application(environ, start_response)
         except Exception as error:
             logger.exception("exception outside of Django's error handling")
             _drop_connections()
-            answered = _answer(environ, error)
-            status = f"{answered.status_code} {answered.reason_phrase}"
+            response = _answer(environ, error)
+            status = f"{response.status_code} {response.reason_phrase}"
             # No data has been sent yet, so the headers are replaced.
-            start_response(status, list(answered.items()), sys.exc_info())
-            return [answered.content]
+            start_response(status, list(response.items()), sys.exc_info())
+            return [response.content]
         finally:
-            over()
+            stop_watching()
         if isinstance(answer, HttpResponseBase):
             _close_quietly(answer)
         return answer
@@ -80,7 +80,7 @@ class Answering:
         scheme, _, host = own_address().partition("://")
         environ: WSGIEnvironment = {"PATH_INFO": path, "HTTP_HOST": host, "wsgi.url_scheme": scheme}
         setup_testing_defaults(environ)
-        answer = self.within({**environ, "HTTP_X_FORWARDED_PROTO": scheme}, lambda *_: lambda _: None)
+        answer = self.application({**environ, "HTTP_X_FORWARDED_PROTO": scheme}, lambda *_: lambda _: None)
         if isinstance(answer, HttpResponseBase):
             answer.close()
 
@@ -88,15 +88,15 @@ class Answering:
 def _answer(environ: WSGIEnvironment, error: Exception) -> HttpResponse:
     """Return the usual error response; if that fails, a line of text without any dependencies."""
     try:
-        answered = errors.error_response(WSGIRequest(environ), error)
+        response = errors.error_response(WSGIRequest(environ), error)
     except Exception:
         logger.exception("cannot render the response to a fault")
         fault = errors.kind_of(error)
-        answered = HttpResponse(f"{fault.heading}\n", content_type="text/plain", status=fault.status)
+        response = HttpResponse(f"{fault.heading}\n", content_type="text/plain", status=fault.status)
     for name, value in policy_headers().items():
-        answered.headers[name] = value
-    answered.headers["Content-Length"] = str(len(answered.content))
-    return answered
+        response.headers[name] = value
+    response.headers["Content-Length"] = str(len(response.content))
+    return response
 
 
 def _close_quietly(response: HttpResponseBase) -> None:
@@ -127,5 +127,5 @@ _django = get_wsgi_application()
 
 from leaderboard.boards.pages import read_boards  # noqa: E402  models, after Django is set up
 
-application = Answering(_django)
+application = FaultTolerantApplication(_django)
 policy_headers()  # Computed now, while everything works.

@@ -69,11 +69,11 @@ class CurationAdmin(SimpleHistoryAdmin):
     def get_urls(self) -> list[URLPattern]:
         prefix = f"{self.opts.app_label}_{self.opts.model_name}"
         views = [(name, route, getattr(self, f"{name}_view")) for name, route in self.pages.items()]
-        own = [
+        extra_urls = [
             path(route, self.admin_site.admin_view(view), name=f"{prefix}_{name}")
             for name, route, view in views
         ]
-        return [*own, *super().get_urls()]
+        return [*extra_urls, *super().get_urls()]
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return self.may_add and super().has_add_permission(request)
@@ -131,8 +131,10 @@ class CurationAdmin(SimpleHistoryAdmin):
 
         Django allows filtering by any column, which would disclose columns that no page shows.
         """
-        offered = {self.date_hierarchy, *map(_filtered, self.get_list_filter(request))} - {None}
-        is_offered = any(lookup == name or lookup.startswith(f"{name}{LOOKUP_SEP}") for name in offered)
+        offered_filters = {self.date_hierarchy, *map(_filtered, self.get_list_filter(request))} - {None}
+        is_offered = any(
+            lookup == name or lookup.startswith(f"{name}{LOOKUP_SEP}") for name in offered_filters
+        )
         return is_offered and super().lookup_allowed(lookup, value, request)
 
     def key_of(self, object_id: str) -> Any:
@@ -173,8 +175,8 @@ class CurationAdmin(SimpleHistoryAdmin):
         obj = self.get_queryset(request).filter(pk=self.key_of(object_id)).first()
         context: dict[str, Any] = {"tools": [], "acts": []}
         if obj is not None and request.method == "GET":
-            allowed = self.get_actions(request)
-            acts = [(name, allowed[name][0].button) for name in self.acts(obj) if name in allowed]
+            actions = self.get_actions(request)
+            acts = [(name, actions[name][0].button) for name in self.acts(obj) if name in actions]
             context = {"tools": self.tools(request, obj), "acts": acts}
         return super().change_view(request, object_id, form_url, {**(extra_context or {}), **context})
 
@@ -198,11 +200,11 @@ class CurationAdmin(SimpleHistoryAdmin):
         """Delete the object with a reason."""
         if not self.has_delete_permission(request):
             raise PermissionDenied
-        why = reason_of(request)
-        if request.method == "POST" and self.why_required and not why:
+        reason = reason_of(request)
+        if request.method == "POST" and self.why_required and not reason:
             messages.error(request, "The object was not deleted. Give a reason in a few words.")
             return HttpResponseRedirect(request.get_full_path())
-        with acting(curator(request), why):
+        with acting(curator(request), reason):
             return super().delete_view(request, object_id, extra_context)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
@@ -259,8 +261,8 @@ class CurationAdmin(SimpleHistoryAdmin):
         """Return a field's value for the audit record. Override it for values that must not be stored."""
         if value is None or isinstance(value, (bool, int, float)):
             return value
-        plain = value if isinstance(value, (list, dict)) else named(value)
-        return plain if len(str(plain)) <= _LONGEST else f"{str(plain)[:_LONGEST]}…"
+        stored_value = value if isinstance(value, (list, dict)) else named(value)
+        return stored_value if len(str(stored_value)) <= _LONGEST else f"{str(stored_value)[:_LONGEST]}…"
 
     def _changes(self, form: Any) -> Pair:
         """Return the changed fields before and after; for multiple choices only the removed and added rows."""
@@ -270,13 +272,18 @@ class CurationAdmin(SimpleHistoryAdmin):
         before: dict[str, Any] = {}
         after: dict[str, Any] = {}
         for name in names:
-            old = _chosen(form.fields[name], form.initial.get(name))
-            new = form.cleaned_data.get(name)
+            old_value = _chosen(form.fields[name], form.initial.get(name))
+            new_value = form.cleaned_data.get(name)
             if isinstance(form.fields[name], ModelMultipleChoiceField):
-                had, has = ({named(each) for each in rows or ()} for rows in (old, new))
-                before[name], after[name] = sorted(had - has), sorted(has - had)
+                names_before, names_after = (
+                    {named(each) for each in rows or ()} for rows in (old_value, new_value)
+                )
+                before[name], after[name] = (
+                    sorted(names_before - names_after),
+                    sorted(names_after - names_before),
+                )
             else:
-                before[name], after[name] = self.recorded(name, old), self.recorded(name, new)
+                before[name], after[name] = self.recorded(name, old_value), self.recorded(name, new_value)
         return before, after
 
     def get_actions(self, request: HttpRequest) -> Any:

@@ -127,10 +127,10 @@ def _yes_or_no(field: str, words: str) -> Callable[[Any, Dataset], str]:
     """Return a list column that shows “yes” or “no” instead of Django's icons."""
 
     @admin.display(description=words)
-    def shown(page: Any, dataset: Dataset) -> str:
+    def display(page: Any, dataset: Dataset) -> str:
         return "yes" if getattr(dataset, field) else "no"
 
-    return shown
+    return display
 
 
 class DatasetForm(CurationForm):
@@ -210,8 +210,8 @@ class DatasetAdmin(ExchangeAdmin):
         )
         return [("On the site", obj.get_absolute_url()), *updating] + [
             (words, reverse(name, args=[obj.pk]))
-            for words, name, right in self.further_pages
-            if request.user.has_perm(right)
+            for words, name, permission in self.further_pages
+            if request.user.has_perm(permission)
         ]
 
     @admin.display(description="judgements", ordering="hidden")
@@ -257,10 +257,10 @@ class DatasetAdmin(ExchangeAdmin):
     def save_model(self, request: HttpRequest, obj: Dataset, form: Any, change: bool) -> None:
         """Save the dataset and invalidate cached pages of it and of the datasets that it is or was a part of."""
         wholes = {form.initial.get("part_of"), obj.part_of_id} if "part_of" in form.changed_data else set()
-        changed = {obj.pk, *wholes} - {None}
-        lock_boards(changed)
+        changed_ids = {obj.pk, *wholes} - {None}
+        lock_boards(changed_ids)
         super().save_model(request, obj, form, change)
-        boards_changed(changed, Kind.DESCRIPTION)
+        boards_changed(changed_ids, Kind.DESCRIPTION)
         if form.initial.get("language", obj.language) != obj.language and request_baseline_again(obj):
             self.message_user(request, "The BM25 baseline will be rebuilt for the new language.")
 
@@ -295,14 +295,15 @@ class DatasetAdmin(ExchangeAdmin):
         """Show or change the measures of the board; list all problems of new ones."""
         require(request, "leaderboard.change_dataset")
         dataset = get_object_or_404(Dataset, pk=pk)
-        others = [name for name in dataset.measures if name != dataset.primary_measure]
+        other_measures = [name for name in dataset.measures if name != dataset.primary_measure]
         form = MeasuresForm(
-            request.POST or None, initial={"primary": dataset.primary_measure, "others": " ".join(others)}
+            request.POST or None,
+            initial={"primary": dataset.primary_measure, "others": " ".join(other_measures)},
         )
 
         def act(values: Mapping[str, Any]) -> str:
-            wanted = values["others"].replace(",", " ").split()
-            measures = set_measures(dataset, values["primary"].strip(), wanted)
+            names = values["others"].replace(",", " ").split()
+            measures = set_measures(dataset, values["primary"].strip(), names)
             self.message_user(request, describe_shown(dataset, measures))
             return reverse("admin:leaderboard_dataset_change", args=[dataset.pk])
 
@@ -316,10 +317,10 @@ class DatasetAdmin(ExchangeAdmin):
     def import_view(self, request: HttpRequest) -> HttpResponse:
         """Show the form of *Import dataset*, import the zip, or list its problems."""
         require(request, "leaderboard.add_dataset")
-        known = Dataset.objects.filter(slug=request.GET.get("dataset", "")).first()
-        form = ImportForm(request.POST or None, request.FILES or None, known=known)
+        existing = Dataset.objects.filter(slug=request.GET.get("dataset", "")).first()
+        form = ImportForm(request.POST or None, request.FILES or None, known=existing)
         problems: list[dict[str, Any]] = []
-        full = ""
+        disk_error = ""
         if request.method == "POST" and form.is_valid() and _may_do(request, form):
             archive = path_of_upload(form.cleaned_data["archive"])
             if archive is None:
@@ -329,26 +330,26 @@ class DatasetAdmin(ExchangeAdmin):
                     imported = form.import_from(archive, form.options(), _limit_time())
             except InvalidContent as error:
                 # Uploads have internal names; show the sender's.
-                sent = form.cleaned_data["archive"].name
+                original_name = form.cleaned_data["archive"].name
                 problems = [
-                    {**each.as_dict(), "message": each.message.replace(archive.name, sent)}
+                    {**each.as_dict(), "message": each.message.replace(archive.name, original_name)}
                     for each in error.report.problems
                 ]
             except DiskSpaceError as error:
-                full = str(error)
+                disk_error = str(error)
             else:
                 return self._imported(request, imported)
         return curation_page(
             request, self, "admin/leaderboard/dataset/import.html",
-            f"Update {known}" if known else "Import dataset",
-            form=form, problems=problems, full=full, status=507 if full else None,
+            f"Update {existing}" if existing else "Import dataset",
+            form=form, problems=problems, full=disk_error, status=507 if disk_error else None,
         )  # fmt: skip
 
     def _imported(self, request: HttpRequest, results: Sequence[ImportResult]) -> HttpResponse:
         for imported in results:
             if imported.changes:
-                waiting = " Its baseline is requested." if imported.baseline_requested else ""
-                text = f"Imported {imported.version}. Changed: {', '.join(imported.changes)}.{waiting}"
+                baseline_note = " Its baseline is requested." if imported.baseline_requested else ""
+                text = f"Imported {imported.version}. Changed: {', '.join(imported.changes)}.{baseline_note}"
             else:
                 text = f"No changes: {imported.version} has exactly this content and these settings."
             text = " ".join([text, *imported.remarks, imported.disclosure()])
@@ -381,14 +382,14 @@ def _may_do(request: HttpRequest, form: ImportForm) -> bool:
     dataset = Dataset.objects.filter(slug=values["slug"], hidden=True).exclude(current_version=None).first()
     if dataset is None or may_read_judgements(curator(request)):
         return True
-    right = "Only users with permission to read hidden judgments can do that; ask one of them."
+    hint = "Only users with permission to read hidden judgments can do that; ask one of them."
     if values["judgements"] == "open":
-        opened = f"all runs on {dataset} once it is judged, and those judgments"
+        consequence = f"all runs on {dataset} once it is judged, and those judgments"
         if Qrels.objects.filter(version__dataset=dataset).exists():  # Including those of an older version.
-            opened = f"the hidden judgments of {dataset}, and all runs on them"
-        form.add_error("judgements", f"This would publish {opened}. {right}")
+            consequence = f"the hidden judgments of {dataset}, and all runs on them"
+        form.add_error("judgements", f"This would publish {consequence}. {hint}")
     if seals_queries(dataset) and values["queries_visibility"] not in ("", Visibility.CURATORS):
-        form.add_error("queries_visibility", f"This would publish the hidden queries of {dataset}. {right}")
+        form.add_error("queries_visibility", f"This would publish the hidden queries of {dataset}. {hint}")
     return not form.errors
 
 

@@ -111,11 +111,11 @@ class TermInput(forms.TextInput):
 
     def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
         """Render the field and its list of suggestions."""
-        listed = f"known-{name}"
+        list_id = f"known-{name}"
         values = ((each,) for each in terms_in_use(self.model, self.term))
         options = format_html_join("", '<option value="{}"></option>', values)
-        field = super().render(name, value, {**(attrs or {}), "list": listed}, renderer)
-        return format_html('{}<datalist id="{}">{}</datalist>', field, listed, options)
+        field = super().render(name, value, {**(attrs or {}), "list": list_id}, renderer)
+        return format_html('{}<datalist id="{}">{}</datalist>', field, list_id, options)
 
 
 #: Maximum length of displayed values.
@@ -155,12 +155,12 @@ def changes_since(instance: models.Model, history: int) -> list[str]:
         return []
     sentences = []
     for record in _history(instance).filter(history_id__gt=history).order_by("history_id"):
-        changed = describe_changes(record)
-        at = timezone.localtime(record.history_date).strftime("%H:%M UTC on %-d %B")
-        why = f" (“{record.history_change_reason}”)" if record.history_change_reason else ""
-        what = "; ".join(f"{one['field']} from {one['old']} to {one['new']}" for one in changed)
+        changes = describe_changes(record)
+        time = timezone.localtime(record.history_date).strftime("%H:%M UTC on %-d %B")
+        reason = f" (“{record.history_change_reason}”)" if record.history_change_reason else ""
+        description = "; ".join(f"{one['field']} from {one['old']} to {one['new']}" for one in changes)
         sentences.append(
-            f"{record.history_user or 'The site'} changed it at {at}{why}: {what or 'its rows'}."
+            f"{record.history_user or 'The site'} changed it at {time}{reason}: {description or 'its rows'}."
         )
     return sentences
 

@@ -123,17 +123,17 @@ class ImportForm(forms.Form):
     )
     version_label = optional_text(max_length=80, help_text="A name for this version of the content")
 
-    def __init__(self, *args: Any, known: Dataset | None = None, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, existing: Dataset | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for name, default in _DEFAULTS.items():
             words = f"{default} (default)"
-            if known and name == "judgements":
-                words = f"unchanged: {'hidden' if known.hidden else 'open to everyone'}"
-            elif known:
-                words = f"unchanged: {getattr(known, f'get_{name}_display')()}"
+            if existing and name == "judgements":
+                words = f"unchanged: {'hidden' if existing.hidden else 'open to everyone'}"
+            elif existing:
+                words = f"unchanged: {getattr(existing, f'get_{name}_display')()}"
             self.fields[name].choices = [("", words), *self.fields[name].choices[1:]]  # type: ignore[attr-defined]
-        if known is not None:
-            self.initial["slug"] = known.slug
+        if existing is not None:
+            self.initial["slug"] = existing.slug
             self.fields["slug"].widget.attrs["readonly"] = True
             self.fields["slug"].help_text = "Empty fields stay unchanged. New content creates a new version."
 

@@ -74,8 +74,8 @@ class DatasetForm(ReasonForm):
 def chosen_dataset(request: HttpRequest) -> Dataset | None:
     """Return the dataset selected in the URL or the form."""
     slug = request.POST.get("dataset") or request.GET.get("dataset")
-    chosen = DatasetForm.datasets().filter(slug=slug) if slug else DatasetForm.datasets().none()
-    return chosen.select_related("current_qrels", "current_version").first()
+    datasets = DatasetForm.datasets().filter(slug=slug) if slug else DatasetForm.datasets().none()
+    return datasets.select_related("current_qrels", "current_version").first()
 
 
 class RunChoice(forms.ModelMultipleChoiceField):
@@ -288,13 +288,13 @@ class JudgementImportAdmin(JudgingAdmin):
     )
 
     @admin.display(description="new pairs")
-    def new_pairs(self, brought: JudgementImport) -> str:
-        return _count(brought, "new")
+    def new_pairs(self, judgement_import: JudgementImport) -> str:
+        return _count(judgement_import, "new")
 
     @admin.display(description="conflicts")
-    def conflicts(self, brought: JudgementImport) -> str:
+    def conflicts(self, judgement_import: JudgementImport) -> str:
         """Return the number of pairs that already have a different grade."""
-        return _count(brought, "conflicts")
+        return _count(judgement_import, "conflicts")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[JudgementImport]:
         related = ("dataset", "against", "qrels", "pool", "created_by")
@@ -321,10 +321,10 @@ class JudgementImportAdmin(JudgingAdmin):
                 values["judge_version"],
                 values["judge_prompt"].lower(),
             )
-            brought = imports.import_judgements(
+            judgement_import = imports.import_judgements(
                 values["dataset"], uploaded, judge, name=values["file"].name, **options
             )
-            return reverse("admin:leaderboard_judgementimport_change", args=[brought.pk])
+            return reverse("admin:leaderboard_judgementimport_change", args=[judgement_import.pk])
 
         redirect, problems = submit(request, form, act, JudgingRefused)
         return redirect or curation_page(
@@ -336,55 +336,73 @@ class JudgementImportAdmin(JudgingAdmin):
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
         """Show an import with its comparison, or carry out a decision."""
-        brought = self.get_row(request, object_id)
+        judgement_import = self.get_row(request, object_id)
         form = SettleForm(request.POST or None)
         if request.method == "POST" and form.is_valid():
             try:
                 with acting(curator(request), form.cleaned_data["why"]):
                     if "discard" in request.POST:
-                        imports.discard_import(brought)
+                        imports.discard_import(judgement_import)
                         messages.success(request, "The import was discarded without changes.")
                     elif "again" in request.POST:
-                        imports.compare_again(brought)
+                        imports.compare_again(judgement_import)
                     else:
                         policy = form.cleaned_data["policy"] or imports.Conflicts.KEEP
-                        imports.request_merge(brought, imports.Conflicts(policy))
+                        imports.request_merge(judgement_import, imports.Conflicts(policy))
             except JudgingRefused as error:
                 messages.error(request, str(error))
             return HttpResponseRedirect(request.path)
-        return self._page(request, brought, form)
+        return self._page(request, judgement_import, form)
 
-    def _page(self, request: HttpRequest, brought: JudgementImport, form: SettleForm) -> TemplateResponse:
-        reads, blind = request.user.has_perm(READ), disclosure.is_blind_decision(brought, request.user)
+    def _page(
+        self, request: HttpRequest, judgement_import: JudgementImport, form: SettleForm
+    ) -> TemplateResponse:
+        reads, blind = (
+            request.user.has_perm(READ),
+            disclosure.is_blind_decision(judgement_import, request.user),
+        )
         # Counts are not shown while the scorer works, because the page refreshes itself and each view is
         # recorded.
-        counts = {} if brought.state in imports.WORKING else disclosure.visible_counts(brought, request.user)
-        listed = list(list_conflicts(brought, most=LISTED)) if "conflicts" in counts else []
-        if "new" in counts and reads and (listed or disclosure.is_secret(brought, brought.against)):
+        counts = (
+            {}
+            if judgement_import.state in imports.WORKING
+            else disclosure.visible_counts(judgement_import, request.user)
+        )
+        conflicts = list(list_conflicts(judgement_import, most=LISTED)) if "conflicts" in counts else []
+        if (
+            "new" in counts
+            and reads
+            and (conflicts or disclosure.is_secret(judgement_import, judgement_import.against))
+        ):
             with acting(curator(request)):
-                disclosure.record_comparison_read(brought, len(listed))
-        rescore = under_way(brought.dataset)
-        if rescore is not None and rescore.to_qrels_id != brought.qrels_id:
+                disclosure.record_comparison_read(judgement_import, len(conflicts))
+        rescore = under_way(judgement_import.dataset)
+        if rescore is not None and rescore.to_qrels_id != judgement_import.qrels_id:
             rescore = None
         answer = curation_page(
-            request, self, "admin/leaderboard/judgementimport/import.html", f"Judgments: {brought.file_name}",
-            brought=brought, counts=counts, of_file=brought.counts, form=form, reads=reads, blind=blind,
+            request, self, "admin/leaderboard/judgementimport/import.html", f"Judgments: {judgement_import.file_name}",
+            brought=judgement_import, counts=counts, of_file=judgement_import.counts, form=form, reads=reads,
+            blind=blind,
             # Only users who may read judgments see the old grades; the new ones come from the curator's own
             # file.
-            listed=[(each.query, each.document, each.old if reads else None, each.new) for each in listed],
+            listed=[(each.query, each.document, each.old if reads else None, each.new) for each in conflicts],
             choices=[
-                (each.value, each.label, None if blind else imports.count_changes(brought, each))
+                (each.value, each.label, None if blind else imports.count_changes(judgement_import, each))
                 for each in imports.Conflicts
             ],
-            judge=imports.judge_of(brought) if brought.judge_name else None,
+            judge=imports.judge_of(judgement_import) if judgement_import.judge_name else None,
             agreement=[agreement_sentence(each) for each in counts.get("agreement", ())],
-            refresh=REFRESH if brought.state in imports.WORKING else 0, rescore=rescore, State=imports.State,
+            refresh=REFRESH if judgement_import.state in imports.WORKING else 0, rescore=rescore, State=imports.State,
         )  # fmt: skip
         answer["Cache-Control"] = "private, no-store"
         return answer
 
 
-def _count(brought: JudgementImport, name: str) -> str:
+def _count(judgement_import: JudgementImport, name: str) -> str:
     # Hidden judgments are shown only on the page of the import, which records access.
-    count = None if disclosure.is_secret(brought, brought.against) else brought.counts.get(name)
+    count = (
+        None
+        if disclosure.is_secret(judgement_import, judgement_import.against)
+        else judgement_import.counts.get(name)
+    )
     return "—" if count is None else f"{count:,}"

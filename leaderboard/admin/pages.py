@@ -65,14 +65,14 @@ def curation_page(
         context: Further context of the template.
     """
     problems, form, opts = list(problems), context.get("form"), page.model._meta
-    listed = reverse(f"admin:{opts.app_label}_{opts.model_name}_changelist")
+    list_url = reverse(f"admin:{opts.app_label}_{opts.model_name}_changelist")
     if status is None:
         status = 400 if problems or (form is not None and form.errors) else 200
     values = {
         **page.admin_site.each_context(request),
         "opts": opts,
         "title": title,
-        "crumbs": [(capfirst(opts.verbose_name_plural), listed), *crumbs],
+        "crumbs": [(capfirst(opts.verbose_name_plural), list_url), *crumbs],
         "problems": problems,
         **context,
     }
@@ -150,25 +150,25 @@ class Operation:
     arguments: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(
-        self, page: admin.ModelAdmin, request: HttpRequest, chosen: QuerySet[Any]
+        self, page: admin.ModelAdmin, request: HttpRequest, queryset: QuerySet[Any]
     ) -> TemplateResponse | None:
         """Show the form, then act on all selected rows in one transaction."""
         require(request, self.permission)
-        if self.check is not None and (reason := self.check(chosen)):
+        if self.check is not None and (reason := self.check(queryset)):
             messages.error(request, reason)
             return None
         refusals: tuple[type[Exception], ...] = (ActionRefused, *self.refusals)
-        sent = "confirmed" in request.POST
-        form = self.form(request.POST if sent else None)
+        is_confirmed = "confirmed" in request.POST
+        form = self.form(request.POST if is_confirmed else None)
         problems: list[dict[str, Any]] = []
-        if sent and form.is_valid():
+        if is_confirmed and form.is_valid():
             try:
                 with transaction.atomic(), acting(curator(request), form.cleaned_data["why"]):
                     if isinstance(page, CurationAdmin):
                         # All at once, in the order in which all boards are locked.
-                        keys = list(chosen.values_list("pk", flat=True))
+                        keys = list(queryset.values_list("pk", flat=True))
                         lock_boards(dataset for key in keys for dataset in page.boards_of(key))
-                    sentences = [self.run(row, form.cleaned_data) for row in chosen.order_by("pk")]
+                    sentences = [self.run(row, form.cleaned_data) for row in queryset.order_by("pk")]
             except refusals as error:
                 problems = [{"message": f"{str(error).removesuffix('.')}."}]
             else:
@@ -177,6 +177,6 @@ class Operation:
                 return None
         return curation_page(
             request, page, "admin/curation_ask.html", self.title,
-            problems=problems, form=form, chosen=chosen, explanation=self.explanation, button=self.button,
+            problems=problems, form=form, chosen=queryset, explanation=self.explanation, button=self.button,
             danger=self.danger, action=request.POST.get("action", ""), checkbox=ACTION_CHECKBOX_NAME,
         )  # fmt: skip

@@ -41,11 +41,11 @@ class StartForm(ReasonForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        present = Qrels.objects.filter(version__dataset__current_version=F("version"))
-        others = present.exclude(pk=F("version__dataset__current_qrels")).exclude(
+        current_version_qrels = Qrels.objects.filter(version__dataset__current_version=F("version"))
+        other_qrels = current_version_qrels.exclude(pk=F("version__dataset__current_qrels")).exclude(
             version__dataset__current_qrels=None
         )
-        self.fields["qrels"].queryset = others.select_related("version__dataset").order_by(  # type: ignore[attr-defined]
+        self.fields["qrels"].queryset = other_qrels.select_related("version__dataset").order_by(  # type: ignore[attr-defined]
             "version__dataset__name", "-number"
         )
 
@@ -62,10 +62,10 @@ def _switch(rescore: Rescore, values: Mapping[str, Any]) -> str:
 
 
 def _report_switch(rescore: Rescore, values: Mapping[str, Any]) -> str:
-    moved, stayed = len(rescore.comparison["rows"]), len(rescore.comparison["stays"])
+    moved_count, unmoved_count = len(rescore.comparison["rows"]), len(rescore.comparison["stays"])
     return (
-        f"The board of {rescore.dataset} now uses qrels v{rescore.to_qrels.number}: {moved:,} results changed, "
-        f"{stayed:,} are unchanged."
+        f"The board of {rescore.dataset} now uses qrels v{rescore.to_qrels.number}: {moved_count:,} results changed, "
+        f"{unmoved_count:,} are unchanged."
     )
 
 

@@ -102,13 +102,13 @@ class FigureForm(forms.Form):
                 "measure",
                 f"{dataset.slug} does not use {measure}. Choose one of {', '.join(dataset.measures)}.",
             )
-        if value and float(value) > (most := SCALES[values["scale"]]):
+        if value and float(value) > (maximum := SCALES[values["scale"]]):
             self.add_error(
                 "value",
-                f"{value} is not a {values['scale']}, whose maximum is {most:g}. Did you mean the other scale?",
+                f"{value} is not a {values['scale']}, whose maximum is {maximum:g}. Did you mean the other scale?",
             )
-        known = System.objects.filter(source=self.source, name=values.get("system"))
-        if not values.get("architecture") and (self.source is None or not known.exists()):
+        matching_systems = System.objects.filter(source=self.source, name=values.get("system"))
+        if not values.get("architecture") and (self.source is None or not matching_systems.exists()):
             self.add_error("architecture", "Choose an architecture, because the system is new.")
         return values
 
@@ -166,8 +166,10 @@ def report_view(page: Any, request: HttpRequest) -> HttpResponse:
     """Show the form, or publish all its figures or none."""
     require(request, *REPORTS)
     one = request.method == "POST" and not request.FILES
-    single = FigureForm(request.POST if one else None)
-    single.source = Source.objects.filter(pk=parse_number(request.POST.get("publication", "")) or 0).first()
+    figure_form = FigureForm(request.POST if one else None)
+    figure_form.source = Source.objects.filter(
+        pk=parse_number(request.POST.get("publication", "")) or 0
+    ).first()
     form = PublicationForm(request.POST or None, request.FILES or None)
 
     def act(values: Mapping[str, Any]) -> str:
@@ -179,49 +181,55 @@ def report_view(page: Any, request: HttpRequest) -> HttpResponse:
                 with path.open("wb") as stored:
                     stored.writelines(file.chunks())
                 results = read_mteb_results(path, source.url, work)
-        elif single.is_bound:
-            results = MtebResults([CuratedFigure(**single.cleaned_data)])
+        elif figure_form.is_bound:
+            results = MtebResults([CuratedFigure(**figure_form.cleaned_data)])
         else:
             rows = read_figures(values["csv"], values["publication"])
             results = MtebResults([CuratedFigure(**row) for row in rows])
         enter_figures(source, results.figures, results.described)
-        published = f"Published: {number_of(len(results.figures), 'reported figure')} of {source}."
-        page.message_user(request, " ".join([published, *results.left_out()]))
+        message = f"Published: {number_of(len(results.figures), 'reported figure')} of {source}."
+        page.message_user(request, " ".join([message, *results.left_out()]))
         return reverse("admin:leaderboard_entry_changelist") + "?provenance__exact=reported"
 
-    sendable = single.is_valid() or not single.is_bound
+    sendable = figure_form.is_valid() or not figure_form.is_bound
     redirect, problems = submit(request, form, act) if sendable else (None, [])
     return redirect or curation_page(
         request, page, "admin/leaderboard/entry/report.html", "Enter reported figures",
-        problems=problems, form=form, figure=single, status=400 if problems or form.errors or single.errors else 200,
+        problems=problems, form=form, figure=figure_form,
+        status=400 if problems or form.errors or figure_form.errors else 200,
     )  # fmt: skip
 
 
 def read_figures(text: str, source: Source | None) -> list[dict[str, Any]]:
     """Parse the figures of a CSV. Raises InvalidContent with all problems by line."""
     reader = csv.DictReader(text.splitlines())
-    figures, seen = [], set()
-    wrong: defaultdict[str, list[int]] = defaultdict(list)
-    named, fields = set(reader.fieldnames or ()), FigureForm.base_fields
+    figures, keys = [], set()
+    lines_by_message: defaultdict[str, list[int]] = defaultdict(list)
+    columns, fields = set(reader.fieldnames or ()), FigureForm.base_fields
     needed = {name for name, field in fields.items() if field.required}
-    if needed - named or named - set(fields):
-        wrong[f"The columns are {', '.join(fields)}, not {', '.join(map(str, named))}."].append(1)
-    for row in reader if not wrong else ():
+    if needed - columns or columns - set(fields):
+        lines_by_message[f"The columns are {', '.join(fields)}, not {', '.join(map(str, columns))}."].append(
+            1
+        )
+    for row in reader if not lines_by_message else ():
         form = FigureForm(row)
         form.source = source
         place = tuple(row.get(name) for name in ("dataset", "system", "configuration", "measure"))
         for name, messages in form.errors.items():
             for message in messages:
-                wrong[f"{name}: {message}"].append(reader.line_num)
-        if place in seen:
-            wrong["An earlier line has the same figure."].append(reader.line_num)
-        seen.add(place)
+                lines_by_message[f"{name}: {message}"].append(reader.line_num)
+        if place in keys:
+            lines_by_message["An earlier line has the same figure."].append(reader.line_num)
+        keys.add(place)
         figures.append(form.cleaned_data)
-    if not wrong and not figures:
-        wrong["The file has no figures. Write one per line below the column names."].append(1)
-    if wrong:
-        found = [Problem("error", "reported", len(at), text, "", tuple(at[:5])) for text, at in wrong.items()]
-        raise InvalidContent.of(*found)
+    if not lines_by_message and not figures:
+        lines_by_message["The file has no figures. Write one per line below the column names."].append(1)
+    if lines_by_message:
+        problems = [
+            Problem("error", "reported", len(line_numbers), text, "", tuple(line_numbers[:5]))
+            for text, line_numbers in lines_by_message.items()
+        ]
+        raise InvalidContent.of(*problems)
     return figures
 
 
@@ -251,10 +259,10 @@ def _act(verb: Callable[[Entry, str], object], state: str) -> Callable[[Entry, M
 
 
 def _check_baseline(entries: QuerySet[Entry]) -> str:
-    chosen = list(entries[:2])
-    if len(chosen) != 1 or chosen[0].visibility != Entry.Visibility.PUBLIC:
+    selection = list(entries[:2])
+    if len(selection) != 1 or selection[0].visibility != Entry.Visibility.PUBLIC:
         return "Choose one public entry."
-    reported = chosen[0].provenance == Entry.Provenance.REPORTED
+    reported = selection[0].provenance == Entry.Provenance.REPORTED
     return (
         "Reported entries are compared with the baseline of their own source. Choose another entry."
         if reported
@@ -378,8 +386,8 @@ def read_correction(
         return None
     system = challenge.system
     trained, adapted = (
-        present if names is None else canonical_datasets(names.split(","))
-        for names, present in ((training_datasets, system.training_datasets), (adapted_to, system.adapted_to))
+        current if names is None else canonical_datasets(names.split(","))
+        for names, current in ((training_datasets, system.training_datasets), (adapted_to, system.adapted_to))
     )
     return TrainingCorrection(system.training_declared or training_datasets is not None, trained, adapted)
 

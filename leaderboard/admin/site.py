@@ -34,17 +34,17 @@ TASKS = {
 
 def pending_rows(request: HttpRequest) -> list[dict[str, Any]]:
     """Return the pending decisions of the user: number, label, URL, and `model`."""
-    waiting = []
+    pending = []
     for model, page in admin.site._registry.items():
         if not isinstance(page, CurationAdmin) or page.pending is None:
             continue
         app, name = model._meta.app_label, model._meta.model_name
         if request.user.has_perm(f"{app}.view_{name}") and (count := page.pending_rows().count()):
-            one, several, query = page.pending
+            singular, plural, query = page.pending
             address = reverse(f"admin:{app}_{name}_changelist") + query
-            words = one if count == 1 else several
-            waiting.append({"count": count, "words": words, "address": address, "model": model})
-    return waiting
+            words = singular if count == 1 else plural
+            pending.append({"count": count, "words": words, "address": address, "model": model})
+    return pending
 
 
 _index, _lists = admin.site.index, admin.site.get_app_list
@@ -52,10 +52,10 @@ _index, _lists = admin.site.index, admin.site.get_app_list
 
 def index(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
     """Show the index page with all pending decisions."""
-    waiting, groups = pending_rows(request), task_groups(request)
+    pending, groups = pending_rows(request), task_groups(request)
     for each in (each for group in groups for each in group["models"]):
-        each["waiting"] = [row for row in waiting if row["model"] is each["model"]]
-    return _index(request, {**(extra_context or {}), "waiting": waiting, "app_list": groups})
+        each["waiting"] = [row for row in pending if row["model"] is each["model"]]
+    return _index(request, {**(extra_context or {}), "waiting": pending, "app_list": groups})
 
 
 def task_groups(request: HttpRequest, app_label: str | None = None) -> list[dict[str, Any]]:
@@ -73,10 +73,12 @@ def task_groups(request: HttpRequest, app_label: str | None = None) -> list[dict
             "name": task,
             "app_label": slugify(task),
             "app_url": f"{reverse('admin:index')}#{slugify(task)}",
-            "models": sorted(found, key=lambda each: place.get(each["model"]._meta.model_name, (last, 0))[1]),
+            "models": sorted(
+                models, key=lambda each: place.get(each["model"]._meta.model_name, (last, 0))[1]
+            ),
         }
-        for task, found in groups.items()
-        if found
+        for task, models in groups.items()
+        if models
     ]
 
 
@@ -84,10 +86,10 @@ def task_groups(request: HttpRequest, app_label: str | None = None) -> list[dict
 def login(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
     """Redirect to the sign-in page, to the second factor, or to the requested page."""
     destination = request.GET.get("next") or request.POST.get("next") or ""
-    own = url_has_allowed_host_and_scheme(
+    is_own_url = url_has_allowed_host_and_scheme(
         destination, {request.get_host()}, require_https=request.is_secure()
     )
-    if not own or destination.startswith(reverse("admin:login")):
+    if not is_own_url or destination.startswith(reverse("admin:login")):
         destination = reverse("admin:index")
     query = urlencode({"next": destination})
     person = request.user

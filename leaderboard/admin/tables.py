@@ -79,9 +79,11 @@ class CurationResource(ModelResource):
         """Return the row's object. Raises ValidationError if it does not exist and new rows are not allowed."""
         instance, new = super().get_or_init_instance(instance_loader, row)
         if new and not self.takes_new:
-            named = ", ".join(f"{name} {row.get(name)}" for name in self._meta.import_id_fields)
+            identifiers = ", ".join(f"{name} {row.get(name)}" for name in self._meta.import_id_fields)
             kind = self._meta.model._meta.verbose_name
-            raise ValidationError(f"There is no {kind} with {named}. Only existing rows can be changed.")
+            raise ValidationError(
+                f"There is no {kind} with {identifiers}. Only existing rows can be changed."
+            )
         return instance, new
 
     def skip_row(self, instance: Any, original: Any, row: Any, import_validation_errors: Any = None) -> bool:
@@ -220,8 +222,8 @@ class BenchmarkResource(CurationResource):
                 values = {**member, "dataset": dataset, "position": position}
                 stored, _ = instance.members.update_or_create(dataset=dataset, defaults=values)
                 keys.append(stored.pk)
-            for removed in instance.members.exclude(pk__in=keys):
-                removed.delete()
+            for member_row in instance.members.exclude(pk__in=keys):
+                member_row.delete()
         super().after_save_instance(instance, row, **kwargs)
 
     def follow(self, obj: Benchmark) -> None:
@@ -252,10 +254,12 @@ def _read_members(text: Any) -> list[dict[str, Any]]:
         raise ValidationError(
             'Enter members as an ordered JSON list: [{"dataset": "nfcorpus", "counted": true}, …].'
         ) from None
-    known = set(Dataset.objects.values_list("slug", flat=True))
-    unknown = [str(each["dataset"]) for each in members if each["dataset"] not in known]
-    if unknown:
-        raise ValidationError(f"There is no dataset {', '.join(unknown)}. Use slugs of existing datasets.")
+    known_slugs = set(Dataset.objects.values_list("slug", flat=True))
+    unknown_slugs = [str(each["dataset"]) for each in members if each["dataset"] not in known_slugs]
+    if unknown_slugs:
+        raise ValidationError(
+            f"There is no dataset {', '.join(unknown_slugs)}. Use slugs of existing datasets."
+        )
     return members
 
 
@@ -297,10 +301,12 @@ class ExchangeAdmin(CurationAdmin):
     pages: ClassVar = {"export": "table.<str:ending>", "table": "table/"}
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> Any:
-        named = f"admin:{self.opts.app_label}_{self.opts.model_name}"
+        url_prefix = f"admin:{self.opts.app_label}_{self.opts.model_name}"
         ways = {
-            "exports": [(ending.upper(), reverse(f"{named}_export", args=[ending])) for ending in FORMATS],
-            "table_address": reverse(f"{named}_table") if self.has_change_permission(request) else "",
+            "exports": [
+                (ending.upper(), reverse(f"{url_prefix}_export", args=[ending])) for ending in FORMATS
+            ],
+            "table_address": reverse(f"{url_prefix}_table") if self.has_change_permission(request) else "",
         }
         return super().changelist_view(request, {**(extra_context or {}), **ways})
 
@@ -375,8 +381,8 @@ def store_table(resource: type[CurationResource], table: tablib.Dataset) -> str:
     # Boards are locked before any row of these tables, in the order used everywhere.
     lock_boards(Dataset.objects.values_list("pk", flat=True))
     result = resource().import_data(table, dry_run=False, raise_errors=True)
-    changed = result.totals["new"] + result.totals["update"]
-    return f"{number_of(changed, 'row')} changed, {result.totals['skip']} unchanged."
+    changed_count = result.totals["new"] + result.totals["update"]
+    return f"{number_of(changed_count, 'row')} changed, {result.totals['skip']} unchanged."
 
 
 def read_table(text: str) -> tablib.Dataset | None:

@@ -150,7 +150,7 @@ class DatasetView(ReadView):
             for name in ("number", "label", "content_sha256", "statistics")
             if name != "content_sha256" or dataset["current_version__content_sha256"]
         }
-        more = dataset_details(dataset, [], site_address(request._request) + "/")
+        details = dataset_details(dataset, [], site_address(request._request) + "/")
         row = Dataset(pk=dataset["pk"], queries_visibility=dataset["queries_visibility"])
         answer = {
             **dataset,
@@ -164,11 +164,11 @@ class DatasetView(ReadView):
             "quarantined": [row.entry for row in page.board.rows if row.ranked_in == QUARANTINED],
             "benchmarks": lists.benchmarks_with(dataset["pk"]),
             "parts": [part.slug for part in page.parts],
-            "example": more.example,
-            "snippets": more.snippets,
-            "judgements": more.judged,
-            "part_of": more.group["slug"] if more.group else None,
-            "nearest": more.neighbours,
+            "example": details.example,
+            "snippets": details.snippets,
+            "judgements": details.judged,
+            "part_of": details.group["slug"] if details.group else None,
+            "nearest": details.neighbours,
             "remarks": page.remarks,
             "twin": page.twin and page.twin["slug"],
         }
@@ -201,8 +201,8 @@ class DatasetFilesView(ReadView):
     def get(self, request: Request, slug: str) -> Response:
         """List queries, documents, ids, open judgments and example runs, as far as the dataset's settings allow."""
         dataset = visible_dataset(request, slug)
-        if due := [each.problem() for each in keeping_out(dataset, request.user)]:
-            raise ApiError(due[0].code, due[0].message, status_code=403, problems=due)
+        if problems := [each.problem() for each in keeping_out(dataset, request.user)]:
+            raise ApiError(problems[0].code, problems[0].message, status_code=403, problems=problems)
         files = [
             {"file": file, "path": reverse("dataset-file", args=[slug, file.name])}
             for file in offered_files(dataset, request.user)
@@ -240,8 +240,8 @@ class BenchmarksView(ReadView):
     @extend_schema(operation_id="benchmarks", responses=answers.BenchmarkListSerializer)
     def get(self, request: Request) -> Response:
         """List all benchmarks."""
-        found = [{**each, "completeness": completeness(each["slug"])} for each in lists.benchmarks()]
-        return Response(answers.BenchmarkListSerializer({"benchmarks": found}).data)
+        benchmarks = [{**each, "completeness": completeness(each["slug"])} for each in lists.benchmarks()]
+        return Response(answers.BenchmarkListSerializer({"benchmarks": benchmarks}).data)
 
 
 class BenchmarkBoardView(ReadView):
@@ -351,11 +351,11 @@ class RoundListSerializer(Answer):
 
 
 def _round_answers(rows: Iterable[Round], request: Request) -> list[dict[str, Any]]:
-    came, now = count_runs(rows), timezone.now()
+    counts, now = count_runs(rows), timezone.now()
     answers = [
         {
             **vars(row),
-            **asdict(came[row.pk]),
+            **asdict(counts[row.pk]),
             "phase": description.phase.value,
             "next": description.next,
             "dataset": row.dataset.slug if row.dataset else None,

@@ -94,7 +94,7 @@ class _Reference:
 
     def objects(self) -> list[dict[str, Any]]:
         """Return the objects that responses contain, by name."""
-        answered = self._responses()
+        response_names = self._responses()
         return [
             {
                 "name": name,
@@ -103,7 +103,7 @@ class _Reference:
                 "fields": self._fields(component, "list of {}"),
             }
             for name, component in sorted(self.components.items())
-            if name in answered
+            if name in response_names
         ]
 
     @property
@@ -115,17 +115,17 @@ class _Reference:
     def _responses(self) -> set[str]:
         """Return the names of all objects that responses contain, at any depth."""
         names: set[str] = set()
-        waiting = [
+        pending = [
             name
             for methods in self.schema["paths"].values()
             for operation in methods.values()
             for name in _references(operation["responses"])
         ]
-        while waiting:
-            name = waiting.pop()
+        while pending:
+            name = pending.pop()
             if name not in names:
                 names.add(name)
-                waiting += _references(self.components[name])
+                pending += _references(self.components[name])
         return {name for name in names if "properties" in self.components[name]}
 
     def _operation(self, method: str, path: str, operation: Schema) -> dict[str, Any]:
@@ -159,15 +159,15 @@ class _Reference:
         field = self._field(parameter["name"], parameter["schema"], "{}, repeatable", required=required)
         return {**field, "description": parameter.get("description", ""), "place": parameter["in"]}
 
-    def _fields(self, component: Schema, many: str) -> list[dict[str, Any]]:
+    def _fields(self, component: Schema, list_format: str) -> list[dict[str, Any]]:
         required = component.get("required", ())
         return [
-            self._field(name, inner, many, required=name in required)
+            self._field(name, inner, list_format, required=name in required)
             for name, inner in component.get("properties", {}).items()
         ]
 
-    def _field(self, name: str, value: Schema, many: str, *, required: bool) -> dict[str, Any]:
-        """Describe a field or parameter; `many` is the format of the type of a list."""
+    def _field(self, name: str, value: Schema, list_format: str, *, required: bool) -> dict[str, Any]:
+        """Describe a field or parameter; `list_format` is the format of the type of a list."""
         inner = value["items"] if value.get("type") == "array" else value
         target = next((one for one in _references(inner) if "properties" in self.components[one]), "")
         inner = inner if target else self._resolved(inner)
@@ -175,7 +175,7 @@ class _Reference:
         default = value.get("default", "")
         return {
             "name": name,
-            "type": many.format(kind) if value.get("type") == "array" else kind,
+            "type": list_format.format(kind) if value.get("type") == "array" else kind,
             "target": _anchor(target) if target else "",
             "choices": [str(choice) for choice in inner.get("enum", ())],
             "required": required,
@@ -238,10 +238,10 @@ def _answer(status: str, answer: Schema) -> dict[str, str]:
     """Describe a possible response; `target` is the anchor of its object and `type` the name."""
     content: Schema = next((one["schema"] for one in answer.get("content", {}).values()), {})
     name = next(_references(content), "")
-    listed = "a list of " if content.get("type") == "array" else ""
+    list_prefix = "a list of " if content.get("type") == "array" else ""
     return {
         "status": status,
         "meaning": answer.get("description") or HTTPStatus(int(status)).phrase,
-        "type": f"{listed}{name or 'an object'}",
+        "type": f"{list_prefix}{name or 'an object'}",
         "target": _anchor(name) if name else "",
     }

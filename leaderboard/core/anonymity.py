@@ -59,8 +59,10 @@ def team_name(prefix: str = "") -> Case:
 
 def team_slug(prefix: str = "") -> Case:
     """Build an expression for the slug of the public team page; NULL for participants and anonymous systems."""
-    nobody = anonymous_now(prefix) | _names_participant(prefix)
-    return Case(When(nobody, then=Value(None)), default=F(f"{prefix}team__slug"), output_field=CharField())
+    is_unlinked = anonymous_now(prefix) | _names_participant(prefix)
+    return Case(
+        When(is_unlinked, then=Value(None)), default=F(f"{prefix}team__slug"), output_field=CharField()
+    )
 
 
 def public_columns(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -70,24 +72,26 @@ def public_columns(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         row: Columns of the system, which must include `anonymous_until`.
         prefix: Lookup path that the column names start with.
     """
-    found = dict(row)
+    columns = dict(row)
     if row[f"{prefix}anonymous_until"] is not None:
-        found.update({prefix + name: value for name, value in KEPT_BACK.items() if prefix + name in found})
+        columns.update(
+            {prefix + name: value for name, value in KEPT_BACK.items() if prefix + name in columns}
+        )
     if row.get(f"{prefix}variant_of__anonymous_until") is not None:
-        found.update({f"{prefix}variant_of__name": None, f"{prefix}variant_of__slug": None})
-    found.pop(f"{prefix}variant_of__anonymous_until", None)
-    return found
+        columns.update({f"{prefix}variant_of__name": None, f"{prefix}variant_of__slug": None})
+    columns.pop(f"{prefix}variant_of__anonymous_until", None)
+    return columns
 
 
 def public_system(system: System) -> System:
     """Return the system itself or, if it is anonymous, a copy without identifying details that must not be saved."""
     if system.anonymous_until is None:
         return system
-    found = copy.copy(system)
-    found.team = found.variant_of = None
+    masked_system = copy.copy(system)
+    masked_system.team = masked_system.variant_of = None
     for name in ("participant", "authors", "paper_url", "code_url", "model_url", "bibtex"):
-        setattr(found, name, "")
-    return found
+        setattr(masked_system, name, "")
+    return masked_system
 
 
 def unnamed_seeds(seeds: Iterable[tuple[str, Content]]) -> list[tuple[str, Content]]:

@@ -94,15 +94,15 @@ def record(
     return row
 
 
-def _record_of(action: str, subject: str, at: datetime, **values: Any) -> AuditRecord:
-    who = actor()
+def _record_of(action: str, subject: str, timestamp: datetime, **values: Any) -> AuditRecord:
+    current_actor = actor()
     return AuditRecord(
-        at=at,
-        actor=who.person,
-        actor_name=who.name,
+        at=timestamp,
+        actor=current_actor.person,
+        actor_name=current_actor.name,
         action=action,
         subject=subject[:300],
-        reason=who.reason,
+        reason=current_actor.reason,
         **values,
     )
 
@@ -125,10 +125,10 @@ def record_numbers(
     """
     records, now = [], timezone.now()
     for entry in sorted({*before, *after}):
-        old, new = _numbers(before.get(entry)), _numbers(after.get(entry))
-        if old != new:
+        numbers_before, numbers_after = _numbers(before.get(entry)), _numbers(after.get(entry))
+        if numbers_before != numbers_after:
             system = (after.get(entry) or before[entry]).get("system", "")
-            values = {"revision": revision, "before": old, "after": new}
+            values = {"revision": revision, "before": numbers_before, "after": numbers_after}
             records.append(_record_of(action, system, now, dataset_id=dataset, entry_id=entry, **values))
     AuditRecord.objects.bulk_create(records, batch_size=500)
 
@@ -146,12 +146,12 @@ def _key(row: Dataset | Entry | int | None) -> int | None:
 def connect_histories() -> None:
     """Copy the current person and reason into the history rows that django-simple-history creates."""
 
-    def name_actor(sender: Any, history_instance: Any, **others: Any) -> None:
-        who = actor()
-        if who.reason and not history_instance.history_change_reason:
-            history_instance.history_change_reason = who.reason
-        if who.person is not None and history_instance.history_user_id is None:
-            history_instance.history_user = who.person
+    def name_actor(sender: Any, history_instance: Any, **options: Any) -> None:
+        current_actor = actor()
+        if current_actor.reason and not history_instance.history_change_reason:
+            history_instance.history_change_reason = current_actor.reason
+        if current_actor.person is not None and history_instance.history_user_id is None:
+            history_instance.history_user = current_actor.person
 
     dispatch_uid = "leaderboard.core.history"
     pre_create_historical_record.connect(name_actor, weak=False, dispatch_uid=dispatch_uid)

@@ -55,7 +55,7 @@ def least_contrast(colour: str, theme: str) -> float:
 
 
 def _parts(colour: str) -> list[int]:
-    return [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
+    return [int(colour[index : index + 2], 16) for index in (1, 3, 5)]
 
 
 def _luminance(colour: str) -> float:

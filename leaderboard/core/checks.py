@@ -62,17 +62,17 @@ def check_site_pages(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> 
 
 def check_branding(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """Check that the site name is one line, the logo is usable, and links in the accent color are legible."""
-    found: list[CheckMessage] = []
+    messages: list[CheckMessage] = []
     if not settings.SITE_NAME.strip() or not settings.SITE_NAME.isprintable():
         hint = "Use a name of one line: it appears in mails, feeds and titles."
-        found.append(Error("SITE_NAME is empty or not one line.", hint=hint, id="leaderboard.E004"))
+        messages.append(Error("SITE_NAME is empty or not one line.", hint=hint, id="leaderboard.E004"))
     if settings.SITE_LOGO is not None and (problem := problem_of_logo(settings.SITE_LOGO)):
         hint = "Name an SVG or PNG file that the web processes can read."
-        found.append(Error(problem, hint=hint, id="leaderboard.E002"))
+        messages.append(Error(problem, hint=hint, id="leaderboard.E002"))
     for theme, colour in zip(THEMES, settings.ACCENT or (), strict=False):
         contrast = least_contrast(colour, theme)
         if contrast < LEAST_CONTRAST:
-            found.append(
+            messages.append(
                 Error(
                     f"ACCENT_COLOUR: {colour} has a contrast of {contrast:.1f} with the page in the {theme} theme; "
                     f"links need {LEAST_CONTRAST}.",
@@ -80,7 +80,7 @@ def check_branding(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
                     id="leaderboard.E003",
                 )
             )
-    return found
+    return messages
 
 
 def check_history(
@@ -96,12 +96,12 @@ def check_durability(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
     """Warn if PostgreSQL may lose committed data, because uploads are acknowledged once they are committed."""
-    found: list[CheckMessage] = []
+    messages: list[CheckMessage] = []
     for cursor in _postgresql_among(databases):
         for name in ("fsync", "synchronous_commit", "full_page_writes"):
             cursor.execute(f"SHOW {name}")
             if cursor.fetchone()[0] == "off":
-                found.append(
+                messages.append(
                     Warning(
                         f"PostgreSQL runs with {name}=off: a crash may lose submissions that were acknowledged.",
                         hint=f"Set {name} = on in postgresql.conf, or remove the setting of the role or the "
@@ -109,14 +109,14 @@ def check_durability(
                         id="leaderboard.W002",
                     )
                 )
-    return found
+    return messages
 
 
 def check_role(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
     """Warn if the site's PostgreSQL role could remove the protection of the audit log."""
-    found: list[CheckMessage] = []
+    messages: list[CheckMessage] = []
     for cursor in _postgresql_among(databases):
         cursor.execute("SELECT current_user, rolsuper FROM pg_roles WHERE rolname = current_user")
         role, is_superuser = cursor.fetchone()
@@ -127,17 +127,17 @@ def check_role(
         )
         owns_it = cursor.fetchone()[0]
         if is_superuser or owns_it:
-            why = "is a superuser" if is_superuser else "owns its table"
-            found.append(
+            reason = "is a superuser" if is_superuser else "owns its table"
+            messages.append(
                 Warning(
-                    f"The site works as PostgreSQL's role {role}, which {why}: it can remove the triggers that keep "
+                    f"The site works as PostgreSQL's role {role}, which {reason}: it can remove the triggers that keep "
                     "the audit log append-only.",
                     hint="Migrate under a separate role: docker/roles.sql creates both roles, and "
                     "`manage.py database_rights` grants the site's role its privileges.",
                     id="leaderboard.W003",
                 )
             )
-    return found
+    return messages
 
 
 def _postgresql_among(databases: Sequence[str] | None) -> Iterator[CursorWrapper]:

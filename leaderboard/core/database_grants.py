@@ -118,8 +118,8 @@ def rights_of(role: str, table: str) -> tuple[str, ...]:
             rights = ("SELECT", *rights)
         for verb, columns in (("SELECT", READ_BY_RETRIEVERS), ("UPDATE", CHANGED_BY_RETRIEVERS)):
             if table in columns:
-                named = ", ".join(connection.ops.quote_name(column) for column in columns[table])
-                rights += (f"{verb} ({named})",)
+                column_list = ", ".join(connection.ops.quote_name(column) for column in columns[table])
+                rights += (f"{verb} ({column_list})",)
         return rights
     if table in MIGRATIONS:
         return ("SELECT",)
@@ -137,7 +137,7 @@ def grant_rights() -> dict[str, int]:
     if connection.vendor != "postgresql":
         return {}
     quote = connection.ops.quote_name
-    given: dict[str, int] = {}
+    table_counts: dict[str, int] = {}
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT rolname FROM pg_roles WHERE rolname IN (%s, %s) ORDER BY 1", [SITE, RETRIEVER])
         roles = [row[0] for row in cursor.fetchall()]
@@ -149,10 +149,10 @@ def grant_rights() -> dict[str, int]:
             for table in tables:
                 if rights := ", ".join(rights_of(role, table)):
                     cursor.execute(f"GRANT {rights} ON {quote(table)} TO {quote(role)}")
-                    given[role] = given.get(role, 0) + 1
+                    table_counts[role] = table_counts.get(role, 0) + 1
         if RETRIEVER in roles:
             _restrict_retrievers(cursor)
-    return given
+    return table_counts
 
 
 def _restrict_retrievers(cursor: Any) -> None:
@@ -161,10 +161,10 @@ def _restrict_retrievers(cursor: Any) -> None:
     cursor.execute(_STAYS_ENDED)
     for verb, tables in (("INSERT", ADDED_BY_RETRIEVERS), ("UPDATE", HANDLED_BY_RETRIEVERS)):
         for table, kinds in tables.items():
-            listed = ", ".join(f"'{kind}'" for kind in kinds)
+            kind_list = ", ".join(f"'{kind}'" for kind in kinds)
             cursor.execute(
                 f"CREATE OR REPLACE TRIGGER only_kinds_{verb.lower()} BEFORE {verb} ON {table} "
-                f"FOR EACH ROW EXECUTE FUNCTION runboard_only_kinds({listed})"
+                f"FOR EACH ROW EXECUTE FUNCTION runboard_only_kinds({kind_list})"
             )
     cursor.execute(
         "CREATE OR REPLACE TRIGGER stays_ended BEFORE UPDATE ON submissions_job "

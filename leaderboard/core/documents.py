@@ -66,14 +66,14 @@ class Link(NamedTuple):
 @cache
 def names() -> frozenset[str]:
     """Return the names of the files that have a page."""
-    listed = {each for lines in SIDEBAR.values() for each in lines if isinstance(each, str)}
-    return frozenset(name for name in listed if (_FOLDER / f"{name}.md").is_file())
+    entries = {each for lines in SIDEBAR.values() for each in lines if isinstance(each, str)}
+    return frozenset(name for name in entries if (_FOLDER / f"{name}.md").is_file())
 
 
 @cache
 def sidebar() -> list[tuple[str, list[Link]]]:
     """Return the links of the sidebar by heading."""
-    found = []
+    sections = []
     for head, lines in SIDEBAR.items():
         links = [
             Link(reverse("doc", args=[each]), document(each).title)
@@ -82,8 +82,8 @@ def sidebar() -> list[tuple[str, list[Link]]]:
             for each in lines
             if not isinstance(each, str) or each in names()
         ]
-        found.append((head, links))
-    return found
+        sections.append((head, links))
+    return sections
 
 
 @cache

@@ -45,10 +45,10 @@ class ContextFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Add the attributes and return True."""
         record.request_id, record.job_id = request, job = request_id(), job_id()
-        named = [
+        labels = [
             f"{kind} {identifier}" for kind, identifier in (("request", request), ("job", job)) if identifier
         ]
-        record.context = f" [{', '.join(named)}]" if named else ""
+        record.context = f" [{', '.join(labels)}]" if labels else ""
         return True
 
 

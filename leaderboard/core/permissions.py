@@ -44,9 +44,9 @@ AGREEMENT_REQUIRED = ProblemCode("agreement_required", "The dataset or round req
     "accept the agreement.", is_free=True)  # fmt: skip
 
 
-def has_right(person: Person, right: str) -> bool:
+def has_right(person: Person, permission: str) -> bool:
     """Return whether the user is staff and has a permission, such as `leaderboard.change_system`."""
-    return isinstance(person, User) and person.curates and person.has_perm(right)
+    return isinstance(person, User) and person.curates and person.has_perm(permission)
 
 
 def is_curator(person: Person) -> bool:
@@ -96,13 +96,13 @@ def has_agreement(dataset: Dataset) -> bool:
     return Agreement.objects.filter(dataset=dataset.pk, in_force=True).exists()
 
 
-def opened_despite_agreement(dataset: Dataset, wanted: Mapping[str, object]) -> dict[str, str]:
+def opened_despite_agreement(dataset: Dataset, new_settings: Mapping[str, object]) -> dict[str, str]:
     """Return errors by setting for visibility settings that would reveal data that the agreement protects."""
-    opened = [name for name in VISIBILITIES if wanted.get(name) in WITHOUT_AGREEMENT]
-    if not opened or not has_agreement(dataset):
+    conflicts = [name for name in VISIBILITIES if new_settings.get(name) in WITHOUT_AGREEMENT]
+    if not conflicts or not has_agreement(dataset):
         return {}
     return dict.fromkeys(
-        opened, f"{dataset} has an agreement in force. Choose “{Visibility.ACCEPTED.label}” or curators."
+        conflicts, f"{dataset} has an agreement in force. Choose “{Visibility.ACCEPTED.label}” or curators."
     )
 
 
@@ -122,16 +122,19 @@ def due_agreements(
     if is_curator(person):
         return []
     key = person.pk if isinstance(person, User) else None
-    accepted = Acceptance.objects.filter(agreement=OuterRef("pk"), version=OuterRef("version"), person=key)
+    acceptances = Acceptance.objects.filter(agreement=OuterRef("pk"), version=OuterRef("version"), person=key)
     approved = Agreement.approved.through._default_manager.filter(agreement=OuterRef("pk"), user=key)
-    asked = Agreement.objects.filter(Q(dataset__in=list(datasets)) | Q(round__in=list(rounds)), in_force=True)
+    agreements = Agreement.objects.filter(
+        Q(dataset__in=list(datasets)) | Q(round__in=list(rounds)), in_force=True
+    )
     if key is None:
-        asked = asked.annotate(accepted=Value(False, BooleanField()))
+        agreements = agreements.annotate(accepted=Value(False, BooleanField()))
     else:
-        done = Q(accepted=True) & (Q(needs_approval=False) | Q(Exists(approved)))
-        asked = asked.annotate(accepted=Exists(accepted)).exclude(done)
+        is_satisfied = Q(accepted=True) & (Q(needs_approval=False) | Q(Exists(approved)))
+        agreements = agreements.annotate(accepted=Exists(acceptances)).exclude(is_satisfied)
     return [
-        DueAgreement(row, row.accepted) for row in asked.select_related("dataset", "round").order_by("pk")
+        DueAgreement(row, row.accepted)
+        for row in agreements.select_related("dataset", "round").order_by("pk")
     ]
 
 
@@ -152,11 +155,13 @@ def may_read_judgements(person: Person) -> bool:
 
 def curators() -> Group:
     """Return the curators' group after updating its permissions to those of this version."""
-    ours = Permission.objects.filter(content_type__app_label__in=["leaderboard", "submissions"])
+    site_permissions = Permission.objects.filter(content_type__app_label__in=["leaderboard", "submissions"])
     # Curators have all permissions on curated models except reading hidden judgments, and view accounts and
     # teams only.
-    curated = ours.exclude(codename=READ_QRELS).exclude(content_type__model__in=_OTHERS)
-    rights = ours.filter(codename__in=_SEEN) | curated.exclude(codename__startswith="delete_auditrecord")
+    curated = site_permissions.exclude(codename=READ_QRELS).exclude(content_type__model__in=_OTHERS)
+    rights = site_permissions.filter(codename__in=_SEEN) | curated.exclude(
+        codename__startswith="delete_auditrecord"
+    )
     group, _ = Group.objects.get_or_create(name=GROUP)
     group.permissions.set(rights)
     return group
@@ -169,6 +174,6 @@ def make_curator(person: User, *, read_qrels: bool = False) -> None:
     person.save(update_fields=["is_staff"])
     person.groups.add(curators())
     if read_qrels:
-        right = Permission.objects.get(content_type__app_label="leaderboard", codename=READ_QRELS)
-        person.user_permissions.add(right)
+        permission = Permission.objects.get(content_type__app_label="leaderboard", codename=READ_QRELS)
+        person.user_permissions.add(permission)
     record("made curator", person, after={"group": GROUP, "reads hidden judgements": read_qrels})

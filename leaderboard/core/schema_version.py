@@ -64,26 +64,26 @@ def missing_columns() -> list[str]:
     """
     with connection.cursor() as cursor:
         cursor.execute(_COLUMNS[connection.vendor])
-        present = set(cursor.fetchall())
+        database_columns = set(cursor.fetchall())
     models = (each._meta for each in apps.get_models(include_auto_created=True))
-    expected = {
+    model_columns = {
         (meta.db_table, field.column)
         for meta in models
         if meta.managed
         for field in meta.local_concrete_fields
     }
-    return sorted(f"{table}.{column}" for table, column in expected - present)
+    return sorted(f"{table}.{column}" for table, column in model_columns - database_columns)
 
 
 def describe_missing_columns() -> str:
     """Return a sentence that names missing columns, or an empty string; a complete database is compared only once."""
     global _is_complete
-    missing = [] if _is_complete else missing_columns()
-    _is_complete = not missing
-    if not missing:
+    columns = [] if _is_complete else missing_columns()
+    _is_complete = not columns
+    if not columns:
         return ""
     return (
-        f"The database lacks {_shorten(missing)}, although the migrations that add them are recorded as applied. "
+        f"The database lacks {_shorten(columns)}, although the migrations that add them are recorded as applied. "
         "A migration was edited afterwards: see “Missing columns” in docs/operations.md."
     )
 
@@ -93,14 +93,17 @@ def mismatch() -> str:
 
     Raises django.db.Error if the database is unavailable.
     """
-    known, recorded = known_migrations(), recorded_migrations()
-    if missing := known - recorded:
-        return describe_earlier_history() or f"The database lacks {_named(missing)}: run manage.py migrate."
-    apps = {app for app, _ in known}
-    if unknown := {each for each in recorded if each[0] in apps} - known:
+    code_migrations, recorded = known_migrations(), recorded_migrations()
+    if missing_migrations := code_migrations - recorded:
         return (
-            f"The database has {_named(unknown)}, which this version does not know. Upgrade the code, which is older "
-            "than the database."
+            describe_earlier_history()
+            or f"The database lacks {_named(missing_migrations)}: run manage.py migrate."
+        )
+    apps = {app for app, _ in code_migrations}
+    if unknown_migrations := {each for each in recorded if each[0] in apps} - code_migrations:
+        return (
+            f"The database has {_named(unknown_migrations)}, which this version does not know. "
+            "Upgrade the code, which is older than the database."
         )
     return describe_missing_columns()
 
@@ -134,5 +137,5 @@ def _named(migrations: Iterable[MigrationKey]) -> str:
 
 
 def _shorten(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+    rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + rest

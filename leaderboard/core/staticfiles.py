@@ -28,8 +28,8 @@ class PlotlyBundleFinder(BaseFinder):
         """Return the bundle's path, for the development server."""
         if path != f"{PREFIX}/{BUNDLE}":
             return []
-        found = self._storage.path(BUNDLE)
-        return [found] if find_all else found
+        bundle = self._storage.path(BUNDLE)
+        return [bundle] if find_all else bundle
 
     def list(self, ignore_patterns: Iterable[str] | None) -> Iterator[tuple[str, FileSystemStorage]]:
         """Yield the bundle and its storage, for collectstatic."""

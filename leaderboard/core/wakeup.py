@@ -33,7 +33,7 @@ def wake_dispatcher() -> None:
     transaction.on_commit(lambda: send_wakeup(DISPATCH, "dispatch"))
 
 
-def send_wakeup(task: str, to: str, **arguments: Any) -> bool:
+def send_wakeup(task: str, queue: str, **arguments: Any) -> bool:
     """Send a wakeup for a task to a queue and return whether the broker accepted it. Never raises."""
     global _silent_until
     if monotonic() < _silent_until:
@@ -43,7 +43,7 @@ def send_wakeup(task: str, to: str, **arguments: Any) -> bool:
             app.send_task(
                 task,
                 kwargs=arguments,
-                queue=to,
+                queue=queue,
                 retry=False,
                 ignore_result=True,
                 expires=EXPIRES,
@@ -55,7 +55,9 @@ def send_wakeup(task: str, to: str, **arguments: Any) -> bool:
     except Exception as error:  # of the broker, the connection to it, or the wait for one of ours
         _silent_until = monotonic() + PAUSE
         logger.info(
-            "no wakeup sent to %s; the dispatcher will find the work by polling: %s", to, type(error).__name__
+            "no wakeup sent to %s; the dispatcher will find the work by polling: %s",
+            queue,
+            type(error).__name__,
         )
         return False
     return True

@@ -128,8 +128,8 @@ def _new_file(target: Path, keys: Sequence[Any]) -> Iterator[BinaryIO]:
             reading, writing = os.pipe()
 
             def encrypt() -> None:
-                with os.fdopen(reading, "rb") as plain:
-                    pyrage.encrypt_io(plain, file, keys)
+                with os.fdopen(reading, "rb") as plaintext:
+                    pyrage.encrypt_io(plaintext, file, keys)
 
             with ThreadPoolExecutor(1) as pool:
                 encryption = pool.submit(encrypt)
@@ -198,9 +198,9 @@ def _run_postgresql(program: str, *arguments: str, output: BinaryIO | None = Non
     variables = {name: str(parameters[key]) for name, key in keys.items() if parameters.get(key)}
     command = [path, "--no-owner", "--no-privileges", *arguments]
     environment = {**os.environ, **variables}
-    done = subprocess.run(command, env=environment, stdout=output, stderr=subprocess.PIPE, check=False)
-    if done.returncode:
-        raise CommandError(f"{program} failed: {done.stderr.decode(errors='replace').strip()[-500:]}")
+    process = subprocess.run(command, env=environment, stdout=output, stderr=subprocess.PIPE, check=False)
+    if process.returncode:
+        raise CommandError(f"{program} failed: {process.stderr.decode(errors='replace').strip()[-500:]}")
 
 
 class _HashingReader:
@@ -328,8 +328,10 @@ def _check_restorable(folder: Path, manifest: Manifest) -> None:
     if connection.introspection.table_names():
         raise CommandError("The database is not empty. Restore into a new one and let the site use that.")
     root = Path(settings.VAR)
-    if taken := [name for name in ("store", "private", "media") if any((root / name).rglob("*"))]:
-        raise CommandError(f"{root} is not empty ({', '.join(taken)}). Set RUNBOARD_VAR to a new folder.")
+    if occupied_folders := [name for name in ("store", "private", "media") if any((root / name).rglob("*"))]:
+        raise CommandError(
+            f"{root} is not empty ({', '.join(occupied_folders)}). Set RUNBOARD_VAR to a new folder."
+        )
 
 
 def _read_identities(path: Path | None) -> list[Any]:

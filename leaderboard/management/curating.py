@@ -83,8 +83,8 @@ class OperationCommand(CurationCommand):
         sentence = self.operation.run(row, values)
         if self.operation.report is None:
             return sentence
-        changed = type(row)._default_manager.filter(pk=row.pk).first()
-        return self.operation.report(changed or row, values)
+        current_row = type(row)._default_manager.filter(pk=row.pk).first()
+        return self.operation.report(current_row or row, values)
 
 
 #: Form fields whose values argparse converts.
@@ -96,7 +96,7 @@ _TYPES: dict[type[forms.Field], type] = {
 
 
 def add_form_arguments(
-    parser: ArgumentParser, form: type[forms.Form], names: Mapping[str, str], without: Sequence[str] = ()
+    parser: ArgumentParser, form: type[forms.Form], names: Mapping[str, str], skipped: Sequence[str] = ()
 ) -> None:
     """Add an argument for each visible field of a form, except the reason.
 
@@ -107,7 +107,7 @@ def add_form_arguments(
         without: Fields to skip.
     """
     for name, field in form.base_fields.items():
-        if name in ("why", *without) or field.widget.is_hidden:
+        if name in ("why", *skipped) or field.widget.is_hidden:
             continue
         argument = names.get(name, f"--{name.replace('_', '-')}")
         options: dict[str, Any] = {"help": str(field.help_text or field.label or "").replace("%", "%%")}
@@ -130,7 +130,7 @@ def add_form_arguments(
 
 
 def read_form(
-    form: type[Form], names: Mapping[str, str], options: Mapping[str, Any], without: Sequence[str] = ()
+    form: type[Form], names: Mapping[str, str], options: Mapping[str, Any], skipped: Sequence[str] = ()
 ) -> Form:
     """Return the valid form for a command's options, with files as paths. Raises CommandError with all errors."""
     data: dict[str, Any] = {}
@@ -146,7 +146,7 @@ def read_form(
         else:
             data[name] = field.initial if value is None else value
     bound = form(data)
-    for name in ("why", *paths, *without):
+    for name in ("why", *paths, *skipped):
         bound.fields.pop(name, None)
     if bound.is_valid():
         bound.cleaned_data |= paths
@@ -181,9 +181,9 @@ def importing_person(options: Mapping[str, Any]) -> AbstractContextManager[None]
 def acting_person(options: Mapping[str, Any]) -> Iterator[None]:
     """Act as `--by` with the reason `--why`. Raises CommandError if the account is unknown or the reason empty."""
     person = find_person(options["by"])
-    if not (why := options["why"].strip()):
+    if not (reason := options["why"].strip()):
         raise CommandError("Give a reason with --why; it is stored in the audit log.")
-    with acting(person, why):
+    with acting(person, reason):
         yield
 
 
@@ -202,28 +202,28 @@ def read_moment(text: str) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
-def require_right(right: str) -> None:
+def require_right(permission: str) -> None:
     """Raise CommandError unless the acting user has a permission, such as `leaderboard.reveal_dataset`."""
     person = actor().person
-    if person is None or not person.has_perm(right):
+    if person is None or not person.has_perm(permission):
         raise CommandError(
-            f"{actor().name} lacks the permission {right}. Superusers can grant it in the admin."
+            f"{actor().name} lacks the permission {permission}. Superusers can grant it in the admin."
         )
 
 
-def _first(rows: models.QuerySet[Row], missing: str) -> Row:
-    """Return the first of the rows. Raises CommandError with the message `missing` if there are none."""
+def _first(rows: models.QuerySet[Row], message: str) -> Row:
+    """Return the first of the rows. Raises CommandError with the message `message` if there are none."""
     row = rows.first()
     if row is None:
-        raise CommandError(missing)
+        raise CommandError(message)
     return row
 
 
 def find_by_slug(model: type[Row], slug: str) -> Row:
     """Return the dataset, system, team, round or benchmark with a slug. Raises CommandError."""
-    named = Team.has_address(slug) if model is Team else models.Q(slug=slug)
-    missing = f"There is no {model._meta.verbose_name} with the slug {slug}."
-    return _first(model._default_manager.filter(named), missing)
+    condition = Team.has_address(slug) if model is Team else models.Q(slug=slug)
+    message = f"There is no {model._meta.verbose_name} with the slug {slug}."
+    return _first(model._default_manager.filter(condition), message)
 
 
 def find_dataset(slug: str) -> Dataset:
@@ -302,8 +302,8 @@ def describe_refusal(error: InvalidContent) -> str:
 class ProgressLine:
     """Progress output: one line that is overwritten on a terminal, else one line per stage."""
 
-    def __init__(self, out: Any) -> None:
-        self.out = out
+    def __init__(self, stream: Any) -> None:
+        self.out = stream
         self.live = sys.stdout.isatty()
         self.stage = ""
 

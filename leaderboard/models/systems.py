@@ -29,13 +29,13 @@ class Architecture(models.TextChoices):
 
 def architecture_choices() -> list[tuple[str, str]]:
     """Return the architectures that systems may have, followed by those that only registered engines have."""
-    known = {value: str(label) for value, label in Architecture.choices}
+    labels = {value: str(label) for value, label in Architecture.choices}
     return [
-        *known.items(),
+        *labels.items(),
         *(
-            (own, own)
-            for own in dict.fromkeys(engine.architecture for engine in ENGINES.values())
-            if own not in known
+            (architecture, architecture)
+            for architecture in dict.fromkeys(engine.architecture for engine in ENGINES.values())
+            if architecture not in labels
         ),
     ]
 

@@ -107,8 +107,8 @@ env = environ.Env()
 def one_of(name: str, value: str, *choices: str) -> str:
     """Return a variable's value if it is one of the choices. Raises ImproperlyConfigured."""
     if value not in choices:
-        listed = f"{', '.join(choices[:-1])} or {choices[-1]}"
-        raise ImproperlyConfigured(f"{name} must be {listed}, not {value!r}.")
+        choice_list = f"{', '.join(choices[:-1])} or {choices[-1]}"
+        raise ImproperlyConfigured(f"{name} must be {choice_list}, not {value!r}.")
     return value
 
 

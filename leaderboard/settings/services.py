@@ -19,8 +19,8 @@ def broker_url() -> str:
     """Return `REDIS_URL`, the address written by a running `manage.py runboard`, or one that fails immediately."""
     if url := env.str("REDIS_URL", default=""):
         return url
-    written = VAR / "run" / "redis-url"
-    return written.read_text().strip() if written.exists() else "redis://127.0.0.1:1/0"
+    address_file = VAR / "run" / "redis-url"
+    return address_file.read_text().strip() if address_file.exists() else "redis://127.0.0.1:1/0"
 
 
 def cache_location(url: str) -> str:

@@ -40,52 +40,58 @@ def figure(
         table: Whether to build the figure immediately, so that the page contains its table.
         level: Level of its heading.
     """
-    found = FIGURES[slug]
-    own = [("benchmark", benchmark), ("dataset", dataset)]
-    own += [("system", name) for name in ([system] if isinstance(system, str) else system)]
-    own_query = urlencode([pair for pair in own if pair[1]])
+    definition = FIGURES[slug]
+    parameters = [("benchmark", benchmark), ("dataset", dataset)]
+    parameters += [("system", name) for name in ([system] if isinstance(system, str) else system)]
+    own_query = urlencode([pair for pair in parameters if pair[1]])
     state = context.get("state")
     view = state.query_string()[1:] if isinstance(state, BoardState) else ""
     query = "?" + "&".join(part for part in (own_query, view) if part)
-    asked = FigureRequest(found, QueryDict(query[1:])) if table else None
+    figure_request = FigureRequest(definition, QueryDict(query[1:])) if table else None
     baseline = getattr(context.get("board"), "baseline", "") or str(context.get("baseline", ""))
     # On boards a script adds the page's view, which htmx changes; other pages may have parameters of their
     # own.
     data_query = own_query if "board" in context else query[1:]
-    return frame(found, data_query, query, asked.plot() if asked else None, level, baseline)
+    return frame(
+        definition, data_query, query, figure_request.plot() if figure_request else None, level, baseline
+    )
 
 
 def frame(
-    found: Figure, data_query: str, query: str, plot: Plot | None, level: int, baseline: str = ""
+    figure: Figure, data_query: str, query: str, plot: Plot | None, level: int, baseline: str = ""
 ) -> dict[str, Any]:
     """Return the context of `leaderboard/_figure.html`; `data_query` is the query string of the figure's data."""
-    address = reverse("figure_json", args=[found.slug])
-    chosen = QueryDict(query[1:] if found.choices else "")
+    address = reverse("figure_json", args=[figure.slug])
+    query_values = QueryDict(query[1:] if figure.choices else "")
     return {
-        "figure": found,
-        "title": found.titled(plot.baseline if plot else baseline),
+        "figure": figure,
+        "title": figure.titled(plot.baseline if plot else baseline),
         "plot": plot,
-        "caption": (plot and plot.caption) or found.caption,
+        "caption": (plot and plot.caption) or figure.caption,
         "notes": plot.notes if plot else (),
         "level": level,
         "data_url": f"{address}?{data_query}" if data_query else address,
         "json_url": address + query.removesuffix("?"),
-        "page_url": reverse("figure", args=[found.slug]) + query.removesuffix("?"),
+        "page_url": reverse("figure", args=[figure.slug]) + query.removesuffix("?"),
         "carried": [
-            (name, value) for name in chosen for value in chosen.getlist(name) if name not in found.choices
+            (name, value)
+            for name in query_values
+            for value in query_values.getlist(name)
+            if name not in figure.choices
         ],
         "choices": [
-            (name, label, values, chosen.get(name, "")) for name, (label, values) in found.choices.items()
+            (name, label, values, query_values.get(name, ""))
+            for name, (label, values) in figure.choices.items()
         ],
     }
 
 
 @register.inclusion_tag("leaderboard/_figure.html")
-def figure_page(asked: FigureRequest) -> dict[str, Any]:
+def figure_page(figure_request: FigureRequest) -> dict[str, Any]:
     """Render the figure of its own page, with its table; its choices are in the form of the page."""
-    query = asked.query_string()
-    shown = frame(asked.figure, query[1:], query, asked.plot(), 2)
-    return {**shown, "choices": [], "page_url": ""}
+    query = figure_request.query_string()
+    context = frame(figure_request.figure, query[1:], query, figure_request.plot(), 2)
+    return {**context, "choices": [], "page_url": ""}
 
 
 @register.inclusion_tag("leaderboard/_figure_assets.html")
@@ -102,9 +108,9 @@ def figures_on(
 
     Filtered views show all figures, because the user may change the view without reloading the page.
     """
-    about = figures_about(subject, dataset if isinstance(dataset, Mapping) else None)
+    candidates = figures_about(subject, dataset if isinstance(dataset, Mapping) else None)
     board, state = context["board"], context["state"]
     if state.filtered or state.hidden or state.columns or state.measure or board.pages > 1:
-        return about
+        return candidates
     datasets = [dataset["pk"]] if isinstance(dataset, Mapping) else counted_datasets(context["members"])
-    return [figure for figure in about if figure.drawable(board) and figure.known(board, datasets)]
+    return [figure for figure in candidates if figure.drawable(board) and figure.known(board, datasets)]

@@ -36,11 +36,11 @@ def whole(text: str) -> SafeString:
     parts = re.split(
         r"(\([^()]{1,34}\)|(?<!\S)[^\s-]{1,16}-\S{1,18}(?!\S)|\S{1,20} \d\.\d+|[\d.,]+ ms)", text
     )
-    kept = (
+    pieces = (
         f'<span class="nowrap">{escape(part)}</span>' if n % 2 else escape(part)
         for n, part in enumerate(parts)
     )
-    return mark_safe("".join(kept))  # noqa: S308
+    return mark_safe("".join(pieces))  # noqa: S308
 
 
 @register.filter

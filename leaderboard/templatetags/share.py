@@ -32,12 +32,12 @@ def page_title(context: template.Context) -> str:
 @register.simple_tag(takes_context=True)
 def page_summary(context: template.Context) -> str:
     """Return the page's description: the verdict of its board, `summary`, or the description of its object."""
-    board, said = context.get("board"), context.get("summary")
+    board, summary = context.get("board"), context.get("summary")
     if isinstance(board, Board) and board.summary:
-        said = f"{board.title}. {board.summary.text}"
+        summary = f"{board.title}. {board.summary.text}"
     for name in ("dataset", "benchmark", "system"):
-        about = context.get(name)
-        if not said and isinstance(about, dict):
-            said = first_sentence(about.get("description") or "")
-    text = " ".join((said or SITE).split())
+        subject = context.get(name)
+        if not summary and isinstance(subject, dict):
+            summary = first_sentence(subject.get("description") or "")
+    text = " ".join((summary or SITE).split())
     return text if len(text) <= LONGEST else text[: LONGEST - 1].rstrip() + "…"

@@ -202,29 +202,33 @@ class _BoardPage:
         """Yield common filters, each a link that toggles it."""
         state = self.state
         keys = {column.key for column in self.board.ranges}
-        small = Range(SIZE.key, None, 1000.0)
-        quick = Range("mean-latency", None, 10.0)
+        size_range = Range(SIZE.key, None, 1000.0)
+        latency_range = Range("mean-latency", None, 10.0)
         yield Choice(self.link(zero_shot=not state.zero_shot), "Zero-shot", state.zero_shot)
         if "weights" in {facet.name for facet in self.board.facets}:
             is_set = state.chosen("weights") == ("open",)
             view = state.with_facet("weights", () if is_set else ("open",))
             yield Choice(self.path + view.query_string(), "Open weights", is_set)
-        if small.key in keys:
-            href = self.link(ranges=_toggle_range(state, small))
-            yield Choice(href, "Under 1 B parameters", small in state.ranges)
-        if quick.key in keys:
-            is_set = state.cpu_only and quick in state.ranges
-            ranges = _toggle_range(state, quick) if is_set or quick not in state.ranges else state.ranges
+        if size_range.key in keys:
+            href = self.link(ranges=_toggle_range(state, size_range))
+            yield Choice(href, "Under 1 B parameters", size_range in state.ranges)
+        if latency_range.key in keys:
+            is_set = state.cpu_only and latency_range in state.ranges
+            ranges = (
+                _toggle_range(state, latency_range)
+                if is_set or latency_range not in state.ranges
+                else state.ranges
+            )
             yield Choice(self.link(cpu_only=not is_set, ranges=ranges), "CPU under 10 ms", is_set)
 
     def _picker(self) -> SafeString:
         """Return the HTML of a check box per column, by group; visible columns are checked."""
-        shown = {column.key for column in self.board.shown}
+        visible_keys = {column.key for column in self.board.shown}
         items = []
         for group, columns in groupby(self.board.columns[1:], lambda column: column.group_label):
             boxes = "".join(
                 f'<li><label><input type="checkbox" id="column-{escape(column.key)}" name="columns" '
-                f'value="{escape(column.key)}"{" checked" if column.key in shown else ""}>'
+                f'value="{escape(column.key)}"{" checked" if column.key in visible_keys else ""}>'
                 f"<span>{escape(column.head)}</span></label></li>"
                 for column in columns
             )
@@ -236,23 +240,34 @@ class _BoardPage:
     def _legend(self) -> dict[str, Any]:
         """Return the facts of the legend; `date` is the common date of all results, unless a column shows dates."""
         board = self.board
-        shown, dates = board.shown, {row.value("published") for row in board.rows} - {None}
-        least, published = board.statements.least_difference(board.measure), board.statements.published
-        coarse = [] if published is None else [c.head for c in shown if c.key in board.measures[1:]]
-        if published is not None and published.step >= PUBLIC_STEP:
-            coarse = [published.measure, *coarse]
-        several = len(board.statements.tied_with_best(board.measure)) > 1
-        has_one_date = len(dates) == 1 and all(column.key != "published" for column in shown)
+        visible_columns, dates = board.shown, {row.value("published") for row in board.rows} - {None}
+        least_difference, published_statements = (
+            board.statements.least_difference(board.measure),
+            board.statements.published,
+        )
+        coarse = (
+            []
+            if published_statements is None
+            else [c.head for c in visible_columns if c.key in board.measures[1:]]
+        )
+        if published_statements is not None and published_statements.step >= PUBLIC_STEP:
+            coarse = [published_statements.measure, *coarse]
+        has_ties = len(board.statements.tied_with_best(board.measure)) > 1
+        has_one_date = len(dates) == 1 and all(column.key != "published" for column in visible_columns)
         return {
-            "differences": any(column.kind in ("delta", "relative") for column in shown),
-            "least": "" if least is None else f"{least:+.3f}",
-            "within": f"{published.tied_within:.3f}" if published is not None and several else "",
+            "differences": any(column.kind in ("delta", "relative") for column in visible_columns),
+            "least": "" if least_difference is None else f"{least_difference:+.3f}",
+            "within": f"{published_statements.tied_within:.3f}"
+            if published_statements is not None and has_ties
+            else "",
             "by_chance": f"{board.compared / 20:.0f}" if board.compared > FEW_COMPARED else "",
-            "wins": next((c.note for c in shown if c.key == WINS), ""),
+            "wins": next((c.note for c in visible_columns if c.key == WINS), ""),
             "coarse": " and ".join(coarse),
             "step": PUBLIC_STEP,
-            "noise": any(c.key in WITH_SPREAD for c in shown),
-            "lower": list(dict.fromkeys(c.head for c in shown if c.better == "lower" and c.numeric)),
+            "noise": any(c.key in WITH_SPREAD for c in visible_columns),
+            "lower": list(
+                dict.fromkeys(c.head for c in visible_columns if c.better == "lower" and c.numeric)
+            ),
             "date": date.fromisoformat(str(*dates)) if has_one_date else None,
         }
 
@@ -268,13 +283,13 @@ class _BoardPage:
     def _ranges(self) -> list[tuple[str, list[SafeString]]]:
         """Return the range fields of costs and the selected measure, then those of all other columns."""
         bounds = {one.key: one for one in self.state.ranges}
-        usual: list[SafeString] = []
-        others: list[SafeString] = []
+        main_fields: list[SafeString] = []
+        other_fields: list[SafeString] = []
         for column in self.board.ranges:
             bound = bounds.get(column.key, Range(column.key, None, None))
             first = column.kind == "figure" or column.key in (self.board.measure, "mean")
-            (usual if first else others).append(_range_fields(column, bound))
-        groups = (("", usual), ("Values of other columns", others))
+            (main_fields if first else other_fields).append(_range_fields(column, bound))
+        groups = (("", main_fields), ("Values of other columns", other_fields))
         return [(label, fields) for label, fields in groups if fields]
 
     def _order(self) -> dict[str, Any]:
@@ -328,9 +343,9 @@ class _BoardPage:
             options = (option for facet in board.facets if facet.name == name for option in facet.options)
             labels = {option.value: option.label for option in options}
             for value in values:
-                without = state.with_facet(name, (other for other in values if other != value))
+                reduced_state = state.with_facet(name, (other for other in values if other != value))
                 label = f"{LABELS[name]}: {labels.get(value, value)}"
-                yield FilterChip(label, self.path + without.query_string())
+                yield FilterChip(label, self.path + reduced_state.query_string())
         columns = {column.key: column for column in board.ranges}
         for one in state.ranges:
             if one.key in board.awaited:
@@ -360,18 +375,18 @@ class _BoardPage:
             yield FilterChip(f"without {groups.get(slug, slug)}", self.link(hidden=rest))
 
 
-def _toggle_range(state: BoardState, wanted: Range) -> tuple[Range, ...]:
+def _toggle_range(state: BoardState, toggled: Range) -> tuple[Range, ...]:
     """Return the ranges without the given one or, if it is not set, with it in place of another of its column."""
-    others = [one for one in state.ranges if one.key != wanted.key]
-    chosen = others if wanted in state.ranges else [*others, wanted]
-    return tuple(sorted(chosen, key=lambda one: one.key))
+    other_ranges = [one for one in state.ranges if one.key != toggled.key]
+    ranges = other_ranges if toggled in state.ranges else [*other_ranges, toggled]
+    return tuple(sorted(ranges, key=lambda one: one.key))
 
 
 def _options(choices: Iterable[Choice]) -> SafeString:
     """Return the HTML of `option` elements, for which a template would be slow."""
     items = (
-        f'<option value="{escape(value)}"{" selected" if chosen else ""}>{escape(label)}</option>'
-        for value, label, chosen in choices
+        f'<option value="{escape(value)}"{" selected" if is_selected else ""}>{escape(label)}</option>'
+        for value, label, is_selected in choices
     )
     return mark_safe("".join(items))  # noqa: S308
 

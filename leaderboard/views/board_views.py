@@ -67,10 +67,10 @@ def board_page(
         context: Function that builds the context around the board, called only for whole pages.
         board: Context of the board.
     """
-    shown: Board = board["board"]
+    current_board: Board = board["board"]
     response: HttpResponse
-    if shown.page != state.page:
-        response = redirect(request.path + state.but(page=shown.page).query_string())
+    if current_board.page != state.page:
+        response = redirect(request.path + state.but(page=current_board.page).query_string())
     elif is_part(request):
         response = render(request, "leaderboard/_board.html", {**board, "fragment": True})
     elif has_empty_fields(request):
@@ -98,4 +98,6 @@ def board_citation(
 def export_links(path: str, state: BoardState) -> list[tuple[str, str]]:
     """Return names and URLs of the exports of the view on the page at `path`."""
     query = state.but(all_rows=False).query_string()
-    return [(chosen.label, f"{path}board.{ending}{query}") for ending, chosen in FORMATS.items()]
+    return [
+        (export_format.label, f"{path}board.{ending}{query}") for ending, export_format in FORMATS.items()
+    ]

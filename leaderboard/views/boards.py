@@ -65,12 +65,12 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
         ),
     }
 
-    def around() -> dict[str, Any]:
+    def build_context() -> dict[str, Any]:
         statistics = published_statistics(lists.statistics_of(dataset)._asdict(), hidden=dataset["hidden"])
         judged_by = dataset["current_qrels__judged_by"] or {}
         row = _row(dataset)
-        due = keeping_out(row, request.user)
-        files = [] if due else visible_files(row, request.user)
+        agreements = keeping_out(row, request.user)
+        files = [] if agreements else visible_files(row, request.user)
         return {
             "section": "datasets",
             "share_image": absolute(request, reverse("dataset_share", args=[slug])),
@@ -86,20 +86,20 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
             "twin": page.twin,
             "remarks": page.remarks,
             "registration": has_agreement(row),
-            "due": due,
+            "due": agreements,
             "benchmarks": lists.benchmarks_with(dataset["pk"]),
             "files": files,
             "rescore": under_way(dataset["pk"]) if may_judge(request.user) else None,
             "details": dataset_details(dataset, files, site_address(request) + "/"),
         }
 
-    return board_page(request, "leaderboard/dataset.html", state, around, board)
+    return board_page(request, "leaderboard/dataset.html", state, build_context, board)
 
 
 def _row(dataset: dict[str, Any]) -> Dataset:
     """Return a partial row with the fields that determine access to files, without a query."""
-    own = ("pk", "hidden", "documents_visibility", "queries_visibility")
-    row = Dataset(**{name: dataset[name] for name in own})
+    field_names = ("pk", "hidden", "documents_visibility", "queries_visibility")
+    row = Dataset(**{name: dataset[name] for name in field_names})
     if dataset["current_version_id"] is not None:
         row.current_version = DatasetVersion(pk=dataset["current_version_id"])
     if dataset["current_qrels_id"] is not None:
@@ -116,13 +116,13 @@ def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
     page = pages.benchmark_page(slug, state, own_teams(request))
     if page is None:
         raise Http404
-    counted = [member.dataset_id for member in page.members if member.counted]
-    judged = [
+    counted_ids = [member.dataset_id for member in page.members if member.counted]
+    hidden_flags = [
         member.facts.hidden
         for member in page.members
         if any(facts.qrels_id is not None for facts in (member.facts, *(part.facts for part in member.parts)))
     ]
-    around = {
+    context = {
         "section": "benchmarks",
         "share_image": absolute(request, reverse("benchmark_share", args=[slug])),
         "feed": reverse("benchmark_atom", args=[slug]),
@@ -130,16 +130,16 @@ def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
         "benchmark": page.benchmark,
         "members": page.members,
         "printed": page.printed,
-        "counted": len(counted),
-        "uncounted": len(page.members) - len(counted),
-        "topics": lists.count_topics(counted),
-        "hidden_members": len(judged) - judged.count(False),
-        "open_members": judged.count(False),
+        "counted": len(counted_ids),
+        "uncounted": len(page.members) - len(counted_ids),
+        "topics": lists.count_topics(counted_ids),
+        "hidden_members": len(hidden_flags) - hidden_flags.count(False),
+        "open_members": hidden_flags.count(False),
         "completeness": completeness(slug),
     }
     path = reverse("benchmark", args=[slug])
     board = board_context(page.board, state, path, permalink("benchmark", slug, page.at))
-    return board_page(request, "leaderboard/benchmark.html", state, lambda: around, board)
+    return board_page(request, "leaderboard/benchmark.html", state, lambda: context, board)
 
 
 #: Seconds for which browsers and proxies may cache a past board. Afterwards it can change only by the reason
@@ -168,11 +168,11 @@ def _long_kept(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]
 
     @wraps(view)
     def answer(
-        request: HttpRequest, slug: str, kind: Kind, at: datetime.datetime | None = None, **others: Any
+        request: HttpRequest, slug: str, kind: Kind, at: datetime.datetime | None = None, **options: Any
     ) -> HttpResponse:
         if at is not None and at > timezone.now():
             return _no_board(request, slug, at, kind)
-        response = view(request, slug=slug, kind=kind, at=at, **others)
+        response = view(request, slug=slug, kind=kind, at=at, **options)
         settled = at is not None and end_of(at) + SETTLED < timezone.now()
         if settled and response.status_code in (200, 304) and is_anonymous_visit(request):
             response.headers["Cache-Control"] = f"public, max-age={KEPT_FOR}"
@@ -196,7 +196,7 @@ def past_board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kin
     if page is None:
         return _no_board(request, slug, at, kind)
     path = permalink(kind, slug, at)
-    around = {
+    context = {
         "section": f"{kind}s",
         "kind": kind,
         "at": at,
@@ -204,8 +204,8 @@ def past_board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kin
         "present": reverse(kind, args=[slug]) + state.query_string(),
         "tombstones": page.tombstones,
     }
-    shown = board_context(page.board, state, path, path)
-    return board_page(request, "leaderboard/board_at.html", state, lambda: around, shown)
+    board = board_context(page.board, state, path, path)
+    return board_page(request, "leaderboard/board_at.html", state, lambda: context, board)
 
 
 @vary_on_site_address
@@ -233,9 +233,9 @@ def export(
             raise Http404
         return _no_board(request, slug, at, kind)
     cited = board_citation(request, kind, slug, page.board.title, at or page.at)
-    chosen = FORMATS[ending]
-    text = chosen.write(page.board, replace(cited, bibtex=pages.bibtex_of(page.rows)))
-    return send_text(text, f"{slug}.{ending}", chosen.content_type, saved=chosen.saved)
+    export_format = FORMATS[ending]
+    text = export_format.write(page.board, replace(cited, bibtex=pages.bibtex_of(page.rows)))
+    return send_text(text, f"{slug}.{ending}", export_format.content_type, saved=export_format.saved)
 
 
 def _no_board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind) -> HttpResponse:

@@ -46,8 +46,8 @@ def _variant(request: HttpRequest) -> PageVariant | None:
 def compare_systems(request: HttpRequest) -> HttpResponse:
     """Compare systems per dataset and, for open judgments, per query."""
     choices = system_choices()
-    offered = ((each.slug, each.label) for each in choices.values())
-    options = format_html_join("", '<option value="{}">{}</option>', offered)
+    labels = ((each.slug, each.label) for each in choices.values())
+    options = format_html_join("", '<option value="{}">{}</option>', labels)
     try:
         requested = CompareState.read(request.GET)
         view = requested.but(systems=resolve_systems(requested.systems, choices))
@@ -74,13 +74,13 @@ def _error(request: HttpRequest, error: UnknownChoice, choices: dict[str, System
         label = choices[choice].label if choice in choices else choice
         links.append((label, f"{reverse('compare')}?{query.urlencode()}"))
     names = {choices[slug].name.casefold() for slug in error.choices if slug in choices}
-    others = {
+    other_parameters = {
         name: last_value(request.GET, name)
         for name in ("measure", "dataset", "benchmark")
         if name != parameter
     }
     return {
-        "view": CompareState().but(**others),
+        "view": CompareState().but(**other_parameters),
         "error": error,
         "suggestions": links,
         "several": names == {error.value.casefold()},
@@ -90,13 +90,13 @@ def _error(request: HttpRequest, error: UnknownChoice, choices: dict[str, System
 
 def _form(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, Any]:
     """Return the selected systems, with links that remove each or compare with it, and the number of free boxes."""
-    path, chosen = reverse("compare"), distinct_choices(view.systems, choices)
+    path, choices_by_slug = reverse("compare"), distinct_choices(view.systems, choices)
     return {
         "section": "compare",
         "view": view,
         "systems": [
             (
-                chosen[slug],
+                choices_by_slug[slug],
                 path + view.without(slug).query_string(),
                 path + view.anchored(slug).query_string(),
             )
@@ -138,22 +138,22 @@ def _one_dataset(
     row = testable.get(view.dataset) or next(iter(testable.values()), None)
     if row is None:
         return {}
-    others = [slug for slug, cell in zip(view.systems, row.cells, strict=True) if cell.tested]
-    if view.other and view.other not in others:
-        raise UnknownChoice("system to compare by query", view.other, others)
-    other = view.other or others[0]
+    other_slugs = [slug for slug, cell in zip(view.systems, row.cells, strict=True) if cell.tested]
+    if view.other and view.other not in other_slugs:
+        raise UnknownChoice("system to compare by query", view.other, other_slugs)
+    other = view.other or other_slugs[0]
     collection = open_collection(row.slug)
     if collection is None:
         return {}
-    there = [
+    compared = [
         (choices[slug], cell.entry.pk)
         for slug, cell in zip(view.systems, row.cells, strict=True)
         if cell.comparable and cell.entry
     ]
-    entries = entries_with_values(pk for _, pk in there)
-    by_slug = {choice.slug: entries[pk] for choice, pk in there}
+    entries = entries_with_values(pk for _, pk in compared)
+    by_slug = {choice.slug: entries[pk] for choice, pk in compared}
     pair = by_query(collection, [by_slug[view.systems[0]], by_slug[other]], row.measure)
-    shared = overlaps(collection, [entries[pk] for _, pk in there])
+    shared = overlaps(collection, [entries[pk] for _, pk in compared])
     path = reverse("compare")
     return {
         "one": row,
@@ -168,11 +168,11 @@ def _one_dataset(
                 slug == other,
                 f"{path}{view.but(dataset=row.slug, other=slug).query_string()}#by-query",
             )
-            for slug in others
+            for slug in other_slugs
         ],
         "overlaps": shared
         and [
-            (there[first][0], there[second][0], f"{documents:.1f}", f"{jaccard:.2f}")
+            (compared[first][0], compared[second][0], f"{documents:.1f}", f"{jaccard:.2f}")
             for first, second, documents, jaccard in shared
         ],
         "seeds": [entry.system.name for entry in by_slug.values() if entry.seed_count],

@@ -126,8 +126,8 @@ def rescore(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     row, comparison = _switched_rescore(slug, number)
     dataset, public = row.dataset, Entry.Visibility.PUBLIC
     # Reasons of quarantines are public.
-    moved = [each["entry"] for each in row.comparison["rows"] if each["visibility"] == public]
-    quarantined = Entry.objects.filter(pk__in=moved, visibility=Entry.Visibility.QUARANTINED)
+    moved_ids = [each["entry"] for each in row.comparison["rows"] if each["visibility"] == public]
+    quarantined = Entry.objects.filter(pk__in=moved_ids, visibility=Entry.Visibility.QUARANTINED)
     table = comparison_table(
         comparison,
         measure=canonical_name(request.GET.get("measure", "")),
@@ -178,8 +178,8 @@ def dataset_file(request: HttpRequest, slug: str, name: str) -> HttpResponseBase
     Visitors who have yet to accept the dataset's agreement get 403 for every name.
     """
     dataset = visible_dataset(request, slug)
-    if due := keeping_out(dataset, request.user):
-        return render(request, "leaderboard/agreement_required.html", {"due": due[0]}, status=403)
+    if agreements := keeping_out(dataset, request.user):
+        return render(request, "leaderboard/agreement_required.html", {"due": agreements[0]}, status=403)
     file = find_file(dataset, request.user, name)
     if file is None:
         raise Http404

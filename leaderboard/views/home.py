@@ -64,9 +64,11 @@ def _picture(cards: Sequence[BoardCard]) -> tuple[BoardCard | None, str]:
         if FIGURES[slug].drawable(card.board)
     ]
     for slug in PICTURES:
-        of_kind = [found for found in drawn if found[2] == slug and found[0] >= FEWEST_SYSTEMS]
-        if of_kind:
-            return max(of_kind, key=lambda found: found[0])[1], slug
+        candidates = [
+            candidate for candidate in drawn if candidate[2] == slug and candidate[0] >= FEWEST_SYSTEMS
+        ]
+        if candidates:
+            return max(candidates, key=lambda candidate: candidate[0])[1], slug
     return None, ""
 
 
@@ -96,26 +98,26 @@ def _view_of_list(request: HttpRequest) -> PageVariant:
 def leaderboards(request: HttpRequest) -> HttpResponse:
     """List all boards: benchmarks, and datasets filtered by facets."""
     cards = board_cards()
-    shown, facets = list(cards.datasets), []
+    visible_cards, facets = list(cards.datasets), []
     for name, (label, value) in FACETS.items():
         counts = Counter(filter(None, map(value, cards.datasets)))
-        chosen = request.GET.get(name, "")
-        if name == "language" and (code := known_language_code(chosen)) in counts:
-            chosen = code
+        selection = request.GET.get(name, "")
+        if name == "language" and (code := known_language_code(selection)) in counts:
+            selection = code
         else:
-            chosen = choice(request.GET, name, sorted(counts))
-        facets.append((name, label, sorted(counts.items()), chosen))
-        shown = [card for card in shown if not chosen or value(card) == chosen]
+            selection = choice(request.GET, name, sorted(counts))
+        facets.append((name, label, sorted(counts.items()), selection))
+        visible_cards = [card for card in visible_cards if not selection or value(card) == selection]
     sort = choice(request.GET, "sort", SORTS) or "name"
-    shown.sort(key=SORTS[sort][1])  # type: ignore[arg-type]
+    visible_cards.sort(key=SORTS[sort][1])  # type: ignore[arg-type]
     context = {
         "section": "benchmarks",
         "benchmarks": cards.benchmarks,
-        "takes_runs": [card for card in shown if card.about["takes_runs"]],
-        "reported": [card for card in shown if not card.about["takes_runs"]],
+        "takes_runs": [card for card in visible_cards if card.about["takes_runs"]],
+        "reported": [card for card in visible_cards if not card.about["takes_runs"]],
         "any": bool(cards.datasets),
         "facets": facets,
-        "filtered": any(chosen for *_, chosen in facets),
+        "filtered": any(selection for *_, selection in facets),
         "sorts": [(name, label) for name, (label, _) in SORTS.items()],
         "sort": sort,
         "collections": len(public_overlaps().datasets),
@@ -140,7 +142,7 @@ def search_page(request: HttpRequest) -> HttpResponse:
     """Show search results for `q` by kind, or more results of a single `kind`."""
     query = read_query(request.GET.get("q", ""))
     kinds = [
-        (kind, list(found)) for kind, found in groupby(search(query, _kind(request)), attrgetter("kind"))
+        (kind, list(matches)) for kind, matches in groupby(search(query, _kind(request)), attrgetter("kind"))
     ]
     template = "leaderboard/_found.html" if is_part(request) else "leaderboard/search.html"
     response = render(request, template, {"section": "search", "query": query, "kinds": kinds})

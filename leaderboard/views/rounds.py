@@ -43,7 +43,7 @@ from leaderboard.rounds.topics import RoundRun, Topic, runs_of, topics
 def rounds(request: HttpRequest) -> HttpResponse:
     """List all rounds with their phases, open ones first."""
     now = timezone.now()
-    listed = [describe_round(row, now) for row in listed_rounds()]
+    descriptions = [describe_round(row, now) for row in listed_rounds()]
     return render(
         request,
         "leaderboard/rounds.html",
@@ -51,10 +51,10 @@ def rounds(request: HttpRequest) -> HttpResponse:
             "section": "rounds",
             # Open rounds first, then upcoming ones by opening time.
             "on": sorted(
-                (each for each in listed if each.phase != Phase.REVEALED),
+                (each for each in descriptions if each.phase != Phase.REVEALED),
                 key=lambda each: (each.phase == Phase.BEFORE, each.moment),
             ),
-            "over": [each for each in listed if each.phase == Phase.REVEALED],
+            "over": [each for each in descriptions if each.phase == Phase.REVEALED],
         },
     )
 
@@ -66,7 +66,7 @@ def one_round(request: HttpRequest, slug: str) -> HttpResponse:
     row = get_object_or_404(listed_rounds(), slug=slug)
     now, teams = timezone.now(), own_teams(request)
     datasets = listed_datasets(row)
-    own = Run.objects.filter(round=row, system__team__in=teams) if teams else Run.objects.none()
+    team_runs = Run.objects.filter(round=row, system__team__in=teams) if teams else Run.objects.none()
     context = {
         "section": "rounds",
         "round": row,
@@ -75,7 +75,7 @@ def one_round(request: HttpRequest, slug: str) -> HttpResponse:
         "datasets": datasets,
         "limited": any(within_quota(row, dataset) is not None for dataset in datasets),
         "came": count_runs([row])[row.pk],
-        "own": own.select_related("system", "version__dataset").order_by("late", "priority", "pk"),
+        "own": team_runs.select_related("system", "version__dataset").order_by("late", "priority", "pk"),
         "topics": _offered(row, datasets, teams),
         "due": due_agreements(request.user, rounds=[row.pk]),
         "competition": any(dataset.hidden and dataset.protection == "competition" for dataset in datasets),

@@ -38,20 +38,20 @@ def draw_board(board: Board) -> Image.Image:
     _write(draw, (MARGIN + _draw_logo(image), 48), settings.SITE_NAME, 28, accent, bold=True)
     size = 56 if len(board.title) < 32 else 38
     _write(draw, (MARGIN, 96), board.title, size, INK, bold=True)
-    said = board.summary.text if board.summary else "No ranked result yet."
-    for number, line in enumerate(wrap(said, 86, max_lines=LINES, placeholder=" ...")):
+    verdict = board.summary.text if board.summary else "No ranked result yet."
+    for number, line in enumerate(wrap(verdict, 86, max_lines=LINES, placeholder=" ...")):
         _write(draw, (MARGIN, 182 + 36 * number), line, 24, SOFT)
     for place, row in enumerate([row for row in board.rows if row.rank is not None][:ROWS]):
         top = 342 + 82 * place
         score = row.value(board.sort)
-        ratio = next((found for key in DIFFERENCES if isinstance(found := row.value(key), float)), None)
+        ratio = next((value for key in DIFFERENCES if isinstance(value := row.value(key), float)), None)
         difference = "baseline" if row.entry.is_baseline else signed_percent(ratio) if ratio else ""
         draw.line((MARGIN, top - 14, WIDTH - MARGIN, top - 14), fill=RULE, width=2)
         _write(draw, (MARGIN, top), row.rank_label, 34, SOFT)
-        _write(draw, (MARGIN + 70, top), row.entry.system, 34, INK, until=WIDTH - MARGIN - 390)
-        shown = format_value(score, 3) if isinstance(score, float) else ""
-        _write(draw, (WIDTH - MARGIN - 210, top), shown, 34, INK, bold=True, right=True)
-        _write(draw, (WIDTH - MARGIN, top), difference, 34, SOFT, right=True)
+        _write(draw, (MARGIN + 70, top), row.entry.system, 34, INK, limit=WIDTH - MARGIN - 390)
+        score_text = format_value(score, 3) if isinstance(score, float) else ""
+        _write(draw, (WIDTH - MARGIN - 210, top), score_text, 34, INK, bold=True, align_right=True)
+        _write(draw, (WIDTH - MARGIN, top), difference, 34, SOFT, align_right=True)
     return image
 
 
@@ -70,27 +70,29 @@ def _draw_logo(image: Image.Image) -> int:
 
 
 def _write(
-    draw: ImageDraw.ImageDraw, at: tuple[float, float], text: str, size: int, colour: str, *,
-    bold: bool = False, right: bool = False, until: int = WIDTH - MARGIN,
+    draw: ImageDraw.ImageDraw, position: tuple[float, float], text: str, size: int, colour: str, *,
+    bold: bool = False, align_right: bool = False, limit: int = WIDTH - MARGIN,
 ) -> None:  # fmt: skip
-    """Draw a line of text that starts or, with `right`, ends at `at`; text beyond `until` is truncated."""
+    """Draw a line of text that starts or, with `align_right`, ends at `position`; text beyond `limit` is truncated."""
     fonts = _fonts(size, bold=bold)
     # Remove line breaks and direction marks, because names are user-provided.
     text = "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
-    while (width := sum(draw.textlength(part, font) for font, part in _parts(fonts, text))) > until - at[0]:
-        if right:
+    while (
+        width := sum(draw.textlength(part, font) for font, part in _parts(fonts, text))
+    ) > limit - position[0]:
+        if align_right:
             break
         text = text.rstrip(".")[:-1].rstrip() + "..."
-    left = at[0] - width if right else at[0]
+    x = position[0] - width if align_right else position[0]
     for font, part in _parts(fonts, text):
-        draw.text((left, at[1]), part, colour, font, anchor="la")
-        left += draw.textlength(part, font)
+        draw.text((x, position[1]), part, colour, font, anchor="la")
+        x += draw.textlength(part, font)
 
 
 def _parts(fonts: Fonts, text: str) -> list[tuple[ImageFont.FreeTypeFont, str]]:
     """Split text into parts, each with a font that has all its characters."""
     letters = groupby((_letter(fonts, letter) for letter in text), key=itemgetter(0))
-    return [(font, "".join(written for _, written in part)) for font, part in letters]
+    return [(font, "".join(character for _, character in part)) for font, part in letters]
 
 
 @cache
@@ -103,10 +105,10 @@ def _fonts(size: int, *, bold: bool) -> Fonts:
             font, ImageFont.FreeTypeFont
         )  # it is, wherever Pillow has FreeType, as its wheels do
         return (font,)
-    found = tuple(ImageFont.truetype(file, size, layout_engine=ImageFont.Layout.BASIC) for file in files)
-    for font in found:
+    fonts = tuple(ImageFont.truetype(file, size, layout_engine=ImageFont.Layout.BASIC) for file in files)
+    for font in fonts:
         font.set_variation_by_axes([650 if bold else 400])
-    return found
+    return fonts
 
 
 _ALIKE = {MINUS: "-", "–": "-", "—": "-", "…": "...", "’": "'", "×": "x", "≤": "<=", "≥": ">="}
@@ -118,5 +120,5 @@ def _letter(fonts: Fonts, letter: str) -> tuple[ImageFont.FreeTypeFont, str]:
     for font in fonts:
         if letter == " " or bytes(font.getmask(letter)) != bytes(font.getmask("\uffff")):
             return font, letter
-    plain = unicodedata.normalize("NFKD", _ALIKE.get(letter) or to_latin(letter))
-    return fonts[0], plain.encode("ascii", "ignore").decode() or "?"
+    fallback = unicodedata.normalize("NFKD", _ALIKE.get(letter) or to_latin(letter))
+    return fonts[0], fallback.encode("ascii", "ignore").decode() or "?"

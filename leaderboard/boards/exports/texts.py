@@ -400,7 +400,7 @@ def bibliography(references: Iterable[bibtex.BibtexEntry], taken: Iterable[str] 
     seen: set[str] = set()
     written = []
     for reference in references:
-        content = " ".join(reference.written(reference.key).split())
+        content = " ".join(reference.with_key(reference.key).split())
         if content in seen:
             continue
         seen.add(content)
@@ -409,7 +409,7 @@ def bibliography(references: Iterable[bibtex.BibtexEntry], taken: Iterable[str] 
             number += 1
             key = f"{reference.key}-{number}"
         keys.add(key.casefold())
-        written.append(reference.written(key))
+        written.append(reference.with_key(key))
     return written
 
 

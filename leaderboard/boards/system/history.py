@@ -243,7 +243,7 @@ class Author(NamedTuple):
 
 def authors_in(text: str | None) -> list[Author]:
     """The people of `Nandan Thakur and Reimers, Nils and others`, names in the order in which one says them."""
-    return [Author(name.said, author_slug(name.said)) for name in parse_authors(text)]
+    return [Author(name.display_name, author_slug(name.display_name)) for name in parse_authors(text)]
 
 
 def author_slug(name: str) -> str:

@@ -20,15 +20,15 @@ class TTLCache(Generic[T]):
 
     def __init__(self, size: int) -> None:
         self._values: TLRUCache[str, tuple[float, int, T], float] = TLRUCache(
-            size, ttu=lambda _, kept, now: now + kept[0], getsizeof=lambda kept: kept[1]
+            size, ttu=lambda _, item, now: now + item[0], getsizeof=lambda item: item[1]
         )
         self._lock = Lock()
 
     def get(self, key: str) -> T | None:
         """Return the value, or None if it is missing or expired."""
         with self._lock:
-            found = self._values.get(key)
-        return found[2] if found else None
+            item = self._values.get(key)
+        return item[2] if item else None
 
     def put(self, key: str, value: T, size: int, lifetime: float = LIFETIME) -> None:
         """Store the value, evicting the least recently used ones, unless it is larger than the cache."""
@@ -63,11 +63,11 @@ class FixedCache:
     def get_many(self, keys: Iterable[str]) -> dict[str, Any]:
         """Return the available values by key, in one request to the server."""
         places = {key: self._place(key) for key in keys}
-        found = cache.get_many({place for place, _ in places.values()})
+        slots = cache.get_many({place for place, _ in places.values()})
         return {
-            key: found[place][1]
+            key: slots[place][1]
             for key, (place, name) in places.items()
-            if place in found and found[place][0] == name
+            if place in slots and slots[place][0] == name
         }
 
     def set(self, key: str, value: Any) -> None:

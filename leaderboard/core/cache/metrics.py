@@ -17,7 +17,7 @@ OUTCOMES: tuple[Outcome, ...] = ("own", "shared", "made", "unkept")
 #: Seconds between two additions by a process, so that a hit does not cost a request to the cache server.
 EVERY = 10.0
 
-_counted: Counter[Outcome] = Counter()
+_pending_counts: Counter[Outcome] = Counter()
 _lock = threading.Lock()
 _added_at = 0.0
 
@@ -26,7 +26,7 @@ def count(outcome: Outcome) -> None:
     """Count one page."""
     global _added_at
     with _lock:
-        _counted[outcome] += 1
+        _pending_counts[outcome] += 1
         if time.monotonic() - _added_at < EVERY:
             return
         _added_at = time.monotonic()
@@ -36,17 +36,17 @@ def count(outcome: Outcome) -> None:
 def totals() -> dict[Outcome, int]:
     """Return the number of pages by outcome over all processes, since the cache was last cleared."""
     _add()
-    found = cache.get_many([_key(outcome) for outcome in OUTCOMES])
-    return {outcome: int(found.get(_key(outcome), 0)) for outcome in OUTCOMES}
+    counts = cache.get_many([_key(outcome) for outcome in OUTCOMES])
+    return {outcome: int(counts.get(_key(outcome), 0)) for outcome in OUTCOMES}
 
 
 def _add() -> None:
     """Add this process's counts to the shared cache; drop them if the server is unavailable."""
     with _lock:
-        due = dict(_counted)
-        _counted.clear()
+        counts = dict(_pending_counts)
+        _pending_counts.clear()
     try:
-        for outcome, number in due.items():
+        for outcome, number in counts.items():
             cache.add(_key(outcome), 0, timeout=None)
             cache.incr(_key(outcome), number)
     except (RedisError, ValueError) as error:

@@ -71,8 +71,8 @@ def _find(key: str, *, common: bool) -> CachedPage | None:
     page = _recent.get(key)
     if page is not None:
         count("own")
-    elif common and (found := _shared.get(key)) is not None:
-        page = CachedPage(*found)
+    elif common and (shared_page := _shared.get(key)) is not None:
+        page = CachedPage(*shared_page)
         count("shared")
         # Its age is unknown, so it is cached here for half the lifetime.
         _recent.put(key, page, page.size, LIFETIME / 2)
@@ -95,35 +95,37 @@ def cache_page(
     def decorate(view: View[P]) -> View[P]:
         @wraps(view)
         def answer(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
-            kept = is_anonymous_visit(request) and not settings.DEBUG  # In debug mode templates may change.
-            asked = variant(request) if kept else None
-            if asked is None:
+            is_cacheable = (
+                is_anonymous_visit(request) and not settings.DEBUG
+            )  # In debug mode templates may change.
+            page_variant = variant(request) if is_cacheable else None
+            if page_variant is None:
                 count("unkept")
                 response = view(request, *args, **kwargs)
                 response.headers.setdefault("Cache-Control", "private, no-cache")
                 return response
             # Pages contain hashed file names, so each release needs its own.
             release = getattr(staticfiles_storage, "manifest_hash", "")
-            named = f"{request.path}\n{asked.view}\n{revision(*args, **kwargs)}\n{release}"
-            key = blake2b(named.encode(), digest_size=16).hexdigest()
-            found = _find(key, common=asked.common)
-            if found is None:
+            key_text = f"{request.path}\n{page_variant.view}\n{revision(*args, **kwargs)}\n{release}"
+            key = blake2b(key_text.encode(), digest_size=16).hexdigest()
+            page = _find(key, common=page_variant.common)
+            if page is None:
                 response = view(request, *args, **kwargs)
                 if response.status_code != 200:
                     return response
                 if isinstance(response, SimpleTemplateResponse):  # API responses are rendered late.
                     response.render()
                 compressed = igzip.compress(response.content, COMPRESSION_LEVEL, mtime=0)
-                found = CachedPage(
+                page = CachedPage(
                     f'W/"{blake2b(compressed, digest_size=12).hexdigest()}"',
                     response.headers["Content-Type"],
                     compressed,
                     response.headers.get("Content-Disposition", ""),
                 )
-                _recent.put(key, found, found.size)
-                if asked.common and len(found.compressed) <= LARGEST_SHARED_BYTES:
-                    _shared.set(key, tuple(found))
-            return _serve(request, found)
+                _recent.put(key, page, page.size)
+                if page_variant.common and len(page.compressed) <= LARGEST_SHARED_BYTES:
+                    _shared.set(key, tuple(page))
+            return _serve(request, page)
 
         return answer
 
@@ -135,13 +137,15 @@ def vary_on_site_address(
 ) -> Callable[[HttpRequest], PageVariant | None]:
     """Return `variant` extended by the site's address, for pages that contain it."""
 
-    def asked(request: HttpRequest) -> PageVariant | None:
-        found = variant(request)
-        if found is None:
+    def extended_variant(request: HttpRequest) -> PageVariant | None:
+        base_variant = variant(request)
+        if base_variant is None:
             return None
-        return PageVariant(f"{site_address(request)} {found.view}", found.common and is_own_address(request))
+        return PageVariant(
+            f"{site_address(request)} {base_variant.view}", base_variant.common and is_own_address(request)
+        )
 
-    return asked
+    return extended_variant
 
 
 def is_anonymous_visit(request: HttpRequest) -> bool:
@@ -172,10 +176,10 @@ def _serve(request: HttpRequest, page: CachedPage) -> HttpResponse:
 
 
 @lru_cache(256)
-def accepts_gzip(accepted: str) -> bool:
+def accepts_gzip(header: str) -> bool:
     """Return whether `Accept-Encoding` allows gzip: by name, else by `*`, with a weight above 0."""
     weights: dict[str, float] = {}
-    for part in accepted.lower().split(","):
+    for part in header.lower().split(","):
         coding, *parameters = (piece.strip() for piece in part.split(";"))
         quality = next(
             (each.partition("=")[2] for each in parameters if each.split("=")[0].strip() == "q"), "1"

@@ -50,7 +50,7 @@ class ForgivingRedisCache(RedisCache):
 
     #: Shared by the cache objects that Django creates for each thread.
     _silent_until = 0.0
-    _here = _LocalCounts("limits while the cache is away", {})
+    _local_counts = _LocalCounts("limits while the cache is away", {})
 
     def __init__(self, server: str, params: dict[str, Any]) -> None:
         """Create the cache as Django does, with a single attempt per request."""
@@ -59,36 +59,36 @@ class ForgivingRedisCache(RedisCache):
 
     def get(self, key: Any, default: Any = None, version: int | None = None) -> Any:
         """Return the cached value, or `default` if it is missing, not signed by us, or the server is unavailable."""
-        value = self._ask(super().get, key, None, version, away=None)
+        value = self._ask(super().get, key, None, version, fallback=None)
         return default if value is None else value
 
     def get_many(self, keys: Any, version: int | None = None) -> dict[Any, Any]:
         """Return the cached values by key, except missing and unsigned ones; empty if the server is unavailable."""
-        values: dict[Any, Any] = self._ask(super().get_many, keys, version, away={})
+        values: dict[Any, Any] = self._ask(super().get_many, keys, version, fallback={})
         return {key: value for key, value in values.items() if value is not None}
 
     def set(self, key: Any, value: Any, timeout: Any = 3600, version: int | None = None) -> None:
         """Store the value if the server is available."""
-        self._ask(super().set, key, value, timeout, version, away=None)
+        self._ask(super().set, key, value, timeout, version, fallback=None)
 
     def set_many(self, data: Any, timeout: Any = 3600, version: int | None = None) -> Any:
         """Store the values in one request and return the keys that could not be stored."""
-        return self._ask(super().set_many, data, timeout, version, away=list(data))
+        return self._ask(super().set_many, data, timeout, version, fallback=list(data))
 
     def add(self, key: Any, value: Any, timeout: Any = 3600, version: int | None = None) -> bool:
         """Store the value unless one exists; True if the server is unavailable, so that no caller waits for a lock."""
-        return bool(self._ask(super().add, key, value, timeout, version, away=True))
+        return bool(self._ask(super().add, key, value, timeout, version, fallback=True))
 
     def incr(self, key: Any, delta: int = 1, version: int | None = None) -> int:
         """Return the incremented number. Raises ValueError if the key is missing, unless the server is unavailable."""
-        return int(self._ask(super().incr, key, delta, version, away=delta))
+        return int(self._ask(super().incr, key, delta, version, fallback=delta))
 
     def delete(self, key: Any, version: int | None = None) -> bool:
         """Delete the value if the server is available."""
-        return bool(self._ask(super().delete, key, version, away=False))
+        return bool(self._ask(super().delete, key, version, fallback=False))
 
-    def _ask(self, ask: Callable[..., Any], key: Any, *arguments: Any, away: Any) -> Any:
-        """Call the server; if it is unavailable, use this process's count for rate limits and `away` for other keys."""
+    def _ask(self, ask: Callable[..., Any], key: Any, *arguments: Any, fallback: Any) -> Any:
+        """Call the server; if it is unavailable, use local counts for rate limits and `fallback` for other keys."""
         if monotonic() >= ForgivingRedisCache._silent_until:
             try:
                 return ask(key, *arguments)
@@ -96,8 +96,8 @@ class ForgivingRedisCache(RedisCache):
                 ForgivingRedisCache._silent_until = monotonic() + PAUSE
                 logger.warning("cache unavailable: %s; next attempt in %s s", type(error).__name__, PAUSE)
         if str(key).startswith(_LIMITS):
-            return getattr(self._here, ask.__name__)(key, *arguments)
-        return away
+            return getattr(self._local_counts, ask.__name__)(key, *arguments)
+        return fallback
 
 
 class SignedValues:
@@ -135,16 +135,16 @@ class SignedValues:
         if not hmac.compare_digest(self._signature(content), stored[:_DIGEST_BYTES]):
             return None
         (length,) = _LENGTH.unpack_from(content)
-        at = _LENGTH.size + length
+        position = _LENGTH.size + length
 
-        def put_back(found: dict[str, Any]) -> Any:
-            nonlocal at
-            if _BYTES not in found:
-                return found
-            begin, at = at, at + found[_BYTES]
-            return bytes(content[begin:at])
+        def put_back(part: dict[str, Any]) -> Any:
+            nonlocal position
+            if _BYTES not in part:
+                return part
+            begin, position = position, position + part[_BYTES]
+            return bytes(content[begin:position])
 
-        return json.loads(bytes(content[_LENGTH.size : at]), object_hook=put_back)
+        return json.loads(bytes(content[_LENGTH.size : position]), object_hook=put_back)
 
     def _signature(self, content: bytes | memoryview) -> bytes:
         return blake2b(content, key=self._key, digest_size=_DIGEST_BYTES).digest()

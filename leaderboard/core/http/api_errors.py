@@ -102,12 +102,12 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
     if isinstance(error, ApiError):
         response.data = error.body
     elif isinstance(error, ValidationError):
-        found = [problem(INVALID, message) for message in _messages(error.detail)]
-        response.data = error_answer(INVALID, "The request is not well formed.", found)
+        problems = [problem(INVALID, message) for message in _messages(error.detail)]
+        response.data = error_answer(INVALID, "The request is not well formed.", problems)
     else:
         detail = response.data.get("detail") if isinstance(response.data, dict) else None
-        named = str(detail.code) if isinstance(detail, ErrorDetail) else "error"
-        response.data = error_answer(named, str(detail or error))
+        error_code = str(detail.code) if isinstance(detail, ErrorDetail) else "error"
+        response.data = error_answer(error_code, str(detail or error))
     return response
 
 

@@ -67,8 +67,8 @@ def send_unless_unchanged(
     Shared caches may store `public` responses, but every client must revalidate.
     """
     etag = f'"{sha256}"'
-    known = etag in request.headers.get("If-None-Match", "")
-    response = HttpResponseNotModified() if known else send()
+    is_current = etag in request.headers.get("If-None-Match", "")
+    response = HttpResponseNotModified() if is_current else send()
     response.headers["ETag"] = etag
     response.headers["Content-Security-Policy"] = SANDBOX
     response.headers["X-Content-Type-Options"] = "nosniff"

@@ -95,9 +95,9 @@ def _answer(request: HttpRequest, fault: Fault, identifier: str) -> HttpResponse
         detail = f"{fault.detail} Its id is {identifier}."
         body = {"code": fault.code, "detail": detail, "fault": identifier, "problems": []}
         return JsonResponse(body, status=fault.status)
-    told = {"kind": fault, "fault": identifier, "site_name": settings.SITE_NAME}
+    context = {"kind": fault, "fault": identifier, "site_name": settings.SITE_NAME}
     try:
-        return HttpResponse(render_to_string("fault.html", told), status=fault.status)
+        return HttpResponse(render_to_string("fault.html", context), status=fault.status)
     except Exception:
         logger.exception("cannot render the page of fault %s", identifier)
         text = f"{fault.heading}\n\n{fault.detail}\nFault {identifier}\n"

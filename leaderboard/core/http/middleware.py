@@ -131,8 +131,8 @@ class RequestIdMiddleware(Middleware):
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         """Handle the request under its id, which the response repeats."""
-        sent = request.headers.get(REQUEST_ID_HEADER, "") if settings.BEHIND_PROXY else ""
-        identifier = sent if _ACCEPTABLE.fullmatch(sent) else secrets.token_hex(8)
+        proxy_id = request.headers.get(REQUEST_ID_HEADER, "") if settings.BEHIND_PROXY else ""
+        identifier = proxy_id if _ACCEPTABLE.fullmatch(proxy_id) else secrets.token_hex(8)
         began = time.perf_counter()
         with request_context(identifier):
             response = self.get_response(request)

@@ -62,10 +62,10 @@ class QueryParametersMiddleware(Middleware):
         is_own = namespace != "admin" and view.__module__.startswith(_OWN)
         if not request.GET or request.method not in ("GET", "HEAD") or not is_own:
             return None
-        known = declared_parameters(view, options)
+        declared_names = declared_parameters(view, options)
         for name in request.GET:
-            if name not in TRACKING and not any(fnmatchcase(name, pattern) for pattern in known):
-                return _refusal(request, UnknownParameter(name, known))
+            if name not in TRACKING and not any(fnmatchcase(name, pattern) for pattern in declared_names):
+                return _refusal(request, UnknownParameter(name, declared_names))
         return None
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
@@ -82,14 +82,14 @@ def _refusal(request: HttpRequest, error: UnknownChoice) -> HttpResponse:
         response = HttpResponse(f"{error}\n", content_type="text/plain; charset=utf-8", status=400)
     else:
         links = [(choice, _corrected(request, error, choice)) for choice in error.choices]
-        unknown = error.value if isinstance(error, UnknownParameter) else error.parameter
+        unknown_name = error.value if isinstance(error, UnknownParameter) else error.parameter
         rest = request.GET.copy()
-        rest.pop(unknown, None)
+        rest.pop(unknown_name, None)
         context = {
             "error": error,
             "near": [link for link in links if link[0] in error.near],
             "links": links,
-            "unknown": unknown,
+            "unknown": unknown_name,
             "rest": _address(request, rest),
         }
         response = render(request, "leaderboard/unknown_choice.html", context, status=400)

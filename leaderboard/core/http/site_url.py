@@ -29,5 +29,5 @@ def own_address() -> str:
         return str(settings.SITE_ADDRESS)
     if settings.EMBEDDED:
         return f"http://127.0.0.1:{os.environ.get('PORT') or 8000}"
-    named = (host for host in settings.ALLOWED_HOSTS if host and host[0] not in "*.")
-    return f"{'https' if settings.HTTPS else 'http'}://{next(named, 'localhost')}"
+    hosts = (host for host in settings.ALLOWED_HOSTS if host and host[0] not in "*.")
+    return f"{'https' if settings.HTTPS else 'http'}://{next(hosts, 'localhost')}"

@@ -47,9 +47,11 @@ class WatchedBody:
 
     def read(self, size: int = -1) -> bytes:
         """Return up to `size` bytes, fewer only at the end. Raises TooSlow if the body was abandoned."""
-        wanted = self._length - self._came if size is None or size < 0 else size
+        target_size = self._length - self._came if size is None or size < 0 else size
         read, content = self._stream.read, bytearray()
-        while len(content) < wanted and (block := self._take(read, min(wanted - len(content), BLOCK))):
+        while len(content) < target_size and (
+            block := self._take(read, min(target_size - len(content), BLOCK))
+        ):
             content += block
         return bytes(content)
 
@@ -79,13 +81,13 @@ class WatchedBody:
 
     def _watch(self) -> None:
         while not self._given_up and not self._over.wait(LOOK):
-            if (since := self._waits_since) is None:
+            if (waiting_since := self._waits_since) is None:
                 continue
-            here = time.monotonic() - since
-            waited = self._waited + here
+            current_wait = time.monotonic() - waiting_since
+            waited = self._waited + current_wait
             # Only complete blocks count, so one may be in transit.
             slow = waited > GRACE and self._came + BLOCK < self._least * waited
-            if here > SILENCE or slow or waited > self.longest:
+            if current_wait > SILENCE or slow or waited > self.longest:
                 self._given_up = True
                 with suppress(OSError):
                     self._connection.shutdown(socket.SHUT_RD)

@@ -65,8 +65,8 @@ class Manifest:
         """Build the manifest of a file, or of a folder of plain files. Raises InvalidManifest for invalid names."""
         if path.is_file():
             return cls((_described(path, CONTENT),))
-        paths = (found for found in sorted(path.rglob("*")) if found.is_file())
-        return cls.checked(_described(found, found.relative_to(path).as_posix()) for found in paths)
+        paths = (child for child in sorted(path.rglob("*")) if child.is_file())
+        return cls.checked(_described(child, child.relative_to(path).as_posix()) for child in paths)
 
     @classmethod
     def from_json(cls, text: bytes) -> Manifest:
@@ -80,12 +80,12 @@ class Manifest:
     @classmethod
     def checked(cls, files: Iterator[BundleFile]) -> Manifest:
         """Build a manifest after validating all files. Raises InvalidManifest."""
-        found = tuple(files)
-        names = {file.name for file in found if _is_ours(file)}
+        entries = tuple(files)
+        names = {file.name for file in entries if _is_ours(file)}
         folders = {str(parent) for name in names for parent in PurePosixPath(name).parents}
-        if not found or len(found) > _MOST_FILES or len(names) < len(found) or names & folders:
+        if not entries or len(entries) > _MOST_FILES or len(names) < len(entries) or names & folders:
             raise InvalidManifest("it names files that a bundle cannot have")
-        return cls(found)
+        return cls(entries)
 
     @property
     def sha256(self) -> str:
@@ -151,14 +151,14 @@ class Bundle:
             with self.storage.open(self._object(sha256 or MANIFEST)) as file:
                 if file.size >= LARGEST:
                     raise BundleDamaged("its manifest is far too large")
-                found = Manifest.from_json(file.read())
+                result = Manifest.from_json(file.read())
         except FileNotFoundError as error:
             raise BundleDamaged("it has no manifest") from error
         except InvalidManifest as error:
             raise BundleDamaged(f"its manifest is invalid: {error}") from error
-        if sha256 and found.sha256 != sha256:
+        if sha256 and result.sha256 != sha256:
             raise BundleDamaged("its manifest does not match its checksum")
-        return found
+        return result
 
     def fetch(self, manifest: Manifest, folder: Path, progress: Progress) -> None:
         """Download all files into an empty folder. Raises BundleDamaged."""
@@ -176,12 +176,12 @@ class Bundle:
         target.parent.mkdir(parents=True, exist_ok=True)
         digest = hashlib.sha256()
         try:
-            with self.storage.open(self._object(file.sha256)) as source, target.open("xb") as out:
+            with self.storage.open(self._object(file.sha256)) as source, target.open("xb") as output:
                 if source.size != file.size:
                     raise BundleDamaged(f"{file.name} has {source.size} bytes instead of {file.size}")
                 while block := source.read(_BLOCK):
                     digest.update(block)
-                    out.write(block)
+                    output.write(block)
                     progress(len(block))
         except FileNotFoundError as error:
             raise BundleDamaged(f"{file.name} is missing") from error

@@ -64,9 +64,9 @@ def store_run(path: Path | bytes, limits: FileLimits | None = None) -> StoredRun
         sha256 = digest.hexdigest()
         target = path_of(Area.RUNS, sha256)
         if not touch_existing(target):
-            with atomic_write(target) as whole:
-                whole.unlink()
-                whole.hardlink_to(temporary)
+            with atomic_write(target) as temporary_target:
+                temporary_target.unlink()
+                temporary_target.hardlink_to(temporary)
         shared.send(target)
     return StoredRun(sha256, size)
 

@@ -151,9 +151,9 @@ def remove_damaged_copy(path: Path) -> None:
 
 def remove_partial() -> int:
     """Delete incomplete copies of killed processes on this host; return their number."""
-    found = [path for area in AREAS for path in (_root() / area).glob(f"*/{PARTIAL}*")]
+    partial_paths = [path for area in AREAS for path in (_root() / area).glob(f"*/{PARTIAL}*")]
     count, limit = 0, time.time() - GRACE
-    for path in found:
+    for path in partial_paths:
         with suppress(FileNotFoundError):  # Another worker of this host was faster.
             if path.stat().st_mtime < limit:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -177,8 +177,8 @@ def _fetch(path: Path) -> None:
         arriving = Path(folder) / "arriving"
         arriving.mkdir(mode=0o700)
         bundle.fetch(manifest, arriving, _ignore)
-        single = arriving / CONTENT
-        (single if single.is_file() else arriving).rename(path)
+        single_file = arriving / CONTENT
+        (single_file if single_file.is_file() else arriving).rename(path)
 
 
 def _bundle(path: Path) -> Bundle:

@@ -52,7 +52,7 @@ class BibtexEntry(NamedTuple):
     key: str
     fields: str
 
-    def written(self, key: str) -> str:
+    def with_key(self, key: str) -> str:
         return f"@{self.kind}{{{key},{self.fields}}}"
 
 
@@ -63,29 +63,29 @@ def parse_entries(text: str) -> list[BibtexEntry]:
     backslash and some programs do not; entries that contain the start of another; and entries with LaTeX commands that
     do more than typesetting.
     """
-    found, position, closing = [], 0, _closing(text)
+    entries, position, closing = [], 0, _closing(text)
     while match := _START.search(text, position):
-        opened = text.index("{", match.start())
-        end = closing.get(opened)
+        opening = text.index("{", match.start())
+        end = closing.get(opening)
         if end is None:
             position = match.end()
             continue
         kind = match[1].lower()
-        if kind not in _OTHER_KINDS and _is_whole(text[opened : end + 1]):
-            found.append(BibtexEntry(kind, match[2], text[match.end() : end]))
+        if kind not in _OTHER_KINDS and _is_whole(text[opening : end + 1]):
+            entries.append(BibtexEntry(kind, match[2], text[match.end() : end]))
         position = end + 1
-    return found
+    return entries
 
 
 def _closing(text: str) -> dict[int, int]:
     """Map the position of each opening brace to its closing one, counting escaped braces as BibTeX does."""
-    found, opened = {}, []
+    pairs, open_braces = {}, []
     for brace in _BRACE.finditer(text):
         if brace[0] == "{":
-            opened.append(brace.start())
-        elif opened:
-            found[opened.pop()] = brace.start()
-    return found
+            open_braces.append(brace.start())
+        elif open_braces:
+            pairs[open_braces.pop()] = brace.start()
+    return pairs
 
 
 def _is_whole(entry: str) -> bool:
@@ -116,8 +116,8 @@ def misc_entry(key: str, fields: Mapping[str, str]) -> str:
 
 def _safe(value: str) -> str:
     """Escape LaTeX for a field: literal braces, which BibTeX would count, and `@`, which could start an entry."""
-    named = value.replace(r"\{", r"\textbraceleft{}").replace(r"\}", r"\textbraceright{}")
-    return _BEGINNING.sub(lambda found: "{@}" + found[0][1:], named)
+    escaped = value.replace(r"\{", r"\textbraceleft{}").replace(r"\}", r"\textbraceright{}")
+    return _BEGINNING.sub(lambda match: "{@}" + match[0][1:], escaped)
 
 
 def escape_url(url: str) -> str:
@@ -129,45 +129,45 @@ class AuthorName(NamedTuple):
     """An author's name: plain-text parts between commas, and whether braces marked it as a corporate name."""
 
     parts: tuple[str, ...]
-    whole: bool
+    is_corporate: bool
 
     @classmethod
     def parse(cls, text: str) -> Self:
         depths = list(_depths(text))
         if text.startswith("{") and depths[-1] == 0 and all(depths[:-1]):
-            return cls((latex_to_text(text),), whole=True)
+            return cls((latex_to_text(text),), is_corporate=True)
         parts = tuple(part for part in map(latex_to_text, _split(text, re.compile(","))) if part)
         if len(parts) > _MOST_PARTS:  # More parts than a BibTeX name can have.
-            return cls((", ".join(parts),), whole=True)
-        return cls(parts, whole=False)
+            return cls((", ".join(parts),), is_corporate=True)
+        return cls(parts, is_corporate=False)
 
     @property
-    def said(self) -> str:
+    def display_name(self) -> str:
         """Name in reading order: `Jan van der Berg` for `van der Berg, Jan`, with “Jr” at the end."""
-        family, *others = self.parts
-        if not others:
+        family, *other_parts = self.parts
+        if not other_parts:
             return family
-        return " ".join(part for part in (others[-1], family, *others[:-1]) if part)
+        return " ".join(part for part in (other_parts[-1], family, *other_parts[:-1]) if part)
 
     @property
-    def written(self) -> str:
+    def bibtex(self) -> str:
         """Name in BibTeX order, as LaTeX that compiles."""
-        if self.whole:
-            return f"{{{escape(self.said)}}}"
+        if self.is_corporate:
+            return f"{{{escape(self.display_name)}}}"
         return ", ".join(_brace_name(part) for part in self.parts)
 
 
 def parse_authors(text: str | None) -> list[AuthorName]:
     """Return the names in a BibTeX author field, without “others”."""
-    found = (" ".join(part.split()) for part in _split(text or "", _AND))
-    return [AuthorName.parse(part) for part in found if part != "others" and latex_to_text(part).strip(", ")]
+    names = (" ".join(part.split()) for part in _split(text or "", _AND))
+    return [AuthorName.parse(part) for part in names if part != "others" and latex_to_text(part).strip(", ")]
 
 
 def authors_field(text: str) -> str:
     """Rewrite an author field as LaTeX that compiles, whatever it contains; empty if it has no names."""
-    names = [name.written for name in parse_authors(text)]
-    others = [*_split(text, _AND)][-1].strip() == "others"
-    return " and ".join([*names, *(["others"] if names and others else [])])
+    names = [name.bibtex for name in parse_authors(text)]
+    has_others = [*_split(text, _AND)][-1].strip() == "others"
+    return " and ".join([*names, *(["others"] if names and has_others else [])])
 
 
 def latex_to_text(text: str) -> str:
@@ -189,12 +189,12 @@ def _brace_name(part: str) -> str:
     return f"{{{escape(part)}}}" if "," in part or _AND.search(part) else escape(part)
 
 
-def _split(text: str, at: re.Pattern[str]) -> Iterator[str]:
+def _split(text: str, separator: re.Pattern[str]) -> Iterator[str]:
     """Yield the parts of a text, split outside of braces or, if the braces are unbalanced, at every match."""
     depths = list(_depths(text))
     balanced = not depths or (depths[-1] == 0 and min(depths) >= 0)
     start = 0
-    for match in at.finditer(text):
+    for match in separator.finditer(text):
         if not balanced or depths[match.start()] == 0:
             yield text[start : match.start()]
             start = match.end()

@@ -67,8 +67,8 @@ _LATIN = range(0xC0, 0x180)
 
 def find_forbidden_command(text: str) -> str:
     """Return the first command in LaTeX text that does more than typesetting; empty if there is none."""
-    found = _COMMAND.search(text)
-    return found[0] if found else ""
+    match = _COMMAND.search(text)
+    return match[0] if match else ""
 
 
 def escape(text: str) -> str:
@@ -81,13 +81,13 @@ def _character(character: str) -> str:
         return _ESCAPED[character]
     if " " <= character <= "~" or (ord(character) in _LATIN and character.isalpha()):
         return character
-    plain = [
+    replacements = [
         part
         for part in unicodedata.normalize("NFKD", character)
         if " " <= part <= "~" or (part in _ESCAPED and part != character)
     ]
-    if plain:
-        return "".join(_ESCAPED.get(part, part) for part in plain)
+    if replacements:
+        return "".join(_ESCAPED.get(part, part) for part in replacements)
     return "" if unicodedata.category(character)[0] in "CM" else "?"
 
 

@@ -70,10 +70,10 @@ class Command(BaseCommand):
         self.stdout.write("The tables match. The current migrations are now recorded as applied.")
 
 
-def compare(expected: set[str], present: set[str]) -> list[str]:
+def compare(expected: set[str], actual: set[str]) -> list[str]:
     """Return missing and unexpected definitions, one per line."""
-    missing = [f"missing: {line}" for line in sorted(expected - present)]
-    return missing + [f"not expected: {line}" for line in sorted(present - expected)]
+    missing = [f"missing: {line}" for line in sorted(expected - actual)]
+    return missing + [f"not expected: {line}" for line in sorted(actual - expected)]
 
 
 def describe_new_tables() -> set[str]:

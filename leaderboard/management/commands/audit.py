@@ -25,13 +25,13 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Write one line per record."""
         records = AuditRecord.objects.select_related("dataset")
-        wanted = {
+        filters = {
             "action": options["action"],
             "dataset__slug": options["dataset"],
             "actor__email__iexact": options["actor"],
             "at__date__gte": options["since"],
         }
-        records = records.filter(**{name: value for name, value in wanted.items() if value})
+        records = records.filter(**{name: value for name, value in filters.items() if value})
         try:
             for row in records[: options["limit"]]:
                 self.stdout.write(line_of(row))
@@ -44,19 +44,21 @@ class Command(BaseCommand):
 def line_of(row: AuditRecord) -> str:
     """Return time, actor, action, subject, changes and reason, separated by tabs."""
     pairs = {name: (row.before.get(name), row.after.get(name)) for name in (*row.before, *row.after)}
-    shown = {
+    changes = {
         name: ["–" if value in (None, "", [], {}) else plain_text(value) for value in pair]
         for name, pair in pairs.items()
         if pair[0] != pair[1]
     }
-    changed = "; ".join(f"{name.replace('_', ' ')}: {' → '.join(pair)}" for name, pair in shown.items())
-    where = f" on {row.dataset.slug}" if row.dataset_id and row.dataset else ""
+    changes_text = "; ".join(
+        f"{name.replace('_', ' ')}: {' → '.join(pair)}" for name, pair in changes.items()
+    )
+    dataset_suffix = f" on {row.dataset.slug}" if row.dataset_id and row.dataset else ""
     parts = (
         f"{row.at:%Y-%m-%dT%H:%M:%SZ}",
         row.actor_name,
         row.action,
-        f"{row.subject}{where}",
-        changed,
+        f"{row.subject}{dataset_suffix}",
+        changes_text,
         row.reason,
     )
     return "\t".join(" ".join(part.split()) for part in parts)

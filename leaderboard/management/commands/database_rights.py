@@ -17,8 +17,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Grant the privileges and report the number of tables per role."""
-        given = grant_rights()
-        for role, tables in given.items():
+        table_counts = grant_rights()
+        for role, tables in table_counts.items():
             self.stdout.write(f"{role} may use {tables} tables.")
-        if not given:
+        if not table_counts:
             self.stdout.write("This database has none of the roles, so nothing was changed.")

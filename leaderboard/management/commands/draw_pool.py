@@ -53,14 +53,14 @@ class Command(CurationCommand):
             self.stdout.write(str(to / name))
         counts = pool.statistics
         knows = may_see_counts(pool.dataset, actor().person)
-        judged = f"; {counts['judged']:,} were already judged" if knows else ""
-        others = number_of(counts["other_queries"], "query", "queries")
-        left_out = f" Skipped {others} of the runs that the dataset does not have." * bool(
+        judged_note = f"; {counts['judged']:,} were already judged" if knows else ""
+        skipped_queries = number_of(counts["other_queries"], "query", "queries")
+        skipped_note = f" Skipped {skipped_queries} of the runs that the dataset does not have." * bool(
             counts["other_queries"]
         )
         lines = [
             f"Pool {pool.pk}: {counts['pairs']:,} pairs of {counts['queries']:,} queries "
-            f"from {number_of(counts['runs'], 'run')}{judged}.{left_out}"
+            f"from {number_of(counts['runs'], 'run')}{judged_note}.{skipped_note}"
         ]
         if "csv" not in forms:
             lines.append("The query texts are hidden, so only users who may read judgments get the CSV file.")

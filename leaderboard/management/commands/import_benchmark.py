@@ -29,22 +29,22 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Import the datasets one by one and print a table of the outcomes."""
-        progress, found = ProgressLine(self.stdout), list[MemberOutcome]()
+        progress, outcomes = ProgressLine(self.stdout), list[MemberOutcome]()
         try:
             with importing_person(options):
                 for each in import_benchmark(options["benchmark"], options["only"], progress.show):
                     progress.finish()
                     self.stdout.write(f"{each.dataset.slug}: {each.outcome}. {each.detail}")
-                    found.append(each)
+                    outcomes.append(each)
         except UnknownBenchmark as error:
             raise CommandError(str(error)) from error
         finally:
             progress.finish()
         rows = [("dataset", "outcome", "published BM25", "")]
-        for outcome in found:
+        for outcome in outcomes:
             row = outcome.dataset
-            published = f"{row.primary} {row.bm25:.3f}" if row.bm25 is not None else "—"
-            rows.append((row.slug, str(outcome.outcome), published, outcome.detail))
+            bm25 = f"{row.primary} {row.bm25:.3f}" if row.bm25 is not None else "—"
+            rows.append((row.slug, str(outcome.outcome), bm25, outcome.detail))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(map(str.ljust, cells, widths)).rstrip() for cells in rows]
         self.stdout.write("\n".join(["", *lines]))
@@ -53,6 +53,6 @@ class Command(BaseCommand):
                 f"The site accepts runs for {state['here']} of {state['of']} datasets. Imported ones follow once their "
                 "BM25 baseline is ready."
             )
-        if failed := sum(each.outcome == Outcome.FAILED for each in found):
-            datasets = "1 dataset was" if failed == 1 else f"{failed} datasets were"
+        if failure_count := sum(each.outcome == Outcome.FAILED for each in outcomes):
+            datasets = "1 dataset was" if failure_count == 1 else f"{failure_count} datasets were"
             raise CommandError(f"{datasets} not imported. Run the same command again to retry.")

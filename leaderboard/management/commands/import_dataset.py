@@ -60,24 +60,26 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         form = read_form(ImportForm, {}, options, _OWN_ARGUMENTS)
-        own = {name: options[name] for name in ("source", "hidden", "ir_datasets_id", "beir_name")}
+        overrides = {name: options[name] for name in ("source", "hidden", "ir_datasets_id", "beir_name")}
         # An empty text is intended: it clears the dataset's value.
-        own |= {each.name: "" for each in fields(ImportOptions) if options[each.name] == ""}
-        chosen = replace(form.options(), measures=tuple(options["measures"]), **own)
+        overrides |= {each.name: "" for each in fields(ImportOptions) if options[each.name] == ""}
+        import_options = replace(form.options(), measures=tuple(options["measures"]), **overrides)
         path = options["path"]
-        if (path is None) == (not chosen.source):
+        if (path is None) == (not import_options.source):
             raise CommandError("Give either a folder or zip, or --from SOURCE.")
         try:  # Checked before reading the files, which may take long.
-            language_code(chosen.language or "en")
+            language_code(import_options.language or "en")
         except UnknownLanguage as error:
             raise CommandError(f"--language: {error}") from error
         person, progress = importing_person(options), ProgressLine(self.stdout)
         try:
             with ExitStack() as stack:
-                if chosen.source:
-                    path, chosen = stack.enter_context(fetched(chosen.source, chosen, progress.show))
+                if import_options.source:
+                    path, import_options = stack.enter_context(
+                        fetched(import_options.source, import_options, progress.show)
+                    )
                 stack.enter_context(person)
-                imported = form.import_from(path, chosen, progress.show)
+                imported = form.import_from(path, import_options, progress.show)
         except InvalidContent as error:
             raise CommandError(describe_refusal(error)) from error
         except DiskSpaceError as error:
@@ -96,14 +98,16 @@ def summary(imported: ImportResult) -> str:
         same = f"Nothing changed: {imported.version} has exactly this content and these settings."
         return f"{same}\n{imported.disclosure()}"
     parts = [f"{statistics['documents']:,} documents"] if "documents" in statistics else []
-    more = statistics["all_queries"] - statistics["queries"]
-    others = f" with judgments and {more:,} of other splits" if more else ""
-    parts.append(f"{statistics['queries']:,} queries{others}")
+    other_queries = statistics["all_queries"] - statistics["queries"]
+    other_splits_note = f" with judgments and {other_queries:,} of other splits" if other_queries else ""
+    parts.append(f"{statistics['queries']:,} queries{other_splits_note}")
     if imported.qrels is not None:
-        judged = imported.qrels.statistics
-        parts.append(f"{judged['judgements']:,} judgements of {judged['judged_queries']:,} queries")
-        if judged["negative_grades"]:
-            parts.append(f"negative grades, treated as unjudged: {judged['negative_grades']:,}")
+        judgement_statistics = imported.qrels.statistics
+        parts.append(
+            f"{judgement_statistics['judgements']:,} judgements of {judgement_statistics['judged_queries']:,} queries"
+        )
+        if judgement_statistics["negative_grades"]:
+            parts.append(f"negative grades, treated as unjudged: {judgement_statistics['negative_grades']:,}")
     lines = [
         f"Imported {imported.version}: {', '.join(parts)}.",
         *imported.remarks,

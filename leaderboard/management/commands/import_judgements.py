@@ -65,47 +65,51 @@ class Command(CurationCommand):
         pool = Pool.objects.filter(pk=options["pool"], dataset=dataset).first() if options["pool"] else None
         if options["pool"] and pool is None:
             raise CommandError(f"{dataset} has no pool {options['pool']}.")
-        brought = imports.import_judgements(
+        judgement_import = imports.import_judgements(
             dataset, file, judge, note=options["note"] or "", pool=pool, **checks
         )
-        if missing := brought.counts.get("missing"):
-            self.stdout.write(f"{number_of(missing, 'line')} with a document that is not in the corpus.")
-        compare_now(brought)
+        if missing_documents := judgement_import.counts.get("missing"):
+            self.stdout.write(
+                f"{number_of(missing_documents, 'line')} with a document that is not in the corpus."
+            )
+        compare_now(judgement_import)
         if blind:
             self.stdout.write(
-                f"{number_of(brought.counts['pairs'], 'judgement')}. {_NOT_TOLD[0].upper()}{_NOT_TOLD[1:]}"
+                f"{number_of(judgement_import.counts['pairs'], 'judgement')}. {_NOT_TOLD[0].upper()}{_NOT_TOLD[1:]}"
             )
-        elif self._is_known(brought):
+        elif self._is_known(judgement_import):
             return "No changes: all judgments exist already."
-        elif brought.counts["conflicts"] and not options["conflicts"]:
-            imports.discard_import(brought)
+        elif judgement_import.counts["conflicts"] and not options["conflicts"]:
+            imports.discard_import(judgement_import)
             raise CommandError(
                 "Grades disagree, so nothing was changed. Give --conflicts keep, replace or highest."
             )
         try:
-            imports.request_merge(brought, imports.Conflicts(options["conflicts"] or imports.Conflicts.KEEP))
+            imports.request_merge(
+                judgement_import, imports.Conflicts(options["conflicts"] or imports.Conflicts.KEEP)
+            )
         except JudgingRefused:
-            imports.discard_import(brought)
+            imports.discard_import(judgement_import)
             raise
-        return merge_now(brought)
+        return merge_now(judgement_import)
 
-    def _is_known(self, brought: JudgementImport) -> bool:
+    def _is_known(self, judgement_import: JudgementImport) -> bool:
         """Print the comparison and return whether nothing is new, in which case the import is discarded."""
-        if is_secret(brought, brought.against):
-            record_comparison_read(brought, 0)
-        self.stdout.write(_summary(brought.counts))
-        known = not brought.counts["new"] and not brought.counts["conflicts"]
-        if known and brought.state != imports.State.DISCARDED:
-            imports.discard_import(brought)
-        return known
+        if is_secret(judgement_import, judgement_import.against):
+            record_comparison_read(judgement_import, 0)
+        self.stdout.write(_summary(judgement_import.counts))
+        is_unchanged = not judgement_import.counts["new"] and not judgement_import.counts["conflicts"]
+        if is_unchanged and judgement_import.state != imports.State.DISCARDED:
+            imports.discard_import(judgement_import)
+        return is_unchanged
 
 
 def _try(dataset: Dataset, file: Path, blind: bool, checks: dict[str, bool]) -> str:
     """Describe the effect of a file, as far as the acting user may know it."""
     if blind:
-        checked = imports.check_judgements(dataset, file, **checks)
-        pairs = number_of(checked.pairs, "judgement")
-        return f"The file can be imported: {pairs}, {checked.unjudged:,} not judged yet."
+        result = imports.check_judgements(dataset, file, **checks)
+        pairs = number_of(result.pairs, "judgement")
+        return f"The file can be imported: {pairs}, {result.unjudged:,} not judged yet."
     if dataset.hidden and dataset.current_qrels is not None:
         record_reading(f"{file.name} for {dataset}", dataset.pk, what="comparison")
     return _summary(preview_judgements(dataset, file, **checks).counts())

@@ -56,17 +56,17 @@ class Command(CurationCommand):
             enter_figures(source, results.figures, results.described)
         except ValidationError as error:
             raise CommandError(
-                "; ".join(f"{name}: {' '.join(said)}" for name, said in error.message_dict.items())
+                "; ".join(f"{name}: {' '.join(messages)}" for name, messages in error.message_dict.items())
             ) from error
         except InvalidContent as error:
             text = list_problems("The results were not published:", error.report.problems, hints=False)
             raise CommandError(text) from error
         datasets = {each.dataset.pk for each in results.figures}
-        published = (
+        summary = (
             f"Published: {number_of(len(results.figures), 'figure')} of {number_of(len(results.described), 'model')} "
             f"on {number_of(len(datasets), 'dataset')}, as reported by {source}."
         )
-        return "\n".join([published, *results.left_out()])
+        return "\n".join([summary, *results.left_out()])
 
 
 def _task(text: str) -> tuple[str, Place]:

@@ -13,8 +13,8 @@ class Command(BaseCommand):
     help = "Load the published figures of the repository as reported entries."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        loaded = load_reported()
+        counts = load_reported()
         self.stdout.write(
             "{entries} reported entries ({changed} new or changed) of {systems} systems on {datasets} datasets "
-            "from {sources} sources".format_map(loaded)
+            "from {sources} sources".format_map(counts)
         )

@@ -20,10 +20,10 @@ class Command(BaseCommand):
         """Prepare the datasets one by one."""
         datasets = Dataset.objects.filter(state=Dataset.State.PUBLISHED, hidden=False)
         datasets = datasets.exclude(current_qrels=None).select_related("current_version")
-        if wanted := options["datasets"]:
-            datasets = datasets.filter(slug__in=wanted)
-            if unknown := sorted(set(wanted).difference(datasets.values_list("slug", flat=True))):
-                raise CommandError(f"no published dataset with open judgements: {', '.join(unknown)}")
+        if slugs := options["datasets"]:
+            datasets = datasets.filter(slug__in=slugs)
+            if unknown_slugs := sorted(set(slugs).difference(datasets.values_list("slug", flat=True))):
+                raise CommandError(f"no published dataset with open judgements: {', '.join(unknown_slugs)}")
         for dataset in datasets:
             runs = Run.objects.filter(version=dataset.current_version_id).values_list("sha256", flat=True)
             prepare_files(dataset, runs.distinct())

@@ -46,17 +46,17 @@ class Command(BaseCommand):
 
 def _device_environment(device: str, queue: str) -> dict[str, str]:
     """Return the environment variables that restrict a worker and its children to one GPU."""
-    found = _DEVICE.fullmatch(device)
-    if found is None or (found[1] == "cuda") != (queue == "gpu"):
-        right = "cuda:N for --queue gpu, cpu:N for the others"
-        raise CommandError(f"--device {device} does not match --queue {queue}. Give {right}.")
-    if found[1] == "cpu":
+    match = _DEVICE.fullmatch(device)
+    if match is None or (match[1] == "cuda") != (queue == "gpu"):
+        valid_devices = "cuda:N for --queue gpu, cpu:N for the others"
+        raise CommandError(f"--device {device} does not match --queue {queue}. Give {valid_devices}.")
+    if match[1] == "cpu":
         return {}
-    visible, number = visible_gpus(), int(found[2])
+    visible, number = visible_gpus(), int(match[2])
     if visible and number >= len(visible):
-        there = ", ".join(f"cuda:{place}" for place in range(len(visible)))
+        available_devices = ", ".join(f"cuda:{place}" for place in range(len(visible)))
         raise CommandError(
-            f"{device} does not exist. Choose from {there}; CUDA_VISIBLE_DEVICES restricts the list."
+            f"{device} does not exist. Choose from {available_devices}; CUDA_VISIBLE_DEVICES restricts the list."
         )
-    gpu = visible[number] if visible else found[2]  # CUDA may find GPUs that the driver does not list.
+    gpu = visible[number] if visible else match[2]  # CUDA may find GPUs that the driver does not list.
     return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": gpu}

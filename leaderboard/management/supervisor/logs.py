@@ -16,7 +16,7 @@ LINE_LIMIT_BYTES = 64 * 1024
 #: Number of last lines in the message when the end of a child stops the site.
 REASON_LINES = 12
 
-Shown = Literal["everything", "warnings", "nothing"]
+ConsoleOutput = Literal["everything", "warnings", "nothing"]
 
 _LEVEL = re.compile(r"\b(?P<calm>DEBUG|INFO)\b|\b(?P<loud>WARNING|ERROR|CRITICAL)\b|(?P<trace>^Traceback )")
 _MAIL_BEGINS = re.compile(r"^Content-Type: text/plain; charset=")
@@ -30,8 +30,8 @@ class ConsoleFilter:
     backend, which delivers mail there if no mail server is configured.
     """
 
-    def __init__(self, shown: Shown) -> None:
-        self._shown = shown
+    def __init__(self, console: ConsoleOutput) -> None:
+        self._shown = console
         self._loud = False
         self._mail = False
 
@@ -52,10 +52,10 @@ class ConsoleFilter:
 class ProcessLog:
     """Log of a child: writes `NAME.log`, shows important lines, and remembers the last ones."""
 
-    def __init__(self, name: str, folder: Path, shown: Shown = "warnings") -> None:
+    def __init__(self, name: str, folder: Path, console: ConsoleOutput = "warnings") -> None:
         self.name = name
         self.path = folder / f"{name}.log"
-        self._filter = ConsoleFilter(shown)
+        self._filter = ConsoleFilter(console)
         #: Last lines of the child, oldest first.
         self.last_lines: deque[str] = deque(maxlen=REASON_LINES)
         self._partial = b""
@@ -106,13 +106,13 @@ class ProcessLog:
         return self.path.open("ab", buffering=0)
 
 
-def echo(message: str, who: str = "") -> None:
+def echo(message: str, source: str = "") -> None:
     """Print a line on the console, prefixed with the name of the child that it is from.
 
     A console that disappears (a closed terminal, a full disk) must not end the site.
     """
     try:
-        sys.stdout.write(f"{who:<8}| {message}\n" if who else f"{message}\n")
+        sys.stdout.write(f"{source:<8}| {message}\n" if source else f"{message}\n")
         sys.stdout.flush()
     except (OSError, ValueError):
         pass

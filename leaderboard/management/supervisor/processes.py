@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Self
 
-from leaderboard.management.supervisor.logs import ProcessLog, Shown, echo
+from leaderboard.management.supervisor.logs import ProcessLog, ConsoleOutput, echo
 
 _WATCHDOG = Path(__file__).with_name("watchdog.py")
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
@@ -85,7 +85,7 @@ class Command:
     lasting: bool = True
     #: Whether it ends after the others, which may need it while they end.
     ends_last: bool = False
-    shown: Shown = "warnings"
+    console: ConsoleOutput = "warnings"
 
 
 class Child:
@@ -95,7 +95,7 @@ class Child:
 
     def __init__(self, command: Command, log_folder: Path, working_folder: Path) -> None:
         self.command = command
-        self.log = ProcessLog(command.name, log_folder, command.shown)
+        self.log = ProcessLog(command.name, log_folder, command.console)
         self.started_at = 0.0
         #: Consecutive ends soon after a start.
         self.quick_ends = 0
@@ -296,13 +296,13 @@ class ProcessGroup:
         steps = self.start(*commands)
         self.run_until(lambda: not any(step.running for step in steps))
 
-    def run_until(self, condition: Callable[[], bool], every: float = 0.25) -> None:
-        """Watch the children until the condition, checked every `every` seconds, holds.
+    def run_until(self, condition: Callable[[], bool], interval: float = 0.25) -> None:
+        """Watch the children until the condition, checked every `interval` seconds, holds.
 
         Raises StopRequested on a signal, and SupervisorError if a child cannot be kept running or a step failed.
         """
         while not condition():
-            turn_ends = time.monotonic() + every
+            turn_ends = time.monotonic() + interval
             while (remaining := turn_ends - time.monotonic()) > 0:
                 if self._turn(remaining):
                     break
@@ -315,14 +315,16 @@ class ProcessGroup:
         if self._stop_requested:
             raise StopRequested
         self.watchdog.restart_if_ended()
-        ended = [child for child in self._children if child.running and child.process.poll() is not None]
-        for child in ended:
+        ended_children = [
+            child for child in self._children if child.running and child.process.poll() is not None
+        ]
+        for child in ended_children:
             self._reap(child)
             self._decide_restart(child)
         for child in self._children:
             if child.restart_at is not None and child.restart_at <= time.monotonic():
                 self._start(child)
-        return bool(ended)
+        return bool(ended_children)
 
     def _start(self, child: Child) -> None:
         child.start()
@@ -407,12 +409,12 @@ def hold_lock(path: Path, holder: str) -> Iterator[int]:
                 break
             except BlockingIOError:
                 text = os.pread(descriptor, 1000, 0).decode(errors="replace")
-            pid, _, where = text.strip().partition(" ")
+            pid, _, address = text.strip().partition(" ")
             if not pid.isdigit():  # The other process has the lock and is about to write its id.
-                pid, where = "0", "starting"
+                pid, address = "0", "starting"
             if _is_running(int(pid)) or time.monotonic() > deadline:
                 raise SupervisorError(
-                    f"A site is already running on {path.parent} (process {pid}, {where}). Stop it "
+                    f"A site is already running on {path.parent} (process {pid}, {address}). Stop it "
                     "first, or give this one its own folder and port: "
                     "RUNBOARD_VAR=/some/folder PORT=8001 make run"
                 )

@@ -9,7 +9,7 @@ from pathlib import Path
 from django.conf import settings
 
 from evaluation.efficiency.hardware import visible_gpus
-from leaderboard.management.supervisor.logs import Shown
+from leaderboard.management.supervisor.logs import ConsoleOutput
 from leaderboard.management.supervisor.processes import Command
 
 #: Configuration module of gunicorn.
@@ -97,10 +97,12 @@ def beat(run_folder: Path, environment: Mapping[str, str]) -> Command:
     return _celery("beat", ["beat", *options], environment)
 
 
-def manage(name: str, *arguments: str, environment: Mapping[str, str], shown: Shown = "warnings") -> Command:
+def manage(
+    name: str, *arguments: str, environment: Mapping[str, str], console: ConsoleOutput = "warnings"
+) -> Command:
     """Return a step that runs a management command."""
     command = [sys.executable, "manage.py", *arguments]
-    return Command(name, command, environment, lasting=False, shown=shown)
+    return Command(name, command, environment, lasting=False, console=console)
 
 
 def _celery(name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> Command:

