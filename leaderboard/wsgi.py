@@ -22,7 +22,7 @@ from django.urls import reverse
 
 from leaderboard.core.http import errors
 from leaderboard.core.http.middleware import policy_headers
-from leaderboard.core.http.site_url import own_address
+from leaderboard.core.http.site_url import default_site_address
 from leaderboard.core.http.slow_requests import watch_body
 
 logger = logging.getLogger("runboard.faults")
@@ -77,7 +77,7 @@ class FaultTolerantApplication:
 
     def _visit(self, path: str) -> None:
         """Render a page and discard the response."""
-        scheme, _, host = own_address().partition("://")
+        scheme, _, host = default_site_address().partition("://")
         environ: WSGIEnvironment = {"PATH_INFO": path, "HTTP_HOST": host, "wsgi.url_scheme": scheme}
         setup_testing_defaults(environ)
         answer = self.application({**environ, "HTTP_X_FORWARDED_PROTO": scheme}, lambda *_: lambda _: None)
@@ -91,7 +91,7 @@ def _answer(environ: WSGIEnvironment, error: Exception) -> HttpResponse:
         response = errors.error_response(WSGIRequest(environ), error)
     except Exception:
         logger.exception("cannot render the response to a fault")
-        fault = errors.kind_of(error)
+        fault = errors.classify_fault(error)
         response = HttpResponse(f"{fault.heading}\n", content_type="text/plain", status=fault.status)
     for name, value in policy_headers().items():
         response.headers[name] = value

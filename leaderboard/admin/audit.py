@@ -6,7 +6,7 @@ from django.utils.safestring import SafeString
 
 from evaluation.core.problems import number_of
 from leaderboard.admin.base import ReadOnlyAdmin
-from leaderboard.admin.forms import NOTHING, shown
+from leaderboard.admin.forms import NOTHING, display_value
 from leaderboard.models import AuditRecord
 
 
@@ -40,7 +40,7 @@ class AuditRecordAdmin(ReadOnlyAdmin):
     @admin.display(description="change")
     def change(self, record: AuditRecord) -> str:
         """Describe the first change, and count the others."""
-        rows = changes_of(record)
+        rows = list_changes(record)
         if not rows:
             return ""
         name, before, after = rows[0]
@@ -56,7 +56,7 @@ class AuditRecordAdmin(ReadOnlyAdmin):
     @admin.display(description="before → after")
     def changes(self, record: AuditRecord) -> SafeString:
         rows = format_html_join(
-            "", '<tr><th scope="row">{}</th><td>{}</td><td>{}</td></tr>', changes_of(record)
+            "", '<tr><th scope="row">{}</th><td>{}</td><td>{}</td></tr>', list_changes(record)
         )
         return format_html(
             '<table><thead><tr><th scope="col">Field</th><th scope="col">Before</th><th scope="col">After</th></tr>'
@@ -65,11 +65,11 @@ class AuditRecordAdmin(ReadOnlyAdmin):
         )
 
 
-def changes_of(record: AuditRecord) -> list[tuple[str, str, str]]:
+def list_changes(record: AuditRecord) -> list[tuple[str, str, str]]:
     """Return (name, old value, new value) of each difference, with one item per measure for scores."""
     before, after = _flatten(record.before), _flatten(record.after)
     return [
-        (name, shown(before.get(name)), shown(after.get(name)))
+        (name, display_value(before.get(name)), display_value(after.get(name)))
         for name in dict.fromkeys([*before, *after])
         if before.get(name) != after.get(name)
     ]

@@ -121,7 +121,7 @@ class CurationAdmin(SimpleHistoryAdmin):
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         """Return the object, locked during a save, so that the second of two simultaneous saves sees the first."""
-        self.key_of(object_id)
+        self.parse_key(object_id)
         if request.method == "POST":
             self.lock(request, object_id, from_field)
         return super().get_object(request, object_id, from_field)
@@ -131,13 +131,13 @@ class CurationAdmin(SimpleHistoryAdmin):
 
         Django allows filtering by any column, which would disclose columns that no page shows.
         """
-        offered_filters = {self.date_hierarchy, *map(_filtered, self.get_list_filter(request))} - {None}
+        offered_filters = {self.date_hierarchy, *map(_filter_name, self.get_list_filter(request))} - {None}
         is_offered = any(
             lookup == name or lookup.startswith(f"{name}{LOOKUP_SEP}") for name in offered_filters
         )
         return is_offered and super().lookup_allowed(lookup, value, request)
 
-    def key_of(self, object_id: str) -> Any:
+    def parse_key(self, object_id: str) -> Any:
         """Return the key in a URL. Raises Http404 if it is not valid."""
         try:
             key = self.model._meta.pk.to_python(object_id)
@@ -149,14 +149,14 @@ class CurationAdmin(SimpleHistoryAdmin):
 
     def lock(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> None:
         """Lock the boards that show the object, then its row, until the commit."""
-        key = self.key_of(object_id)
-        lock_boards(self.boards_of(key))
+        key = self.parse_key(object_id)
+        lock_boards(self.get_board_ids(key))
         self.lock_row(key)
 
     def lock_row(self, key: Any) -> None:
         list(self.model._default_manager.select_for_update(no_key=True).filter(pk=key).values_list("pk"))
 
-    def boards_of(self, key: Any) -> Iterable[int]:
+    def get_board_ids(self, key: Any) -> Iterable[int]:
         """Return the ids of datasets whose boards change when the object with this key is saved."""
         return ()
 
@@ -172,7 +172,7 @@ class CurationAdmin(SimpleHistoryAdmin):
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> Any:
         """Show the object's page with links to additional pages and the actions that the user may perform."""
-        obj = self.get_queryset(request).filter(pk=self.key_of(object_id)).first()
+        obj = self.get_queryset(request).filter(pk=self.parse_key(object_id)).first()
         context: dict[str, Any] = {"tools": [], "acts": []}
         if obj is not None and request.method == "GET":
             actions = self.get_actions(request)
@@ -189,18 +189,18 @@ class CurationAdmin(SimpleHistoryAdmin):
         form_url: str = "",
         extra_context: Any = None,
     ) -> Any:
-        with acting(curator(request), reason_of(request)):
+        with acting(curator(request), get_reason(request)):
             return super().changeform_view(request, object_id, form_url, extra_context)
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> Any:
-        with acting(curator(request), reason_of(request)):
+        with acting(curator(request), get_reason(request)):
             return super().changelist_view(request, extra_context)
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> Any:
         """Delete the object with a reason."""
         if not self.has_delete_permission(request):
             raise PermissionDenied
-        reason = reason_of(request)
+        reason = get_reason(request)
         if request.method == "POST" and self.why_required and not reason:
             messages.error(request, "The object was not deleted. Give a reason in a few words.")
             return HttpResponseRedirect(request.get_full_path())
@@ -215,7 +215,7 @@ class CurationAdmin(SimpleHistoryAdmin):
         before, after = self._changes(form)
         if after or not change:
             record(
-                "edited" if change else "added", self._named(obj), dataset=_dataset_of(obj),
+                "edited" if change else "added", self._record_name(obj), dataset=_get_dataset(obj),
                 before=before if change else {}, after=after,
             )  # fmt: skip
         self.follow(obj)
@@ -238,14 +238,14 @@ class CurationAdmin(SimpleHistoryAdmin):
             record(
                 "deleted" if deleted else "added" if new else "edited",
                 f"{row.instance._meta.verbose_name} {row.instance}",
-                dataset=_dataset_of(form.instance) or _dataset_of(row.instance),
+                dataset=_get_dataset(form.instance) or _get_dataset(row.instance),
                 before={} if new else before,
                 after={} if deleted else after,
             )
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         """Delete the object and record the deletion."""
-        subject, dataset, before = self._named(obj), _dataset_of(obj), self.lost(obj)
+        subject, dataset, before = self._record_name(obj), _get_dataset(obj), self.lost(obj)
         super().delete_model(request, obj)
         record("deleted", subject, dataset=dataset, before=before)
 
@@ -253,7 +253,7 @@ class CurationAdmin(SimpleHistoryAdmin):
         """Return the values of a deleted object to store in its audit record."""
         return {}
 
-    def _named(self, obj: Any) -> str:
+    def _record_name(self, obj: Any) -> str:
         """Return the object's name in audit records."""
         return named(obj) if isinstance(obj, User) else f"{self.model._meta.verbose_name} {obj}"
 
@@ -272,7 +272,7 @@ class CurationAdmin(SimpleHistoryAdmin):
         before: dict[str, Any] = {}
         after: dict[str, Any] = {}
         for name in names:
-            old_value = _chosen(form.fields[name], form.initial.get(name))
+            old_value = _initial_row(form.fields[name], form.initial.get(name))
             new_value = form.cleaned_data.get(name)
             if isinstance(form.fields[name], ModelMultipleChoiceField):
                 names_before, names_after = (
@@ -300,7 +300,7 @@ class CurationAdmin(SimpleHistoryAdmin):
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         """Show the object's history, or the admin's own log if the model has none."""
-        self.key_of(object_id)
+        self.parse_key(object_id)
         if not has_history(self.model):
             return admin.ModelAdmin.history_view(self, request, object_id, extra_context)
         return super().history_view(request, object_id, extra_context)
@@ -337,7 +337,7 @@ def curator(request: HttpRequest) -> User:
     return cast(User, request.user)
 
 
-def reason_of(request: HttpRequest) -> str:
+def get_reason(request: HttpRequest) -> str:
     """Return the reason sent with a form, or an empty string."""
     return (
         request.POST.get("why", "").replace("\0", "").strip()[:LONGEST_REASON]
@@ -346,14 +346,14 @@ def reason_of(request: HttpRequest) -> str:
     )
 
 
-def _filtered(item: Any) -> Any:
+def _filter_name(item: Any) -> Any:
     """Return the column or query parameter of an item of `list_filter`."""
     if isinstance(item, type):
         return getattr(item, "parameter_name", None)
     return item[0] if isinstance(item, (list, tuple)) else item
 
 
-def _chosen(field: Any, value: Any) -> Any:
+def _initial_row(field: Any, value: Any) -> Any:
     """Return the row for a form's initial key, or the value itself."""
     queryset = getattr(field, "queryset", None)
     if queryset is None or value in (None, "") or isinstance(value, list):
@@ -361,5 +361,5 @@ def _chosen(field: Any, value: Any) -> Any:
     return queryset.model._default_manager.filter(pk=value).first() or value
 
 
-def _dataset_of(obj: Any) -> Any:
+def _get_dataset(obj: Any) -> Any:
     return obj if isinstance(obj, Dataset) else getattr(obj, "dataset", None)

@@ -23,12 +23,16 @@ from evaluation.core.problems import InvalidContent
 from evaluation.measures.registry import DEFAULT_MEASURES
 from leaderboard.admin.base import ReadOnlyAdmin, curator
 from leaderboard.admin.forms import CurationForm, optional_share, text_line, tick_box
-from leaderboard.admin.import_form import ImportForm, path_of_upload
+from leaderboard.admin.import_form import ImportForm, uploaded_path
 from leaderboard.admin.pages import Crumb, Operation, ReasonForm, curation_page, object_crumb, require, submit
 from leaderboard.admin.tables import DatasetResource, ExchangeAdmin
 from leaderboard.core.audit import acting
 from leaderboard.core.http.downloads import send_private
-from leaderboard.core.permissions import READS_JUDGEMENTS, may_read_judgements, opened_despite_agreement
+from leaderboard.core.permissions import (
+    READS_JUDGEMENTS,
+    conflicting_visibility_settings,
+    may_read_judgements,
+)
 from leaderboard.datasets.files import seals_queries
 from leaderboard.datasets.problems import problem
 from leaderboard.datasets.qrels import recorded_qrels_path
@@ -138,7 +142,7 @@ class DatasetForm(CurationForm):
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
-        for name, message in opened_despite_agreement(self.instance, cleaned).items():
+        for name, message in conflicting_visibility_settings(self.instance, cleaned).items():
             self.add_error(name, message)
         return cleaned
 
@@ -251,7 +255,7 @@ class DatasetAdmin(ExchangeAdmin):
             return (*fixed, "queries_visibility")
         return fixed
 
-    def boards_of(self, key: Any) -> Iterable[int]:
+    def get_board_ids(self, key: Any) -> Iterable[int]:
         return [key]
 
     def save_model(self, request: HttpRequest, obj: Dataset, form: Any, change: bool) -> None:
@@ -318,11 +322,11 @@ class DatasetAdmin(ExchangeAdmin):
         """Show the form of *Import dataset*, import the zip, or list its problems."""
         require(request, "leaderboard.add_dataset")
         existing = Dataset.objects.filter(slug=request.GET.get("dataset", "")).first()
-        form = ImportForm(request.POST or None, request.FILES or None, known=existing)
+        form = ImportForm(request.POST or None, request.FILES or None, existing=existing)
         problems: list[dict[str, Any]] = []
         disk_error = ""
         if request.method == "POST" and form.is_valid() and _may_do(request, form):
-            archive = path_of_upload(form.cleaned_data["archive"])
+            archive = uploaded_path(form.cleaned_data["archive"])
             if archive is None:
                 raise RuntimeError("uploads are written to disk")
             try:

@@ -174,8 +174,8 @@ def describe_changes(record: Any) -> list[Mapping[str, str]]:
     return [
         {
             "field": str(record.instance_type._meta.get_field(one.field).verbose_name),
-            "old": shown(one.old),
-            "new": shown(one.new),
+            "old": display_value(one.old),
+            "new": display_value(one.new),
         }
         for one in delta.changes
     ]
@@ -185,7 +185,7 @@ def describe_changes(record: Any) -> list[Mapping[str, str]]:
 NOTHING = "(empty)"
 
 
-def shown(value: Any) -> str:
+def display_value(value: Any) -> str:
     """Format a value as short text, or `NOTHING` if it is absent."""
     absent_row = isinstance(value, DeletedObject) and value.pk is None
     if value is None or absent_row or value in ("", [], {}):

@@ -148,7 +148,7 @@ class ImportForm(forms.Form):
         if judgements := values.pop("judgements", None):
             values["hidden"] = judgements == "hidden"
         values["measures"] = tuple(values.get("measures", "").replace(",", " ").split())
-        values["baseline"] = path_of_upload(values.get("baseline"))
+        values["baseline"] = uploaded_path(values.get("baseline"))
         return ImportOptions(**values)
 
     def import_from(self, path: Path, options: ImportOptions, progress: Progress) -> list[ImportResult]:
@@ -159,7 +159,7 @@ class ImportForm(forms.Form):
         return list(import_twin(path, options, twin, seed or 0, progress))
 
 
-def path_of_upload(upload: Any) -> Path | None:
+def uploaded_path(upload: Any) -> Path | None:
     """Return the path of an uploaded file, which the upload handler always writes to disk, or of a local file."""
     if isinstance(upload, TemporaryUploadedFile):
         return Path(upload.temporary_file_path())

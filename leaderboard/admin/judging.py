@@ -12,9 +12,9 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from evaluation.judgements.merge import Judge, agreement_sentence
-from leaderboard.admin.base import ReadOnlyAdmin, curator, reason_of
+from leaderboard.admin.base import ReadOnlyAdmin, curator, get_reason
 from leaderboard.admin.forms import optional_choice, optional_integer, optional_text, text_line, tick_box
-from leaderboard.admin.import_form import path_of_upload
+from leaderboard.admin.import_form import uploaded_path
 from leaderboard.admin.pages import ReasonForm, curation_page, require, submit
 from leaderboard.core.audit import acting
 from leaderboard.core.http.downloads import send_private
@@ -50,7 +50,7 @@ class JudgingAdmin(ReadOnlyAdmin):
         """Return the row of a page. Raises PermissionDenied, or Http404 if it does not exist."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        row = self.get_queryset(request).filter(pk=self.key_of(str(object_id))).first()
+        row = self.get_queryset(request).filter(pk=self.parse_key(str(object_id))).first()
         if row is None:
             raise Http404
         return row
@@ -71,7 +71,7 @@ class DatasetForm(ReasonForm):
         return Dataset.objects.filter(current_version__isnull=False).order_by("name")
 
 
-def chosen_dataset(request: HttpRequest) -> Dataset | None:
+def selected_dataset(request: HttpRequest) -> Dataset | None:
     """Return the dataset selected in the URL or the form."""
     slug = request.POST.get("dataset") or request.GET.get("dataset")
     datasets = DatasetForm.datasets().filter(slug=slug) if slug else DatasetForm.datasets().none()
@@ -150,7 +150,7 @@ class PoolAdmin(JudgingAdmin):
     def draw_view(self, request: HttpRequest) -> HttpResponse:
         """Show the form of *Draw a pool*: first the dataset, then its runs."""
         require(request, JUDGE)
-        dataset = chosen_dataset(request)
+        dataset = selected_dataset(request)
         form = PoolForm(
             request.POST or None, dataset=dataset, initial={"dataset": dataset.slug if dataset else None}
         )
@@ -178,7 +178,7 @@ class PoolAdmin(JudgingAdmin):
         pool = self.get_row(request, object_id)
         if request.method == "POST":
             try:
-                with acting(curator(request), reason_of(request)):
+                with acting(curator(request), get_reason(request)):
                     draw_again(pool)
             except JudgingRefused as error:
                 messages.error(request, str(error))
@@ -303,7 +303,7 @@ class JudgementImportAdmin(JudgingAdmin):
     def bring_view(self, request: HttpRequest) -> HttpResponse:
         """Show the form of *Import judgments*, store the file, or list its problems."""
         require(request, JUDGE)
-        dataset = chosen_dataset(request)
+        dataset = selected_dataset(request)
         form = JudgementUploadForm(
             request.POST or None,
             request.FILES or None,
@@ -312,7 +312,7 @@ class JudgementImportAdmin(JudgingAdmin):
 
         def act(values: Mapping[str, Any]) -> str:
             options = {name: values[name] for name in ("note", "pool", "scale_grew", "strict")}
-            uploaded = path_of_upload(values["file"])
+            uploaded = uploaded_path(values["file"])
             if uploaded is None:
                 raise RuntimeError("uploads are written to disk")
             judge = Judge(

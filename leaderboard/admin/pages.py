@@ -167,7 +167,7 @@ class Operation:
                     if isinstance(page, CurationAdmin):
                         # All at once, in the order in which all boards are locked.
                         keys = list(queryset.values_list("pk", flat=True))
-                        lock_boards(dataset for key in keys for dataset in page.boards_of(key))
+                        lock_boards(dataset for key in keys for dataset in page.get_board_ids(key))
                     sentences = [self.run(row, form.cleaned_data) for row in queryset.order_by("pk")]
             except refusals as error:
                 problems = [{"message": f"{str(error).removesuffix('.')}."}]

@@ -180,7 +180,7 @@ class RescoreAdmin(JudgingAdmin):
         """Show the comparison."""
         rescore = self.get_row(request, object_id)
         dataset, evaluating = rescore.dataset, rescore.state == State.EVALUATING
-        comparison = _shown(request, rescore)
+        comparison = _visible_comparison(request, rescore)
         table = comparison_table(
             comparison,
             measure=request.GET.get("measure", ""),
@@ -198,7 +198,7 @@ class RescoreAdmin(JudgingAdmin):
     def csv_view(self, request: HttpRequest, key: int) -> HttpResponse:
         """Send the comparison as CSV."""
         rescore = self.get_row(request, key)
-        text = as_csv(_shown(request, rescore), hidden=rescore.dataset.hidden)
+        text = as_csv(_visible_comparison(request, rescore), hidden=rescore.dataset.hidden)
         name = f"{rescore.dataset.slug}-rescore-{rescore.pk}.csv"
         return send_text(text, name, "text/csv; charset=utf-8")
 
@@ -217,7 +217,7 @@ class RescoreAdmin(JudgingAdmin):
         redirect, problems = submit(request, form, decide, *decision.refusals)
         if redirect is not None:
             return redirect
-        comparison = _shown(request, rescore)
+        comparison = _visible_comparison(request, rescore)
         return curation_page(
             request, self, "admin/leaderboard/rescore/decide.html", decision.title,
             crumbs=[object_crumb(self, rescore)], problems=problems,
@@ -229,7 +229,7 @@ class RescoreAdmin(JudgingAdmin):
         )  # fmt: skip
 
 
-def _shown(request: HttpRequest, rescore: Rescore) -> dict[str, Any]:
+def _visible_comparison(request: HttpRequest, rescore: Rescore) -> dict[str, Any]:
     """Return the comparison for a page, and record access to hidden judgments.
 
     During evaluation, rows of hidden judgments are omitted, because the page refreshes itself.

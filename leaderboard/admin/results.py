@@ -299,7 +299,7 @@ class EntryAdmin(ReadOnlyAdmin):
             return ("quarantine", "unpublish")
         return ("restore",)
 
-    def boards_of(self, key: Any) -> Iterable[int]:
+    def get_board_ids(self, key: Any) -> Iterable[int]:
         return Entry.objects.filter(pk=key).values_list("dataset_id", flat=True)
 
     make_baseline = Operation(
@@ -416,7 +416,7 @@ class ChallengeAdmin(ReadOnlyAdmin):
         settling = ("uphold", "reject") if obj.state == Challenge.State.OPEN else ()
         return (*settling, "take_words_out")
 
-    def boards_of(self, key: Any) -> Iterable[int]:
+    def get_board_ids(self, key: Any) -> Iterable[int]:
         return Entry.objects.filter(system__challenges=key).values_list("dataset_id", flat=True)
 
     uphold = Operation(

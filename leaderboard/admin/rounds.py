@@ -74,7 +74,7 @@ class RoundAdmin(CurationAdmin):
     def of(self, row: Round) -> str:
         return str(row.dataset or row.benchmark)
 
-    def boards_of(self, key: Any) -> Iterable[int]:
+    def get_board_ids(self, key: Any) -> Iterable[int]:
         """Return the datasets of the round, whose boards limit the number of results per team."""
         return (dataset.pk for row in Round.objects.filter(pk=key) for dataset in lifecycle.datasets_of(row))
 

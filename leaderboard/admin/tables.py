@@ -23,7 +23,7 @@ from import_export.widgets import ForeignKeyWidget, JSONWidget
 
 from evaluation.core.problems import number_of
 from leaderboard.admin.base import CurationAdmin, ReadOnlyAdmin, curator
-from leaderboard.admin.forms import FORM_FIELDS, TextFileField, WhyField, shown
+from leaderboard.admin.forms import FORM_FIELDS, TextFileField, WhyField, display_value
 from leaderboard.admin.pages import curation_page
 from leaderboard.core.audit import acting, record
 from leaderboard.core.http.downloads import send_text
@@ -90,7 +90,10 @@ class CurationResource(ModelResource):
         """Skip unchanged rows, and remember the changes of others."""
         columns = [field for field in self.get_import_fields() if field.attribute]
         pairs = {
-            field.column_name: (_plain(field.get_value(original)), _plain(field.get_value(instance)))
+            field.column_name: (
+                _plain_value(field.get_value(original)),
+                _plain_value(field.get_value(instance)),
+            )
             for field in columns
         }
         self.changed = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
@@ -117,7 +120,7 @@ class CurationResource(ModelResource):
         """Update everything that depends on a changed row."""
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     return value if isinstance(value, (str, int, float, bool, list, dict, type(None))) else str(value)
 
 
@@ -214,7 +217,7 @@ class BenchmarkResource(CurationResource):
 
     def after_save_instance(self, instance: Any, row: Any, **kwargs: Any) -> None:
         """Store the members before boards are updated."""
-        self.touched = _members_of(instance)
+        self.touched = _member_ids(instance)
         if "members" in self.changed:
             keys = []
             for position, member in enumerate(self.changed["members"][1]):
@@ -228,7 +231,7 @@ class BenchmarkResource(CurationResource):
 
     def follow(self, obj: Benchmark) -> None:
         benchmark_changed(obj)
-        boards_changed(self.touched | _members_of(obj), Kind.DESCRIPTION)
+        boards_changed(self.touched | _member_ids(obj), Kind.DESCRIPTION)
 
 
 _JSON = ListWidget()
@@ -366,14 +369,14 @@ def try_table(
         {
             "name": row.object_repr,
             "changes": [
-                {"field": name, "old": shown(before), "new": shown(after)}
+                {"field": name, "old": display_value(before), "new": display_value(after)}
                 for name, (before, after) in row.changed.items()
             ],
         }
         for row in result.rows
         if row.is_new() or row.is_update()
     ]
-    return rows, _problems_of(result)
+    return rows, _list_problems(result)
 
 
 def store_table(resource: type[CurationResource], table: tablib.Dataset) -> str:
@@ -400,7 +403,7 @@ def _each_cell(table: tablib.Dataset, change: Callable[[Any], Any]) -> tablib.Da
     return tablib.Dataset(*(tuple(map(change, row)) for row in table[:]), headers=table.headers)
 
 
-def _problems_of(result: Any) -> list[dict[str, Any]]:
+def _list_problems(result: Any) -> list[dict[str, Any]]:
     """Return all problems with their line numbers (the header is line 1)."""
     problems = [{"message": str(error.error), "lines": []} for error in result.base_errors]
     for number, errors in result.row_errors():
@@ -429,7 +432,7 @@ class SystemAdmin(ExchangeAdmin):
     # autocomplete_fields cannot be used: select2 sets inline styles, which the CSP forbids.
     raw_id_fields = ("variant_of",)
 
-    def boards_of(self, key: Any) -> Iterable[int]:
+    def get_board_ids(self, key: Any) -> Iterable[int]:
         return Entry.objects.filter(system=key).values_list("dataset_id", flat=True)
 
     def follow(self, obj: System) -> None:
@@ -443,7 +446,7 @@ class SourceAdmin(CurationAdmin):
     list_display = ("key", "title", "year")
     search_fields = ("key", "title", "authors")
 
-    def boards_of(self, key: Any) -> Iterable[int]:
+    def get_board_ids(self, key: Any) -> Iterable[int]:
         return boards_of_source(key)
 
     def follow(self, obj: Source) -> None:
@@ -468,24 +471,24 @@ class BenchmarkAdmin(ExchangeAdmin):
     prepopulated_fields = {"slug": ("name",)}
     inlines = (MemberInline,)
 
-    def boards_of(self, key: Any) -> Iterable[int]:
+    def get_board_ids(self, key: Any) -> Iterable[int]:
         return BenchmarkMember.objects.filter(benchmark=key).values_list("dataset_id", flat=True)
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         """Save the members, and invalidate cached pages of current and removed ones."""
-        before = _members_of(form.instance)
+        before = _member_ids(form.instance)
         super().save_related(request, form, formsets, change)
         benchmark_changed(form.instance)
-        boards_changed(before | _members_of(form.instance), Kind.DESCRIPTION)
+        boards_changed(before | _member_ids(form.instance), Kind.DESCRIPTION)
 
     def delete_model(self, request: HttpRequest, obj: Benchmark) -> None:
         """Delete the benchmark, and invalidate cached pages that name it."""
-        members = _members_of(obj)
+        members = _member_ids(obj)
         super().delete_model(request, obj)
         boards_changed(members, Kind.DESCRIPTION)
 
 
-def _members_of(benchmark: Benchmark) -> set[int]:
+def _member_ids(benchmark: Benchmark) -> set[int]:
     return set(benchmark.members.values_list("dataset_id", flat=True))
 
 
@@ -499,7 +502,7 @@ class HardwareClassAdmin(ExchangeAdmin):
     readonly_fields = ("slug", "details", "created_at")
     may_add = may_delete = False  # Workers register machines, and measurements depend on them.
 
-    def boards_of(self, key: Any) -> Iterable[int]:
+    def get_board_ids(self, key: Any) -> Iterable[int]:
         return datasets_with_costs([key])
 
     def follow(self, obj: HardwareClass) -> None:
@@ -527,7 +530,7 @@ class PriceAdmin(ExchangeAdmin):
     date_hierarchy = "valid_from"
     search_fields = ("hardware__name", "note")
 
-    def boards_of(self, key: Any) -> Iterable[int]:
+    def get_board_ids(self, key: Any) -> Iterable[int]:
         return datasets_with_costs(Price.objects.filter(pk=key).values_list("hardware_id", flat=True))
 
     def save_model(self, request: HttpRequest, obj: Price, form: Any, change: bool) -> None:

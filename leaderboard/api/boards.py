@@ -52,9 +52,9 @@ from leaderboard.systems.challenges import challenges_of
 from leaderboard.systems.corrections import corrections_of
 from leaderboard.systems.provenance import recipes_of
 from leaderboard.views.board_views import REVISIONS, Kind, board_citation, site_revision
-from leaderboard.views.boards import view_of_export
+from leaderboard.views.boards import export_variant
 from leaderboard.views.datasets import visible_dataset
-from leaderboard.views.home import view_of_search
+from leaderboard.views.home import search_variant
 
 #: Path parameter that identifies a dataset, benchmark or system.
 SLUG = OpenApiParameter("slug", str, OpenApiParameter.PATH, description="Slug in the URL of its page.")
@@ -260,11 +260,11 @@ def _unless_token(
     return lambda request: None if "Authorization" in request.headers else variant(request)
 
 
-_cached_dataset = cache_page(REVISIONS["dataset"], _unless_token(view_of_export))
-_cached_benchmark = cache_page(REVISIONS["benchmark"], _unless_token(view_of_export))
+_cached_dataset = cache_page(REVISIONS["dataset"], _unless_token(export_variant))
+_cached_benchmark = cache_page(REVISIONS["benchmark"], _unless_token(export_variant))
 dataset_board = reads(*PARAMETERS)(_cached_dataset(DatasetBoardView.as_view()))
 benchmark_board = reads(*PARAMETERS)(_cached_benchmark(BenchmarkBoardView.as_view()))
-search_results = cache_page(site_revision, vary_on_site_address(_unless_token(view_of_search)))(
+search_results = cache_page(site_revision, vary_on_site_address(_unless_token(search_variant)))(
     SearchView.as_view()
 )
 

@@ -99,7 +99,7 @@ def unnamed_seeds(seeds: Iterable[tuple[str, Content]]) -> list[tuple[str, Conte
     return [(f"seed {number}", content) for number, (_, content) in enumerate(seeds, 1)]
 
 
-def team_shown(system: System) -> str:
+def public_team_name(system: System) -> str:
     """Return the public name of the system's participant or team; empty if it has neither."""
     if system.anonymous_until is not None:
         return ANONYMOUS

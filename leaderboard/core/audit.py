@@ -87,14 +87,14 @@ def record(
     The values must not contain judgments, secrets or hidden text.
     """
     values = {"before": dict(before or {}), "after": dict(after or {})}
-    row = _record_of(
+    row = _build_record(
         action, named(subject), timezone.now(), dataset_id=_key(dataset), entry_id=_key(entry), **values
     )
     row.save()
     return row
 
 
-def _record_of(action: str, subject: str, timestamp: datetime, **values: Any) -> AuditRecord:
+def _build_record(action: str, subject: str, timestamp: datetime, **values: Any) -> AuditRecord:
     current_actor = actor()
     return AuditRecord(
         at=timestamp,
@@ -129,7 +129,7 @@ def record_numbers(
         if numbers_before != numbers_after:
             system = (after.get(entry) or before[entry]).get("system", "")
             values = {"revision": revision, "before": numbers_before, "after": numbers_after}
-            records.append(_record_of(action, system, now, dataset_id=dataset, entry_id=entry, **values))
+            records.append(_build_record(action, system, now, dataset_id=dataset, entry_id=entry, **values))
     AuditRecord.objects.bulk_create(records, batch_size=500)
 
 

@@ -72,7 +72,7 @@ def style_sheet(accent: tuple[str, str]) -> str:
     return f":root {{ --link: {colours}; --focus: {colours}; }}\n"
 
 
-def problem_of_logo(path: Path) -> str:
+def describe_logo_problem(path: Path) -> str:
     """Describe what is wrong with the logo file; empty if it can be used."""
     if not path.is_file():
         return f"SITE_LOGO is {path}, which is not a file."

@@ -14,7 +14,7 @@ from django.core.checks import CheckMessage, Error, Warning
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.utils import CursorWrapper
 
-from leaderboard.core.branding import LEAST_CONTRAST, THEMES, least_contrast, problem_of_logo
+from leaderboard.core.branding import LEAST_CONTRAST, THEMES, describe_logo_problem, least_contrast
 from leaderboard.core.database_grants import AUDIT_TABLE
 from leaderboard.core.schema_version import describe_earlier_history
 
@@ -66,7 +66,7 @@ def check_branding(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
     if not settings.SITE_NAME.strip() or not settings.SITE_NAME.isprintable():
         hint = "Use a name of one line: it appears in mails, feeds and titles."
         messages.append(Error("SITE_NAME is empty or not one line.", hint=hint, id="leaderboard.E004"))
-    if settings.SITE_LOGO is not None and (problem := problem_of_logo(settings.SITE_LOGO)):
+    if settings.SITE_LOGO is not None and (problem := describe_logo_problem(settings.SITE_LOGO)):
         hint = "Name an SVG or PNG file that the web processes can read."
         messages.append(Error(problem, hint=hint, id="leaderboard.E002"))
     for theme, colour in zip(THEMES, settings.ACCENT or (), strict=False):

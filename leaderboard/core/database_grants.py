@@ -110,7 +110,7 @@ END $$
 """
 
 
-def rights_of(role: str, table: str) -> tuple[str, ...]:
+def table_privileges(role: str, table: str) -> tuple[str, ...]:
     """Return the privileges of a role on a table in GRANT syntax, possibly with columns; empty if it has none."""
     if role == RETRIEVER:
         rights = TABLES_OF_RETRIEVERS.get(table, ())
@@ -147,7 +147,7 @@ def grant_rights() -> dict[str, int]:
             cursor.execute(f"GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO {quote(role)}")
             cursor.execute(f"REVOKE ALL ON ALL TABLES IN SCHEMA public FROM {quote(role)}")
             for table in tables:
-                if rights := ", ".join(rights_of(role, table)):
+                if rights := ", ".join(table_privileges(role, table)):
                     cursor.execute(f"GRANT {rights} ON {quote(table)} TO {quote(role)}")
                     table_counts[role] = table_counts.get(role, 0) + 1
         if RETRIEVER in roles:

@@ -89,12 +89,12 @@ class PathsAsViewNames(logging.Filter):
         """Replace the URL and return True."""
         request = record.__dict__.pop("request", None)
         if isinstance(request, HttpRequest) and isinstance(record.args, tuple):
-            view = view_of(request)
+            view = view_name(request)
             record.args = tuple(view if argument == request.path else argument for argument in record.args)
         return True
 
 
-def view_of(request: HttpRequest) -> str:
+def view_name(request: HttpRequest) -> str:
     """Return the view's name for logs; `-` if the URL matches no view."""
     return request.resolver_match.view_name if request.resolver_match else "-"
 

@@ -14,7 +14,7 @@ from django.db.models import BooleanField, Exists, OuterRef, Q, Value
 
 from evaluation.core.problems import Problem, ProblemCode
 from leaderboard.core.audit import record
-from leaderboard.core.http.site_url import own_address
+from leaderboard.core.http.site_url import default_site_address
 from leaderboard.models import (
     VISIBILITIES,
     WITHOUT_AGREEMENT,
@@ -66,11 +66,11 @@ def sees(person: Person, dataset: Dataset, visibility: str) -> bool:
     if visibility == Visibility.PARTICIPANTS:
         return person.is_authenticated
     if visibility == Visibility.ACCEPTED and has_agreement(dataset):
-        return not due_agreements(person, datasets=[dataset.pk])
+        return not pending_agreements(person, datasets=[dataset.pk])
     return is_curator(person)
 
 
-class DueAgreement(NamedTuple):
+class PendingAgreement(NamedTuple):
     """An agreement that blocks a user; `waits` means that they accepted it and await approval."""
 
     agreement: Agreement
@@ -78,7 +78,7 @@ class DueAgreement(NamedTuple):
 
     def problem(self) -> Problem:
         """Return the problem with the address at which the user can resolve it."""
-        subject, address = self.agreement.subject, own_address() + self.agreement.get_absolute_url()
+        subject, address = self.agreement.subject, default_site_address() + self.agreement.get_absolute_url()
         if self.waits:
             message = f"Your registration for {subject} has not been approved yet; see {address}"
             return AGREEMENT_REQUIRED.problem(message, "A curator will review it, and you will get an email.")
@@ -96,7 +96,7 @@ def has_agreement(dataset: Dataset) -> bool:
     return Agreement.objects.filter(dataset=dataset.pk, in_force=True).exists()
 
 
-def opened_despite_agreement(dataset: Dataset, new_settings: Mapping[str, object]) -> dict[str, str]:
+def conflicting_visibility_settings(dataset: Dataset, new_settings: Mapping[str, object]) -> dict[str, str]:
     """Return errors by setting for visibility settings that would reveal data that the agreement protects."""
     conflicts = [name for name in VISIBILITIES if new_settings.get(name) in WITHOUT_AGREEMENT]
     if not conflicts or not has_agreement(dataset):
@@ -106,9 +106,9 @@ def opened_despite_agreement(dataset: Dataset, new_settings: Mapping[str, object
     )
 
 
-def due_agreements(
+def pending_agreements(
     person: Person, *, datasets: Iterable[int] = (), rounds: Iterable[int] = ()
-) -> list[DueAgreement]:
+) -> list[PendingAgreement]:
     """Return the agreements that block a user from downloading from and submitting to datasets and rounds.
 
     These are the agreements in force whose current version the user has not accepted, or that they are not approved
@@ -133,7 +133,7 @@ def due_agreements(
         is_satisfied = Q(accepted=True) & (Q(needs_approval=False) | Q(Exists(approved)))
         agreements = agreements.annotate(accepted=Exists(acceptances)).exclude(is_satisfied)
     return [
-        DueAgreement(row, row.accepted)
+        PendingAgreement(row, row.accepted)
         for row in agreements.select_related("dataset", "round").order_by("pk")
     ]
 

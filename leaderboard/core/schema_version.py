@@ -97,12 +97,12 @@ def mismatch() -> str:
     if missing_migrations := code_migrations - recorded:
         return (
             describe_earlier_history()
-            or f"The database lacks {_named(missing_migrations)}: run manage.py migrate."
+            or f"The database lacks {_join_names(missing_migrations)}: run manage.py migrate."
         )
     apps = {app for app, _ in code_migrations}
     if unknown_migrations := {each for each in recorded if each[0] in apps} - code_migrations:
         return (
-            f"The database has {_named(unknown_migrations)}, which this version does not know. "
+            f"The database has {_join_names(unknown_migrations)}, which this version does not know. "
             "Upgrade the code, which is older than the database."
         )
     return describe_missing_columns()
@@ -126,13 +126,13 @@ def describe_earlier_history(
     tables = connection.introspection.table_names() if tables is None else tables
     if _EARLIER in recorded or (("leaderboard", "0001_initial") in recorded and AUDIT_TABLE not in tables):
         return (
-            f"The database lacks {_named(EARLIER_LAST - recorded)}, which this version no longer has. Migrate it "
+            f"The database lacks {_join_names(EARLIER_LAST - recorded)}, which this version no longer has. Migrate it "
             f"with version {EARLIER_VERSION} first."
         )
     return ""
 
 
-def _named(migrations: Iterable[MigrationKey]) -> str:
+def _join_names(migrations: Iterable[MigrationKey]) -> str:
     return _shorten([f"{app}.{name}" for app, name in sorted(migrations)])
 
 

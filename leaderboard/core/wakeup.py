@@ -33,7 +33,7 @@ def wake_dispatcher() -> None:
     transaction.on_commit(lambda: send_wakeup(DISPATCH, "dispatch"))
 
 
-def send_wakeup(task: str, queue: str, **arguments: Any) -> bool:
+def send_wakeup(task: str, destination: str, **arguments: Any) -> bool:
     """Send a wakeup for a task to a queue and return whether the broker accepted it. Never raises."""
     global _silent_until
     if monotonic() < _silent_until:
@@ -43,7 +43,7 @@ def send_wakeup(task: str, queue: str, **arguments: Any) -> bool:
             app.send_task(
                 task,
                 kwargs=arguments,
-                queue=queue,
+                queue=destination,
                 retry=False,
                 ignore_result=True,
                 expires=EXPIRES,
@@ -56,7 +56,7 @@ def send_wakeup(task: str, queue: str, **arguments: Any) -> bool:
         _silent_until = monotonic() + PAUSE
         logger.info(
             "no wakeup sent to %s; the dispatcher will find the work by polling: %s",
-            queue,
+            destination,
             type(error).__name__,
         )
         return False

@@ -8,7 +8,14 @@ from pathlib import Path
 
 from leaderboard.core.logging import init_sentry
 from leaderboard.settings.environment import *
-from leaderboard.settings.environment import BASE_DIR, SITE_NAME, VAR, env, one_of, storages_of_several_hosts
+from leaderboard.settings.environment import (
+    BASE_DIR,
+    SITE_NAME,
+    VAR,
+    env,
+    storages_of_several_hosts,
+    validate_choice,
+)
 from leaderboard.settings.security import *
 from leaderboard.settings.security import ALLAUTH_TRUSTED_PROXY_COUNT
 from leaderboard.settings.services import *
@@ -154,7 +161,7 @@ VALIDATE_AT_ONCE_BYTES = 16 * 1024 * 1024
 # --- logging
 
 #: `line` for people, `json` for log collectors: one object per line, with the ids of request and job.
-LOG_FORMAT = one_of("LOG_FORMAT", env.str("LOG_FORMAT", default="line"), "line", "json")
+LOG_FORMAT = validate_choice("LOG_FORMAT", env.str("LOG_FORMAT", default="line"), "line", "json")
 
 LOGGING = {
     "version": 1,

@@ -104,7 +104,7 @@ def bucket(url: str, variable: str) -> dict[str, Any]:
 env = environ.Env()
 
 
-def one_of(name: str, value: str, *choices: str) -> str:
+def validate_choice(name: str, value: str, *choices: str) -> str:
     """Return a variable's value if it is one of the choices. Raises ImproperlyConfigured."""
     if value not in choices:
         choice_list = f"{', '.join(choices[:-1])} or {choices[-1]}"

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
-from leaderboard.settings.environment import ALLOWED_HOSTS, EMBEDDED, SITE_NAME, env, one_of
+from leaderboard.settings.environment import ALLOWED_HOSTS, EMBEDDED, SITE_NAME, env, validate_choice
 
 # --- browsers and proxies
 
@@ -134,9 +134,9 @@ if BEHIND_PROXY:
 # --- accounts
 AUTH_USER_MODEL = "leaderboard.User"
 #: Sign-up policy: `open`, `approval` (a curator must approve each account), or `closed`.
-SIGNUP = one_of("SIGNUP", env.str("SIGNUP", default="open"), "open", "approval", "closed")
+SIGNUP = validate_choice("SIGNUP", env.str("SIGNUP", default="open"), "open", "approval", "closed")
 #: Sign-in methods: a password or a service (`all`), or only configured services (`services`).
-SIGN_IN = one_of("SIGN_IN", env.str("SIGN_IN", default="") or "all", "all", "services")
+SIGN_IN = validate_choice("SIGN_IN", env.str("SIGN_IN", default="") or "all", "all", "services")
 if SIGN_IN == "services" and not SOCIALACCOUNT_PROVIDERS:
     raise ImproperlyConfigured(
         "SIGN_IN=services requires a service: set OIDC_SERVER, OIDC_CLIENT_ID and OIDC_CLIENT_SECRET, or the keys of "
@@ -149,7 +149,7 @@ SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True
 for _app in SOCIALACCOUNT_PROVIDERS.get("openid_connect", {}).get("APPS", []):
     _app["settings"]["email_authentication"] = SIGN_IN == "services" and _app["provider_id"] == "oidc"
 #: Readers of the site: all visitors (`public`), or signed-in users (`members`).
-ACCESS = one_of("ACCESS", env.str("ACCESS", default="public"), "public", "members")
+ACCESS = validate_choice("ACCESS", env.str("ACCESS", default="public"), "public", "members")
 #: Email domains, including subdomains, that accounts may use; empty for all.
 SIGNUP_DOMAINS = [domain.strip().lower() for domain in env.list("SIGNUP_DOMAINS", default=[]) if domain]
 if wrong := [

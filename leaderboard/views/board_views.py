@@ -31,7 +31,7 @@ def site_revision(**_: object) -> str:
     return entry_rows.site_revision()
 
 
-def view_of(request: HttpRequest) -> PageVariant | None:
+def page_variant(request: HttpRequest) -> PageVariant | None:
     """Return the view for the page cache, or None for searches and URLs with empty fields."""
     state = BoardState.read(request.GET)
     if state.text or has_empty_fields(request):

@@ -39,11 +39,11 @@ from leaderboard.results.protection import policy_of_columns
 from leaderboard.results.values import published_statistics
 from leaderboard.rounds.lifecycle import benchmark_rounds, closed_reason, dataset_rounds, governing_round
 from leaderboard.views.board_context import board_context
-from leaderboard.views.board_views import REVISIONS, Kind, board_citation, board_page, permalink, view_of
+from leaderboard.views.board_views import REVISIONS, Kind, board_citation, board_page, page_variant, permalink
 
 
 @require_safe
-@cache_page(REVISIONS["dataset"], vary_on_site_address(view_of))
+@cache_page(REVISIONS["dataset"], vary_on_site_address(page_variant))
 @reads(*PARAMETERS)
 def dataset(request: HttpRequest, slug: str) -> HttpResponse:
     """Show a dataset with its description, files, and board."""
@@ -108,7 +108,7 @@ def _row(dataset: dict[str, Any]) -> Dataset:
 
 
 @require_safe
-@cache_page(REVISIONS["benchmark"], vary_on_site_address(view_of))
+@cache_page(REVISIONS["benchmark"], vary_on_site_address(page_variant))
 @reads(*PARAMETERS)
 def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
     """Show a benchmark: systems × datasets for one measure."""
@@ -187,7 +187,7 @@ def _revision(slug: str, kind: Kind, at: datetime.datetime | None, **_: object) 
 
 @require_safe
 @_long_kept
-@cache_page(_revision, view_of)
+@cache_page(_revision, page_variant)
 @reads(*PARAMETERS)
 def past_board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind) -> HttpResponse:
     """Show the board as of `at`, in the view of the query string."""
@@ -209,7 +209,7 @@ def past_board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kin
 
 
 @vary_on_site_address
-def view_of_export(request: HttpRequest) -> PageVariant | None:
+def export_variant(request: HttpRequest) -> PageVariant | None:
     """Return the view of an export for the page cache. Exports contain their own URL."""
     state = _all_rows(request)
     return None if state.text else PageVariant(state.query_string(), state.is_common)
@@ -221,7 +221,7 @@ def _all_rows(request: HttpRequest) -> BoardState:
 
 @require_safe
 @_long_kept
-@cache_page(_revision, view_of_export)
+@cache_page(_revision, export_variant)
 @reads(*PARAMETERS)
 def export(
     request: HttpRequest, slug: str, kind: Kind, ending: str, at: datetime.datetime | None = None

@@ -28,7 +28,7 @@ from leaderboard.results import citations
 from leaderboard.views.board_views import site_revision
 
 #: Caching by site address, because all responses contain URLs of the site.
-_kept = cache_page(site_revision, vary_on_site_address())
+_cached = cache_page(site_revision, vary_on_site_address())
 
 
 #: Exports of a system: content type, and end of the file name.
@@ -41,7 +41,7 @@ _EXPORTS = {
 
 
 @require_safe
-@_kept
+@_cached
 def system_export(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
     """Send the public results or the citation of a system in the format of another tool."""
     public_systems = System.objects.filter(pk__in=EntryQuerySet(Entry).public().values("system_id"))
@@ -55,7 +55,7 @@ def system_export(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
     elif kind == "mteb":
         content = mteb_archive(system, results_of(system.pk), page)
     elif kind == "eval_results":
-        content = to_yaml(results_of(system.pk), site, page, anonymity.team_shown(system))
+        content = to_yaml(results_of(system.pk), site, page, anonymity.public_team_name(system))
     else:
         record = every_eval_ever_record(
             system,
@@ -70,7 +70,7 @@ def system_export(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
 
 
 @require_safe
-@_kept
+@_cached
 def dataset_croissant(request: HttpRequest, slug: str) -> HttpResponse:
     """Return the dataset's description as Croissant 1.1, with the publicly available files only."""
     datasets = Dataset.objects.exclude(state=Dataset.State.PREPARING)

@@ -125,7 +125,7 @@ def leaderboards(request: HttpRequest) -> HttpResponse:
     return render(request, "leaderboard/leaderboards.html", context)
 
 
-def view_of_search(request: HttpRequest) -> PageVariant:
+def search_variant(request: HttpRequest) -> PageVariant:
     """Return the view of a search, which depends on its words and is therefore not shared."""
     query = read_query(request.GET.get("q", ""))
     return PageVariant(f"{is_part(request)} {_kind(request)} {query}", common=False)
@@ -136,7 +136,7 @@ def _kind(request: HttpRequest) -> str:
 
 
 @require_safe
-@cache_page(site_revision, view_of_search)
+@cache_page(site_revision, search_variant)
 @reads("q", "kind")
 def search_page(request: HttpRequest) -> HttpResponse:
     """Show search results for `q` by kind, or more results of a single `kind`."""

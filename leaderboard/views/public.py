@@ -88,7 +88,7 @@ def author(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "leaderboard/author.html", {"section": "author", "author": facts})
 
 
-def shown_elsewhere(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+def embeddable(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     """Return a view whose image other sites may embed."""
 
     @wraps(view)
@@ -101,7 +101,7 @@ def shown_elsewhere(view: Callable[..., HttpResponse]) -> Callable[..., HttpResp
 
 
 @require_safe
-@shown_elsewhere
+@embeddable
 @cache_page(site_revision, _which_badge)
 @reads("dataset", "measure")
 def badge_svg(request: HttpRequest, slug: str) -> HttpResponse:
@@ -126,7 +126,7 @@ def _badge(request: HttpRequest, slug: str) -> Badge:
 
 
 @require_safe
-@shown_elsewhere
+@embeddable
 @cache_page(lambda slug, kind: REVISIONS[kind](slug))
 def board_share(request: HttpRequest, slug: str, kind: Kind) -> HttpResponse:
     """Render the preview image of a board."""

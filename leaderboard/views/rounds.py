@@ -20,7 +20,7 @@ from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.http.downloads import send_text
 from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.measures import canonical_name
-from leaderboard.core.permissions import due_agreements
+from leaderboard.core.permissions import pending_agreements
 from leaderboard.core.text import numbers
 from leaderboard.figures.queries import ROUND_TOPICS, plot_round_topics
 from leaderboard.models import Dataset, Round, RoundSummary, Run
@@ -76,14 +76,14 @@ def one_round(request: HttpRequest, slug: str) -> HttpResponse:
         "limited": any(within_quota(row, dataset) is not None for dataset in datasets),
         "came": count_runs([row])[row.pk],
         "own": team_runs.select_related("system", "version__dataset").order_by("late", "priority", "pk"),
-        "topics": _offered(row, datasets, teams),
-        "due": due_agreements(request.user, rounds=[row.pk]),
+        "topics": _viewable_datasets(row, datasets, teams),
+        "due": pending_agreements(request.user, rounds=[row.pk]),
         "competition": any(dataset.hidden and dataset.protection == "competition" for dataset in datasets),
     }
     return render(request, "leaderboard/round.html", context)
 
 
-def _offered(row: Round, datasets: list[Dataset], teams: list[int]) -> list[Dataset]:
+def _viewable_datasets(row: Round, datasets: list[Dataset], teams: list[int]) -> list[Dataset]:
     """Return the datasets whose scores per topic the visitor's teams may see."""
     if phase(row, timezone.now()) != Phase.REVEALED or not row.per_topic_at_reveal or not teams:
         return []

@@ -14,7 +14,7 @@ from django.db.utils import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse, UnreadablePostError
 from django.template.loader import render_to_string
 
-from leaderboard.core.logging import view_of
+from leaderboard.core.logging import view_name
 from leaderboard.core.storage.disk import is_disk_full
 
 logger = logging.getLogger("runboard.faults")
@@ -63,7 +63,7 @@ TOO_SLOW = Fault(
 )
 
 
-def kind_of(error: BaseException | None) -> Fault:
+def classify_fault(error: BaseException | None) -> Fault:
     """Return the kind of fault that an exception indicates."""
     if is_disk_full(error):
         return DISK_FULL
@@ -74,8 +74,8 @@ def kind_of(error: BaseException | None) -> Fault:
 
 def error_response(request: HttpRequest, error: BaseException | None) -> HttpResponse:
     """Log the error under a new id and return the API's error or the error page with that id."""
-    fault, identifier = kind_of(error), secrets.token_hex(4)
-    view = view_of(request)
+    fault, identifier = classify_fault(error), secrets.token_hex(4)
+    view = view_name(request)
     if fault is TOO_SLOW:  # Caused by the sender.
         logger.info("fault %s at %s %s: %s", identifier, request.method, view, fault.code)
     elif fault is BROKEN:

@@ -26,7 +26,7 @@ from django.middleware.security import SecurityMiddleware
 from django.utils.cache import patch_vary_headers
 
 from leaderboard.core.http import errors
-from leaderboard.core.logging import request_context, view_of
+from leaderboard.core.logging import request_context, view_name
 
 #: Browser features that no page uses, disabled for scripts.
 PERMISSIONS_POLICY = ", ".join(
@@ -140,7 +140,7 @@ class RequestIdMiddleware(Middleware):
             if not request.path.startswith(settings.STATIC_URL):
                 fields = {
                     "method": request.method,
-                    "view": view_of(request),
+                    "view": view_name(request),
                     "status": response.status_code,
                     "milliseconds": round((time.perf_counter() - began) * 1000, 1),
                 }

@@ -23,7 +23,7 @@ def is_own_address(request: HttpRequest) -> bool:
     return bool(settings.SITE_ADDRESS) or not has_port or port == request.META.get("SERVER_PORT")
 
 
-def own_address() -> str:
+def default_site_address() -> str:
     """Return the site's address outside of requests, as in mail: `SITE_ADDRESS`, else the first allowed host."""
     if settings.SITE_ADDRESS:
         return str(settings.SITE_ADDRESS)

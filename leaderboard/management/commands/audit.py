@@ -34,14 +34,14 @@ class Command(BaseCommand):
         records = records.filter(**{name: value for name, value in filters.items() if value})
         try:
             for row in records[: options["limit"]]:
-                self.stdout.write(line_of(row))
+                self.stdout.write(format_record(row))
             self.stdout.flush()
         except BrokenPipeError:
             # The reader has closed the pipe, as `head` does. Discard what Python flushes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def line_of(row: AuditRecord) -> str:
+def format_record(row: AuditRecord) -> str:
     """Return time, actor, action, subject, changes and reason, separated by tabs."""
     pairs = {name: (row.before.get(name), row.after.get(name)) for name in (*row.before, *row.after)}
     changes = {

@@ -29,7 +29,7 @@ class Command(CurationCommand):
     why_help = "reason, for the audit log"
 
     def add_more(self, parser: CommandParser) -> None:
-        add_form_arguments(parser, PoolForm, {}, without=("dataset", "runs"))
+        add_form_arguments(parser, PoolForm, {}, skipped=("dataset", "runs"))
         parser.add_argument(
             "--system",
             action="append",

@@ -41,7 +41,7 @@ class Command(CurationCommand):
         )  # fmt: skip
         parser.add_argument("--judge", default="", help="assessors or model that judged (public)")
         add_form_arguments(
-            parser, JudgementUploadForm, {}, without=("dataset", "file", "judge_kind", "judge_name", "pool")
+            parser, JudgementUploadForm, {}, skipped=("dataset", "file", "judge_kind", "judge_name", "pool")
         )
         parser.add_argument("--pool", type=int, help="number of the judged pool")
         parser.add_argument("--dry-run", action="store_true", help="show the changes without storing them")

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Self
 
-from leaderboard.management.supervisor.logs import ProcessLog, ConsoleOutput, echo
+from leaderboard.management.supervisor.logs import ConsoleOutput, ProcessLog, echo
 
 _WATCHDOG = Path(__file__).with_name("watchdog.py")
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
