@@ -1,17 +1,17 @@
-"""The leaderboard's Django application."""
+"""Django application of the leaderboard."""
 
 from django.apps import AppConfig
 from django.core.checks import Tags, register
 
 
 class LeaderboardConfig(AppConfig):
-    """Datasets, systems, results, boards."""
+    """Application of datasets, systems, results and boards."""
 
     name = "leaderboard"
     verbose_name = "Leaderboard"
 
     def ready(self) -> None:
-        """Register the checks of the site, and let histories say why."""
+        """Register the system checks, and connect histories to the audit log."""
         from leaderboard.core import checks
         from leaderboard.core.audit import connect_histories
 
@@ -22,5 +22,5 @@ class LeaderboardConfig(AppConfig):
         register(checks.check_mail, Tags.security, deploy=True)
         register(checks.check_durability, Tags.database)
         register(checks.check_history, Tags.database)
-        # Not at every `migrate`, which is the owner's.
+        # Only with --deploy, because `migrate` runs as the tables' owner.
         register(checks.check_role, Tags.database, deploy=True)

@@ -1,4 +1,4 @@
-"""The Celery application. It carries wakeups, never truth: the rows in the database say what is to be done."""
+"""The Celery application, which transports wakeups only; work is defined by database rows."""
 
 import os
 from typing import Any
@@ -10,7 +10,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "leaderboard.settings")
 
 
 def own_settings() -> dict[str, Any]:
-    """What Celery is told: our settings whose names begin with CELERY_, under its own names, and no others."""
+    """Return our settings that begin with CELERY_, under Celery's names."""
     return {
         name.removeprefix("CELERY_").lower(): getattr(settings, name)
         for name in dir(settings)
@@ -19,5 +19,5 @@ def own_settings() -> dict[str, Any]:
 
 
 app = Celery("runboard")
-app.add_defaults(own_settings)  # asked for on first use: our settings are not read yet
+app.add_defaults(own_settings)  # A callable, because settings are not loaded yet.
 app.autodiscover_tasks()

@@ -1,4 +1,4 @@
-"""Where every page and API call lives. The submissions' own addresses are included by name."""
+"""URLs of all pages and API endpoints, including those of `submissions.urls`."""
 
 from django.contrib import admin
 from django.urls import include, path, register_converter
@@ -31,9 +31,9 @@ robots = TemplateView.as_view(
 
 handler404 = "leaderboard.views.site.not_found"
 handler500 = "leaderboard.core.http.errors.server_error"
-#: The view of a team by `slug`; where there is none, the same address of the one that had it.
+#: Decorator of team views that redirects from earlier slugs of a team.
 follow_renamed = follow_redirects(TeamRedirect, "team", "teams")
-handler429 = "leaderboard.views.site.too_many"  # asked for by allauth
+handler429 = "leaderboard.views.site.too_many"  # The name that allauth imports.
 
 register_converter(boards.MomentConverter, "moment")
 
@@ -96,7 +96,7 @@ pages = [
     path("formats/", reference.formats, name="formats"),
 ]
 
-#: board.csv, board.json and others beside the page of the board; boards as they were at a time, and the same of them.
+#: Board exports such as board.csv and board.json, and boards at a past time with the same exports.
 board_files = []
 for kind in ("dataset", "benchmark"):
     board, earlier = f"{kind}s/<slug:slug>/", f"{kind}s/<slug:slug>/at/<moment:at>/"

@@ -1,9 +1,8 @@
-"""The WSGI application that gunicorn serves: Django's, an answer of ours where Django itself fails around it, and an
-end to bodies that come too slowly.
+"""WSGI application for gunicorn: Django's, with error responses for failures outside of Django and slow-body limits.
 
-Django turns what its middleware and views raise into answers. What is done before and after them (connections that are
-too old are looked at when a request begins and when it ends, the error is told to whoever listens, the refusal is
-logged) fails outside of that, and gunicorn would answer for us: 500, without an id, in a text of its own.
+Django converts exceptions of its middleware and views to responses. Code before and after them (closing old
+connections at the start and end of a request, signal handlers, logging of errors) can fail outside of that, and
+gunicorn would then send its own 500 response without an id.
 """
 
 import logging
@@ -23,95 +22,99 @@ from django.urls import reverse
 
 from leaderboard.core.http import errors
 from leaderboard.core.http.middleware import policy_headers
-from leaderboard.core.http.site_url import own_address
+from leaderboard.core.http.site_url import default_site_address
 from leaderboard.core.http.slow_requests import watch_body
 
 logger = logging.getLogger("runboard.faults")
-#: So long a start may take to read boards, and again to make their pages; visitors do the others.
+#: Maximum seconds at startup for loading boards, and again for rendering their pages; visitors trigger the
+#: rest.
 _SECONDS = 2.0
 
 
-class Answering:
-    """The application within, with an answer for what comes out of it as an exception."""
+class FaultTolerantApplication:
+    """WSGI wrapper that responds to exceptions of the application."""
 
-    def __init__(self, within: WSGIApplication) -> None:
-        self.within = within
+    def __init__(self, application: WSGIApplication) -> None:
+        self.application = application
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Pass the request on."""
-        over = watch_body(environ)
+        """Handle a request."""
+        stop_watching = watch_body(environ)
         try:
-            answer = self.within(environ, start_response)
+            answer = self.application(environ, start_response)
         except Exception as error:
-            logger.exception("outside of Django's handling of errors")
+            logger.exception("exception outside of Django's error handling")
             _drop_connections()
-            answered = _answer(environ, error)
-            status = f"{answered.status_code} {answered.reason_phrase}"
-            # Nothing was sent yet: headers that were begun are replaced.
-            start_response(status, list(answered.items()), sys.exc_info())
-            return [answered.content]
+            response = _answer(environ, error)
+            status = f"{response.status_code} {response.reason_phrase}"
+            # No data has been sent yet, so the headers are replaced.
+            start_response(status, list(response.items()), sys.exc_info())
+            return [response.content]
         finally:
-            over()
+            stop_watching()
         if isinstance(answer, HttpResponseBase):
             _close_quietly(answer)
         return answer
 
     def warm_up(self) -> None:
-        """Do once what the first request of every process would: import views, load templates, read boards, make pages.
+        """Import views and load templates, boards and pages, as the first request of each process would.
 
-        For a server that forks afterwards: no connection stays open. A database that is away stops no start.
+        It is meant for servers that fork afterwards, so no connection stays open. An unavailable database does not
+        prevent the start.
         """
         try:
             read = read_boards(_SECONDS)
             end = monotonic() + _SECONDS
-            for kind, slug in dict.fromkeys((*dict(reversed(read)).items(), *read)):  # one of each kind first
+            for kind, slug in dict.fromkeys(
+                (*dict(reversed(read)).items(), *read)
+            ):  # One of each kind first.
                 if monotonic() < end:
                     self._visit(reverse(kind, args=[slug]))
         except Exception:
-            logger.exception("what the first visitors need could not be loaded before they come")
+            logger.exception("cannot preload pages for the first visitors")
         finally:
             connections.close_all()
 
     def _visit(self, path: str) -> None:
-        """Answer a page to nobody."""
-        scheme, _, host = own_address().partition("://")
+        """Render a page and discard the response."""
+        scheme, _, host = default_site_address().partition("://")
         environ: WSGIEnvironment = {"PATH_INFO": path, "HTTP_HOST": host, "wsgi.url_scheme": scheme}
         setup_testing_defaults(environ)
-        answer = self.within({**environ, "HTTP_X_FORWARDED_PROTO": scheme}, lambda *_: lambda _: None)
+        answer = self.application({**environ, "HTTP_X_FORWARDED_PROTO": scheme}, lambda *_: lambda _: None)
         if isinstance(answer, HttpResponseBase):
             answer.close()
 
 
 def _answer(environ: WSGIEnvironment, error: Exception) -> HttpResponse:
-    """As everywhere; a line of text where that fails as well, which asks nothing of anybody."""
+    """Return the usual error response; if that fails, a line of text without any dependencies."""
     try:
-        answered = errors.error_response(WSGIRequest(environ), error)
+        response = errors.error_response(WSGIRequest(environ), error)
     except Exception:
-        logger.exception("a fault could not be answered as others are")
-        fault = errors.kind_of(error)
-        answered = HttpResponse(f"{fault.heading}\n", content_type="text/plain", status=fault.status)
+        logger.exception("cannot render the response to a fault")
+        fault = errors.classify_fault(error)
+        response = HttpResponse(f"{fault.heading}\n", content_type="text/plain", status=fault.status)
     for name, value in policy_headers().items():
-        answered.headers[name] = value
-    answered.headers["Content-Length"] = str(len(answered.content))
-    return answered
+        response.headers[name] = value
+    response.headers["Content-Length"] = str(len(response.content))
+    return response
 
 
 def _close_quietly(response: HttpResponseBase) -> None:
-    """What fails once the answer is out is logged: the sender has it, and gunicorn would cut their connection."""
+    """Log exceptions while closing a response that has been sent, so that gunicorn does not drop the connection."""
     close = response.close
 
     def closing() -> None:
         try:
             close()
         except Exception:
-            logger.exception("fault after the answer was sent")
+            logger.exception("fault after the response was sent")
             _drop_connections()
 
     response.close = closing  # type: ignore[method-assign]
 
 
 def _drop_connections() -> None:
-    """Forget this thread's connections: one that could not even be looked at would fail its every later request."""
+    """Discard this thread's database connections: a broken one would make every later request fail."""
     for connection in connections.all(initialized_only=True):
         with suppress(Exception):
             connection.close()
@@ -122,7 +125,7 @@ def _drop_connections() -> None:
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "leaderboard.settings")
 _django = get_wsgi_application()
 
-from leaderboard.boards.pages import read_boards  # noqa: E402  models: after Django is set up
+from leaderboard.boards.pages import read_boards  # noqa: E402  models, after Django is set up
 
-application = Answering(_django)
-policy_headers()  # made now, when nothing is wrong
+application = FaultTolerantApplication(_django)
+policy_headers()  # Computed now, while everything works.

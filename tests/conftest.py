@@ -103,7 +103,7 @@ def empty_broker(request: pytest.FixtureRequest) -> None:
     Nor does it count what somebody did while a test before it had the cache away.
     """
     ForgivingRedisCache._silent_until = 0.0
-    ForgivingRedisCache._here.clear()
+    ForgivingRedisCache._local_counts.clear()
     if {"db", "transactional_db", "live_server"} & set(
         request.fixturenames
     ) or request.node.get_closest_marker("django_db"):

@@ -1,4 +1,4 @@
-"""Curation in Django's own admin: what curators may change by hand, and what they may only look at."""
+"""Curation pages in Django's admin."""
 
 from leaderboard.admin import audit, datasets, judging, rescores, results, rounds, site, tables
 

@@ -1,4 +1,4 @@
-"""The record of what was changed: to read, never to edit."""
+"""Read-only admin of the audit log."""
 
 from django.contrib import admin
 from django.utils.html import format_html, format_html_join
@@ -6,7 +6,7 @@ from django.utils.safestring import SafeString
 
 from evaluation.core.problems import number_of
 from leaderboard.admin.base import ReadOnlyAdmin
-from leaderboard.admin.forms import NOTHING, shown
+from leaderboard.admin.forms import NOTHING, display_value
 from leaderboard.models import AuditRecord
 
 
@@ -34,13 +34,13 @@ class AuditRecordAdmin(ReadOnlyAdmin):
 
     @admin.display(description="who", ordering="actor_name")
     def who(self, record: AuditRecord) -> str:
-        """Return the person's present name, or the one at the time."""
+        """Return the person's current name, or the one at the time of the record."""
         return (record.actor.name if record.actor else "") or record.actor_name
 
     @admin.display(description="change")
     def change(self, record: AuditRecord) -> str:
-        """Return the first change as a sentence, and the number of others."""
-        rows = changes_of(record)
+        """Describe the first change, and count the others."""
+        rows = list_changes(record)
         if not rows:
             return ""
         name, before, after = rows[0]
@@ -56,20 +56,20 @@ class AuditRecordAdmin(ReadOnlyAdmin):
     @admin.display(description="before → after")
     def changes(self, record: AuditRecord) -> SafeString:
         rows = format_html_join(
-            "", '<tr><th scope="row">{}</th><td>{}</td><td>{}</td></tr>', changes_of(record)
+            "", '<tr><th scope="row">{}</th><td>{}</td><td>{}</td></tr>', list_changes(record)
         )
         return format_html(
-            '<table><thead><tr><th scope="col">What</th><th scope="col">Before</th><th scope="col">After</th></tr>'
+            '<table><thead><tr><th scope="col">Field</th><th scope="col">Before</th><th scope="col">After</th></tr>'
             "</thead><tbody>{}</tbody></table>",
             rows,
         )
 
 
-def changes_of(record: AuditRecord) -> list[tuple[str, str, str]]:
-    """Return (name, old value, new value) of everything that differs, each score by its measure."""
+def list_changes(record: AuditRecord) -> list[tuple[str, str, str]]:
+    """Return (name, old value, new value) of each difference, with one item per measure for scores."""
     before, after = _flatten(record.before), _flatten(record.after)
     return [
-        (name, shown(before.get(name)), shown(after.get(name)))
+        (name, display_value(before.get(name)), display_value(after.get(name)))
         for name in dict.fromkeys([*before, *after])
         if before.get(name) != after.get(name)
     ]

@@ -1,8 +1,8 @@
-"""What the admin pages have in common: who, when and why of each change, and no change lost to another.
+"""Base classes of the curation pages, which record author, time and reason of each change and detect edit conflicts.
 
-`CurationAdmin` is what to inherit from. It asks for a reason (`why_required = False` where nothing public can change),
-names the person and the reason to everything that is recorded inside (`leaderboard.core.audit.acting`), keeps the
-history of the object, and refuses a form that is older than what it would write over.
+`CurationAdmin` is the class to inherit from. It asks for a reason (unless `why_required = False`, where nothing public
+can change), passes person and reason to everything that is recorded (`leaderboard.core.audit.acting`), keeps the
+object's history, and rejects forms that are older than the object.
 """
 
 import re
@@ -34,16 +34,16 @@ from leaderboard.datasets.terms import near_duplicates
 from leaderboard.models import Dataset, User
 from leaderboard.results.board_rows.revisions import lock_boards
 
-#: Values in records are cut off after so many characters.
+#: Maximum length of values in audit records, in characters.
 _LONGEST = 500
-#: No database here has a key as large.
+#: One more than the maximum key of the databases.
 _PAST_ANY_KEY = 2**63
-#: Values by field, before and after.
+#: Values by field, before and after a change.
 Pair = tuple[dict[str, Any], dict[str, Any]]
 
 
 class CurationAdmin(SimpleHistoryAdmin):
-    """Pages that curators edit."""
+    """Base class of pages that curators edit."""
 
     form = CurationForm
     formfield_overrides = FORM_FIELDS
@@ -52,28 +52,28 @@ class CurationAdmin(SimpleHistoryAdmin):
     change_form_template = "admin/curation_change_form.html"
     delete_confirmation_template = "admin/curation_delete.html"
     list_per_page = 50
-    #: Whether saving asks for a reason. Only where nothing public can change may it be left out.
+    #: Whether saving requires a reason. It may be optional only if nothing public can change.
     why_required = True
-    #: What may be done with rows by hand, by whoever has the right to.
+    #: Operations that users with the respective permission may perform.
     may_add = may_change = may_delete = True
-    #: Paths of further pages below the list, by name: the method `NAME_view` answers.
+    #: Paths of additional pages below the list, by name; the method `NAME_view` handles each.
     pages: ClassVar[dict[str, str]] = {}
-    #: Words for one and for several rows that wait for a decision, and the query of the list that shows these.
+    #: Phrases for one and for several pending rows, and the query string of the list that shows them.
     pending: ClassVar[tuple[str, str, str] | None] = None
 
     def pending_rows(self) -> QuerySet[Any]:
-        """Return the rows that wait for a curator's decision: those that the query of `pending` selects."""
+        """Return the rows that await a curator's decision: those selected by the query of `pending`."""
         query = self.pending[2].removeprefix("?") if self.pending else ""
         return self.model._default_manager.filter(**dict(parse_qsl(query)))
 
     def get_urls(self) -> list[URLPattern]:
         prefix = f"{self.opts.app_label}_{self.opts.model_name}"
         views = [(name, route, getattr(self, f"{name}_view")) for name, route in self.pages.items()]
-        own = [
+        extra_urls = [
             path(route, self.admin_site.admin_view(view), name=f"{prefix}_{name}")
             for name, route, view in views
         ]
-        return [*own, *super().get_urls()]
+        return [*extra_urls, *super().get_urls()]
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return self.may_add and super().has_add_permission(request)
@@ -92,8 +92,7 @@ class CurationAdmin(SimpleHistoryAdmin):
         return form
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
-        """What the address wants a new row to begin with; keys that are none are left out, which Django's fields of
-        keys would fail on."""
+        """Return the initial values in the URL, without invalid keys, for which Django's key fields would raise."""
         initial = super().get_changeform_initial_data(request)
         relations = {field.name for field in self.model._meta.get_fields() if field.is_relation}
         return {
@@ -121,65 +120,67 @@ class CurationAdmin(SimpleHistoryAdmin):
         ]
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        """Return the object, locked while it is saved, so that the second of two simultaneous saves sees the first."""
-        self.key_of(object_id)
+        """Return the object, locked during a save, so that the second of two simultaneous saves sees the first."""
+        self.parse_key(object_id)
         if request.method == "POST":
             self.lock(request, object_id, from_field)
         return super().get_object(request, object_id, from_field)
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
-        """Lists are filtered by what they offer as filters alone. Django allows every column in an address, and a
-        column that no page shows could be read out by asking.
+        """Allow only the filters that the list offers.
+
+        Django allows filtering by any column, which would disclose columns that no page shows.
         """
-        offered = {self.date_hierarchy, *map(_filtered, self.get_list_filter(request))} - {None}
-        is_offered = any(lookup == name or lookup.startswith(f"{name}{LOOKUP_SEP}") for name in offered)
+        offered_filters = {self.date_hierarchy, *map(_filter_name, self.get_list_filter(request))} - {None}
+        is_offered = any(
+            lookup == name or lookup.startswith(f"{name}{LOOKUP_SEP}") for name in offered_filters
+        )
         return is_offered and super().lookup_allowed(lookup, value, request)
 
-    def key_of(self, object_id: str) -> Any:
-        """Return the key in an address. Raises Http404 if it cannot be one."""
+    def parse_key(self, object_id: str) -> Any:
+        """Return the key in a URL. Raises Http404 if it is not valid."""
         try:
             key = self.model._meta.pk.to_python(object_id)
         except ValidationError:
             key = None
         if key is None or (isinstance(key, int) and not 0 <= key < _PAST_ANY_KEY):
-            raise Http404(f"No {self.model._meta.verbose_name} has this number.")
+            raise Http404(f"There is no {self.model._meta.verbose_name} with this number.")
         return key
 
     def lock(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> None:
         """Lock the boards that show the object, then its row, until the commit."""
-        key = self.key_of(object_id)
-        lock_boards(self.boards_of(key))
+        key = self.parse_key(object_id)
+        lock_boards(self.get_board_ids(key))
         self.lock_row(key)
 
     def lock_row(self, key: Any) -> None:
-        """Lock the object's own row, until the commit."""
         list(self.model._default_manager.select_for_update(no_key=True).filter(pk=key).values_list("pk"))
 
-    def boards_of(self, key: Any) -> Iterable[int]:
-        """Return the ids of the datasets whose boards change when the object with this key is saved."""
+    def get_board_ids(self, key: Any) -> Iterable[int]:
+        """Return the ids of datasets whose boards change when the object with this key is saved."""
         return ()
 
     def tools(self, request: HttpRequest, obj: Any) -> list[tuple[str, str]]:
-        """Return links to further pages about the object, as words and address."""
+        """Return links to additional pages about the object, as label and URL."""
         return []
 
     def acts(self, obj: Any) -> Iterable[str]:
-        """Return the names of the list's actions that the object's own page offers in its present state."""
+        """Return the names of the list actions that the object's page offers in its current state."""
         return ()
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> Any:
-        """Show the object's page with links to further pages and the actions that the person may use."""
-        obj = self.get_queryset(request).filter(pk=self.key_of(object_id)).first()
+        """Show the object's page with links to additional pages and the actions that the user may perform."""
+        obj = self.get_queryset(request).filter(pk=self.parse_key(object_id)).first()
         context: dict[str, Any] = {"tools": [], "acts": []}
         if obj is not None and request.method == "GET":
-            allowed = self.get_actions(request)
-            acts = [(name, allowed[name][0].button) for name in self.acts(obj) if name in allowed]
+            actions = self.get_actions(request)
+            acts = [(name, actions[name][0].button) for name in self.acts(obj) if name in actions]
             context = {"tools": self.tools(request, obj), "acts": acts}
         return super().change_view(request, object_id, form_url, {**(extra_context or {}), **context})
 
-    # --- who and why
+    # --- author and reason
 
     def changeform_view(
         self,
@@ -188,33 +189,33 @@ class CurationAdmin(SimpleHistoryAdmin):
         form_url: str = "",
         extra_context: Any = None,
     ) -> Any:
-        with acting(curator(request), reason_of(request)):
+        with acting(curator(request), get_reason(request)):
             return super().changeform_view(request, object_id, form_url, extra_context)
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> Any:
-        with acting(curator(request), reason_of(request)):
+        with acting(curator(request), get_reason(request)):
             return super().changelist_view(request, extra_context)
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> Any:
-        """Delete with a reason."""
+        """Delete the object with a reason."""
         if not self.has_delete_permission(request):
             raise PermissionDenied
-        why = reason_of(request)
-        if request.method == "POST" and self.why_required and not why:
-            messages.error(request, "Nothing was deleted: say why in a few words.")
+        reason = get_reason(request)
+        if request.method == "POST" and self.why_required and not reason:
+            messages.error(request, "The object was not deleted. Give a reason in a few words.")
             return HttpResponseRedirect(request.get_full_path())
-        with acting(curator(request), why):
+        with acting(curator(request), reason):
             return super().delete_view(request, object_id, extra_context)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        """Save, write down what was changed, and update what depends on it."""
+        """Save the object, record the changes, and update everything that depends on it."""
         super().save_model(request, obj, form, change)
         for warning in near_duplicates(obj, form.changed_data):
             messages.warning(request, warning)
         before, after = self._changes(form)
         if after or not change:
             record(
-                "edited" if change else "added", self._named(obj), dataset=_dataset_of(obj),
+                "edited" if change else "added", self._record_name(obj), dataset=_get_dataset(obj),
                 before=before if change else {}, after=after,
             )  # fmt: skip
         self.follow(obj)
@@ -223,7 +224,7 @@ class CurationAdmin(SimpleHistoryAdmin):
         """Update boards and pages that depend on a saved object."""
 
     def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:
-        """Save the rows that are edited on the same page, and write down each that was changed."""
+        """Save the inline rows and record each changed one."""
         rows = [(row, row.instance._state.adding) for row in formset.forms if row.has_changed()]
         super().save_formset(request, form, formset, change)
         for row, new in rows:
@@ -237,51 +238,56 @@ class CurationAdmin(SimpleHistoryAdmin):
             record(
                 "deleted" if deleted else "added" if new else "edited",
                 f"{row.instance._meta.verbose_name} {row.instance}",
-                dataset=_dataset_of(form.instance) or _dataset_of(row.instance),
+                dataset=_get_dataset(form.instance) or _get_dataset(row.instance),
                 before={} if new else before,
                 after={} if deleted else after,
             )
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        """Delete, and write it down."""
-        subject, dataset, before = self._named(obj), _dataset_of(obj), self.lost(obj)
+        """Delete the object and record the deletion."""
+        subject, dataset, before = self._record_name(obj), _get_dataset(obj), self.lost(obj)
         super().delete_model(request, obj)
         record("deleted", subject, dataset=dataset, before=before)
 
     def lost(self, obj: Any) -> dict[str, Any]:
-        """Return what the audit record keeps of a deleted object."""
+        """Return the values of a deleted object to store in its audit record."""
         return {}
 
-    def _named(self, obj: Any) -> str:
+    def _record_name(self, obj: Any) -> str:
         """Return the object's name in audit records."""
         return named(obj) if isinstance(obj, User) else f"{self.model._meta.verbose_name} {obj}"
 
     def recorded(self, name: str, value: Any) -> Any:
-        """Return a field's value as audit records store it. Override it for values that they must not store."""
+        """Return a field's value for the audit record. Override it for values that must not be stored."""
         if value is None or isinstance(value, (bool, int, float)):
             return value
-        plain = value if isinstance(value, (list, dict)) else named(value)
-        return plain if len(str(plain)) <= _LONGEST else f"{str(plain)[:_LONGEST]}…"
+        stored_value = value if isinstance(value, (list, dict)) else named(value)
+        return stored_value if len(str(stored_value)) <= _LONGEST else f"{str(stored_value)[:_LONGEST]}…"
 
     def _changes(self, form: Any) -> Pair:
-        """Return the changed fields before and after; of a multiple choice only the removed and the added rows."""
+        """Return the changed fields before and after; for multiple choices only the removed and added rows."""
         return self._pair(form, [name for name in form.changed_data if name in form.cleaned_data])
 
     def _pair(self, form: Any, names: Iterable[str]) -> Pair:
         before: dict[str, Any] = {}
         after: dict[str, Any] = {}
         for name in names:
-            old = _chosen(form.fields[name], form.initial.get(name))
-            new = form.cleaned_data.get(name)
+            old_value = _initial_row(form.fields[name], form.initial.get(name))
+            new_value = form.cleaned_data.get(name)
             if isinstance(form.fields[name], ModelMultipleChoiceField):
-                had, has = ({named(each) for each in rows or ()} for rows in (old, new))
-                before[name], after[name] = sorted(had - has), sorted(has - had)
+                names_before, names_after = (
+                    {named(each) for each in rows or ()} for rows in (old_value, new_value)
+                )
+                before[name], after[name] = (
+                    sorted(names_before - names_after),
+                    sorted(names_after - names_before),
+                )
             else:
-                before[name], after[name] = self.recorded(name, old), self.recorded(name, new)
+                before[name], after[name] = self.recorded(name, old_value), self.recorded(name, new_value)
         return before, after
 
     def get_actions(self, request: HttpRequest) -> Any:
-        """Return the actions that the curator may see. Rows are deleted one by one, with a reason."""
+        """Return the actions that the user may see, without bulk deletion, because deleting requires a reason."""
         actions: dict[str, Any] = super().get_actions(request)
         actions.pop("delete_selected", None)
         return {
@@ -294,7 +300,7 @@ class CurationAdmin(SimpleHistoryAdmin):
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         """Show the object's history, or the admin's own log if the model has none."""
-        self.key_of(object_id)
+        self.parse_key(object_id)
         if not has_history(self.model):
             return admin.ModelAdmin.history_view(self, request, object_id, extra_context)
         return super().history_view(request, object_id, extra_context)
@@ -302,7 +308,7 @@ class CurationAdmin(SimpleHistoryAdmin):
     def history_form_view(
         self, request: HttpRequest, object_id: str, version_id: str, extra_context: Any = None
     ) -> HttpResponse:
-        """Redirect to the list of changes. Old states are not restored, since boards would not be updated."""
+        """Redirect to the list of changes. Old states are not restored, because boards would not be updated."""
         if not self.has_view_or_change_permission(request):
             raise PermissionDenied
         opts = self.model._meta
@@ -311,30 +317,28 @@ class CurationAdmin(SimpleHistoryAdmin):
         )
 
     def revert_disabled(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return True: see `history_form_view`."""
         return True
 
     def set_history_delta_changes(
         self, request: HttpRequest, historical_records: Any, foreign_keys_are_objs: bool = True
     ) -> None:
-        """Give each row of the history what it changed."""
+        """Attach to each history row a description of its changes."""
         for row in historical_records:
             row.changes = describe_changes(row)
 
 
 class ReadOnlyAdmin(CurationAdmin):
-    """Rows that only the site itself writes."""
+    """Base class for rows that only the site itself writes."""
 
     may_add = may_change = may_delete = False
 
 
 def curator(request: HttpRequest) -> User:
-    """Return the signed-in curator."""
     return cast(User, request.user)
 
 
-def reason_of(request: HttpRequest) -> str:
-    """Return the reason that was sent with a form, or an empty text."""
+def get_reason(request: HttpRequest) -> str:
+    """Return the reason sent with a form, or an empty string."""
     return (
         request.POST.get("why", "").replace("\0", "").strip()[:LONGEST_REASON]
         if request.method == "POST"
@@ -342,20 +346,20 @@ def reason_of(request: HttpRequest) -> str:
     )
 
 
-def _filtered(item: Any) -> Any:
+def _filter_name(item: Any) -> Any:
     """Return the column or query parameter of an item of `list_filter`."""
     if isinstance(item, type):
         return getattr(item, "parameter_name", None)
     return item[0] if isinstance(item, (list, tuple)) else item
 
 
-def _chosen(field: Any, value: Any) -> Any:
-    """Return the row of a form's initial key, or the value itself."""
+def _initial_row(field: Any, value: Any) -> Any:
+    """Return the row for a form's initial key, or the value itself."""
     queryset = getattr(field, "queryset", None)
     if queryset is None or value in (None, "") or isinstance(value, list):
         return value
     return queryset.model._default_manager.filter(pk=value).first() or value
 
 
-def _dataset_of(obj: Any) -> Any:
+def _get_dataset(obj: Any) -> Any:
     return obj if isinstance(obj, Dataset) else getattr(obj, "dataset", None)

@@ -1,7 +1,7 @@
-"""Datasets with their versions and judgements.
+"""Admin of datasets, their versions, and their judgments.
 
-Curators edit descriptions; content comes by *Import dataset*, and measures and protection have pages of their own.
-Judgements are read in one way, which is recorded.
+Curators edit descriptions. Content is imported by *Import dataset*; measures and protection have pages of their own.
+Judgments can be read in one place only, which records each access.
 """
 
 from __future__ import annotations
@@ -23,12 +23,16 @@ from evaluation.core.problems import InvalidContent
 from evaluation.measures.registry import DEFAULT_MEASURES
 from leaderboard.admin.base import ReadOnlyAdmin, curator
 from leaderboard.admin.forms import CurationForm, optional_share, text_line, tick_box
-from leaderboard.admin.import_form import ImportForm, path_of_upload
+from leaderboard.admin.import_form import ImportForm, uploaded_path
 from leaderboard.admin.pages import Crumb, Operation, ReasonForm, curation_page, object_crumb, require, submit
 from leaderboard.admin.tables import DatasetResource, ExchangeAdmin
 from leaderboard.core.audit import acting
 from leaderboard.core.http.downloads import send_private
-from leaderboard.core.permissions import READS_JUDGEMENTS, may_read_judgements, opened_despite_agreement
+from leaderboard.core.permissions import (
+    READS_JUDGEMENTS,
+    conflicting_visibility_settings,
+    may_read_judgements,
+)
 from leaderboard.datasets.files import seals_queries
 from leaderboard.datasets.problems import problem
 from leaderboard.datasets.qrels import recorded_qrels_path
@@ -47,49 +51,54 @@ from leaderboard.results.publishing.protection import (
 )
 from leaderboard.systems.baselines import request_baseline_again
 
-#: Seconds that an import may take in a request.
+#: Maximum seconds that an import may take in a request.
 MOST_SECONDS = 100
-#: The right to change what is told of hidden judgements.
+#: Permission to change what is revealed about hidden judgments.
 REVEAL = "leaderboard.reveal_dataset"
 
 
 class ProtectForm(ReasonForm):
-    """The policy that is wanted."""
+    """Form for the new protection policy."""
 
     protection = forms.ChoiceField(choices=Protection.choices)
     share = optional_share(
         label="Public share",
-        help_text="Of the judged queries, in a competition; empty: as it is, ⅓ at first. Drawn once, it stays.",
+        help_text="Share of judged queries that are public in a competition. Default: unchanged, or one third at "
+        "first. It is drawn only once.",
     )
     although_told = tick_box(
         label="Proceed even though results were published in full",
-        help_text="Anyone can compute the private part of those results from what was published, and systems may be "
-        "tuned on it. Their private scores are then no independent check.",
+        help_text="The private part of these results can be computed from published scores, and systems may be tuned "
+        "on it. Their private scores are then not an independent check.",
     )
     although_reveals = tick_box(
         label="Proceed even though the private part becomes public",
-        help_text="Leaving a competition publishes means over all judged queries. Private scores that were not "
-        "revealed can then be computed, and permalinks keep them.",
+        help_text="Leaving a competition publishes means over all judged queries. Unrevealed private scores can then "
+        "be computed, and permalinks keep them.",
     )
 
 
 class RevealForm(ReasonForm):
-    """The results whose private part is revealed."""
+    """Form for the results whose private part is revealed."""
 
     round = forms.ModelChoiceField(
-        queryset=Round.objects.all(), required=False, help_text="Empty: every result on the board"
+        queryset=Round.objects.all(), required=False, help_text="Default: all results on the board"
     )
-    show_held = tick_box(label="Tell what was held", help_text="Results that were no significant change, too")
+    show_held = tick_box(
+        label="Release withheld results", help_text="Include results that were not a significant change"
+    )
 
 
 class MeasuresForm(ReasonForm):
-    """The primary measure, and the others."""
+    """Form for the primary measure and the others."""
 
-    primary = forms.CharField(max_length=40, help_text="The board is sorted by it.")
+    primary = forms.CharField(
+        max_length=40, help_text="The board is sorted by this measure, for example nDCG@10."
+    )
     others = text_line(
         max_length=400,
         required=False,
-        help_text="Separated by spaces or commas; with hidden judgements at most two beside the primary one.",
+        help_text="Separated by spaces or commas. With hidden judgments, at most two in addition to the primary one.",
     )
 
 
@@ -101,44 +110,46 @@ def _protect(dataset: Dataset, values: Mapping[str, Any]) -> str:
         although_told=values["although_told"],
         although_reveals=values["although_reveals"],
     )
-    return f"Asked for: {dataset} will be under the {Protection(values['protection']).label} policy."
+    return f"Requested: {dataset} will be under the {Protection(values['protection']).label} policy."
 
 
 def _reveal(dataset: Dataset, values: Mapping[str, Any]) -> str:
     revealed = reveal_private(dataset, values["round"], show_held=values["show_held"])
-    return f"{dataset}: the private part of {revealed.results} results is revealed; {revealed.held} held ones are told."
+    return (
+        f"{dataset}: the private part of {revealed.results} results is revealed, and {revealed.held} withheld ones "
+        "are released."
+    )
 
 
-#: How shares that curators write as fractions are shown.
+#: Display of shares that are simple fractions.
 _FRACTIONS = {round(number / of, 4): sign for sign, number, of in (
     ("¼", 1, 4), ("⅓", 1, 3), ("½", 1, 2), ("⅔", 2, 3), ("¾", 3, 4),
 )}  # fmt: skip
 
 
 def _yes_or_no(field: str, words: str) -> Callable[[Any, Dataset], str]:
-    """Return a list column that says “yes” or “no”, without the red cross that Django shows for “no”."""
+    """Return a list column that shows “yes” or “no” instead of Django's icons."""
 
     @admin.display(description=words)
-    def shown(page: Any, dataset: Dataset) -> str:
+    def display(page: Any, dataset: Dataset) -> str:
         return "yes" if getattr(dataset, field) else "no"
 
-    return shown
+    return display
 
 
 class DatasetForm(CurationForm):
-    """Settings that go with the dataset's agreement, if it has one."""
+    """Form that checks visibility settings against the dataset's agreement."""
 
     def clean(self) -> dict[str, Any]:
-        """Check the settings against the dataset's agreement."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
-        for name, message in opened_despite_agreement(self.instance, cleaned).items():
+        for name, message in conflicting_visibility_settings(self.instance, cleaned).items():
             self.add_error(name, message)
         return cleaned
 
 
 @admin.register(Dataset)
 class DatasetAdmin(ExchangeAdmin):
-    """Descriptions and settings of datasets. Content and scoring change by importing only."""
+    """Admin of dataset descriptions and settings. Content and scoring change only by import."""
 
     form = DatasetForm
     resource = DatasetResource
@@ -151,7 +162,7 @@ class DatasetAdmin(ExchangeAdmin):
     search_fields = ("name", "slug", "task", "domain")
     ordering = ("name",)
     actions = ("make_baseline", "change_protection", "reveal")
-    may_add = may_delete = False  # datasets come by import, and results stand on them
+    may_add = may_delete = False  # Datasets are imported, and results depend on them.
     readonly_fields = (
         "slug", "state", "judgements", "protection", "share", "is_runs_only", "primary_measure", "shown_measures",
         "relevance_level", "drops_self_matches", "current_version", "current_qrels", "board_revision", "created_at",
@@ -160,7 +171,7 @@ class DatasetAdmin(ExchangeAdmin):
     fieldsets = (
         (None, {"fields": ("name", "slug", "task", "domain", "language", "licence", "homepage")}),
         ("Description", {"fields": ("description", "citation", "ir_datasets_id", "beir_name", "part_of")}),
-        ("Who may see what", {"fields": ("queries_visibility", "documents_visibility", "runs_visibility")}),
+        ("Visibility", {"fields": ("queries_visibility", "documents_visibility", "runs_visibility")}),
         (
             "Scoring",
             {
@@ -168,54 +179,54 @@ class DatasetAdmin(ExchangeAdmin):
                     "state", "judgements", "is_runs_only", "primary_measure", "shown_measures", "relevance_level",
                     "drops_self_matches", "current_version", "current_qrels",
                 ),
-                "description": "Measures have a page of their own (above). The others change by importing the dataset "
-                "again with other options.",
+                "description": "Measures have a page of their own (above). To change others, import the "
+                "dataset again with different options.",
             },
         ),
         (
-            "Quota where judgements are hidden",
+            "Quota for hidden judgments",
             {
                 "fields": ("daily_quota", "monthly_quota"),
-                "description": "Submissions, per person and per team; empty: no limit.",
+                "description": "Submissions per user and per team. Leave empty for no limit.",
             },
         ),
         (
-            "Protection of hidden judgements",
+            "Protection of hidden judgments",
             {
                 "fields": ("protection", "share"),
-                "description": "An action on the list of datasets changes policy and share: parts are drawn, and all "
-                "published values change with them.",
+                "description": "To change policy or share, use the action in the list of datasets. It draws new parts "
+                "and changes all published values.",
             },
         ),
         ("Record", {"fields": ("board_revision", "created_at", "updated_at")}),
     )  # fmt: skip
 
-    #: Pages of others about a dataset: words, the name of the address, and the right that it takes.
+    #: Additional pages about a dataset: label, URL name, and required permission.
     further_pages: ClassVar[list[tuple[str, str, str]]] = [
         ("Measures", "admin:leaderboard_dataset_measures", "leaderboard.change_dataset")
     ]
 
     def tools(self, request: HttpRequest, obj: Dataset) -> list[tuple[str, str]]:
-        """Link to the public page, and to the pages of curation that the curator may use."""
+        """Return links to the public page and to the curation pages that the user may open."""
         update = f"{reverse('admin:leaderboard_dataset_import')}?dataset={obj.slug}"
         updating = (
             [("Update from a file", update)] if request.user.has_perm("leaderboard.add_dataset") else []
         )
         return [("On the site", obj.get_absolute_url()), *updating] + [
             (words, reverse(name, args=[obj.pk]))
-            for words, name, right in self.further_pages
-            if request.user.has_perm(right)
+            for words, name, permission in self.further_pages
+            if request.user.has_perm(permission)
         ]
 
     @admin.display(description="judgements", ordering="hidden")
     def judgements(self, dataset: Dataset) -> str:
         if dataset.current_qrels_id is None:
-            return "none here"
+            return "none"
         return "hidden" if dataset.hidden else "open"
 
     @admin.display(description="public share")
     def share(self, dataset: Dataset) -> str:
-        """Return the share of the judged queries that is public in a competition, as a simple fraction if it is one."""
+        """Return the public share of a competition's judged queries, as a simple fraction if possible."""
         share = dataset.public_share
         return _FRACTIONS.get(round(share, 4), f"{share:.4g}") if share is not None else "–"
 
@@ -231,71 +242,72 @@ class DatasetAdmin(ExchangeAdmin):
     def page(self, dataset: Dataset) -> str:
         return format_html('<a href="/datasets/{}/">open</a>', dataset.slug)
 
-    @admin.action(description="Make the BM25 baseline again", permissions=["change"])
+    @admin.action(description="Rebuild BM25 baseline", permissions=["change"])
     def make_baseline(self, request: HttpRequest, datasets: QuerySet[Dataset]) -> None:
-        """Ask for the baseline of the datasets that have documents and judgements."""
+        """Request the baselines of datasets that have documents and judgments."""
         requested = sum(request_baseline_again(dataset) for dataset in datasets)
         self.message_user(request, f"{requested} baselines requested.")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Dataset | None = None) -> Any:
-        """Add the visibility of hidden queries for curators who may not read judgements."""
+        """Make the visibility of hidden queries read-only for users who may not read judgments."""
         fixed = super().get_readonly_fields(request, obj)
         if obj is not None and seals_queries(obj) and not may_read_judgements(curator(request)):
             return (*fixed, "queries_visibility")
         return fixed
 
-    def boards_of(self, key: Any) -> Iterable[int]:
+    def get_board_ids(self, key: Any) -> Iterable[int]:
         return [key]
 
     def save_model(self, request: HttpRequest, obj: Dataset, form: Any, change: bool) -> None:
-        """Save, so that no cached page outlives it: neither its own nor that of a dataset that it was a part of."""
+        """Save the dataset and invalidate cached pages of it and of the datasets that it is or was a part of."""
         wholes = {form.initial.get("part_of"), obj.part_of_id} if "part_of" in form.changed_data else set()
-        changed = {obj.pk, *wholes} - {None}
-        lock_boards(changed)
+        changed_ids = {obj.pk, *wholes} - {None}
+        lock_boards(changed_ids)
         super().save_model(request, obj, form, change)
-        boards_changed(changed, Kind.DESCRIPTION)
+        boards_changed(changed_ids, Kind.DESCRIPTION)
         if form.initial.get("language", obj.language) != obj.language and request_baseline_again(obj):
             self.message_user(request, "The BM25 baseline will be rebuilt for the new language.")
 
     def formfield_for_foreignkey(
         self, db_field: ForeignKey[Any, Any], request: HttpRequest, **options: Any
     ) -> ModelChoiceField[Any] | None:
-        """Offer only datasets without content as the whole that a dataset is part of."""
+        """Restrict the choices of `part_of` to datasets without content."""
         if db_field.name == "part_of":
             options["queryset"] = Dataset.objects.filter(current_version=None, part_of=None)
         return super().formfield_for_foreignkey(db_field, request, **options)
 
     change_protection = Operation(
-        "Change how hidden judgements are protected…", REVEAL, _protect, listed=True, form=ProtectForm,
+        "Change protection of hidden judgments…", REVEAL, _protect, listed=True, form=ProtectForm,
         danger=True, title="Change protection", button="Change protection", refusals=(CannotProtect,),
-        explanation="Standard: the board shows means over all judged queries. Competition: it shows a public part, and "
-        "moves only where a result is a significant change. All published values change at once, when a worker has "
-        "drawn the parts. Going back to standard publishes means over all queries, and with them the private part.",
-        help="Make a hidden dataset a competition (public and private part, Ladder), or put it under the standard "
+        explanation="Standard: the board shows means over all judged queries. Competition: the board shows a public "
+        "part, and changes only for significant differences. All published values change at once after a worker has "
+        "drawn the parts. Returning to standard publishes means over all queries, which reveals the private part.",
+        help="Make a hidden dataset a competition (public and private part, Ladder), or return it to the standard "
         "policy.",
         guards_command=True, arguments={"protection": ""},
     )  # fmt: skip
     reveal = Operation(
         "Reveal the private part of a competition…", REVEAL, _reveal, listed=True, form=RevealForm,
         danger=True, title="Reveal the private part", button="Reveal the private part", refusals=(CannotReveal,),
-        explanation="The board gets a column with the private part's values and one with their difference to the "
-        "public part. This cannot be taken back: permalinks keep it.",
-        help="Publish the private part of a competition's results: of a round, or of all. It cannot be taken back.",
+        explanation="The board gets columns for the values of the private part and their difference from the public "
+        "part. This cannot be undone, because permalinks keep the values.",
+        help="Publish the private part of a competition's results, for a round or for all. This cannot be undone.",
         guards_command=True,
     )  # fmt: skip
 
     def measures_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Show which measures the board has, or change it; everything that is wrong with the new ones is listed."""
+        """Show or change the measures of the board; list all problems of new ones."""
         require(request, "leaderboard.change_dataset")
         dataset = get_object_or_404(Dataset, pk=pk)
-        others = [name for name in dataset.measures if name != dataset.primary_measure]
+        other_measures = [name for name in dataset.measures if name != dataset.primary_measure]
         form = MeasuresForm(
-            request.POST or None, initial={"primary": dataset.primary_measure, "others": " ".join(others)}
+            request.POST or None,
+            initial={"primary": dataset.primary_measure, "others": " ".join(other_measures)},
         )
 
         def act(values: Mapping[str, Any]) -> str:
-            wanted = values["others"].replace(",", " ").split()
-            measures = set_measures(dataset, values["primary"].strip(), wanted)
+            names = values["others"].replace(",", " ").split()
+            measures = set_measures(dataset, values["primary"].strip(), names)
             self.message_user(request, describe_shown(dataset, measures))
             return reverse("admin:leaderboard_dataset_change", args=[dataset.pk])
 
@@ -309,41 +321,41 @@ class DatasetAdmin(ExchangeAdmin):
     def import_view(self, request: HttpRequest) -> HttpResponse:
         """Show the form of *Import dataset*, import the zip, or list its problems."""
         require(request, "leaderboard.add_dataset")
-        known = Dataset.objects.filter(slug=request.GET.get("dataset", "")).first()
-        form = ImportForm(request.POST or None, request.FILES or None, known=known)
+        existing = Dataset.objects.filter(slug=request.GET.get("dataset", "")).first()
+        form = ImportForm(request.POST or None, request.FILES or None, existing=existing)
         problems: list[dict[str, Any]] = []
-        full = ""
+        disk_error = ""
         if request.method == "POST" and form.is_valid() and _may_do(request, form):
-            archive = path_of_upload(form.cleaned_data["archive"])
+            archive = uploaded_path(form.cleaned_data["archive"])
             if archive is None:
                 raise RuntimeError("uploads are written to disk")
             try:
                 with acting(curator(request), "imported in the admin"):
                     imported = form.import_from(archive, form.options(), _limit_time())
             except InvalidContent as error:
-                # Uploads lie under names of ours: say the sender's.
-                sent = form.cleaned_data["archive"].name
+                # Uploads have internal names; show the sender's.
+                original_name = form.cleaned_data["archive"].name
                 problems = [
-                    {**each.as_dict(), "message": each.message.replace(archive.name, sent)}
+                    {**each.as_dict(), "message": each.message.replace(archive.name, original_name)}
                     for each in error.report.problems
                 ]
             except DiskSpaceError as error:
-                full = str(error)
+                disk_error = str(error)
             else:
                 return self._imported(request, imported)
         return curation_page(
             request, self, "admin/leaderboard/dataset/import.html",
-            f"Update {known}" if known else "Import dataset",
-            form=form, problems=problems, full=full, status=507 if full else None,
+            f"Update {existing}" if existing else "Import dataset",
+            form=form, problems=problems, full=disk_error, status=507 if disk_error else None,
         )  # fmt: skip
 
     def _imported(self, request: HttpRequest, results: Sequence[ImportResult]) -> HttpResponse:
         for imported in results:
             if imported.changes:
-                waiting = " Its baseline is requested." if imported.baseline_requested else ""
-                text = f"Imported {imported.version}. Changed: {', '.join(imported.changes)}.{waiting}"
+                baseline_note = " Its baseline is requested." if imported.baseline_requested else ""
+                text = f"Imported {imported.version}. Changed: {', '.join(imported.changes)}.{baseline_note}"
             else:
-                text = f"Nothing changed: {imported.version} has exactly this content and these settings."
+                text = f"No changes: {imported.version} has exactly this content and these settings."
             text = " ".join([text, *imported.remarks, imported.disclosure()])
             self.log_change(request, imported.dataset, text)
             messages.success(request, text)
@@ -353,40 +365,41 @@ class DatasetAdmin(ExchangeAdmin):
 
 
 def _limit_time() -> Progress:
-    """Return a callback that stops an import after `MOST_SECONDS`, while it reads files or runs BM25 for a twin."""
+    """Return a progress callback that aborts an import after `MOST_SECONDS`."""
     end = monotonic() + MOST_SECONDS
 
     def progress(stage: str, share: float) -> None:
         if monotonic() > end:
             message = f"the import took more than {MOST_SECONDS} s and was stopped at “{stage}”"
-            hint = "Nothing was stored. Import a large collection on the server: manage.py import_dataset --by EMAIL."
+            hint = "The dataset was not stored. Import large ones on the server: manage.py import_dataset --by EMAIL."
             raise InvalidContent.of(problem("import_too_slow", message, hint))
 
     return progress
 
 
 def _may_do(request: HttpRequest, form: ImportForm) -> bool:
-    """Whether the person may have what the form says done: else it says what not. What is hidden is opened, with every
-    run over it, by who may read it.
+    """Check the permission for the requested import, and add errors to the form.
+
+    Only users who may read hidden judgments may publish them, hidden queries, or the runs of a hidden dataset.
     """
     values = form.cleaned_data
     dataset = Dataset.objects.filter(slug=values["slug"], hidden=True).exclude(current_version=None).first()
     if dataset is None or may_read_judgements(curator(request)):
         return True
-    right = "Only who may read hidden judgements can do that: ask one of them."
+    hint = "Only users with permission to read hidden judgments can do that; ask one of them."
     if values["judgements"] == "open":
-        opened = f"every run over {dataset} once it is judged, and those judgements"
-        if Qrels.objects.filter(version__dataset=dataset).exists():  # of an older version, too
-            opened = f"the hidden judgements of {dataset}, and every run over them"
-        form.add_error("judgements", f"This opens {opened}. {right}")
+        consequence = f"all runs on {dataset} once it is judged, and those judgments"
+        if Qrels.objects.filter(version__dataset=dataset).exists():  # Including those of an older version.
+            consequence = f"the hidden judgments of {dataset}, and all runs on them"
+        form.add_error("judgements", f"This would publish {consequence}. {hint}")
     if seals_queries(dataset) and values["queries_visibility"] not in ("", Visibility.CURATORS):
-        form.add_error("queries_visibility", f"This opens the hidden queries of {dataset}. {right}")
+        form.add_error("queries_visibility", f"This would publish the hidden queries of {dataset}. {hint}")
     return not form.errors
 
 
 @admin.register(DatasetVersion)
 class DatasetVersionAdmin(ReadOnlyAdmin):
-    """Versions, as they were imported."""
+    """Read-only admin of imported versions."""
 
     list_display = ("dataset", "number", "label", "created_at")
     list_filter = (("dataset", admin.RelatedOnlyFieldListFilter),)
@@ -394,7 +407,7 @@ class DatasetVersionAdmin(ReadOnlyAdmin):
     search_fields = ("dataset__name", "dataset__slug", "label")
 
     def get_fields(self, request: HttpRequest, obj: DatasetVersion | None = None) -> Any:
-        """Leave out checksums of hidden queries, which would confirm guesses, for curators who may not read them."""
+        """Omit checksums of hidden queries, which could confirm guesses, for users who may not read them."""
         fields = super().get_fields(request, obj)
         if obj is None or not seals_queries(obj.dataset) or may_see_counts(obj.dataset, request.user):
             return fields
@@ -403,7 +416,7 @@ class DatasetVersionAdmin(ReadOnlyAdmin):
 
 @admin.register(Qrels)
 class QrelsAdmin(ReadOnlyAdmin):
-    """Metadata of judgements. Reading them needs its own permission, and each reading is recorded."""
+    """Admin of the metadata of judgments. Reading them requires a separate permission and is recorded."""
 
     list_display = ("version", "split", "number", "note", "created_at")
     list_filter = ("version__dataset", "split")
@@ -413,8 +426,9 @@ class QrelsAdmin(ReadOnlyAdmin):
     pages: ClassVar = {"read": "<int:pk>/read/"}
 
     def get_fields(self, request: HttpRequest, obj: Qrels | None = None) -> Any:
-        """Counts of hidden judgements, by grade, tell what a merge changed, and the checksum whether a guess is the
-        file: they go with the right to read.
+        """Omit counts and checksums of hidden judgments for users who may not read them.
+
+        Counts by grade reveal what a merge changed, and checksums could confirm a guessed file.
         """
         fields = super().get_fields(request, obj)
         if obj is None or may_see_counts(obj.version.dataset, request.user):
@@ -422,13 +436,13 @@ class QrelsAdmin(ReadOnlyAdmin):
         return [name for name in fields if name not in ("statistics", "sha256")]
 
     def tools(self, request: HttpRequest, obj: Qrels) -> list[Crumb]:
-        """Link to the judgements for curators who may read them."""
+        """Return a link to the judgments for users who may read them."""
         if not request.user.has_perm(READS_JUDGEMENTS):
             return []
-        return [("Read the judgements (recorded)", reverse("admin:leaderboard_qrels_read", args=[obj.pk]))]
+        return [("Read the judgments (recorded)", reverse("admin:leaderboard_qrels_read", args=[obj.pk]))]
 
     def read_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
-        """Send the judgements as a file after recording the reading."""
+        """Record the access, and send the judgments as a file."""
         require(request, READS_JUDGEMENTS)
         qrels = get_object_or_404(Qrels.objects.select_related("version__dataset"), pk=pk)
         if request.method != "GET":

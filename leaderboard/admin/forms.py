@@ -1,7 +1,8 @@
-"""The form of every page that curators edit: why, and what the form was made from, so that two at once lose nothing.
+"""Base form of curation pages, with a reason and detection of edit conflicts.
 
-A form carries a token in a hidden field: the newest row of the object's history, and a digest of what its fields and
-inlines showed. Where the digest differs on saving, somebody saved meanwhile: the form then says what changed since.
+A form contains a hidden token: the newest row of the object's history, and a digest of the values of its fields and
+inlines. A different digest on saving means that another curator has saved in between, and the form shows their
+changes.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from leaderboard.core.text.json import read_json
 from leaderboard.core.text.plain import plain_text
 from leaderboard.datasets.terms import TERMS, terms_in_use
 
-#: Fields of the form that are none of the model's.
+#: Fields of the form that do not belong to the model.
 OWN_FIELDS = ("why", "rendered_from")
-#: The longest reason that is taken.
+#: Maximum length of a reason.
 LONGEST_REASON = 300
 
 
-#: Form fields that may be left empty, and a field of one line of text.
+#: Form fields that may be left empty, and a single-line text field.
 optional_text = partial(forms.CharField, required=False)
 optional_choice = partial(forms.ChoiceField, required=False)
 optional_integer = partial(forms.IntegerField, required=False)
@@ -43,21 +44,21 @@ text_line = partial(forms.CharField, widget=forms.TextInput(attrs={"class": "vTe
 
 
 class WhyField(forms.CharField):
-    """A curator's reason, in a line."""
+    """A single-line field for a curator's reason."""
 
     def __init__(self, **options: Any) -> None:
         defaults = {
-            "label": "Why",
+            "label": "Reason",
             "max_length": LONGEST_REASON,
-            "help_text": "Kept with your name in the history and in the audit record.",
+            "help_text": "Stored with your name in the history and the audit log.",
             "widget": forms.TextInput(attrs={"class": "vTextField", "autocomplete": "off"}),
-            "error_messages": {"required": "Say why in a few words: the record keeps it."},
+            "error_messages": {"required": "Give a reason in a few words, for the audit log."},
         }
         super().__init__(**{**defaults, **options})
 
 
 class StrictJSONField(forms.JSONField):
-    """JSON that every database keeps. Left empty, it is what the model starts with."""
+    """Strict JSON that every database can store; an empty field has the model's default."""
 
     def to_python(self, value: Any) -> Any:
         if value in self.empty_values and callable(self.initial):
@@ -66,11 +67,11 @@ class StrictJSONField(forms.JSONField):
             try:
                 return read_json(value)
             except ValueError as error:
-                raise ValidationError(f"This is not JSON that can be kept: {error}.") from None
+                raise ValidationError(f"This JSON cannot be stored: {error}.") from None
         return super().to_python(value)
 
     def bound_data(self, data: Any, initial: Any) -> Any:
-        """Return the value to show again: the typed text if it is not valid JSON."""
+        """Return the value to show again: the entered text if it is not valid JSON."""
         try:
             return None if data is None else read_json(data)
         except ValueError:
@@ -78,7 +79,7 @@ class StrictJSONField(forms.JSONField):
 
 
 class TextFileField(forms.FileField):
-    """An uploaded text of at most `largest` bytes; its value is the text."""
+    """An uploaded text file of at most `largest` bytes, whose value is the text."""
 
     def __init__(self, *, largest: int, **options: Any) -> None:
         super().__init__(required=False, **options)
@@ -87,14 +88,14 @@ class TextFileField(forms.FileField):
     def clean(self, data: Any, initial: Any = None) -> str:
         file = super().clean(data, initial)
         if file and file.size > self.largest:
-            raise ValidationError(f"The file is larger than {self.largest:,} bytes: bring it in parts.")
+            raise ValidationError(f"The file is larger than {self.largest:,} bytes. Split it into parts.")
         try:
             return file.read().decode("utf-8-sig") if file else ""
         except UnicodeDecodeError:
-            raise ValidationError("The file is no UTF-8 text: save it as CSV (UTF-8).") from None
+            raise ValidationError("The file is not UTF-8 text. Save it as CSV (UTF-8).") from None
 
 
-#: The form fields of columns: as the admin's own, but for these.
+#: Form field options by model field, where they differ from those of the admin.
 FORM_FIELDS: dict[type[models.Field[Any, Any]], dict[str, Any]] = {
     models.URLField: {"assume_scheme": "https"},
     models.JSONField: {"form_class": StrictJSONField},
@@ -110,21 +111,21 @@ class TermInput(forms.TextInput):
 
     def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
         """Render the field and its list of suggestions."""
-        listed = f"known-{name}"
+        list_id = f"known-{name}"
         values = ((each,) for each in terms_in_use(self.model, self.term))
         options = format_html_join("", '<option value="{}"></option>', values)
-        field = super().render(name, value, {**(attrs or {}), "list": listed}, renderer)
-        return format_html('{}<datalist id="{}">{}</datalist>', field, listed, options)
+        field = super().render(name, value, {**(attrs or {}), "list": list_id}, renderer)
+        return format_html('{}<datalist id="{}">{}</datalist>', field, list_id, options)
 
 
-#: Values longer than this are shown by their beginning.
+#: Maximum length of displayed values.
 _LONGEST = 120
 
 
 def version_token(
     instance: models.Model, fields: Iterable[str], inlines: Iterable[tuple[type[models.Model], str]]
 ) -> str:
-    """Return `HISTORY.DIGEST` of an object's present fields and inline rows; HISTORY is 0 for models without one."""
+    """Return `HISTORY.DIGEST` of an object's fields and inline rows; HISTORY is 0 for models without history."""
     values: dict[str, Any] = {
         name: [getattr(each, "pk", each) for each in value] if isinstance(value, list) else value
         for name, value in model_to_dict(instance, fields=list(fields)).items()
@@ -140,7 +141,6 @@ def version_token(
 
 
 def has_history(model: type[models.Model]) -> bool:
-    """Return whether django-simple-history records the model."""
     return hasattr(model._meta, "simple_history_manager_attribute")
 
 
@@ -150,23 +150,23 @@ def _history(instance: models.Model) -> Any:
 
 
 def changes_since(instance: models.Model, history: int) -> list[str]:
-    """Describe what others saved after a row of the history, oldest first: who, when, why, and each changed field."""
+    """Describe the changes after a history row, oldest first, with author, time, reason and fields."""
     if not has_history(type(instance)):
         return []
     sentences = []
     for record in _history(instance).filter(history_id__gt=history).order_by("history_id"):
-        changed = describe_changes(record)
-        at = timezone.localtime(record.history_date).strftime("%H:%M UTC on %-d %B")
-        why = f" (“{record.history_change_reason}”)" if record.history_change_reason else ""
-        what = "; ".join(f"{one['field']} from {one['old']} to {one['new']}" for one in changed)
+        changes = describe_changes(record)
+        time = timezone.localtime(record.history_date).strftime("%H:%M UTC on %-d %B")
+        reason = f" (“{record.history_change_reason}”)" if record.history_change_reason else ""
+        description = "; ".join(f"{one['field']} from {one['old']} to {one['new']}" for one in changes)
         sentences.append(
-            f"{record.history_user or 'The site'} changed it at {at}{why}: {what or 'its rows'}."
+            f"{record.history_user or 'The site'} changed it at {time}{reason}: {description or 'its rows'}."
         )
     return sentences
 
 
 def describe_changes(record: Any) -> list[Mapping[str, str]]:
-    """Return the fields that a row of history changed, with old and new values as short text."""
+    """Return the fields that a history row changed, with old and new values as short text."""
     before = record.prev_record
     if before is None:
         return []
@@ -174,19 +174,19 @@ def describe_changes(record: Any) -> list[Mapping[str, str]]:
     return [
         {
             "field": str(record.instance_type._meta.get_field(one.field).verbose_name),
-            "old": shown(one.old),
-            "new": shown(one.new),
+            "old": display_value(one.old),
+            "new": display_value(one.new),
         }
         for one in delta.changes
     ]
 
 
-#: How an absent value is shown.
+#: Display of an absent value.
 NOTHING = "(empty)"
 
 
-def shown(value: Any) -> str:
-    """Return a value as short text, or `NOTHING` if it is absent."""
+def display_value(value: Any) -> str:
+    """Format a value as short text, or `NOTHING` if it is absent."""
     absent_row = isinstance(value, DeletedObject) and value.pk is None
     if value is None or absent_row or value in ("", [], {}):
         return NOTHING
@@ -202,7 +202,7 @@ class CurationForm(forms.ModelForm):
     why = WhyField()
     rendered_from = forms.CharField(widget=forms.HiddenInput, required=False, label="")
 
-    #: The admin page and the request, set by `CurationAdmin.get_form`.
+    #: Admin page and request, set by `CurationAdmin.get_form`.
     curation: Any
     request: HttpRequest
 
@@ -216,37 +216,35 @@ class CurationForm(forms.ModelForm):
             self.fields["why"].required = self.curation.why_required
         self.present = ""
         if self.instance.pk is not None and "rendered_from" in self.fields:
-            # Now: cleaning writes into the instance.
+            # Computed now, because validation modifies the instance.
             fields = [name for name in self.fields if name not in OWN_FIELDS]
             self.present = version_token(self.instance, fields, self.curation.inline_rows(self.request))
             self.initial["rendered_from"] = self.present
 
     @cached_property
     def changed_data(self) -> list[str]:
-        """Return the changed fields of the model."""
+        """The changed fields of the model."""
         return [name for name in super().changed_data if name not in OWN_FIELDS]
 
     def clean(self) -> dict[str, Any] | None:
-        """Refuse to write over what somebody else saved since the form was opened."""
+        """Reject the form if another curator has saved the object since the form was opened."""
         cleaned = super().clean()
         history, dot, digest = str(self.data.get(self.add_prefix("rendered_from"), "")).partition(".")
         is_token = bool(dot) and history.isascii() and history.isdigit()
         if not self.present or (is_token and digest == self.present.partition(".")[2]):
             return cleaned
-        # Shown again, the form is made from what is there now: who saves it then has seen the change.
+        # The form that is shown again has the current token, because its user has seen the changes.
         data = QueryDict(mutable=True)
         data.update(self.data)
         data[self.add_prefix("rendered_from")] = self.present
         self.data = data
         if not is_token:
-            raise ValidationError(
-                "The form does not say what it was made from. Look it over and save it again."
-            )
-        changes = changes_since(self.instance, int(history)) or ["It was changed by somebody else."]
+            raise ValidationError("The form lacks its version. Check it and save it again.")
+        changes = changes_since(self.instance, int(history)) or ["Another curator changed it."]
         raise ValidationError(
             [
-                "Not saved: this changed while you were editing it.",
+                "The form was not saved, because the object changed while you were editing it.",
                 *changes,
-                "What you typed is still below. Look it over and save it again; it then replaces their change.",
+                "Your input is still below. Check it and save it again to replace these changes.",
             ]
         )

@@ -1,4 +1,4 @@
-"""Pools, which are drawn from runs to be judged, and judgements that come back."""
+"""Admin of pools, which are drawn from runs for judging, and of judgment imports."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -12,9 +12,9 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from evaluation.judgements.merge import Judge, agreement_sentence
-from leaderboard.admin.base import ReadOnlyAdmin, curator, reason_of
+from leaderboard.admin.base import ReadOnlyAdmin, curator, get_reason
 from leaderboard.admin.forms import optional_choice, optional_integer, optional_text, text_line, tick_box
-from leaderboard.admin.import_form import path_of_upload
+from leaderboard.admin.import_form import uploaded_path
 from leaderboard.admin.pages import ReasonForm, curation_page, require, submit
 from leaderboard.core.audit import acting
 from leaderboard.core.http.downloads import send_private
@@ -33,12 +33,12 @@ from leaderboard.judgements.rescoring.campaigns import under_way
 from leaderboard.models import Dataset, JudgementImport, Pool, Round, Run
 
 JUDGE, READ = "leaderboard.judge_dataset", READS_JUDGEMENTS
-#: Seconds after which a page looks again while the scorer works.
+#: Seconds between page refreshes while the scorer works.
 REFRESH = 4
 
 
 class JudgingAdmin(ReadOnlyAdmin):
-    """Pages for those who may judge datasets, and nobody else."""
+    """Base class of pages for users who may judge datasets."""
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         return bool(request.user.has_perm(JUDGE))
@@ -47,17 +47,17 @@ class JudgingAdmin(ReadOnlyAdmin):
         return bool(request.user.has_perm(JUDGE))
 
     def get_row(self, request: HttpRequest, object_id: str | int) -> Any:
-        """Return the row of a page. Raises PermissionDenied, or Http404 if there is none."""
+        """Return the row of a page. Raises PermissionDenied, or Http404 if it does not exist."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        row = self.get_queryset(request).filter(pk=self.key_of(str(object_id))).first()
+        row = self.get_queryset(request).filter(pk=self.parse_key(str(object_id))).first()
         if row is None:
             raise Http404
         return row
 
 
 class DatasetForm(ReasonForm):
-    """A form about one dataset, which a link may have chosen already."""
+    """A form about one dataset, which a link may preselect."""
 
     dataset = forms.ModelChoiceField(queryset=Dataset.objects.none(), to_field_name="slug")
 
@@ -67,19 +67,19 @@ class DatasetForm(ReasonForm):
 
     @staticmethod
     def datasets() -> QuerySet[Dataset]:
-        """Return the datasets that have queries here; others cannot be judged."""
+        """Return the datasets that have queries; others cannot be judged."""
         return Dataset.objects.filter(current_version__isnull=False).order_by("name")
 
 
-def chosen_dataset(request: HttpRequest) -> Dataset | None:
-    """Return the dataset that an address or a form names."""
+def selected_dataset(request: HttpRequest) -> Dataset | None:
+    """Return the dataset selected in the URL or the form."""
     slug = request.POST.get("dataset") or request.GET.get("dataset")
-    chosen = DatasetForm.datasets().filter(slug=slug) if slug else DatasetForm.datasets().none()
-    return chosen.select_related("current_qrels", "current_version").first()
+    datasets = DatasetForm.datasets().filter(slug=slug) if slug else DatasetForm.datasets().none()
+    return datasets.select_related("current_qrels", "current_version").first()
 
 
 class RunChoice(forms.ModelMultipleChoiceField):
-    """Runs by system, label and priority."""
+    """A choice of runs, labelled by system, configuration, team and priority."""
 
     def label_from_instance(self, run: Run) -> str:
         team = run.system.team.name if run.system.team else "the site"
@@ -88,24 +88,27 @@ class RunChoice(forms.ModelMultipleChoiceField):
 
 
 class PoolForm(DatasetForm):
-    """Depth, and from which runs: those ticked, or else each team's first, or else all."""
+    """Form for the depth and the runs of a pool: the selected ones, or each team's first ones, or all."""
 
     depth = forms.IntegerField(
-        initial=10, min_value=1, max_value=DEEPEST, help_text="So many of each query's first documents."
+        initial=10,
+        min_value=1,
+        max_value=DEEPEST,
+        help_text="Number of top documents per query, for example 10.",
     )
     round = forms.ModelChoiceField(
-        queryset=Round.objects.none(), required=False, help_text="Only runs that came in this round."
+        queryset=Round.objects.none(), required=False, help_text="Use only runs submitted to this round."
     )
     runs_per_team = optional_integer(
         min_value=1,
-        help_text="Only the runs of highest priority of each team or participant, for example 3. "
+        help_text="Use only this number of highest-priority runs per team or participant, for example 3. "
         "Default: as many as the round accepts, or all.",
     )
     runs = RunChoice(
         queryset=Run.objects.none(),
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text="Tick some to draw from exactly these.",
+        help_text="Select runs to draw from exactly these.",
     )
 
     def __init__(self, *args: Any, dataset: Dataset | None, **kwargs: Any) -> None:
@@ -124,7 +127,7 @@ class PoolForm(DatasetForm):
 
 @admin.register(Pool)
 class PoolAdmin(JudgingAdmin):
-    """Pools. Each has a page with its files."""
+    """Admin of pools; the page of each lists its files."""
 
     list_display = ("__str__", "dataset", "state", "pairs", "depth", "created_by", "created_at")
     list_filter = ("state", ("dataset", admin.RelatedOnlyFieldListFilter))
@@ -136,8 +139,8 @@ class PoolAdmin(JudgingAdmin):
 
     @admin.display(description="pairs")
     def pairs(self, pool: Pool) -> str:
-        """Return the number of pairs to judge."""
-        # As of imports, hidden judgements are told on a page of one row alone, which records who looks.
+        """Return the number of query-document pairs to judge."""
+        # Hidden judgments are shown only on the page of a single row, which records access.
         pairs = None if disclosure.reveals_judged(pool) else pool.statistics.get("pairs")
         return "—" if pairs is None else f"{pairs:,}"
 
@@ -147,7 +150,7 @@ class PoolAdmin(JudgingAdmin):
     def draw_view(self, request: HttpRequest) -> HttpResponse:
         """Show the form of *Draw a pool*: first the dataset, then its runs."""
         require(request, JUDGE)
-        dataset = chosen_dataset(request)
+        dataset = selected_dataset(request)
         form = PoolForm(
             request.POST or None, dataset=dataset, initial={"dataset": dataset.slug if dataset else None}
         )
@@ -164,9 +167,14 @@ class PoolAdmin(JudgingAdmin):
 
         redirect, problems = submit(request, form, act, JudgingRefused)
         return redirect or curation_page(
-            request, self, "admin/leaderboard/pool/draw.html", "Draw a pool",
-            problems=problems, form=form, dataset=dataset,
-        )  # fmt: skip
+            request,
+            self,
+            "admin/leaderboard/pool/draw.html",
+            "Draw a pool",
+            problems=problems,
+            form=form,
+            dataset=dataset,
+        )
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
@@ -175,7 +183,7 @@ class PoolAdmin(JudgingAdmin):
         pool = self.get_row(request, object_id)
         if request.method == "POST":
             try:
-                with acting(curator(request), reason_of(request)):
+                with acting(curator(request), get_reason(request)):
                     draw_again(pool)
             except JudgingRefused as error:
                 messages.error(request, str(error))
@@ -184,15 +192,21 @@ class PoolAdmin(JudgingAdmin):
             with acting(curator(request)):
                 disclosure.record_counts_read(pool)
         return curation_page(
-            request, self, "admin/leaderboard/pool/pool.html", f"Pool {pool.pk} of {pool.dataset}",
-            pool=pool, counts=pool.statistics, refresh=REFRESH if pool.state == Pool.State.DRAWING else 0,
+            request,
+            self,
+            "admin/leaderboard/pool/pool.html",
+            f"Pool {pool.pk} of {pool.dataset}",
+            pool=pool,
+            counts=pool.statistics,
+            refresh=REFRESH if pool.state == Pool.State.DRAWING else 0,
             runs=pool.runs.select_related("system__team").order_by("system__name", "configuration"),
-            imports=pool.imports.all(), forms=disclosure.downloadable_forms(pool, request.user),
+            imports=pool.imports.all(),
+            forms=disclosure.downloadable_forms(pool, request.user),
             knows=disclosure.may_see_counts(pool.dataset, request.user),
-        )  # fmt: skip
+        )
 
     def file_view(self, request: HttpRequest, pool_id: int, form: str) -> HttpResponseBase:
-        """Send a file of a pool to curators who may read its content, and record the download."""
+        """Send a file of a pool to users who may read it, and record the download."""
         require(request, JUDGE)
         pool = self.get_queryset(request).filter(pk=pool_id).first()
         if pool is None or form not in pool.files:
@@ -205,17 +219,17 @@ class PoolAdmin(JudgingAdmin):
         return send_private(place, name, f"text/{kind}; charset=utf-8")
 
 
-#: So many conflicts are listed on a page.
+#: Maximum number of conflicts that a page lists.
 LISTED = 100
 
 
 class JudgementUploadForm(DatasetForm):
-    """A file of judgements, and where they are from."""
+    """Form for a file of judgments and its origin."""
 
     file = forms.FileField(
-        label="Judgements",
-        help_text="TREC qrels, BEIR’s tab-separated form, or a pool’s CSV with grades; .gz, .zst and .bz2 too. "
-        "Empty and negative grades are not judged yet.",
+        label="Judgments",
+        help_text="TREC qrels, BEIR’s tab-separated format, or a pool’s CSV with grades; plain, .gz, .zst or .bz2. "
+        "Empty and negative grades count as unjudged.",
     )
     judge_kind = forms.ChoiceField(
         label="Judged by",
@@ -226,39 +240,41 @@ class JudgementUploadForm(DatasetForm):
     judge_name = text_line(
         label="Name",
         max_length=80,
-        help_text="Of the people (“NIST assessors”) or of the model: public, on the board and in exports.",
+        help_text="Name of the assessors (“NIST assessors”) or the model, shown on the board and in exports",
     )
     judge_version = optional_text(
-        label="Version of the model", max_length=80, help_text="As its maker calls it."
+        label="Version of the model", max_length=80, help_text="Version as published, for example 2024-08-06"
     )
     judge_prompt = text_line(
         label="SHA-256 of its prompt",
         max_length=64,
         required=False,
-        help_text="64 hexadecimal digits, so that others can tell whether they asked the same.",
+        help_text="64 hexadecimal digits, so that others can verify that they use the same prompt",
     )
     scale_grew = tick_box(
-        label="The scale grew",
-        help_text="Grades above the highest present one are meant; otherwise they are taken for slips.",
+        label="Accept higher grades",
+        help_text="Accept grades above the highest existing one, which are otherwise rejected as mistakes",
     )
-    strict = tick_box(help_text="Refuse judgments of documents that the corpus lacks. Default: count them.")
+    strict = tick_box(
+        help_text="Reject judgments of documents that are not in the corpus. Default: count them."
+    )
     pool = forms.ModelChoiceField(
         queryset=Pool.objects.filter(state=Pool.State.READY).select_related("dataset"),
         required=False,
-        help_text="Which pool was judged: the runs that fed it are marked on the board.",
+        help_text="The judged pool. The board marks the runs that contributed to it.",
     )
     note = text_line(
         max_length=300,
         required=False,
-        help_text="Where they are from: public, beside the new version of the judgements.",
+        help_text="Origin of the judgments, shown publicly with their new version",
     )
 
 
 class SettleForm(ReasonForm):
-    """The decision on an import."""
+    """Form for the decision on an import."""
 
     policy = optional_choice(
-        label="Where grades disagree",
+        label="If grades disagree",
         choices=imports.Conflicts.choices,
         initial=imports.Conflicts.KEEP,
         widget=forms.RadioSelect,
@@ -267,7 +283,7 @@ class SettleForm(ReasonForm):
 
 @admin.register(JudgementImport)
 class JudgementImportAdmin(JudgingAdmin):
-    """Imports of judgements."""
+    """Admin of judgment imports."""
 
     list_display = ("file_name", "dataset", "state", "new_pairs", "conflicts", "created_by", "created_at")
     list_filter = ("state", ("dataset", admin.RelatedOnlyFieldListFilter))
@@ -276,29 +292,25 @@ class JudgementImportAdmin(JudgingAdmin):
     change_list_template = "admin/leaderboard/judgementimport/change_list.html"
 
     pages: ClassVar = {"bring": "bring/"}
-    pending = (
-        "judgement import waits to be merged",
-        "judgement imports wait to be merged",
-        "?state__exact=ready",
-    )
+    pending = ("judgment import ready to merge", "judgment imports ready to merge", "?state__exact=ready")
 
     @admin.display(description="new pairs")
-    def new_pairs(self, brought: JudgementImport) -> str:
-        return _count(brought, "new")
+    def new_pairs(self, judgement_import: JudgementImport) -> str:
+        return _count(judgement_import, "new")
 
     @admin.display(description="conflicts")
-    def conflicts(self, brought: JudgementImport) -> str:
-        """Return the number of pairs with another grade already."""
-        return _count(brought, "conflicts")
+    def conflicts(self, judgement_import: JudgementImport) -> str:
+        """Return the number of pairs that already have a different grade."""
+        return _count(judgement_import, "conflicts")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[JudgementImport]:
         related = ("dataset", "against", "qrels", "pool", "created_by")
         return super().get_queryset(request).select_related(*related)
 
     def bring_view(self, request: HttpRequest) -> HttpResponse:
-        """Show the form of *Import judgements*, store the file, or list its problems."""
+        """Show the form of *Import judgments*, store the file, or list its problems."""
         require(request, JUDGE)
-        dataset = chosen_dataset(request)
+        dataset = selected_dataset(request)
         form = JudgementUploadForm(
             request.POST or None,
             request.FILES or None,
@@ -307,7 +319,7 @@ class JudgementImportAdmin(JudgingAdmin):
 
         def act(values: Mapping[str, Any]) -> str:
             options = {name: values[name] for name in ("note", "pool", "scale_grew", "strict")}
-            uploaded = path_of_upload(values["file"])
+            uploaded = uploaded_path(values["file"])
             if uploaded is None:
                 raise RuntimeError("uploads are written to disk")
             judge = Judge(
@@ -316,68 +328,101 @@ class JudgementImportAdmin(JudgingAdmin):
                 values["judge_version"],
                 values["judge_prompt"].lower(),
             )
-            brought = imports.import_judgements(
+            judgement_import = imports.import_judgements(
                 values["dataset"], uploaded, judge, name=values["file"].name, **options
             )
-            return reverse("admin:leaderboard_judgementimport_change", args=[brought.pk])
+            return reverse("admin:leaderboard_judgementimport_change", args=[judgement_import.pk])
 
         redirect, problems = submit(request, form, act, JudgingRefused)
         return redirect or curation_page(
-            request, self, "admin/leaderboard/judgementimport/bring.html", "Import judgements",
-            problems=problems, problems_note="Nothing was stored:", form=form,
-        )  # fmt: skip
+            request,
+            self,
+            "admin/leaderboard/judgementimport/bring.html",
+            "Import judgments",
+            problems=problems,
+            problems_note="The file was not stored:",
+            form=form,
+        )
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
-        """Show an import with its comparison, or settle it."""
-        brought = self.get_row(request, object_id)
+        """Show an import with its comparison, or carry out a decision."""
+        judgement_import = self.get_row(request, object_id)
         form = SettleForm(request.POST or None)
         if request.method == "POST" and form.is_valid():
             try:
                 with acting(curator(request), form.cleaned_data["why"]):
                     if "discard" in request.POST:
-                        imports.discard_import(brought)
-                        messages.success(request, "Thrown away: nothing changed.")
+                        imports.discard_import(judgement_import)
+                        messages.success(request, "The import was discarded without changes.")
                     elif "again" in request.POST:
-                        imports.compare_again(brought)
+                        imports.compare_again(judgement_import)
                     else:
                         policy = form.cleaned_data["policy"] or imports.Conflicts.KEEP
-                        imports.request_merge(brought, imports.Conflicts(policy))
+                        imports.request_merge(judgement_import, imports.Conflicts(policy))
             except JudgingRefused as error:
                 messages.error(request, str(error))
             return HttpResponseRedirect(request.path)
-        return self._page(request, brought, form)
+        return self._page(request, judgement_import, form)
 
-    def _page(self, request: HttpRequest, brought: JudgementImport, form: SettleForm) -> TemplateResponse:
-        reads, blind = request.user.has_perm(READ), disclosure.is_blind_decision(brought, request.user)
-        # Nothing is told while the scorer is at it: the page looks again by itself, and each look is recorded.
-        counts = {} if brought.state in imports.WORKING else disclosure.visible_counts(brought, request.user)
-        listed = list(list_conflicts(brought, limit=LISTED)) if "conflicts" in counts else []
-        if "new" in counts and reads and (listed or disclosure.is_secret(brought, brought.against)):
+    def _page(
+        self, request: HttpRequest, judgement_import: JudgementImport, form: SettleForm
+    ) -> TemplateResponse:
+        reads, blind = (
+            request.user.has_perm(READ),
+            disclosure.is_blind_decision(judgement_import, request.user),
+        )
+        # Counts are not shown while the scorer works, because the page refreshes itself and each view is
+        # recorded.
+        counts = (
+            {}
+            if judgement_import.state in imports.WORKING
+            else disclosure.visible_counts(judgement_import, request.user)
+        )
+        conflicts = list(list_conflicts(judgement_import, limit=LISTED)) if "conflicts" in counts else []
+        if (
+            "new" in counts
+            and reads
+            and (conflicts or disclosure.is_secret(judgement_import, judgement_import.against))
+        ):
             with acting(curator(request)):
-                disclosure.record_comparison_read(brought, len(listed))
-        rescore = under_way(brought.dataset)
-        if rescore is not None and rescore.to_qrels_id != brought.qrels_id:
+                disclosure.record_comparison_read(judgement_import, len(conflicts))
+        rescore = under_way(judgement_import.dataset)
+        if rescore is not None and rescore.to_qrels_id != judgement_import.qrels_id:
             rescore = None
         answer = curation_page(
-            request, self, "admin/leaderboard/judgementimport/import.html", f"Judgements: {brought.file_name}",
-            brought=brought, counts=counts, of_file=brought.counts, form=form, reads=reads, blind=blind,
-            # Grades of judgements are for those who may read them; the new ones the curator has brought.
-            listed=[(each.query, each.document, each.old if reads else None, each.new) for each in listed],
+            request,
+            self,
+            "admin/leaderboard/judgementimport/import.html",
+            f"Judgments: {judgement_import.file_name}",
+            brought=judgement_import,
+            counts=counts,
+            of_file=judgement_import.counts,
+            form=form,
+            reads=reads,
+            # Only users who may read judgments see the old grades; the new ones come from the curator's own file.
+            blind=blind,
+            listed=[(each.query, each.document, each.old if reads else None, each.new) for each in conflicts],
             choices=[
-                (each.value, each.label, None if blind else imports.count_changes(brought, each))
+                (each.value, each.label, None if blind else imports.count_changes(judgement_import, each))
                 for each in imports.Conflicts
             ],
-            judge=imports.get_judge(brought) if brought.judge_name else None,
+            judge=imports.get_judge(judgement_import) if judgement_import.judge_name else None,
             agreement=[agreement_sentence(each) for each in counts.get("agreement", ())],
-            refresh=REFRESH if brought.state in imports.WORKING else 0, rescore=rescore, State=imports.State,
-        )  # fmt: skip
+            refresh=REFRESH if judgement_import.state in imports.WORKING else 0,
+            rescore=rescore,
+            State=imports.State,
+        )
         answer["Cache-Control"] = "private, no-store"
         return answer
 
 
-def _count(brought: JudgementImport, name: str) -> str:
-    # Hidden judgements are told on the import's own page alone, which records who looks.
-    count = None if disclosure.is_secret(brought, brought.against) else brought.counts.get(name)
+def _count(judgement_import: JudgementImport, name: str) -> str:
+    # Hidden judgments are shown only on the page of the import, which records access.
+    count = (
+        None
+        if disclosure.is_secret(judgement_import, judgement_import.against)
+        else judgement_import.counts.get(name)
+    )
     return "—" if count is None else f"{count:,}"

@@ -1,4 +1,4 @@
-"""Pages of the admin that are no model's form: the frame, the rights, and the page that asks why before acting."""
+"""Frame of admin pages that are not model forms, and operations that ask for a reason."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -21,12 +21,12 @@ from leaderboard.admin.forms import WhyField
 from leaderboard.core.audit import acting
 from leaderboard.results.board_rows.revisions import lock_boards
 
-#: A link of the way to a page: its words, and its address.
+#: A breadcrumb: label and URL.
 Crumb = tuple[str, str]
 
 
 class ActionRefused(Exception):
-    """An act that could not be done, with what is wrong and what would be right, for the curator to read."""
+    """An operation failed, with a message for the curator that says what is wrong and how to fix it."""
 
 
 def require(request: HttpRequest, *rights: str) -> None:
@@ -36,7 +36,7 @@ def require(request: HttpRequest, *rights: str) -> None:
 
 
 def object_crumb(page: admin.ModelAdmin, obj: Any) -> Crumb:
-    """Return the link to a row's page."""
+    """Return the breadcrumb of a row's page."""
     opts = page.model._meta
     return str(obj), reverse(f"admin:{opts.app_label}_{opts.model_name}_change", args=[obj.pk])
 
@@ -52,21 +52,27 @@ def curation_page(
     status: int | None = None,
     **context: Any,
 ) -> TemplateResponse:
-    """Answer with a template that extends `admin/curation_base.html`.
+    """Render a template that extends `admin/curation_base.html`.
 
-    The way to it leads over the model's list and `crumbs`. `problems` are dictionaries as everywhere
-    (`message`, `lines`, `hint`, …); they are listed above the page. Without a `status` the answer is 400 where
-    there are problems, or errors of the context's `form`.
+    Args:
+        request: The request.
+        page: Admin of the model, whose list is the first breadcrumb.
+        template: Name of the template.
+        title: Title of the page.
+        crumbs: Further breadcrumbs.
+        problems: Dictionaries (`message`, `lines`, `hint`, …) to list above the page.
+        status: HTTP status. Default: 400 if there are problems or errors of the context's `form`, else 200.
+        context: Further context of the template.
     """
     problems, form, opts = list(problems), context.get("form"), page.model._meta
-    listed = reverse(f"admin:{opts.app_label}_{opts.model_name}_changelist")
+    list_url = reverse(f"admin:{opts.app_label}_{opts.model_name}_changelist")
     if status is None:
         status = 400 if problems or (form is not None and form.errors) else 200
     values = {
         **page.admin_site.each_context(request),
         "opts": opts,
         "title": title,
-        "crumbs": [(capfirst(opts.verbose_name_plural), listed), *crumbs],
+        "crumbs": [(capfirst(opts.verbose_name_plural), list_url), *crumbs],
         "problems": problems,
         **context,
     }
@@ -74,7 +80,7 @@ def curation_page(
 
 
 class ReasonForm(forms.Form):
-    """A form that asks for a reason, after everything that subclasses ask for."""
+    """A form that asks for a reason after the fields of its subclass."""
 
     why = WhyField()
 
@@ -89,9 +95,13 @@ def submit(
     act: Callable[[Mapping[str, Any]], str],
     *refusals: type[Exception],
 ) -> tuple[HttpResponse | None, list[dict[str, Any]]]:
-    """Do what a form with a reason asks for, once it is sent and valid; return the redirect, or what is wrong.
+    """Process a valid form with a reason; return the redirect, or the problems.
 
-    `act` takes the form's values and returns an address. It raises InvalidContent, or one of the refusals.
+    Args:
+        request: The request.
+        form: The form, with a field `why`.
+        act: Function of the form's values that returns a URL. May raise InvalidContent or one of the refusals.
+        refusals: Expected exceptions.
     """
     expected: tuple[type[Exception], ...] = (InvalidContent, *refusals)
     if request.method == "POST" and form.is_valid():
@@ -108,19 +118,19 @@ def submit(
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operation of curation, declared once: an action of the admin, which asks why first, and a command.
+    """A curation operation, available as admin action, which asks for a reason first, and as command.
 
     Attributes:
         short_description: Name of the action in lists.
         permission: Permission that curators need in the admin.
-        run: Acts on a row with the form's values, and returns a sentence. Raises ActionRefused or one of `refusals`.
-        check: Returns why the chosen rows cannot be acted on, before anything is asked; "" if they can.
+        run: Acts on a row with the form's values, and returns a message. Raises ActionRefused or one of `refusals`.
+        check: Returns why the selected rows are not suitable, before the form is shown; "" if they are.
         listed: Whether curators without the permission see the action.
         help: Help text of the command.
-        report: Returns the command's output for the changed row and the values, if it is not the sentence of `run`.
-        guards_command: Whether the command checks the permission, too.
-        arguments: Command-line names of the form's fields, if they are not the fields' own. A choice that is named
-            "" has one flag for each value.
+        report: Returns the command's output for the changed row and the values, if it differs from that of `run`.
+        guards_command: Whether the command checks the permission as well.
+        arguments: Command-line names of the form's fields, if they differ from the fields' names. A choice named ""
+            has one flag for each value.
     """
 
     short_description: str
@@ -140,25 +150,25 @@ class Operation:
     arguments: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(
-        self, page: admin.ModelAdmin, request: HttpRequest, chosen: QuerySet[Any]
+        self, page: admin.ModelAdmin, request: HttpRequest, queryset: QuerySet[Any]
     ) -> TemplateResponse | None:
-        """Ask for the form's values, then act on every chosen row in one transaction, or on none."""
+        """Show the form, then act on all selected rows in one transaction."""
         require(request, self.permission)
-        if self.check is not None and (reason := self.check(chosen)):
+        if self.check is not None and (reason := self.check(queryset)):
             messages.error(request, reason)
             return None
         refusals: tuple[type[Exception], ...] = (ActionRefused, *self.refusals)
-        sent = "confirmed" in request.POST
-        form = self.form(request.POST if sent else None)
+        is_confirmed = "confirmed" in request.POST
+        form = self.form(request.POST if is_confirmed else None)
         problems: list[dict[str, Any]] = []
-        if sent and form.is_valid():
+        if is_confirmed and form.is_valid():
             try:
                 with transaction.atomic(), acting(curator(request), form.cleaned_data["why"]):
                     if isinstance(page, CurationAdmin):
                         # All at once, in the order in which all boards are locked.
-                        keys = list(chosen.values_list("pk", flat=True))
-                        lock_boards(dataset for key in keys for dataset in page.boards_of(key))
-                    sentences = [self.run(row, form.cleaned_data) for row in chosen.order_by("pk")]
+                        keys = list(queryset.values_list("pk", flat=True))
+                        lock_boards(dataset for key in keys for dataset in page.get_board_ids(key))
+                    sentences = [self.run(row, form.cleaned_data) for row in queryset.order_by("pk")]
             except refusals as error:
                 problems = [{"message": f"{str(error).removesuffix('.')}."}]
             else:
@@ -167,6 +177,6 @@ class Operation:
                 return None
         return curation_page(
             request, page, "admin/curation_ask.html", self.title,
-            problems=problems, form=form, chosen=chosen, explanation=self.explanation, button=self.button,
+            problems=problems, form=form, chosen=queryset, explanation=self.explanation, button=self.button,
             danger=self.danger, action=request.POST.get("action", ""), checkbox=ACTION_CHECKBOX_NAME,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Rescores: what changes with other judgements, and the decision to let a board stand on them."""
+"""Admin of rescores: comparison of results on new judgments, and the decision to use them."""
 
 from __future__ import annotations
 
@@ -28,83 +28,96 @@ State = Rescore.State
 
 
 class StartForm(ReasonForm):
-    """The judgements that the runs are evaluated on."""
+    """Form for the judgments with which to evaluate the runs."""
 
     qrels: forms.ModelChoiceField[Qrels] = forms.ModelChoiceField(
-        queryset=Qrels.objects.none(), label="Judgements"
+        queryset=Qrels.objects.none(), label="Judgments"
     )
     note = text_line(
         max_length=300,
         required=False,
-        help_text="What changed the judgements: public, in the news and on the page of what changed.",
+        help_text="Reason for the new judgments, shown in the news and on the page of the changes",
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        present = Qrels.objects.filter(version__dataset__current_version=F("version"))
-        others = present.exclude(pk=F("version__dataset__current_qrels")).exclude(
+        current_version_qrels = Qrels.objects.filter(version__dataset__current_version=F("version"))
+        other_qrels = current_version_qrels.exclude(pk=F("version__dataset__current_qrels")).exclude(
             version__dataset__current_qrels=None
         )
-        self.fields["qrels"].queryset = others.select_related("version__dataset").order_by(  # type: ignore[attr-defined]
+        self.fields["qrels"].queryset = other_qrels.select_related("version__dataset").order_by(  # type: ignore[attr-defined]
             "version__dataset__name", "-number"
         )
 
 
 class DecideForm(ReasonForm):
-    """The reason, and the numbers that it was decided on."""
+    """Form for a decision, which includes a digest of the numbers that the curator has seen."""
 
     seen = optional_text(widget=forms.HiddenInput)
 
 
 def _switch(rescore: Rescore, values: Mapping[str, Any]) -> str:
     dataset = switch_board(rescore, reviewed_digest=values["seen"])
-    return f"The board of {dataset} stands on qrels v{rescore.to_qrels.number} now."
+    return f"The board of {dataset} now uses qrels v{rescore.to_qrels.number}."
 
 
 def _report_switch(rescore: Rescore, values: Mapping[str, Any]) -> str:
-    moved, stayed = len(rescore.comparison["rows"]), len(rescore.comparison["stays"])
+    moved_count, unmoved_count = len(rescore.comparison["rows"]), len(rescore.comparison["stays"])
     return (
-        f"The board of {rescore.dataset} stands on qrels v{rescore.to_qrels.number}: {moved:,} results moved, "
-        f"{stayed:,} stay as they were."
+        f"The board of {rescore.dataset} now uses qrels v{rescore.to_qrels.number}: {moved_count:,} results changed, "
+        f"{unmoved_count:,} are unchanged."
     )
 
 
 def _discard(rescore: Rescore, values: Mapping[str, Any]) -> str:
     campaigns.discard_rescore(rescore)
-    return f"Discarded: the board of {rescore.dataset} stays on qrels v{rescore.from_qrels.number}."
+    return f"Discarded: the board of {rescore.dataset} still uses qrels v{rescore.from_qrels.number}."
 
 
 def _resume(rescore: Rescore, values: Mapping[str, Any]) -> str:
     campaigns.resume_rescore(rescore)
-    return "What is not evaluated is evaluated now."
+    return "The missing evaluations have been requested."
 
 
 _decision = partial(
-    Operation, permission=JUDGE, form=DecideForm,
+    Operation,
+    permission=JUDGE,
+    form=DecideForm,
     refusals=(CannotSwitch, campaigns.CannotRescore, campaigns.RescoreUnderWay),
-)  # fmt: skip
-#: Decisions on a rescore, by the last part of their addresses.
+)
+#: Decisions on a rescore, by the last part of their URLs.
 DECISIONS = {
     "switch": _decision(
-        "Switch", run=_switch, report=_report_switch, title="Switch the board", button="Switch the board",
-        explanation="All results below move at once. Old evaluations stay, and permalinks go on showing them.",
-        help="Let a dataset's board stand on the judgements of its rescore, with all new numbers at once.",
+        "Switch",
+        run=_switch,
+        report=_report_switch,
+        title="Switch the board",
+        button="Switch the board",
+        explanation="All results below change at once. Old evaluations stay, and permalinks still show them.",
+        help="Switch a dataset's board to the judgments of its rescore; all numbers change at once.",
     ),
     "discard": _decision(
-        "Discard", run=_discard, title="Discard the rescore", button="Discard", danger=True,
-        explanation="No board changes. The new judgements and evaluations stay, and can be taken up again.",
-        help="Throw a dataset's rescore away.",
+        "Discard",
+        run=_discard,
+        title="Discard the rescore",
+        button="Discard",
+        danger=True,
+        explanation="The board does not change. The new judgments and evaluations stay and can be used later.",
+        help="Discard a dataset's rescore.",
     ),
     "evaluate": _decision(
-        "Evaluate", run=_resume, title="Evaluate again", button="Evaluate",
-        explanation="Runs that have no evaluation on the new judgements get one; the board stays as it is.",
+        "Evaluate",
+        run=_resume,
+        title="Evaluate again",
+        button="Evaluate",
+        explanation="Runs without an evaluation on the new judgments get one. The board does not change.",
     ),
-}  # fmt: skip
+}
 
 
 @admin.register(Rescore)
 class RescoreAdmin(JudgingAdmin):
-    """Rescores by dataset; each has its comparison in the place of a form."""
+    """Admin of rescores; the page of each shows its comparison instead of a form."""
 
     list_display = (
         "dataset",
@@ -160,7 +173,7 @@ class RescoreAdmin(JudgingAdmin):
         return [*decisions, *super().get_urls()]
 
     def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
-        """Start one by hand."""
+        """Start a rescore manually."""
         require(request, JUDGE)
         form = StartForm(request.POST or None)
 
@@ -170,9 +183,13 @@ class RescoreAdmin(JudgingAdmin):
 
         redirect, problems = submit(request, form, act, campaigns.RescoreUnderWay, campaigns.CannotRescore)
         return redirect or curation_page(
-            request, self, "admin/leaderboard/rescore/start.html", "Rescore a dataset",
-            problems=problems, form=form,
-        )  # fmt: skip
+            request,
+            self,
+            "admin/leaderboard/rescore/start.html",
+            "Rescore a dataset",
+            problems=problems,
+            form=form,
+        )
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
@@ -180,7 +197,7 @@ class RescoreAdmin(JudgingAdmin):
         """Show the comparison."""
         rescore = self.get_row(request, object_id)
         dataset, evaluating = rescore.dataset, rescore.state == State.EVALUATING
-        comparison = _shown(request, rescore)
+        comparison = _visible_comparison(request, rescore)
         table = comparison_table(
             comparison,
             measure=request.GET.get("measure", ""),
@@ -188,22 +205,30 @@ class RescoreAdmin(JudgingAdmin):
             hidden=dataset.hidden,
         )
         return curation_page(
-            request, self, "admin/leaderboard/rescore/comparison.html",
+            request,
+            self,
+            "admin/leaderboard/rescore/comparison.html",
             f"{dataset}: qrels v{rescore.from_qrels.number} → v{rescore.to_qrels.number}",
-            rescore=rescore, dataset=dataset, table=table, stays=unmoved_results(comparison), seen=digest(comparison),
-            evaluating=evaluating, later=evaluating and is_secret_preview(rescore), ready=rescore.state == State.READY,
+            rescore=rescore,
+            dataset=dataset,
+            table=table,
+            stays=unmoved_results(comparison),
+            seen=digest(comparison),
+            evaluating=evaluating,
+            later=evaluating and is_secret_preview(rescore),
+            ready=rescore.state == State.READY,
             failed=rescore.state == State.FAILED,
-        )  # fmt: skip
+        )
 
     def csv_view(self, request: HttpRequest, key: int) -> HttpResponse:
         """Send the comparison as CSV."""
         rescore = self.get_row(request, key)
-        text = as_csv(_shown(request, rescore), hidden=rescore.dataset.hidden)
+        text = as_csv(_visible_comparison(request, rescore), hidden=rescore.dataset.hidden)
         name = f"{rescore.dataset.slug}-rescore-{rescore.pk}.csv"
         return send_text(text, name, "text/csv; charset=utf-8")
 
     def act_view(self, request: HttpRequest, key: int, act: str) -> HttpResponse:
-        """Ask why, then decide."""
+        """Ask for a reason, then carry out the decision."""
         rescore = self.get_row(request, key)
         decision = DECISIONS[act]
         form = DecideForm(
@@ -217,21 +242,31 @@ class RescoreAdmin(JudgingAdmin):
         redirect, problems = submit(request, form, decide, *decision.refusals)
         if redirect is not None:
             return redirect
-        comparison = _shown(request, rescore)
+        comparison = _visible_comparison(request, rescore)
         return curation_page(
-            request, self, "admin/leaderboard/rescore/decide.html", decision.title,
-            crumbs=[object_crumb(self, rescore)], problems=problems,
+            request,
+            self,
+            "admin/leaderboard/rescore/decide.html",
+            decision.title,
+            crumbs=[object_crumb(self, rescore)],
+            problems=problems,
             status=409 if problems else None,
-            form=form, rescore=rescore, dataset=rescore.dataset, explanation=decision.explanation,
-            button=decision.button, danger=decision.danger,
+            form=form,
+            rescore=rescore,
+            dataset=rescore.dataset,
+            explanation=decision.explanation,
+            button=decision.button,
+            danger=decision.danger,
             table=comparison_table(comparison, hidden=rescore.dataset.hidden),
-            stays=unmoved_results(comparison), back=_address(rescore),
-        )  # fmt: skip
+            stays=unmoved_results(comparison),
+            back=_address(rescore),
+        )
 
 
-def _shown(request: HttpRequest, rescore: Rescore) -> dict[str, Any]:
-    """The comparison for a page. Of hidden judgements each look is recorded, and nothing is told while it is
-    evaluated: the page looks again by itself.
+def _visible_comparison(request: HttpRequest, rescore: Rescore) -> dict[str, Any]:
+    """Return the comparison for a page, and record access to hidden judgments.
+
+    During evaluation, rows of hidden judgments are omitted, because the page refreshes itself.
     """
     comparison = get_comparison(rescore)
     if is_secret_preview(rescore):

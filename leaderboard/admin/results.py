@@ -1,10 +1,10 @@
-"""Entries, what publications report, and challenges. Scores are never edited.
+"""Admin of entries, reported figures, and challenges.
 
-Entries are moderated, and one is named the baseline. Challenges are settled with a public decision, which may correct
-the system in the same step.
+Scores are never edited. Entries can be moderated, and one is the baseline. Challenges are settled with a public
+decision, which may also correct the system.
 
-Reported figures come one by one in a form, many in a CSV with the form's fields as columns, or as a zip of results in
-MTEB's layout.
+Reported figures are entered one by one in a form, as a CSV with the form's fields as columns, or as a zip of results
+in MTEB's layout.
 """
 
 import csv
@@ -47,83 +47,89 @@ from leaderboard.systems.challenges import (
 )
 from leaderboard.systems.records import canonical_datasets
 
-#: The rights that entering figures takes.
+#: Permissions for entering reported figures.
 REPORTS = ("leaderboard.add_source", "leaderboard.change_entry")
-#: The largest CSV that is taken, in bytes.
+#: Maximum size of a CSV in bytes.
 LARGEST = 1_000_000
 _NEW = ("key", "title", "authors", "year", "venue", "url")
 
 
 class FigureForm(forms.Form):
-    """One figure: the fields of the form, and the columns of the CSV."""
+    """Form for one reported figure; its fields are also the columns of the CSV."""
 
-    use_required_attribute = False  # a CSV may take its place
+    use_required_attribute = False  # A CSV may replace the figure.
 
     dataset = forms.ModelChoiceField(
         Dataset.objects.listed(), to_field_name="slug",
-        error_messages={"invalid_choice": "There is no dataset %(value)s: give its slug, as in /datasets/slug/."},
+        error_messages={"invalid_choice": "There is no dataset %(value)s. Give its slug, as in /datasets/slug/."},
     )  # fmt: skip
-    system = forms.CharField(max_length=120, help_text="As the publication calls it.")
-    measure = forms.CharField(max_length=40, help_text="As on boards: nDCG@10.")
+    system = forms.CharField(max_length=120, help_text="Name in the publication")
+    measure = forms.CharField(max_length=40, help_text="Name on boards, for example nDCG@10")
     value = forms.CharField(
-        help_text="As printed: 0.344, or 34.4 with the scale percent.",
+        help_text="Printed value: 0.344, or 34.4 with the scale percent",
         validators=[
-            RegexValidator(r"^([0-9]{1,3}(\.[0-9]{1,6})?|\.[0-9]{1,6})$", "Write a number as printed: 0.344.")
+            RegexValidator(
+                r"^([0-9]{1,3}(\.[0-9]{1,6})?|\.[0-9]{1,6})$", "Enter a number as printed, for example 0.344."
+            )
         ],
     )
     scale = optional_choice(choices=[("", "share (0.344)"), *((each, each) for each in SCALES)])
-    locator = forms.CharField(max_length=80, help_text="Where it is printed: Table 2.")
+    locator = forms.CharField(max_length=80, help_text="Location in the publication, for example Table 2")
     architecture = optional_choice(
-        choices=lambda: [("", "as it is"), *architecture_choices()], help_text="Of a system that is new here."
+        choices=lambda: [("", "unchanged"), *architecture_choices()], help_text="For new systems only"
     )
-    configuration = optional_text(max_length=120, help_text="Tells settings of one system apart.")
+    configuration = optional_text(
+        max_length=120, help_text="Distinguishes configurations of one system, for example base or large"
+    )
 
-    #: The publication, where it is here already.
+    #: The publication, if it exists already.
     source: Source | None = None
 
     def clean_measure(self) -> str:
-        """Return the measure's name on boards."""
+        """Return the measure's canonical name."""
         try:
             return str(parse_measure(self.cleaned_data["measure"]))
         except UnknownMeasureError as error:
             raise ValidationError(str(error)) from error
 
     def clean(self) -> dict[str, Any]:
-        """Check fields that depend on each other."""
+        """Validate fields that depend on each other."""
         values: dict[str, Any] = super().clean() or self.cleaned_data
         values["scale"] = values.get("scale") or "share"
         dataset, measure, value = (values.get(name) for name in ("dataset", "measure", "value"))
         if dataset and measure and measure not in dataset.measures:
             self.add_error(
-                "measure", f"{dataset.slug} does not show {measure}, but {', '.join(dataset.measures)}."
+                "measure",
+                f"{dataset.slug} does not use {measure}. Choose one of {', '.join(dataset.measures)}.",
             )
-        if value and float(value) > (most := SCALES[values["scale"]]):
+        if value and float(value) > (maximum := SCALES[values["scale"]]):
             self.add_error(
-                "value", f"{value} is no {values['scale']}, which ends at {most:g}: is it the other scale?"
+                "value",
+                f"{value} is not a {values['scale']}, whose maximum is {maximum:g}. Did you mean the other scale?",
             )
-        known = System.objects.filter(source=self.source, name=values.get("system"))
-        if not values.get("architecture") and (self.source is None or not known.exists()):
-            self.add_error("architecture", "The system is new here: say which architecture it has.")
+        matching_systems = System.objects.filter(source=self.source, name=values.get("system"))
+        if not values.get("architecture") and (self.source is None or not matching_systems.exists()):
+            self.add_error("architecture", "Choose an architecture, because the system is new.")
         return values
 
 
 class PublicationForm(forms.ModelForm):
-    """The publication, one of those that are here or a new one, and a CSV in the place of a single figure."""
+    """Form for an existing or new publication, and optionally a CSV instead of a single figure."""
 
-    #: What is needed depends on the other fields: the browser must not decide.
+    #: The required fields depend on other fields, which browsers cannot check.
     use_required_attribute = False
 
     publication = forms.ModelChoiceField(
-        Source.objects.all(), required=False, empty_label="a new one, described below"
+        Source.objects.all(), required=False, empty_label="new publication, described below"
     )
     csv = TextFileField(
         label="CSV", largest=LARGEST,
-        help_text="In the place of the figure below. Columns: " + ", ".join(FigureForm.base_fields) + ".",
+        help_text="Or upload a CSV. Columns: " + ", ".join(FigureForm.base_fields) + ".",
     )  # fmt: skip
     mteb = forms.FileField(
         label="MTEB results", required=False,
-        help_text="In the place of the figure below: a zip of model__name/revision/Task.json. The publication’s "
-        "address is where these folders lie.",
+        help_text="Or upload a zip of model__name/revision/Task.json. The URL of the publication must lead to these "
+        "folders.",
     )  # fmt: skip
     why = WhyField()
     field_order = ("publication", *_NEW, "csv", "mteb", "why")
@@ -141,25 +147,29 @@ class PublicationForm(forms.ModelForm):
 
     def _post_clean(self) -> None:
         if not self.cleaned_data.get("publication"):
-            super()._post_clean()  # type: ignore[misc]  # a private hook of Django's model forms
+            super()._post_clean()  # type: ignore[misc]  # A private hook of Django's model forms.
 
     def clean(self) -> dict[str, Any]:
-        """Require at most one file, and an address if rows link to files."""
+        """Require at most one file, and a URL if rows link to files."""
         values: dict[str, Any] = super().clean() or self.cleaned_data
         if values.get("mteb"):
             if values.get("csv"):
-                self.add_error("mteb", "Send either this or a CSV.")
+                self.add_error("mteb", "Upload either this or a CSV.")
             if not (values["publication"].url if values.get("publication") else values.get("url")):
-                self.add_error("mteb", "The publication needs an address: each row links to its file there.")
+                self.add_error(
+                    "mteb", "The publication needs a URL, because each row links to its file there."
+                )
         return values
 
 
 def report_view(page: Any, request: HttpRequest) -> HttpResponse:
-    """Show the form, and publish its figures all together or not at all."""
+    """Show the form, or publish all its figures or none."""
     require(request, *REPORTS)
     one = request.method == "POST" and not request.FILES
-    single = FigureForm(request.POST if one else None)
-    single.source = Source.objects.filter(pk=parse_number(request.POST.get("publication", "")) or 0).first()
+    figure_form = FigureForm(request.POST if one else None)
+    figure_form.source = Source.objects.filter(
+        pk=parse_number(request.POST.get("publication", "")) or 0
+    ).first()
     form = PublicationForm(request.POST or None, request.FILES or None)
 
     def act(values: Mapping[str, Any]) -> str:
@@ -171,60 +181,66 @@ def report_view(page: Any, request: HttpRequest) -> HttpResponse:
                 with path.open("wb") as stored:
                     stored.writelines(file.chunks())
                 results = read_mteb_results(path, source.url, work)
-        elif single.is_bound:
-            results = MtebResults([CuratedFigure(**single.cleaned_data)])
+        elif figure_form.is_bound:
+            results = MtebResults([CuratedFigure(**figure_form.cleaned_data)])
         else:
             rows = read_figures(values["csv"], values["publication"])
             results = MtebResults([CuratedFigure(**row) for row in rows])
         enter_figures(source, results.figures, results.described)
-        published = f"Published: {number_of(len(results.figures), 'reported figure')} of {source}."
-        page.message_user(request, " ".join([published, *results.left_out()]))
+        message = f"Published: {number_of(len(results.figures), 'reported figure')} of {source}."
+        page.message_user(request, " ".join([message, *results.left_out()]))
         return reverse("admin:leaderboard_entry_changelist") + "?provenance__exact=reported"
 
-    sendable = single.is_valid() or not single.is_bound
+    sendable = figure_form.is_valid() or not figure_form.is_bound
     redirect, problems = submit(request, form, act) if sendable else (None, [])
     return redirect or curation_page(
         request, page, "admin/leaderboard/entry/report.html", "Enter reported figures",
-        problems=problems, form=form, figure=single, status=400 if problems or form.errors or single.errors else 200,
+        problems=problems, form=form, figure=figure_form,
+        status=400 if problems or form.errors or figure_form.errors else 200,
     )  # fmt: skip
 
 
 def read_figures(text: str, source: Source | None) -> list[dict[str, Any]]:
-    """Read the figures of a CSV. Raises InvalidContent with all problems by line."""
+    """Parse the figures of a CSV. Raises InvalidContent with all problems by line."""
     reader = csv.DictReader(text.splitlines())
-    figures, seen = [], set()
-    wrong: defaultdict[str, list[int]] = defaultdict(list)
-    named, fields = set(reader.fieldnames or ()), FigureForm.base_fields
+    figures, keys = [], set()
+    lines_by_message: defaultdict[str, list[int]] = defaultdict(list)
+    columns, fields = set(reader.fieldnames or ()), FigureForm.base_fields
     needed = {name for name, field in fields.items() if field.required}
-    if needed - named or named - set(fields):
-        wrong[f"The columns are {', '.join(fields)}, not {', '.join(map(str, named))}."].append(1)
-    for row in reader if not wrong else ():
+    if needed - columns or columns - set(fields):
+        lines_by_message[f"The columns are {', '.join(fields)}, not {', '.join(map(str, columns))}."].append(
+            1
+        )
+    for row in reader if not lines_by_message else ():
         form = FigureForm(row)
         form.source = source
         place = tuple(row.get(name) for name in ("dataset", "system", "configuration", "measure"))
         for name, messages in form.errors.items():
             for message in messages:
-                wrong[f"{name}: {message}"].append(reader.line_num)
-        if place in seen:
-            wrong["The same figure stands on an earlier line."].append(reader.line_num)
-        seen.add(place)
+                lines_by_message[f"{name}: {message}"].append(reader.line_num)
+        if place in keys:
+            lines_by_message["An earlier line has the same figure."].append(reader.line_num)
+        keys.add(place)
         figures.append(form.cleaned_data)
-    if not wrong and not figures:
-        wrong["The file has no figure: write one a line, below the names of the columns."].append(1)
-    if wrong:
-        found = [Problem("error", "reported", len(at), text, "", tuple(at[:5])) for text, at in wrong.items()]
-        raise InvalidContent.of(*found)
+    if not lines_by_message and not figures:
+        lines_by_message["The file has no figures. Write one per line below the column names."].append(1)
+    if lines_by_message:
+        problems = [
+            Problem("error", "reported", len(line_numbers), text, "", tuple(line_numbers[:5]))
+            for text, line_numbers in lines_by_message.items()
+        ]
+        raise InvalidContent.of(*problems)
     return figures
 
 
-#: Who may take results off boards and show them again.
+#: Permission to remove results from boards and restore them.
 MODERATES = "leaderboard.moderate_entry"
 
 
 class WithdrawForm(ReasonForm):
-    """The figure of a reported row."""
+    """Form for the figure of a reported row to withdraw."""
 
-    measure = optional_text(max_length=40, help_text="Empty: the whole row.")
+    measure = optional_text(max_length=40, help_text="Default: the whole row")
 
 
 def _withdraw(entry: Entry, values: Mapping[str, Any]) -> str:
@@ -233,7 +249,7 @@ def _withdraw(entry: Entry, values: Mapping[str, Any]) -> str:
 
 
 def _act(verb: Callable[[Entry, str], object], state: str) -> Callable[[Entry, Mapping[str, Any]], str]:
-    """Return the `run` of an operation that takes an entry and a reason."""
+    """Return the `run` of an operation on an entry with a reason."""
 
     def run(entry: Entry, values: Mapping[str, Any]) -> str:
         verb(entry, values["why"])
@@ -243,15 +259,19 @@ def _act(verb: Callable[[Entry, str], object], state: str) -> Callable[[Entry, M
 
 
 def _check_baseline(entries: QuerySet[Entry]) -> str:
-    chosen = list(entries[:2])
-    if len(chosen) != 1 or chosen[0].visibility != Entry.Visibility.PUBLIC:
+    selection = list(entries[:2])
+    if len(selection) != 1 or selection[0].visibility != Entry.Visibility.PUBLIC:
         return "Choose one public entry."
-    reported = chosen[0].provenance == Entry.Provenance.REPORTED
-    return "Reported entries keep the baseline of their own source." if reported else ""
+    reported = selection[0].provenance == Entry.Provenance.REPORTED
+    return (
+        "Reported entries are compared with the baseline of their own source. Choose another entry."
+        if reported
+        else ""
+    )
 
 
 class EntryAdmin(ReadOnlyAdmin):
-    """Results, as boards show them; `submissions.admin` registers it, with the actions that need a job."""
+    """Admin of results. `submissions.admin` registers it, with the actions that need a job."""
 
     list_display = (
         "system", "dataset", "configuration", "provenance", "visibility", "is_baseline", "moderation_reason",
@@ -279,95 +299,95 @@ class EntryAdmin(ReadOnlyAdmin):
             return ("quarantine", "unpublish")
         return ("restore",)
 
-    def boards_of(self, key: Any) -> Iterable[int]:
+    def get_board_ids(self, key: Any) -> Iterable[int]:
         return Entry.objects.filter(pk=key).values_list("dataset_id", flat=True)
 
     make_baseline = Operation(
-        "Take deltas against this entry (the baseline)", "leaderboard.change_entry",
-        _act(lambda entry, why: name_baseline(entry), "is the baseline now"),
-        check=_check_baseline, title="Name the baseline", button="Name it the baseline",
-        explanation="All differences of its comparison group are taken against it from now on:",
-        help="Take the deltas of a board against this result, which is public and was scored here.",
-        report=lambda entry, values: f"{entry} (entry {entry.pk}) is the baseline now.",
+        "Set as baseline", "leaderboard.change_entry",
+        _act(lambda entry, why: name_baseline(entry), "is now the baseline"),
+        check=_check_baseline, title="Set as baseline", button="Set as baseline",
+        explanation="All results of its comparison group will be compared with it:",
+        help="Make a public result that was scored on this site the baseline of its board.",
+        report=lambda entry, values: f"{entry} (entry {entry.pk}) is now the baseline.",
     )  # fmt: skip
     quarantine = Operation(
-        "Quarantine: out of the ranking, with a public reason", MODERATES, _act(quarantine, "is quarantined"),
+        "Quarantine: remove from the ranking with a public reason", MODERATES, _act(quarantine, "is quarantined"),
         refusals=(CannotModerate,), title="Quarantine results", button="Quarantine", danger=True,
-        explanation="They keep a place below the ranking, without scores. The reason is public, on the board and in "
-        "every export:",
-        help="Take a result out of the ranking: it keeps its place below, without scores, and --why is public.",
+        explanation="The results move below the ranking, without scores. The reason is shown on the board and in all "
+        "exports:",
+        help="Move a result below the ranking, without scores. The reason (--why) is public.",
         report=lambda entry, values: f"Quarantined: {entry} (entry {entry.pk}).",
     )  # fmt: skip
     restore = Operation(
-        "Restore: show it again", MODERATES, _act(lambda entry, why: restore(entry), "is restored"),
+        "Restore to the board", MODERATES, _act(lambda entry, why: restore(entry), "is restored"),
         refusals=(CannotModerate,), title="Restore results", button="Restore",
-        explanation="They are ranked again; those that their teams keep back stay private:",
-        help="Show a result again that was quarantined or taken off; where its team keeps it back, it stays private.",
+        explanation="The results are ranked again, unless their teams keep them private:",
+        help="Restore a quarantined or unpublished result, unless its team keeps it private.",
         report=lambda entry, values: f"Restored: {entry} (entry {entry.pk}), {entry.get_visibility_display()} now.",
     )  # fmt: skip
     unpublish = Operation(
-        "Un-publish: off the board, its team is told why", MODERATES, _act(unpublish, "is off the board"),
-        refusals=(CannotModerate,), title="Un-publish results", button="Un-publish", danger=True,
-        explanation="Nothing of them stays on boards. Their teams see the reason:",
-        help="Take a result off its board: nothing of it stays there, and its team reads --why.",
-        report=lambda entry, values: f"Taken off the board: {entry} (entry {entry.pk}).",
+        "Unpublish: remove from the board and tell the team why", MODERATES, _act(unpublish, "is unpublished"),
+        refusals=(CannotModerate,), title="Unpublish results", button="Unpublish", danger=True,
+        explanation="The results disappear from boards. Their teams see the reason:",
+        help="Remove a result from its board without a trace; its team sees the reason (--why).",
+        report=lambda entry, values: f"Unpublished: {entry} (entry {entry.pk}).",
     )  # fmt: skip
     withdraw = Operation(
         "Withdraw reported figures", MODERATES, _withdraw, form=WithdrawForm,
         refusals=(CannotModerate,), title="Withdraw reported figures", button="Withdraw a figure", danger=True,
-        explanation="They leave the board; permalinks keep them. Entering them again brings them back:",
+        explanation="The figures disappear from the board, but permalinks keep them. Enter them again to restore them:",
     )  # fmt: skip
 
 
-#: Whoever may change challenges settles them.
+#: Permission to settle challenges.
 SETTLES = "leaderboard.change_challenge"
 
 
 class DecisionForm(ReasonForm):
-    """The public decision."""
+    """Form for the public decision."""
 
     decision = forms.CharField(
         max_length=LONGEST_TEXT,
         widget=forms.Textarea(attrs={"rows": 5, "class": "vLargeTextField"}),
-        help_text="Public, on the system's page. Markdown.",
+        help_text="Shown on the system's page, in Markdown",
     )
 
 
 class UpholdForm(DecisionForm):
-    """The decision, and what the system says from now on."""
+    """Form for the decision and a correction of the system's training data."""
 
     correct = tick_box(
-        label="Edit the system of its training",
-        help_text="Then the two lists below are what it says from now on. Boards follow; its team cannot change them.",
+        label="Correct the system's training data",
+        help_text="Replace its lists by the two below. Boards are updated, and its team cannot change the lists.",
     )
     training_datasets = optional_text(
-        label="Trained on", help_text="Slugs or names, separated by commas; empty: none."
+        label="Trained on", help_text="Slugs or names, separated by commas. Leave empty for none."
     )
     adapted_to = optional_text(
-        label="Adapted to", help_text="Slugs or names of datasets whose corpus it saw."
+        label="Adapted to", help_text="Slugs or names of datasets whose corpus was used without labels"
     )
 
 
 class RedactForm(ReasonForm):
-    """The text that replaces the challenge's."""
+    """Form for the text that replaces the challenge's text."""
 
     text = optional_text(
         max_length=LONGEST_TEXT,
         widget=forms.Textarea(attrs={"rows": 5, "class": "vLargeTextField"}),
-        help_text="What everyone reads from now on: public. Markdown. Empty: only that a curator took the text out.",
+        help_text="New public text, in Markdown. Default: a note that a curator removed the text.",
     )
 
 
 def read_correction(
     challenge: Challenge, training_datasets: str | None, adapted_to: str | None
 ) -> TrainingCorrection | None:
-    """Return the correction of the system, from names between commas. A list that is None stays as it is."""
+    """Return the correction of the system from comma-separated names; lists that are None stay unchanged."""
     if training_datasets is None and adapted_to is None:
         return None
     system = challenge.system
     trained, adapted = (
-        present if names is None else canonical_datasets(names.split(","))
-        for names, present in ((training_datasets, system.training_datasets), (adapted_to, system.adapted_to))
+        current if names is None else canonical_datasets(names.split(","))
+        for names, current in ((training_datasets, system.training_datasets), (adapted_to, system.adapted_to))
     )
     return TrainingCorrection(system.training_declared or training_datasets is not None, trained, adapted)
 
@@ -382,7 +402,7 @@ def _settle(challenge: Challenge, values: Mapping[str, Any], upheld: bool) -> st
 
 @admin.register(Challenge)
 class ChallengeAdmin(ReadOnlyAdmin):
-    """Doubts on record. The actions of this list settle them and take words out; nothing else is edited."""
+    """Admin of challenges, which actions settle or redact; all other fields are read-only."""
 
     list_display = ("system", "claim", "dataset", "state", "raised_by", "raised_at", "settled_by")
     list_filter = ("state", "claim", ("dataset", admin.RelatedOnlyFieldListFilter))
@@ -396,24 +416,24 @@ class ChallengeAdmin(ReadOnlyAdmin):
         settling = ("uphold", "reject") if obj.state == Challenge.State.OPEN else ()
         return (*settling, "take_words_out")
 
-    def boards_of(self, key: Any) -> Iterable[int]:
+    def get_board_ids(self, key: Any) -> Iterable[int]:
         return Entry.objects.filter(system__challenges=key).values_list("dataset_id", flat=True)
 
     uphold = Operation(
-        "Uphold; the system may be corrected", SETTLES, partial(_settle, upheld=True),
+        "Uphold, and optionally correct the system", SETTLES, partial(_settle, upheld=True),
         title="Uphold", form=UpholdForm, button="Uphold", refusals=(ChallengeRefused,),
-        explanation="The challenge is upheld. The decision is public; the record says “a curator”, not who.",
+        explanation="The challenge is upheld. The decision is public, signed “a curator”.",
     )  # fmt: skip
     reject = Operation(
         "Reject", SETTLES, partial(_settle, upheld=False),
         title="Reject", form=DecisionForm, button="Reject", refusals=(ChallengeRefused,),
-        explanation="The challenge is rejected: the system's claim stands. The decision is public.",
+        explanation="The challenge is rejected, so the system's claim remains. The decision is public.",
     )  # fmt: skip
     take_words_out = Operation(
-        "Take words out of the text", SETTLES,
-        lambda challenge, values: f"{redact_challenge(challenge, values['text'])}: the text is another now.",
-        title="Take words out", form=RedactForm, button="Take words out", refusals=(ChallengeRefused,),
-        explanation="The new text takes the place of the old, which is kept nowhere. Readers are told so.",
-        help="Take words out of a challenge's text, such as the name of an anonymous team. They are kept nowhere.",
+        "Redact the text", SETTLES,
+        lambda challenge, values: f"{redact_challenge(challenge, values['text'])}: the text is redacted.",
+        title="Redact the text", form=RedactForm, button="Redact", refusals=(ChallengeRefused,),
+        explanation="The new text replaces the old one, which is deleted. Readers see a note about this.",
+        help="Remove words from a challenge's text, such as the name of an anonymous team. They are deleted.",
         report=lambda challenge, values: f"{challenge}: redacted.",
     )  # fmt: skip

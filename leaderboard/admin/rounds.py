@@ -1,4 +1,4 @@
-"""Rounds: announced and changed by curators, and revealed by whoever may reveal."""
+"""Admin of rounds."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -19,7 +19,7 @@ from leaderboard.rounds.lifecycle import describe_round, quota_warning
 
 
 class RoundForm(CurationForm):
-    """A round that is right: in order, of one thing, and with no other at the same time."""
+    """Form that validates a round: order of times, a single subject, and no overlap with another round."""
 
     class Meta:
         model = Round
@@ -29,7 +29,7 @@ class RoundForm(CurationForm):
         )  # fmt: skip
 
     def clean(self) -> dict[str, Any]:
-        """Check the round against the domain's rules."""
+        """Validate the round by the rules of its lifecycle."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         if not self.errors:
             try:
@@ -41,7 +41,7 @@ class RoundForm(CurationForm):
 
 @admin.register(Round)
 class RoundAdmin(CurationAdmin):
-    """All times are UTC."""
+    """Admin of rounds. All times are in UTC."""
 
     form = RoundForm
     list_display = ("name", "phase", "of", "opens_at", "closes_at", "reveals_at", "runs_per_team")
@@ -53,14 +53,14 @@ class RoundAdmin(CurationAdmin):
     actions = ("reveal_round",)
     fieldsets = (
         (None, {"fields": ("name", "slug", "description", "dataset", "benchmark")}),
-        ("When (UTC)", {"fields": ("opens_at", "closes_at", "reveals_at")}),
+        ("Times (UTC)", {"fields": ("opens_at", "closes_at", "reveals_at")}),
         (
-            "What is asked and given",
+            "Rules",
             {"fields": ("runs_per_team", "visible_per_team", "takes_late", "per_topic_at_reveal")},
         ),
     )
 
-    pending = ("round may be revealed", "rounds may be revealed", "")
+    pending = ("round can be revealed", "rounds can be revealed", "")
 
     def pending_rows(self) -> QuerySet[Round]:
         return Round.objects.filter(revealed_at=None, reveals_at__lte=timezone.now())
@@ -74,15 +74,15 @@ class RoundAdmin(CurationAdmin):
     def of(self, row: Round) -> str:
         return str(row.dataset or row.benchmark)
 
-    def boards_of(self, key: Any) -> Iterable[int]:
-        """Return the datasets of the round, whose boards show a limited number of results per team."""
+    def get_board_ids(self, key: Any) -> Iterable[int]:
+        """Return the datasets of the round, whose boards limit the number of results per team."""
         return (dataset.pk for row in Round.objects.filter(pk=key) for dataset in lifecycle.datasets_of(row))
 
     def acts(self, obj: Round) -> Iterable[str]:
         return () if obj.revealed_at else ("reveal_round",)
 
     def save_model(self, request: HttpRequest, obj: Round, form: Any, change: bool) -> None:
-        """Save, so that competitions follow, and warn where quotas keep teams from the runs that the round takes."""
+        """Save the round, update its boards, and warn if quotas are below the number of runs that it accepts."""
         super().save_model(request, obj, form, change)
         if change and "visible_per_team" in form.changed_data:
             lifecycle.refresh_round_boards(obj)
@@ -90,19 +90,19 @@ class RoundAdmin(CurationAdmin):
             messages.warning(request, warning)
 
     def has_change_permission(self, request: HttpRequest, obj: Round | None = None) -> bool:
-        """Refuse changes to a revealed round."""
+        """Forbid changes to revealed rounds."""
         revealed = obj is not None and obj.revealed_at is not None
         return not revealed and super().has_change_permission(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: Round | None = None) -> bool:
-        """Refuse to delete a round that has runs."""
+        """Forbid deleting rounds that have runs."""
         used = obj is not None and (obj.runs.exists() or obj.entries.exists())
         return not used and super().has_delete_permission(request, obj)
 
     reveal_round = Operation(
         "Reveal the results", "leaderboard.reveal_dataset",
         lambda row, values: f"{lifecycle.reveal(row)} is revealed.", title="Reveal results",
-        explanation="The round ends for good: teams get their scores by topic where it gives these, runs that fed a "
-        "pool are marked, and of a competition the private part comes onto the board. It cannot be taken back.",
+        explanation="The round ends permanently: teams get their scores per topic if the round provides them, runs "
+        "that contributed to a pool are marked, and competition boards show the private part. You cannot undo this.",
         button="Reveal", danger=True, refusals=(lifecycle.RevealTooEarly,),
     )  # fmt: skip

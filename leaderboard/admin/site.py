@@ -1,6 +1,6 @@
-"""The admin site: its first page with what waits for a curator, and its way in.
+"""The admin site, with pending decisions on its index page and without a login form of its own.
 
-The way in is the site's own sign-in, and the second factor where staff need one: curation has no form of its own.
+Curators sign in on the site's own pages, with a second factor if staff need one.
 """
 
 from typing import Any
@@ -20,9 +20,9 @@ from django.views.decorators.cache import never_cache
 from leaderboard.admin.base import CurationAdmin
 from leaderboard.models import User
 
-#: What curators come for, and the lists for it, by the names of their models. What none names is under the last.
+#: Tasks of curators, and model names of their lists. All other lists belong to the last task.
 TASKS = {
-    "Datasets and judgements": (
+    "Datasets and judgments": (
         "dataset", "datasetversion", "benchmark", "qrels", "pool", "judgementimport", "rescore",
     ),
     "Results and flags": ("entry", "challenge", "flag", "system", "source", "measurement"),
@@ -33,33 +33,33 @@ TASKS = {
 
 
 def pending_rows(request: HttpRequest) -> list[dict[str, Any]]:
-    """Return what waits for a decision of this person: number, words, address, and `model`."""
-    waiting = []
+    """Return the pending decisions of the user: number, label, URL, and `model`."""
+    pending = []
     for model, page in admin.site._registry.items():
         if not isinstance(page, CurationAdmin) or page.pending is None:
             continue
         app, name = model._meta.app_label, model._meta.model_name
         if request.user.has_perm(f"{app}.view_{name}") and (count := page.pending_rows().count()):
-            one, several, query = page.pending
+            singular, plural, query = page.pending
             address = reverse(f"admin:{app}_{name}_changelist") + query
-            words = one if count == 1 else several
-            waiting.append({"count": count, "words": words, "address": address, "model": model})
-    return waiting
+            words = singular if count == 1 else plural
+            pending.append({"count": count, "words": words, "address": address, "model": model})
+    return pending
 
 
 _index, _lists = admin.site.index, admin.site.get_app_list
 
 
 def index(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
-    """Show the admin's first page with everything that waits for a decision."""
-    waiting, groups = pending_rows(request), task_groups(request)
+    """Show the index page with all pending decisions."""
+    pending, groups = pending_rows(request), task_groups(request)
     for each in (each for group in groups for each in group["models"]):
-        each["waiting"] = [row for row in waiting if row["model"] is each["model"]]
-    return _index(request, {**(extra_context or {}), "waiting": waiting, "app_list": groups})
+        each["waiting"] = [row for row in pending if row["model"] is each["model"]]
+    return _index(request, {**(extra_context or {}), "waiting": pending, "app_list": groups})
 
 
 def task_groups(request: HttpRequest, app_label: str | None = None) -> list[dict[str, Any]]:
-    """Return the lists that this person may see, grouped by task instead of by application."""
+    """Return the lists that the user may see, grouped by task instead of application."""
     lists = _lists(request, app_label)
     if app_label is not None:
         return lists
@@ -73,21 +73,23 @@ def task_groups(request: HttpRequest, app_label: str | None = None) -> list[dict
             "name": task,
             "app_label": slugify(task),
             "app_url": f"{reverse('admin:index')}#{slugify(task)}",
-            "models": sorted(found, key=lambda each: place.get(each["model"]._meta.model_name, (last, 0))[1]),
+            "models": sorted(
+                models, key=lambda each: place.get(each["model"]._meta.model_name, (last, 0))[1]
+            ),
         }
-        for task, found in groups.items()
-        if found
+        for task, models in groups.items()
+        if models
     ]
 
 
 @never_cache
 def login(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-    """Send on: to sign in, to set up or show a second factor, or to where somebody wanted to go."""
+    """Redirect to the sign-in page, to the second factor, or to the requested page."""
     destination = request.GET.get("next") or request.POST.get("next") or ""
-    own = url_has_allowed_host_and_scheme(
+    is_own_url = url_has_allowed_host_and_scheme(
         destination, {request.get_host()}, require_https=request.is_secure()
     )
-    if not own or destination.startswith(reverse("admin:login")):
+    if not is_own_url or destination.startswith(reverse("admin:login")):
         destination = reverse("admin:index")
     query = urlencode({"next": destination})
     person = request.user
@@ -96,10 +98,10 @@ def login(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> 
     if not (person.is_active and person.is_staff):
         raise PermissionDenied
     if person.curates:
-        return HttpResponseRedirect(destination)  # an address, and no name of a view
+        return HttpResponseRedirect(destination)  # A URL, not the name of a view.
     if Authenticator.objects.filter(user=person, type=Authenticator.Type.TOTP).exists():
         return redirect(f"{reverse('mfa_reauthenticate')}?{query}")
-    messages.warning(request, "Curation needs a second factor. Set one up here, then go on.")
+    messages.warning(request, "Curation requires a second factor. Set one up here, then continue.")
     return redirect("mfa_activate_totp")
 
 
@@ -109,6 +111,6 @@ admin.site.index_title = "Curation"
 admin.site.index_template = "admin/curation_index.html"
 admin.site.index = index  # type: ignore[method-assign]
 admin.site.get_app_list = task_groups  # type: ignore[method-assign]
-# One sign-in page, with its limits on attempts and its second factor.
+# A single sign-in page, with its rate limits and second factor.
 admin.site.login = login  # type: ignore[method-assign]
 admin.site.has_permission = lambda request: getattr(request.user, "curates", False)  # type: ignore[method-assign]

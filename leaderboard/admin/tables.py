@@ -1,7 +1,7 @@
-"""Systems, publications, benchmarks, machines, and prices, and the tables that curators export and import.
+"""Admin of systems, publications, benchmarks, machines and prices, and tables for export and import.
 
-Rows go through django-import-export. Each changed row is recorded, and boards follow by the domain's own functions. No
-secret is in a table. Imports run within `leaderboard.core.audit.acting`.
+Tables use django-import-export and contain no secrets. Each changed row is recorded, and boards are updated. Imports
+run within `leaderboard.core.audit.acting`.
 """
 
 import json
@@ -23,7 +23,7 @@ from import_export.widgets import ForeignKeyWidget, JSONWidget
 
 from evaluation.core.problems import number_of
 from leaderboard.admin.base import CurationAdmin, ReadOnlyAdmin, curator
-from leaderboard.admin.forms import FORM_FIELDS, TextFileField, WhyField, shown
+from leaderboard.admin.forms import FORM_FIELDS, TextFileField, WhyField, display_value
 from leaderboard.admin.pages import curation_page
 from leaderboard.core.audit import acting, record
 from leaderboard.core.http.downloads import send_text
@@ -47,12 +47,12 @@ from leaderboard.systems.baselines import request_baseline_again
 
 
 class ListWidget(JSONWidget):
-    """A JSON list; an empty cell is an empty one."""
+    """A JSON list; an empty cell is an empty list."""
 
     def clean(self, value: Any, row: Any = None, **options: Any) -> list[Any]:
         items = super().clean(value) or []
         if not isinstance(items, list):
-            raise ValueError('This has to be a JSON list: ["msmarco", "nq"].')
+            raise ValueError('Enter a JSON list, such as ["msmarco", "nq"].')
         return items
 
     def render(self, value: Any, obj: Any = None, **options: Any) -> str:
@@ -60,37 +60,40 @@ class ListWidget(JSONWidget):
 
 
 class CurationResource(ModelResource):
-    """Rows found by a key; unchanged ones are left alone, changed ones recorded with both values."""
+    """A table whose rows are identified by a key; unchanged rows are skipped, changed ones recorded."""
 
     class Meta:
         clean_model_instances = True
         import_id_fields = ("slug",)
 
-    #: Whether rows may be new: most tables are filled by the site itself.
+    #: Whether new rows are allowed; the site itself creates those of most tables.
     takes_new: ClassVar[bool] = False
     _meta: Any
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        #: What the row at hand changes: column → (before, after).
+        #: Changes of the current row: column → (before, after).
         self.changed: dict[str, tuple[Any, Any]] = {}
 
     def get_or_init_instance(self, instance_loader: Any, row: Any) -> tuple[Any, bool]:
-        """Return the row's object. Raises ValidationError if it does not exist and may not be new."""
+        """Return the row's object. Raises ValidationError if it does not exist and new rows are not allowed."""
         instance, new = super().get_or_init_instance(instance_loader, row)
         if new and not self.takes_new:
-            named = ", ".join(f"{name} {row.get(name)}" for name in self._meta.import_id_fields)
+            identifiers = ", ".join(f"{name} {row.get(name)}" for name in self._meta.import_id_fields)
             kind = self._meta.model._meta.verbose_name
             raise ValidationError(
-                f"There is no {kind} with {named}. Only those that are here can be changed."
+                f"There is no {kind} with {identifiers}. Only existing rows can be changed."
             )
         return instance, new
 
     def skip_row(self, instance: Any, original: Any, row: Any, import_validation_errors: Any = None) -> bool:
-        """Leave out what stays as it is; note what does not."""
+        """Skip unchanged rows, and remember the changes of others."""
         columns = [field for field in self.get_import_fields() if field.attribute]
         pairs = {
-            field.column_name: (_plain(field.get_value(original)), _plain(field.get_value(instance)))
+            field.column_name: (
+                _plain_value(field.get_value(original)),
+                _plain_value(field.get_value(instance)),
+            )
             for field in columns
         }
         self.changed = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
@@ -99,11 +102,10 @@ class CurationResource(ModelResource):
         return not self.changed and not import_validation_errors
 
     def after_import_row(self, row: Any, row_result: Any, **kwargs: Any) -> None:
-        """Keep with the result of the row what it changes."""
         row_result.changed = self.changed
 
     def after_save_instance(self, instance: Any, row: Any, **kwargs: Any) -> None:
-        """Write down the change, and let boards follow; not in a trial, which is taken back."""
+        """Record the change and update boards, except in a dry run, which is rolled back."""
         if kwargs.get("dry_run"):
             return
         record(
@@ -115,15 +117,15 @@ class CurationResource(ModelResource):
         self.follow(instance)
 
     def follow(self, obj: Any) -> None:
-        """Update what depends on a changed row."""
+        """Update everything that depends on a changed row."""
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     return value if isinstance(value, (str, int, float, bool, list, dict, type(None))) else str(value)
 
 
 class DatasetResource(CurationResource):
-    """Descriptions and quotas of datasets."""
+    """Table of dataset descriptions and quotas."""
 
     class Meta:
         model = Dataset
@@ -133,14 +135,14 @@ class DatasetResource(CurationResource):
         )  # fmt: skip
 
     def follow(self, obj: Dataset) -> None:
-        """Record a change of the board, which names the dataset, and request BM25 again if the language changed."""
+        """Record a change of the board, which names the dataset, and rebuild BM25 if the language changed."""
         boards_changed([obj.pk], Kind.DESCRIPTION)
         if "language" in self.changed:
             request_baseline_again(obj)
 
 
 class SystemResource(CurationResource):
-    """Descriptions of systems."""
+    """Table of system descriptions."""
 
     training_datasets = Field("training_datasets", "training_datasets", ListWidget())
     adapted_to = Field("adapted_to", "adapted_to", ListWidget())
@@ -160,7 +162,7 @@ class SystemResource(CurationResource):
 
 
 class HardwareResource(CurationResource):
-    """Names of machines."""
+    """Table of machine names."""
 
     class Meta:
         model = HardwareClass
@@ -171,7 +173,7 @@ class HardwareResource(CurationResource):
 
 
 class PriceResource(CurationResource):
-    """Prices of machines per hour from a day on, including new rows."""
+    """Table of hourly prices of machines by starting day; new rows are allowed."""
 
     takes_new = True
     hardware = Field("hardware", "hardware", ForeignKeyWidget(HardwareClass, "slug"))
@@ -186,7 +188,7 @@ class PriceResource(CurationResource):
 
 
 class BenchmarkResource(CurationResource):
-    """Benchmarks with their members in order; new rows are taken."""
+    """Table of benchmarks with their members in order; new rows are allowed."""
 
     takes_new = True
     source = Field("source", "source", ForeignKeyWidget(Source, "key"))
@@ -203,7 +205,7 @@ class BenchmarkResource(CurationResource):
         return _JSON.render(_members(benchmark))
 
     def skip_row(self, instance: Any, original: Any, row: Any, import_validation_errors: Any = None) -> bool:
-        """Treat members as a column. Raises ValidationError if they are not a list of known datasets."""
+        """Compare members like a column. Raises ValidationError if they are not a list of known datasets."""
         same = super().skip_row(instance, original, row, import_validation_errors)
         if "members" not in row:
             return same
@@ -215,7 +217,7 @@ class BenchmarkResource(CurationResource):
 
     def after_save_instance(self, instance: Any, row: Any, **kwargs: Any) -> None:
         """Store the members before boards are updated."""
-        self.touched = _members_of(instance)
+        self.touched = _member_ids(instance)
         if "members" in self.changed:
             keys = []
             for position, member in enumerate(self.changed["members"][1]):
@@ -223,13 +225,13 @@ class BenchmarkResource(CurationResource):
                 values = {**member, "dataset": dataset, "position": position}
                 stored, _ = instance.members.update_or_create(dataset=dataset, defaults=values)
                 keys.append(stored.pk)
-            for removed in instance.members.exclude(pk__in=keys):
-                removed.delete()
+            for member_row in instance.members.exclude(pk__in=keys):
+                member_row.delete()
         super().after_save_instance(instance, row, **kwargs)
 
     def follow(self, obj: Benchmark) -> None:
         benchmark_changed(obj)
-        boards_changed(self.touched | _members_of(obj), Kind.DESCRIPTION)
+        boards_changed(self.touched | _member_ids(obj), Kind.DESCRIPTION)
 
 
 _JSON = ListWidget()
@@ -253,17 +255,19 @@ def _read_members(text: Any) -> list[dict[str, Any]]:
         ]
     except (ValueError, TypeError, KeyError, AttributeError):
         raise ValidationError(
-            'Members are a JSON list in order: [{"dataset": "nfcorpus", "counted": true}, …].'
+            'Enter members as an ordered JSON list: [{"dataset": "nfcorpus", "counted": true}, …].'
         ) from None
-    known = set(Dataset.objects.values_list("slug", flat=True))
-    unknown = [str(each["dataset"]) for each in members if each["dataset"] not in known]
-    if unknown:
-        raise ValidationError(f"There is no dataset {', '.join(unknown)}: give slugs of those that are here.")
+    known_slugs = set(Dataset.objects.values_list("slug", flat=True))
+    unknown_slugs = [str(each["dataset"]) for each in members if each["dataset"] not in known_slugs]
+    if unknown_slugs:
+        raise ValidationError(
+            f"There is no dataset {', '.join(unknown_slugs)}. Use slugs of existing datasets."
+        )
     return members
 
 
 FORMATS = {"csv": "text/csv; charset=utf-8", "json": "application/json"}
-#: The tables that there are, as commands name them.
+#: Tables by their names in commands.
 TABLES: dict[str, type[CurationResource]] = {
     "datasets": DatasetResource,
     "systems": SystemResource,
@@ -271,21 +275,21 @@ TABLES: dict[str, type[CurationResource]] = {
     "hardware": HardwareResource,
     "prices": PriceResource,
 }
-#: The largest table that is taken, in characters.
+#: Maximum size of a table in characters.
 LARGEST = 2_000_000
 
 
 class TableForm(forms.Form):
-    """A table, first as a file, then as the text that was shown."""
+    """Form for a table: first as a file, then as the text of its preview."""
 
     file = TextFileField(
-        largest=LARGEST, help_text="CSV or JSON with the columns of an export; others stay as they are."
+        largest=LARGEST, help_text="CSV or JSON with columns of an export; other columns stay unchanged"
     )
     text = forms.CharField(required=False, widget=forms.HiddenInput, max_length=LARGEST, strip=False)
     why = WhyField()
 
     def clean(self) -> dict[str, Any]:
-        """Return the values, with the text from wherever it came."""
+        """Return the values, with the text of either the file or the preview."""
         cleaned = super().clean() or {}
         cleaned["text"] = cleaned.get("file") or cleaned.get("text")
         if not cleaned["text"] and not self.errors:
@@ -294,16 +298,18 @@ class TableForm(forms.Form):
 
 
 class ExchangeAdmin(CurationAdmin):
-    """A list whose table can be taken out and brought in."""
+    """Base class of lists whose table can be exported and imported."""
 
     resource: ClassVar[type[CurationResource]]
     pages: ClassVar = {"export": "table.<str:ending>", "table": "table/"}
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> Any:
-        named = f"admin:{self.opts.app_label}_{self.opts.model_name}"
+        url_prefix = f"admin:{self.opts.app_label}_{self.opts.model_name}"
         ways = {
-            "exports": [(ending.upper(), reverse(f"{named}_export", args=[ending])) for ending in FORMATS],
-            "table_address": reverse(f"{named}_table") if self.has_change_permission(request) else "",
+            "exports": [
+                (ending.upper(), reverse(f"{url_prefix}_export", args=[ending])) for ending in FORMATS
+            ],
+            "table_address": reverse(f"{url_prefix}_table") if self.has_change_permission(request) else "",
         }
         return super().changelist_view(request, {**(extra_context or {}), **ways})
 
@@ -316,7 +322,7 @@ class ExchangeAdmin(CurationAdmin):
         return send_text(text, name, FORMATS[ending])
 
     def table_view(self, request: HttpRequest) -> HttpResponse:
-        """Bring a table in: what would change is shown first, and stored when that is confirmed."""
+        """Import a table: preview the changes first, and store them after confirmation."""
         if not self.has_change_permission(request):
             raise PermissionDenied
         form = TableForm(request.POST or None, request.FILES or None)
@@ -326,7 +332,7 @@ class ExchangeAdmin(CurationAdmin):
             text = form.cleaned_data["text"]
             table = read_table(text)
             if table is None:
-                problems = [{"message": "This is neither CSV nor JSON.", "hint": "Begin with an export."}]
+                problems = [{"message": "The file is neither CSV nor JSON.", "hint": "Start from an export."}]
             else:
                 rows, problems = try_table(self.resource, table)
             if table is not None and not problems and "confirmed" in request.POST:
@@ -334,7 +340,7 @@ class ExchangeAdmin(CurationAdmin):
                     self.message_user(request, store_table(self.resource, table))
                 name = f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist"
                 return HttpResponseRedirect(reverse(name))
-            # Shown again the form has the text itself: what is confirmed is what was shown.
+            # The preview contains the text, so that what is confirmed is what was shown.
             form = TableForm(initial={"text": text, "why": form.cleaned_data["why"]})
         return curation_page(
             request, self, "admin/curation_table.html", f"Import {self.opts.verbose_name_plural}",
@@ -345,7 +351,7 @@ class ExchangeAdmin(CurationAdmin):
 
 
 def table_text(resource: type[CurationResource], rows: QuerySet[Any], ending: str) -> str:
-    """Return the rows as CSV or JSON; in CSV no cell is a formula."""
+    """Return the rows as CSV or JSON; formulas in CSV cells are escaped."""
     table = resource().export(rows)
     if ending == "csv":
         table = _each_cell(table, lambda cell: safe_cell(cell) if isinstance(cell, str) else cell)
@@ -355,7 +361,7 @@ def table_text(resource: type[CurationResource], rows: QuerySet[Any], ending: st
 def try_table(
     resource: type[CurationResource], table: tablib.Dataset
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return what each row would change (`name`, `changes`), and all problems; store nothing."""
+    """Return the changes of each row (`name`, `changes`) and all problems without storing anything."""
     with transaction.atomic():
         result = resource().import_data(table, dry_run=True, raise_errors=False)
         transaction.set_rollback(True)
@@ -363,32 +369,32 @@ def try_table(
         {
             "name": row.object_repr,
             "changes": [
-                {"field": name, "old": shown(before), "new": shown(after)}
+                {"field": name, "old": display_value(before), "new": display_value(after)}
                 for name, (before, after) in row.changed.items()
             ],
         }
         for row in result.rows
         if row.is_new() or row.is_update()
     ]
-    return rows, _problems_of(result)
+    return rows, _list_problems(result)
 
 
 def store_table(resource: type[CurationResource], table: tablib.Dataset) -> str:
-    """Store a table that was tried; how many rows changed, in words. Within `audit.acting` and a transaction."""
-    # In the order in which all boards are locked, before any row of these tables.
+    """Store a table and return a summary; call it within `audit.acting` and a transaction."""
+    # Boards are locked before any row of these tables, in the order used everywhere.
     lock_boards(Dataset.objects.values_list("pk", flat=True))
     result = resource().import_data(table, dry_run=False, raise_errors=True)
-    changed = result.totals["new"] + result.totals["update"]
-    return f"{number_of(changed, 'row')} changed, {result.totals['skip']} as before."
+    changed_count = result.totals["new"] + result.totals["update"]
+    return f"{number_of(changed_count, 'row')} changed, {result.totals['skip']} unchanged."
 
 
 def read_table(text: str) -> tablib.Dataset | None:
-    """Parse a table, or return None for what is neither JSON nor CSV."""
+    """Parse a table; None if it is neither JSON nor CSV."""
     try:
         if text.lstrip().startswith(("[", "{")):
             return tablib.Dataset().load(text, format="json")
         table = tablib.Dataset().load(text, format="csv")
-    except Exception:  # whatever tablib's readers raise for what they cannot read
+    except Exception:  # tablib's readers raise various exceptions for malformed input.
         return None
     return _each_cell(table, lambda cell: cell[1:] if safe_cell(cell[1:]) == cell else cell)
 
@@ -397,8 +403,8 @@ def _each_cell(table: tablib.Dataset, change: Callable[[Any], Any]) -> tablib.Da
     return tablib.Dataset(*(tuple(map(change, row)) for row in table[:]), headers=table.headers)
 
 
-def _problems_of(result: Any) -> list[dict[str, Any]]:
-    """Return all problems by line of the file (the header is line 1)."""
+def _list_problems(result: Any) -> list[dict[str, Any]]:
+    """Return all problems with their line numbers (the header is line 1)."""
     problems = [{"message": str(error.error), "lines": []} for error in result.base_errors]
     for number, errors in result.row_errors():
         for each in errors:
@@ -414,7 +420,7 @@ def _problems_of(result: Any) -> list[dict[str, Any]]:
 
 
 class SystemAdmin(ExchangeAdmin):
-    """Descriptions of systems. `submissions.admin` registers the class, with merging."""
+    """Admin of system descriptions. `submissions.admin` registers it, with merging."""
 
     resource = SystemResource
     list_display = ("name", "architecture", "team", "source", "created_at")
@@ -422,11 +428,11 @@ class SystemAdmin(ExchangeAdmin):
     list_select_related = ("team", "source")
     search_fields = ("name", "slug", "team__name")
     readonly_fields = ("slug", "team", "source", "created_at")
-    may_add = may_delete = False  # systems come with submissions, and results stand on them
-    # Not autocomplete_fields: select2 sets styles inline, which the CSP refuses.
+    may_add = may_delete = False  # Submissions create systems, and results depend on them.
+    # autocomplete_fields cannot be used: select2 sets inline styles, which the CSP forbids.
     raw_id_fields = ("variant_of",)
 
-    def boards_of(self, key: Any) -> Iterable[int]:
+    def get_board_ids(self, key: Any) -> Iterable[int]:
         return Entry.objects.filter(system=key).values_list("dataset_id", flat=True)
 
     def follow(self, obj: System) -> None:
@@ -435,12 +441,12 @@ class SystemAdmin(ExchangeAdmin):
 
 @admin.register(Source)
 class SourceAdmin(CurationAdmin):
-    """Publications that reported figures come from."""
+    """Admin of publications with reported figures."""
 
     list_display = ("key", "title", "year")
     search_fields = ("key", "title", "authors")
 
-    def boards_of(self, key: Any) -> Iterable[int]:
+    def get_board_ids(self, key: Any) -> Iterable[int]:
         return boards_of_source(key)
 
     def follow(self, obj: Source) -> None:
@@ -457,7 +463,7 @@ class MemberInline(admin.TabularInline):
 
 @admin.register(Benchmark)
 class BenchmarkAdmin(ExchangeAdmin):
-    """Benchmarks with their members."""
+    """Admin of benchmarks with their members."""
 
     resource = BenchmarkResource
     list_display = ("name", "slug", "measure", "source", "position")
@@ -465,38 +471,38 @@ class BenchmarkAdmin(ExchangeAdmin):
     prepopulated_fields = {"slug": ("name",)}
     inlines = (MemberInline,)
 
-    def boards_of(self, key: Any) -> Iterable[int]:
+    def get_board_ids(self, key: Any) -> Iterable[int]:
         return BenchmarkMember.objects.filter(benchmark=key).values_list("dataset_id", flat=True)
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
-        """Save the members, so that no cached page outlives them: neither theirs nor that of one taken out."""
-        before = _members_of(form.instance)
+        """Save the members, and invalidate cached pages of current and removed ones."""
+        before = _member_ids(form.instance)
         super().save_related(request, form, formsets, change)
         benchmark_changed(form.instance)
-        boards_changed(before | _members_of(form.instance), Kind.DESCRIPTION)
+        boards_changed(before | _member_ids(form.instance), Kind.DESCRIPTION)
 
     def delete_model(self, request: HttpRequest, obj: Benchmark) -> None:
-        """Delete, so that no page goes on naming it."""
-        members = _members_of(obj)
+        """Delete the benchmark, and invalidate cached pages that name it."""
+        members = _member_ids(obj)
         super().delete_model(request, obj)
         boards_changed(members, Kind.DESCRIPTION)
 
 
-def _members_of(benchmark: Benchmark) -> set[int]:
+def _member_ids(benchmark: Benchmark) -> set[int]:
     return set(benchmark.members.values_list("dataset_id", flat=True))
 
 
 @admin.register(HardwareClass)
 class HardwareClassAdmin(ExchangeAdmin):
-    """Machines, as workers found them; how they are called is the curators' to say."""
+    """Admin of machines, which workers register and curators name."""
 
     resource = HardwareResource
     list_display = ("name", "slug", "created_at")
     search_fields = ("name", "slug")
     readonly_fields = ("slug", "details", "created_at")
-    may_add = may_delete = False  # workers describe their machines, and measurements stand on them
+    may_add = may_delete = False  # Workers register machines, and measurements depend on them.
 
-    def boards_of(self, key: Any) -> Iterable[int]:
+    def get_board_ids(self, key: Any) -> Iterable[int]:
         return datasets_with_costs([key])
 
     def follow(self, obj: HardwareClass) -> None:
@@ -505,7 +511,7 @@ class HardwareClassAdmin(ExchangeAdmin):
 
 @admin.register(Measurement)
 class MeasurementAdmin(ReadOnlyAdmin):
-    """Measurements, which are never edited."""
+    """Read-only admin of measurements."""
 
     list_display = ("entry", "hardware", "protocol", "measured_at")
     list_filter = ("hardware", "protocol", "entry__dataset")
@@ -515,7 +521,7 @@ class MeasurementAdmin(ReadOnlyAdmin):
 
 @admin.register(Price)
 class PriceAdmin(ExchangeAdmin):
-    """Prices of machines per hour, from a day on."""
+    """Admin of hourly prices of machines by starting day."""
 
     resource = PriceResource
     list_display = ("hardware", "valid_from", "per_hour", "currency", "note")
@@ -524,17 +530,17 @@ class PriceAdmin(ExchangeAdmin):
     date_hierarchy = "valid_from"
     search_fields = ("hardware__name", "note")
 
-    def boards_of(self, key: Any) -> Iterable[int]:
+    def get_board_ids(self, key: Any) -> Iterable[int]:
         return datasets_with_costs(Price.objects.filter(pk=key).values_list("hardware_id", flat=True))
 
     def save_model(self, request: HttpRequest, obj: Price, form: Any, change: bool) -> None:
-        """Save, so that no cached page outlives the cost."""
+        """Save the price, and invalidate cached pages with costs."""
         super().save_model(request, obj, form, change)
         machines = {obj.hardware_id, form.initial.get("hardware")} - {None}
         for hardware in HardwareClass.objects.filter(pk__in=machines):
             price_changed(hardware)
 
     def delete_model(self, request: HttpRequest, obj: Price) -> None:
-        """Delete, so that no cached page outlives the cost."""
+        """Delete the price, and invalidate cached pages with costs."""
         super().delete_model(request, obj)
         price_changed(obj.hardware)

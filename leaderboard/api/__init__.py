@@ -1,1 +1,1 @@
-"""The public API, read side: boards, datasets, systems."""
+"""Public read API: boards, datasets, systems."""

@@ -1,4 +1,4 @@
-"""What the read API answers about datasets, benchmarks and systems: these serializers write it, and are its schema."""
+"""Serializers and schema of API responses about datasets, benchmarks and systems."""
 
 from typing import Any
 
@@ -29,10 +29,10 @@ from leaderboard.systems.corrections import FieldChange
 
 
 class OptionalField(serializers.IntegerField):
-    """A number, left out where it is not told."""
+    """An integer that is omitted if it is withheld."""
 
     def get_attribute(self, instance: Any) -> Any:
-        """Of a mapping. Raises SkipField."""
+        """Return the value from a mapping. Raises SkipField if it is missing."""
         if self.field_name not in instance:
             raise SkipField
         return super().get_attribute(instance)
@@ -45,74 +45,76 @@ def _scores(text: str) -> serializers.DictField:
 StatisticsSerializer = shape(
     DatasetStatistics,
     "DatasetStatistics",
-    "What Table 1 of the BEIR paper says of a collection; null where it is not known.",
-    judgements=OptionalField(
-        allow_null=True, required=False, help_text="Left out where judgements are hidden."
-    ),
+    "Statistics of a collection as in Table 1 of the BEIR paper; null if unknown.",
+    judgements=OptionalField(allow_null=True, required=False, help_text="Omitted if judgments are hidden."),
 )
-ExampleSerializer = shape(QueryExample, "Example", "A query and a document, cut where they are long.")
-SnippetSerializer = shape(LoadingSnippet, "Snippet", "How to load a dataset with one tool.")
+ExampleSerializer = shape(QueryExample, "Example", "A query and a document, truncated if they are long.")
+SnippetSerializer = shape(LoadingSnippet, "Snippet", "Code that loads the dataset with one tool.")
 JudgedVersionSerializer = shape(
-    JudgedVersion, "JudgedVersion", "One version of the judgements, and what it changed, in words."
+    JudgedVersion, "JudgedVersion", "A version of the judgments and a description of its changes."
 )
-NeighbourSerializer = shape(Neighbour, "Neighbour", "Another dataset; `overlap` of vocabularies is 0 to 1.")
-AwaitingRunSerializer = shape(AwaitingRun, "AwaitingRun", "A public run that waits for first judgements.")
-FoundSerializer = shape(Found, "Found", "One answer of the search.", url=AddressField(help_text="Its page."))
-TombstoneSerializer = shape(Tombstone, "Tombstone", "What remains of a result that was withdrawn.")
+NeighbourSerializer = shape(
+    Neighbour, "Neighbour", "A similar dataset; `overlap` of the vocabularies is between 0 and 1."
+)
+AwaitingRunSerializer = shape(
+    AwaitingRun, "AwaitingRun", "A public run that will be scored once there are judgments."
+)
+FoundSerializer = shape(Found, "Found", "A search result.", url=AddressField(help_text="URL of its page."))
+TombstoneSerializer = shape(Tombstone, "Tombstone", "Public remainder of a withdrawn result.")
 
 
 class FileSerializer(Answer):
-    """One offered file."""
+    """A file of a dataset."""
 
     name = text_field(source="file.name")
     kind = text_field(source="file.kind")
     description = text_field(source="file.description")
-    size = integer_field("Bytes, as downloaded.", source="file.size")
-    sha256 = text_field("Of the bytes as downloaded.", source="file.sha256")
+    size = integer_field("Size of the download in bytes.", source="file.size")
+    sha256 = text_field("SHA-256 of the download.", source="file.sha256")
     url = AddressField(source="path")
 
 
 class NamedSerializer(Answer):
-    """Something with a page."""
+    """An object with a page."""
 
     slug = text_field()
     name = text_field()
 
 
 class DatasetSummarySerializer(NamedSerializer):
-    """A dataset in the list of all."""
+    """A dataset in the list of datasets."""
 
     task = text_field()
     domain = text_field()
-    language = text_field("As ISO 639 has it.")
-    licence = text_field("Empty where nobody said.")
+    language = text_field("ISO 639 code.")
+    licence = text_field("Empty if unknown.")
     state = text_field("reported, published or collecting.")
-    hidden = flag_field("Whether the judgements stay with the scorer.")
-    runs_only = flag_field("Whether no corpus is kept here.")
+    hidden = flag_field("Whether only the scorer has the judgments.")
+    runs_only = flag_field("Whether the site has no corpus and only scores uploaded runs.")
     primary_measure = text_field()
-    entries = integer_field("Public results.", source="number")
+    entries = integer_field("Number of public results.", source="number")
     statistics = StatisticsSerializer()
 
 
 class DatasetListSerializer(Answer):
-    """Every dataset."""
+    """All datasets."""
 
     datasets = DatasetSummarySerializer(many=True)
 
 
 class DatasetVersionSerializer(Answer):
-    """The content of a dataset."""
+    """A version of a dataset's content."""
 
     number = integer_field()
     label = text_field()
     content_sha256 = text_field(
-        "Over the expanded corpus and queries; not there where queries are hidden.", required=False
+        "SHA-256 of the uncompressed corpus and queries; omitted if queries are hidden.", required=False
     )
     statistics = serializers.DictField(help_text="Counts and checksums of its files.")
 
 
 class QuarantinedSerializer(Answer):
-    """A result that a curator took out of the ranking."""
+    """A result that a curator removed from the ranking."""
 
     system = text_field()
     slug = text_field()
@@ -120,59 +122,59 @@ class QuarantinedSerializer(Answer):
 
 
 class DatasetSerializer(DatasetSummarySerializer):
-    """A dataset with everything that its page says beside its board."""
+    """A dataset with all details except its board."""
 
     homepage = text_field()
     citation = text_field()
     description = text_field("Markdown.")
-    protection = text_field("What a submission may learn of hidden judgements.")
-    public_share = number_field("Share of the queries that a competition's board shows.")
-    daily_quota = integer_field("Null: no limit.", allow_null=True)
-    monthly_quota = integer_field("Null: no limit.", allow_null=True)
-    measures = texts("Those that the board shows, the primary one first.")
-    relevance_level = integer_field("The lowest grade that counts as relevant.")
-    drop_self_matches = flag_field("Whether a document with the query's id is dropped.")
+    protection = text_field("Policy on what submissions may reveal about hidden judgments.")
+    public_share = number_field("Share of queries that the board of a competition uses.")
+    daily_quota = integer_field("Submissions per day; null if unlimited.", allow_null=True)
+    monthly_quota = integer_field("Submissions per month; null if unlimited.", allow_null=True)
+    measures = texts("Measures of the board, primary measure first.")
+    relevance_level = integer_field("Lowest grade that counts as relevant.")
+    drop_self_matches = flag_field("Whether documents with the id of the query are removed from its ranking.")
     candidates_only = flag_field(
-        "Whether a query's judged documents are the candidates, and others are passed over."
+        "Whether only a query's judged documents are candidates and others are ignored."
     )
     runs_visibility = text_field("public, accepted, participants or curators.")
     queries_visibility = text_field("public, accepted, participants or curators.")
     documents_visibility = text_field("public, accepted, participants or curators.")
     ir_datasets_id = text_field()
     beir_name = text_field()
-    reported_statistics = serializers.DictField(help_text="What publications say, by name.")
+    reported_statistics = serializers.DictField(help_text="Statistics from publications, by name.")
     created_at = serializers.DateTimeField()
     version = DatasetVersionSerializer(allow_null=True)
     awaiting_judgements = AwaitingRunSerializer(many=True)
     agreement = AddressField(
-        allow_null=True, help_text="Where it is accepted; null where the dataset asks for none."
+        allow_null=True, help_text="URL of the agreement; null if the dataset requires none."
     )
-    rounds = texts("Slugs.")
+    rounds = texts("Slugs of rounds.")
     withdrawn = TombstoneSerializer(many=True)
     quarantined = QuarantinedSerializer(many=True)
     benchmarks = NamedSerializer(many=True)
-    parts = texts("Slugs of the datasets that it is the mean of.")
+    parts = texts("Slugs of the datasets that it averages.")
     example = ExampleSerializer(allow_null=True)
     snippets = SnippetSerializer(many=True)
-    judgements = JudgedVersionSerializer(many=True, help_text="Every version, newest first.")
-    part_of = text_field("Slug of the dataset whose part it is.", allow_null=True)
+    judgements = JudgedVersionSerializer(many=True, help_text="All versions, newest first.")
+    part_of = text_field("Slug of the dataset that includes it.", allow_null=True)
     twin = text_field(
-        "Slug of the dataset with the other half of the topics: open, or hidden.", allow_null=True
+        "Slug of the dataset with the other half of the topics, open or hidden.", allow_null=True
     )
     nearest = NeighbourSerializer(many=True)
-    remarks = texts("Sentences on the collection, for example on judged documents that are missing.")
+    remarks = texts("Remarks on the collection, such as missing judged documents.")
 
 
 class MissingDatasetSerializer(NamedSerializer):
-    """A dataset of a benchmark that takes no runs here."""
+    """A dataset of a benchmark that does not accept runs on this site."""
 
     why = text_field()
-    bm25 = number_field("A published value of BM25; null: none is known.", allow_null=True)
-    bm25_source = text_field("Where it is published.")
+    bm25 = number_field("A published value of BM25; null if unknown.", allow_null=True)
+    bm25_source = text_field("Publication of that value.")
 
 
 class CompletenessSerializer(Answer):
-    """How many of a known benchmark's datasets take runs here."""
+    """Number of a benchmark's datasets that accept runs on this site."""
 
     here = integer_field()
     of = integer_field()
@@ -180,49 +182,49 @@ class CompletenessSerializer(Answer):
 
 
 class BenchmarkSerializer(NamedSerializer):
-    """A benchmark in the list of all."""
+    """A benchmark in the list of benchmarks."""
 
     description = text_field("Markdown.")
     measure = text_field()
     source = text_field("Authors of the publication that defines it.", allow_null=True)
     datasets_shown = integer_field()
-    datasets_counted = integer_field("Those that its mean is of.")
+    datasets_counted = integer_field("Number of datasets that its mean includes.")
     completeness = CompletenessSerializer(
-        allow_null=True, help_text="Null for a benchmark that is not in the site's catalogue."
+        allow_null=True, help_text="Null for benchmarks that are not in the catalog."
     )
 
 
 class BenchmarkListSerializer(Answer):
-    """Every benchmark."""
+    """All benchmarks."""
 
     benchmarks = BenchmarkSerializer(many=True)
 
 
 class SeedSerializer(Answer):
-    """One run of a seed set."""
+    """A run of a seed set."""
 
     label = text_field()
-    scores = _scores("Measure → published value.")
+    scores = _scores("Published values by measure.")
 
 
 ResultSerializer = shape(
     Result,
     "SystemResult",
     "A public result of a system.",
-    scores=_scores("Measure → published value."),
+    scores=_scores("Published values by measure."),
     measured=MeasuredSerializer(many=True),
     seeds=SeedSerializer(many=True),
-    contamination_gap=GapSerializer(allow_null=True, help_text="Null where it is not known."),
+    contamination_gap=GapSerializer(allow_null=True, help_text="Null if unknown."),
     certainty=shape(
         EntryCertainty,
         "ResultCertainty",
-        "What was found of the result's measure: its interval and its tests.",
+        "Confidence interval and significance tests of the result's measure.",
     )(allow_null=True),
 )
 
 
 class QuarantinedResultSerializer(Answer):
-    """A result of a system that a curator took out of the ranking."""
+    """A result of a system that a curator removed from the ranking."""
 
     configuration = text_field()
     dataset_name = text_field()
@@ -230,11 +232,11 @@ class QuarantinedResultSerializer(Answer):
     reason = text_field()
 
 
-ChangeSerializer = shape(FieldChange, "Change", "A field that was changed; null where only that is told.")
+ChangeSerializer = shape(FieldChange, "Change", "A changed field; null values are withheld.")
 
 
 class CorrectionSerializer(Answer):
-    """What was changed of a system's description at one time."""
+    """Changes to a system's description on one day."""
 
     day = serializers.DateField()
     changes = ChangeSerializer(many=True)
@@ -243,33 +245,33 @@ class CorrectionSerializer(Answer):
 ChallengeSerializer = shape(
     PublicChallenge,
     "Challenge",
-    "A challenge as everyone reads it, its text and the decision as Markdown.",
+    "A public challenge, with text and decision in Markdown.",
     claim=serializers.ChoiceField(choices=Challenge.Claim.choices),
     state=serializers.ChoiceField(choices=Challenge.State.choices),
     raised=serializers.DateField(),
-    settled=text_field("The day; empty while it is open."),
+    settled=text_field("Day of the decision; empty while it is open."),
 )
 
 
 class RecipeSerializer(serializers.Serializer[Any]):
-    """How one result is made again; only `reason` where it cannot be."""
+    """How to reproduce a result, or only the `reason` why that is impossible."""
 
     dataset = text_field()
     configuration = text_field()
-    reason = text_field("Why nobody else can make it again; empty where somebody can.")
+    reason = text_field("Why others cannot reproduce the result; empty if they can.")
     engine = text_field()
     parameters = serializers.DictField(help_text="All parameters of the engine.")
     checkpoint = serializers.DictField(
-        help_text="`sha256`, and of its `files` by name; `hub_name` and `hub_commit`, or a `file` of the dataset."
+        help_text="`sha256`, checksums of `files` by name, and `hub_name` with `hub_commit` or a `file` of the dataset."
     )
     language = text_field()
     drop_self_matches = flag_field()
-    depth = integer_field("Documents a query.")
-    tag = text_field("The run's last column.")
-    run_sha256 = text_field("Of the run's text.")
+    depth = integer_field("Documents per query.")
+    tag = text_field("Last column of the run.")
+    run_sha256 = text_field("SHA-256 of the run's text.")
     files = serializers.DictField(child=text_field(), help_text="Checksums of corpus and queries.")
     scores = serializers.DictField(child=number_field(), help_text="Unrounded means by measure.")
-    software = text_field("The version of the site.")
+    software = text_field("Version of the site.")
 
 
 class SystemSerializer(NamedSerializer):
@@ -277,21 +279,21 @@ class SystemSerializer(NamedSerializer):
 
     architecture = text_field()
     architecture_label = text_field()
-    participant = text_field("Who made its runs, where another team sent them; else empty.")
+    participant = text_field("Producer of the runs, if another team submitted them; else empty.")
     description = text_field("Markdown.")
     parameters = serializers.DictField()
     team_name = text_field(allow_null=True)
     team_slug = text_field(allow_null=True)
-    source_title = text_field("Of the publication with its figures.", allow_null=True)
+    source_title = text_field("Title of the publication with its figures.", allow_null=True)
     source_authors = text_field(allow_null=True)
     source_year = integer_field(allow_null=True)
     source_venue = text_field(allow_null=True)
     source_url = text_field(allow_null=True)
     source_bibtex = text_field(allow_null=True)
-    cited = text_field("The source as a text cites it; empty without one.")
+    cited = text_field("In-text citation of the source; empty without one.")
     training_declared = flag_field()
-    training_datasets = texts("Slugs or names.")
-    adapted_to = texts("Datasets whose corpus it saw, without labels.")
+    training_datasets = texts("Slugs or names of datasets.")
+    adapted_to = texts("Datasets whose corpus was used without labels.")
     backbone = text_field()
     paper_url = text_field()
     code_url = text_field()
@@ -300,11 +302,11 @@ class SystemSerializer(NamedSerializer):
     bibtex = text_field()
     authors = text_field()
     year = integer_field(allow_null=True)
-    year_shown = integer_field("Its own year, else its source's.", allow_null=True)
+    year_shown = integer_field("Year of the system, else of its source.", allow_null=True)
     variant_of_name = text_field(allow_null=True)
     variant_of_slug = text_field(allow_null=True)
-    open_weights = flag_field("Null: nobody said.", allow_null=True)
-    commercial_use = flag_field("Null: nobody said.", allow_null=True)
+    open_weights = flag_field("Null if unknown.", allow_null=True)
+    commercial_use = flag_field("Null if unknown.", allow_null=True)
     closed_api = flag_field()
     training_compute = text_field()
     anonymous_until = serializers.DateTimeField(allow_null=True)
@@ -314,13 +316,13 @@ class SystemSerializer(NamedSerializer):
     corrections = CorrectionSerializer(many=True)
 
     def get_fields(self) -> dict[str, Any]:
-        """These, and the numbers that teams declare."""
+        """Add the numbers that teams declare."""
         numbers = {each.name: integer_field(each.hint, allow_null=True) for each in DECLARED_NUMBERS}
         return {**super().get_fields(), **numbers}
 
 
 class SearchSerializer(serializers.Serializer[Any]):
-    """What was looked for, and what was found, by kind."""
+    """A search query and its results by kind."""
 
     query = text_field()
     found = FoundSerializer(many=True)

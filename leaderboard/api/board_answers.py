@@ -1,6 +1,7 @@
-"""What the read API answers about boards.
+"""Serializers and schema of boards.
 
-A board is written by `boards.exports.to_json`, as its page's export is; a test holds that to `BoardSerializer`.
+`boards.exports.to_json` writes boards, both here and for the export of their pages; a test compares its output with
+`BoardSerializer`.
 """
 
 from drf_spectacular.utils import extend_schema_field
@@ -15,49 +16,49 @@ MachineSerializer = shape(Machine, "Machine", "A hardware class.")
 EntryCertaintySerializer = shape(
     EntryCertainty,
     "Certainty",
-    "What was found of a score: its interval and its tests, as the page on significance explains them.",
-    p_best_is_bound=flag_field("The p-value is below what the permutations can show."),
+    "Confidence interval and significance tests of a score, explained on the page about significance.",
+    p_best_is_bound=flag_field(
+        "Whether the p-value is only an upper bound, limited by the number of permutations."
+    ),
     p_baseline_is_bound=flag_field(),
 )
 GapSerializer = shape(
     Gap,
     "ContaminationGap",
-    "How much more a system gains over the baseline on public topics than on hidden ones, in the primary measure.",
-    shown=flag_field("Whether the 95% interval lies above 0."),
+    "Difference between a system's gain over the baseline on public and on hidden topics, in the primary measure.",
+    shown=flag_field("Whether the 95% interval is above 0."),
 )
 CertaintySettingsSerializer = shape(
     TestSettings,
     "CertaintySettings",
-    "How the certainty of a board's rows was found.",
+    "Settings of the significance tests of a board's rows.",
     current=flag_field(
-        "Whether it is of the board as it is now. Of one dataset's board alone.", required=False
+        "Whether the tests apply to the current state of the board. Dataset boards only.", required=False
     ),
 )
 
 
 @extend_schema_field({"oneOf": [{"type": "number"}, {"type": "string"}], "nullable": True})
 class CellField(serializers.JSONField):
-    """A cell of a board: a number, a text, or null where the value is missing."""
+    """A cell of a board: a number, a text, or null if the value is missing."""
 
 
 class MeasuredSerializer(Answer):
-    """What a result cost on one machine."""
+    """Cost of a result on one machine."""
 
     hardware = text_field("Slug of the hardware class.")
     protocol = text_field()
     measured_at = serializers.DateTimeField()
     figures = serializers.DictField(help_text="Latency in ms, memory in bytes, and more.")
-    baseline = serializers.DictField(help_text="The same of BM25, on the same machine in the same job.")
+    baseline = serializers.DictField(help_text="Figures of BM25 on the same machine in the same job.")
     baseline_off = number_field(
-        "By what share BM25 took another time than usual there; times are doubtful where it is large."
+        "Relative deviation of BM25 from its usual time on this machine; large values make times doubtful."
     )
-    doubt = text_field(
-        "Reason why its times are doubtful and not ranked; empty if they are not.", allow_blank=True
-    )
+    doubt = text_field("Why times are doubtful and not ranked; empty if they are reliable.", allow_blank=True)
 
 
 class SortSerializer(Answer):
-    """A column that rows are sorted by."""
+    """A column by which rows are sorted."""
 
     key = text_field()
     order = text_field("asc or desc.")
@@ -66,17 +67,17 @@ class SortSerializer(Answer):
 class ColumnSerializer(Answer):
     """A column of a board."""
 
-    key = text_field("Its name in `values` of rows, and in `sort`.")
+    key = text_field("Name of the column in `values` of rows and in `sort`.")
     label = text_field()
     group = text_field()
-    group_slug = text_field("As `hide` takes it.")
-    better = text_field("higher, lower, or empty.")
+    group_slug = text_field("Value for the parameter `hide`.")
+    better = text_field("higher, lower or empty.")
     unit = text_field()
     note = text_field()
 
 
 class IntervalSerializer(Answer):
-    """The ends of an interval."""
+    """Bounds of an interval."""
 
     low = number_field()
     high = number_field()
@@ -85,89 +86,95 @@ class IntervalSerializer(Answer):
 class RowSerializer(Answer):
     """A row of a board."""
 
-    rank = integer_field("Null where it is not ranked.", allow_null=True)
-    ranked_among = text_field("Rows of different kinds are never ranked together.")
+    rank = integer_field("Null if the row is not ranked.", allow_null=True)
+    ranked_among = text_field("Kind of rows with which it is ranked; kinds are never mixed.")
     system = text_field()
-    slug = text_field("Of the system.")
+    slug = text_field("Slug of the system.")
     configuration = text_field()
     baseline = flag_field()
     provenance = text_field()
     architecture = text_field()
-    training = text_field("What the system had seen of the dataset.")
-    comparison_group = text_field("Differences and ranks are within one group.")
+    training = text_field("Relation of the system's training data to the dataset.")
+    comparison_group = text_field("Group within which differences and ranks are computed.")
     missing_queries = integer_field(allow_null=True)
     late = flag_field()
     manual = flag_field()
-    pooled = flag_field("Whether the run was in the pool that was judged.")
-    values = serializers.DictField(child=CellField(), help_text="The cells, by the keys of the columns.")
-    spreads = serializers.DictField(child=text_field(), help_text="Of seed sets, as written.")
-    withdrawn = text_field("Why, if it was since.", allow_null=True)
-    quarantined = text_field("Why, if it is.", allow_null=True)
+    pooled = flag_field("Whether the run contributed to the judged pool.")
+    values = serializers.DictField(child=CellField(), help_text="Cells by column key.")
+    spreads = serializers.DictField(
+        child=text_field(), help_text="Formatted spreads of seed sets, by column key."
+    )
+    withdrawn = text_field("Reason, if the result was withdrawn since.", allow_null=True)
+    quarantined = text_field("Reason, if the result is quarantined.", allow_null=True)
     challenged = flag_field()
     better_than_baseline = flag_field(
-        "In its own test, at 0.05; false: not significant, or lower on hidden judgments; null: not known.",
+        "Significant at 0.05 in its own test; false if not, or if lower on hidden judgments; null if unknown.",
         allow_null=True,
     )
     tied_with_best = flag_field(
-        "Whether the tests of all pairs do not separate it from the best; null: not known.", allow_null=True
+        "Whether the tests of all pairs do not separate it from the best; null if unknown.", allow_null=True
     )
     contamination_gap = GapSerializer(
-        allow_null=True, help_text="Between public and hidden topics; null where it is not known."
+        allow_null=True, help_text="Gap between public and hidden topics; null if unknown."
     )
-    marks = serializers.DictField(child=text_field(), help_text="What follows values, such as ‡.")
-    doubtful = texts("Doubtful figures, each with the label of its column; their `values` are null.")
+    marks = serializers.DictField(
+        child=text_field(), help_text="Marks after values, such as ‡, by column key."
+    )
+    doubtful = texts("Doubtful figures with the labels of their columns; their `values` are null.")
     measured = MeasuredSerializer(allow_null=True)
-    certainty = EntryCertaintySerializer(allow_null=True, help_text="Of the measure in focus.")
+    certainty = EntryCertaintySerializer(allow_null=True, help_text="Certainty of the selected measure.")
     certainty_by_dataset = serializers.DictField(
-        child=EntryCertaintySerializer(), help_text="The same on a benchmark, by the keys of columns."
+        child=EntryCertaintySerializer(), help_text="On benchmarks, certainty by column key."
     )
-    intervals = serializers.DictField(child=IntervalSerializer(), help_text="By the keys of columns.")
+    intervals = serializers.DictField(child=IntervalSerializer(), help_text="Intervals by column key.")
 
 
 class NamedResultSerializer(Answer):
-    """A result of a board, by its system."""
+    """A result of a board, identified by its system."""
 
     system = text_field()
-    slug = text_field("Of the system.")
+    slug = text_field("Slug of the system.")
     configuration = text_field()
 
 
 class VerdictSerializer(Answer):
-    """What corrected tests say of the whole board, whichever rows the view has."""
+    """Result of the corrected tests for the whole board, independent of the view's rows."""
 
     best = NamedResultSerializer()
     ties = NamedResultSerializer(many=True, help_text="Results that are not separable from the best.")
     baseline = NamedResultSerializer(allow_null=True)
-    compared = integer_field("Results that were compared with the baseline.")
-    better = integer_field("Those that are significantly better.")
-    worse = integer_field("Those that are significantly worse.")
-    revision = integer_field("Of the board that was tested.")
+    compared = integer_field("Number of results compared with the baseline.")
+    better = integer_field("Number of significantly better results.")
+    worse = integer_field("Number of significantly worse results.")
+    revision = integer_field("Revision of the tested board.")
     at = serializers.DateTimeField()
 
 
 class SummarySerializer(Answer):
-    """What a board says in words, above its table, and the facts that it says it of. No filter changes it."""
+    """Sentence above a board's table, and the facts that it states. Filters do not change it."""
 
     text = text_field()
-    best = text_field("The slug of the best system.")
+    best = text_field("Slug of the best system.")
     measure = text_field()
-    score = number_field("Of the best, as published.")
-    relative = number_field("Of the best to the baseline: 0.1 is 10% more.", allow_null=True)
-    better = flag_field(
-        "Whether the best is better than the baseline at 0.05; null where nothing is known.", allow_null=True
+    score = number_field("Published score of the best system.")
+    relative = number_field(
+        "Relative difference between best system and baseline: 0.1 is 10% more.", allow_null=True
     )
-    p = number_field("Of the difference to the baseline; open judgements only.", allow_null=True)
+    better = flag_field(
+        "Whether the best is better than the baseline at 0.05; null if unknown.", allow_null=True
+    )
+    p = number_field("p-value of the difference from the baseline; open judgments only.", allow_null=True)
     p_corrected = number_field(
-        "The same, corrected over the board's comparisons with the baseline.", allow_null=True
+        "p-value, corrected for all comparisons of the board with the baseline.", allow_null=True
     )
     tied = texts("Slugs of the systems that are not separable from the best.")
     cheapest = text_field(
-        "The slug of the fastest system within 5% of the best, or not separable from it.", allow_null=True
+        "Slug of the fastest system within 5% of the best, or not separable from it.", allow_null=True
     )
-    latency_ms = number_field("Its mean latency.", allow_null=True)
+    latency_ms = number_field("Mean latency of that system.", allow_null=True)
     above_bound = flag_field(
-        "Whether a best that is better than the baseline lies above the baseline's upper bound too; null "
-        "where nothing is unjudged, or nothing is known.",
+        "Whether a best system better than the baseline also exceeds the baseline's upper bound; null if "
+        "all documents are judged, or if unknown.",
         allow_null=True,
     )
 
@@ -176,26 +183,26 @@ class BoardSerializer(Answer):
     """A board in one view."""
 
     title = text_field()
-    measure = text_field("The measure in focus.")
+    measure = text_field("Selected measure.")
     view = text_field()
-    sort = text_field("The key of the column that decides the order.")
+    sort = text_field("Key of the column that decides the order.")
     order = text_field("asc or desc.")
     sorts = SortSerializer(many=True)
-    total = integer_field("Rows of the whole board.")
-    found = integer_field("Rows of this view.")
-    as_of = serializers.DateTimeField(allow_null=True, help_text="Since when the board is so.")
+    total = integer_field("Number of rows of the whole board.")
+    found = integer_field("Number of rows of this view.")
+    as_of = serializers.DateTimeField(allow_null=True, help_text="Time of the latest change to the board.")
     permalink = text_field()
     hardware = MachineSerializer(allow_null=True)
     hardware_choices = MachineSerializer(many=True)
     columns = ColumnSerializer(
         many=True,
-        help_text="The same for every filter of rows; `values` are null in a column without values.",
+        help_text="Independent of row filters; `values` are null in a column without values.",
     )
     certainty = CertaintySettingsSerializer(allow_null=True)
     summary = SummarySerializer(allow_null=True)
     verdict = VerdictSerializer(allow_null=True)
     least_difference = number_field(
-        "Over hidden judgements: the least significant difference to the baseline.", allow_null=True
+        "On hidden judgments: smallest significant difference from the baseline.", allow_null=True
     )
     rows = RowSerializer(many=True)
-    notes = texts("What a reader has to know.")
+    notes = texts("Notes for readers.")

@@ -1,4 +1,4 @@
-"""The read API: datasets and their files, benchmarks, systems, rounds, and boards in the view of a query string."""
+"""Read API of datasets and their files, benchmarks, systems, rounds, and boards with view parameters."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
@@ -52,22 +52,22 @@ from leaderboard.systems.challenges import public_challenges
 from leaderboard.systems.corrections import list_corrections
 from leaderboard.systems.provenance import list_recipes
 from leaderboard.views.board_views import REVISIONS, Kind, board_citation, site_revision
-from leaderboard.views.boards import view_of_export
+from leaderboard.views.boards import export_variant
 from leaderboard.views.datasets import visible_dataset
-from leaderboard.views.home import view_of_search
+from leaderboard.views.home import search_variant
 
-#: The part of a path that names a dataset, benchmark or system.
-SLUG = OpenApiParameter("slug", str, OpenApiParameter.PATH, description="As in the address of its page.")
+#: Path parameter that identifies a dataset, benchmark or system.
+SLUG = OpenApiParameter("slug", str, OpenApiParameter.PATH, description="Slug in the URL of its page.")
 VIEW_PARAMETERS = [
     SLUG,
-    OpenApiParameter("measure", str, description="The measure in focus: differences and ranks follow it."),
-    OpenApiParameter("view", str, enum=VIEWS, description="What the cells of a benchmark's datasets show."),
+    OpenApiParameter("measure", str, description="Selected measure, which determines differences and ranks."),
+    OpenApiParameter("view", str, enum=VIEWS, description="Values in the dataset cells of a benchmark."),
     OpenApiParameter(
         "sort",
         str,
         many=True,
-        description="The key of a column to sort by, `key:asc` or `key:desc`; the first decides, others among equals. "
-        "Missing values are last both ways.",
+        description="Key of a column to sort by, `key:asc` or `key:desc`; further ones break ties. "
+        "Missing values always come last.",
     ),
     *(
         OpenApiParameter(
@@ -80,33 +80,38 @@ VIEW_PARAMETERS = [
         for name, known in FACETS.items()
     ),
     OpenApiParameter(
-        "min-mean", float, description="So for every numeric column: `min-` or `max-` and its key, included."
+        "min-mean",
+        float,
+        description="Inclusive bound; every numeric column has `min-` and `max-` with its key.",
     ),
-    OpenApiParameter("zero-shot", bool, description="`1`: only what is zero-shot."),
-    OpenApiParameter("cpu-only", bool, description="`1`: only rows measured on hardware without a GPU."),
-    OpenApiParameter("corpus", int, description="Documents of a corpus whose index size is then estimated."),
-    OpenApiParameter("hide", str, many=True, description="Groups of columns that are left out."),
+    OpenApiParameter("zero-shot", bool, description="`1` to show only zero-shot results."),
+    OpenApiParameter(
+        "cpu-only", bool, description="`1` to show only rows measured on hardware without a GPU."
+    ),
+    OpenApiParameter("corpus", int, description="Number of documents for which to estimate the index size."),
+    OpenApiParameter("hide", str, many=True, description="Groups of columns to omit."),
     OpenApiParameter(
         "columns",
         str,
         many=True,
-        description=f"Keys of columns, or one of {', '.join(PRESETS)}. Without it every column is given, "
-        "whichever rows the view has.",
+        description=f"Keys of columns, or one of {', '.join(PRESETS)}. Default: all columns, "
+        "independent of the view's rows.",
     ),
-    OpenApiParameter("exact", bool, description="Of the page: an answer always has all published decimals."),
-    OpenApiParameter("pin", str, many=True, description="Slugs of systems that stand on top."),
-    *(OpenApiParameter(f"weight-{name}", float, description="Of the weighted score.") for name in WEIGHED),
-    OpenApiParameter("rows", str, enum=["all"], description="Of the page: an answer always has all rows."),
-    OpenApiParameter("page", int, description="Of the page: an answer always has all rows."),
+    OpenApiParameter("exact", bool, description="Pages only: responses always have all published decimals."),
+    OpenApiParameter("pin", str, many=True, description="Slugs of systems to show at the top."),
+    *(
+        OpenApiParameter(f"weight-{name}", float, description="Weight in the weighted score.")
+        for name in WEIGHED
+    ),
+    OpenApiParameter("rows", str, enum=["all"], description="Pages only: responses always have all rows."),
+    OpenApiParameter("page", int, description="Pages only: responses always have all rows."),
     OpenApiParameter("q", str, description="Text in the name of a system, team or source."),
     OpenApiParameter(
-        "hardware",
-        str,
-        description="The hardware class whose measurements are shown, one of `hardware_choices`.",
+        "hardware", str, description="Hardware class whose measurements to show, one of `hardware_choices`."
     ),
 ]
 
-#: What the documentation says of both kinds of boards, with an example of a view.
+#: Documentation of both kinds of boards, with an example of a view.
 _BOARD: dict[str, Any] = {
     "parameters": VIEW_PARAMETERS,
     "responses": BoardSerializer,
@@ -115,11 +120,11 @@ _BOARD: dict[str, Any] = {
 
 
 class DatasetsView(ReadView):
-    """Every dataset."""
+    """View of all datasets."""
 
     @extend_schema(operation_id="datasets", responses=answers.DatasetListSerializer)
     def get(self, request: Request) -> Response:
-        """Every dataset with its statistics."""
+        """List all datasets with their statistics."""
         rows = [
             {**row, "statistics": published_statistics(row["statistics"]._asdict(), hidden=row["hidden"])}
             for row in lists.datasets()
@@ -128,11 +133,11 @@ class DatasetsView(ReadView):
 
 
 class DatasetView(ReadView):
-    """One dataset."""
+    """View of a dataset."""
 
     @extend_schema(operation_id="dataset", parameters=[SLUG], responses=answers.DatasetSerializer)
     def get(self, request: Request, slug: str) -> Response:
-        """A dataset: what it is, its version, its statistics and its measures."""
+        """Get a dataset with its description, version, statistics and measures."""
         page = pages.dataset_page(slug, BoardState())
         if page is None:
             raise Http404
@@ -143,7 +148,7 @@ class DatasetView(ReadView):
             for name in ("number", "label", "content_sha256", "statistics")
             if name != "content_sha256" or dataset["current_version__content_sha256"]
         }
-        more = dataset_details(dataset, [], site_address(request._request) + "/")
+        details = dataset_details(dataset, [], site_address(request._request) + "/")
         row = Dataset(pk=dataset["pk"], queries_visibility=dataset["queries_visibility"])
         answer = {
             **dataset,
@@ -157,11 +162,11 @@ class DatasetView(ReadView):
             "quarantined": [row.entry for row in page.board.rows if row.ranked_in == QUARANTINED],
             "benchmarks": lists.benchmarks_with(dataset["pk"]),
             "parts": [part.slug for part in page.parts],
-            "example": more.example,
-            "snippets": more.snippets,
-            "judgements": more.judged,
-            "part_of": more.group["slug"] if more.group else None,
-            "nearest": more.neighbours,
+            "example": details.example,
+            "snippets": details.snippets,
+            "judgements": details.judged,
+            "part_of": details.group["slug"] if details.group else None,
+            "nearest": details.neighbours,
             "remarks": page.remarks,
             "twin": page.twin and page.twin["slug"],
         }
@@ -177,25 +182,25 @@ def _board(request: Request, kind: Kind, slug: str) -> Response:
 
 
 class DatasetBoardView(ReadView):
-    """The board of one dataset."""
+    """View of a dataset's board."""
 
     @extend_schema(operation_id="dataset_board", **_BOARD)
     def get(self, request: Request, slug: str) -> Response:
-        """The dataset's board in the view that the query string asks for, as on its page."""
+        """Get a dataset's board in the view of the query string, as on its page."""
         return _board(request, "dataset", slug)
 
 
 class DatasetFilesView(ReadView):
-    """The files that a dataset offers to whoever asks."""
+    """View of the files that a dataset offers."""
 
     @extend_schema(
         parameters=[SLUG], responses={200: answers.FileSerializer(many=True), 403: ErrorSerializer}
     )
     def get(self, request: Request, slug: str) -> Response:
-        """Queries, documents, ids, open judgements and example runs, as the dataset's settings allow."""
+        """List queries, documents, ids, open judgments and example runs, as far as the dataset's settings allow."""
         dataset = visible_dataset(request, slug)
-        if due := [each.problem() for each in keeping_out(dataset, request.user)]:
-            raise ApiError(due[0].code, due[0].message, status_code=403, problems=due)
+        if problems := [each.problem() for each in keeping_out(dataset, request.user)]:
+            raise ApiError(problems[0].code, problems[0].message, status_code=403, problems=problems)
         files = [
             {"file": file, "path": reverse("dataset-file", args=[slug, file.name])}
             for file in offered_files(dataset, request.user)
@@ -205,56 +210,59 @@ class DatasetFilesView(ReadView):
 
 @reads("q")
 class SearchView(ReadView):
-    """What the site has under some words."""
+    """View of search results."""
 
     @extend_schema(
         operation_id="search",
         parameters=[
             OpenApiParameter(
-                "q", str, required=True, description="Words that a name has; 100 characters are read."
+                "q",
+                str,
+                required=True,
+                description="Words in the name; only the first 100 characters are used.",
             )
         ],
         responses=answers.SearchSerializer,
         extensions={"x-curl": "?q=bm25"},
     )
     def get(self, request: Request) -> Response:
-        """Datasets, benchmarks, systems, teams and authors with these words, at most eight of each."""
+        """Search datasets, benchmarks, systems, teams and authors by name, with at most eight results of each kind."""
         query = read_query(request.query_params.get("q", ""))
         answer = {"query": query, "found": search(query)}
         return Response(answers.SearchSerializer(answer, context={"request": request}).data)
 
 
 class BenchmarksView(ReadView):
-    """Every benchmark."""
+    """View of all benchmarks."""
 
     @extend_schema(operation_id="benchmarks", responses=answers.BenchmarkListSerializer)
     def get(self, request: Request) -> Response:
-        """Every benchmark."""
-        found = [{**each, "completeness": completeness(each["slug"])} for each in lists.benchmarks()]
-        return Response(answers.BenchmarkListSerializer({"benchmarks": found}).data)
+        """List all benchmarks."""
+        benchmarks = [{**each, "completeness": completeness(each["slug"])} for each in lists.benchmarks()]
+        return Response(answers.BenchmarkListSerializer({"benchmarks": benchmarks}).data)
 
 
 class BenchmarkBoardView(ReadView):
-    """The board of one benchmark."""
+    """View of a benchmark's board."""
 
     @extend_schema(operation_id="benchmark_board", **_BOARD)
     def get(self, request: Request, slug: str) -> Response:
-        """The benchmark's board in the view that the query string asks for, as on its page."""
+        """Get a benchmark's board in the view of the query string, as on its page."""
         return _board(request, "benchmark", slug)
 
 
 def _unless_token(
     variant: Callable[[HttpRequest], PageVariant | None],
 ) -> Callable[[HttpRequest], PageVariant | None]:
-    """Return the same views, none for a request with a token, whose answer says whether the token works."""
+    """Return a variant that is None for requests with a token, because their response depends on its validity."""
     return lambda request: None if "Authorization" in request.headers else variant(request)
 
 
-_cached_dataset = cache_page(REVISIONS["dataset"], _unless_token(view_of_export))
-_cached_benchmark = cache_page(REVISIONS["benchmark"], _unless_token(view_of_export))
+_cached_dataset = cache_page(REVISIONS["dataset"], _unless_token(export_variant))
+_cached_benchmark = cache_page(REVISIONS["benchmark"], _unless_token(export_variant))
 dataset_board = reads(*PARAMETERS)(_cached_dataset(DatasetBoardView.as_view()))
 benchmark_board = reads(*PARAMETERS)(_cached_benchmark(BenchmarkBoardView.as_view()))
-search_results = cache_page(site_revision, vary_on_site_address(_unless_token(view_of_search)))(
+search_results = cache_page(site_revision, vary_on_site_address(_unless_token(search_variant)))(
     SearchView.as_view()
 )
 
@@ -267,11 +275,11 @@ def _system_facts(slug: str) -> dict[str, Any]:
 
 
 class SystemView(ReadView):
-    """One system."""
+    """View of a system."""
 
     @extend_schema(operation_id="system", parameters=[SLUG], responses=answers.SystemSerializer)
     def get(self, request: Request, slug: str) -> Response:
-        """A system with all its public results."""
+        """Get a system with all its public results."""
         facts = _system_facts(slug)
         key = facts["pk"]
         answer = {
@@ -285,17 +293,16 @@ class SystemView(ReadView):
 
 
 class RecipesView(ReadView):
-    """How a system's results are made again."""
+    """View of the recipes of a system's results."""
 
     @extend_schema(operation_id="recipes", parameters=[SLUG], responses=answers.RecipeSerializer(many=True))
     def get(self, request: Request, slug: str) -> Response:
-        """For each public result what made it of what, or why nobody else can make it again."""
+        """Get the recipe of each public result, or the reason why others cannot reproduce it."""
         recipes = list_recipes(_system_facts(slug)["pk"])
         return Response(answers.RecipeSerializer(recipes, many=True).data)
 
 
 def _result(result: Result) -> dict[str, Any]:
-    """A result with its scores by measure, the one in focus first."""
     seeds = [
         {"label": seed.label, "scores": {result.measure: seed.value, **dict(seed.scores)}}
         for seed in result.seeds
@@ -309,42 +316,44 @@ def _result(result: Result) -> dict[str, Any]:
 
 
 class RoundSerializer(Answer):
-    """A round. All times are UTC."""
+    """A round. All times are in UTC."""
 
     slug = text_field()
     name = text_field()
     phase = serializers.ChoiceField(choices=["before opening", "open", "closed", "revealed"])
-    next = text_field("What happens next, and in how long, in words.")
+    next = text_field("Description of the next event and the time until then.")
     dataset = text_field("Slug; null for a round of a benchmark.", allow_null=True)
     benchmark = text_field("Slug; null for a round of one dataset.", allow_null=True)
-    datasets = texts("All that it takes runs for.")
+    datasets = texts("Slugs of all datasets for which it accepts runs.")
     opens_at = serializers.DateTimeField()
     closes_at = serializers.DateTimeField()
-    reveals_at = serializers.DateTimeField(help_text="From then on its curator may reveal the results.")
+    reveals_at = serializers.DateTimeField(
+        help_text="Earliest time at which a curator may reveal the results."
+    )
     revealed_at = serializers.DateTimeField(allow_null=True)
     runs_per_team = integer_field()
-    visible_per_team = integer_field("Of a competition: results of a team on the board.")
+    visible_per_team = integer_field("Number of results per team on the board of a competition.")
     takes_late = flag_field()
     per_topic_at_reveal = flag_field()
-    runs = integer_field("Submissions that came in time and passed.")
+    runs = integer_field("Number of valid submissions in time.")
     teams = integer_field()
-    late = integer_field("Submissions that came late.")
-    description = text_field("The rules, as Markdown.")
+    late = integer_field("Number of late submissions.")
+    description = text_field("Rules in Markdown.")
     url = AddressField()
 
 
 class RoundListSerializer(Answer):
-    """Every round."""
+    """All rounds."""
 
     rounds = RoundSerializer(many=True)
 
 
 def _round_answers(rows: Iterable[Round], request: Request) -> list[dict[str, Any]]:
-    came, now = count_runs(rows), timezone.now()
+    counts, now = count_runs(rows), timezone.now()
     answers = [
         {
             **vars(row),
-            **asdict(came[row.pk]),
+            **asdict(counts[row.pk]),
             "phase": description.phase.value,
             "next": description.next,
             "dataset": row.dataset.slug if row.dataset else None,
@@ -359,24 +368,26 @@ def _round_answers(rows: Iterable[Round], request: Request) -> list[dict[str, An
 
 
 class RoundsView(ReadView):
-    """Every round."""
+    """View of all rounds."""
 
     @extend_schema(operation_id="rounds", responses=RoundListSerializer)
     def get(self, request: Request) -> Response:
-        """Every round with its phase, the latest to open first."""
+        """List all rounds with their phases, ordered by opening time, latest first."""
         return Response({"rounds": _round_answers(listed_rounds(), request)})
 
 
 class RoundView(ReadView):
-    """One round."""
+    """View of a round."""
 
     @extend_schema(
         operation_id="round",
-        parameters=[OpenApiParameter("slug", str, OpenApiParameter.PATH, description="As in its address.")],
+        parameters=[
+            OpenApiParameter("slug", str, OpenApiParameter.PATH, description="Slug in the URL of its page.")
+        ],
         responses=RoundSerializer,
     )
     def get(self, request: Request, slug: str) -> Response:
-        """A round: its phase and times, what it asks, and how many runs have come."""
+        """Get a round with its phase, times, rules, and number of runs."""
         rows = _round_answers(listed_rounds().filter(slug=slug), request)
         if not rows:
             raise Http404

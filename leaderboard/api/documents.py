@@ -1,4 +1,4 @@
-"""The API's schema, and the page that says it in words, in the order of the schema."""
+"""The OpenAPI schema, and the reference page generated from it."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from leaderboard.core.http.site_url import absolute
 
 Schema = Mapping[str, Any]
 
-#: What JSON Schema calls a kind of value, in words.
+#: Display names of JSON Schema types.
 _WORDS = {
     "string": "text",
     "integer": "whole number",
@@ -30,20 +30,19 @@ _WORDS = {
     "object": "object",
 }
 _FORMATS = {"binary": "file", "uri": "address", "date-time": "date and time"}
-#: Where every call is.
+#: Path prefix of all endpoints.
 PREFIX = "/api/v1/"
 _making = Lock()
 
 
 class LockedSchemaGenerator(SchemaGenerator):
-    """Makes the schema in one thread at a time.
+    """Schema generator that runs in one thread at a time.
 
-    drf-spectacular looks up the classes that its extensions are for when the first schema is made, and a second thread
-    that comes upon one half looked up fails.
+    drf-spectacular resolves the targets of its extensions when the first schema is generated, and a second thread that
+    meets a partially resolved one fails.
     """
 
     def get_schema(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """As the generator does."""
         with _making:
             schema: dict[str, Any] = super().get_schema(*args, **kwargs)
         return schema
@@ -51,7 +50,7 @@ class LockedSchemaGenerator(SchemaGenerator):
 
 @reads("format", "lang")
 class SchemaView(SpectacularAPIView):
-    """The OpenAPI schema."""
+    """View of the OpenAPI schema."""
 
     required_scope = "read"
     generator_class = LockedSchemaGenerator
@@ -59,14 +58,14 @@ class SchemaView(SpectacularAPIView):
 
 @cache
 def _schema() -> dict[str, Any]:
-    """Return the schema as everybody may read it; it is made from the code alone."""
+    """Return the public schema, which depends on the code only."""
     return LockedSchemaGenerator().get_schema(request=None, public=True)
 
 
 @require_safe
 @cache_page(lambda: spectacular_settings.VERSION, vary_on_site_address())
 def reference(request: HttpRequest) -> HttpResponse:
-    """Every operation of the API: what it takes and what it answers."""
+    """Show all operations of the API with their parameters and responses."""
     page = _Reference(_schema(), absolute(request, PREFIX))
     context = {
         "section": "api",
@@ -80,13 +79,13 @@ def reference(request: HttpRequest) -> HttpResponse:
 
 @dataclass(frozen=True, slots=True)
 class _Reference:
-    """A schema in words; `address` stands for PREFIX in examples."""
+    """Display form of a schema; `address` replaces PREFIX in examples."""
 
     schema: Schema
     address: str
 
     def sections(self) -> list[dict[str, Any]]:
-        """Return every operation, by the first part of its path below PREFIX."""
+        """Return the operations by the first part of their path below PREFIX."""
         sections: dict[str, list[dict[str, Any]]] = {}
         for path, methods in self.schema["paths"].items():
             section = sections.setdefault(path.removeprefix(PREFIX).split("/")[0], [])
@@ -94,8 +93,8 @@ class _Reference:
         return [{"name": name, "operations": operations} for name, operations in sections.items()]
 
     def objects(self) -> list[dict[str, Any]]:
-        """Return the objects that answers hold, by name."""
-        answered = self._responses()
+        """Return the objects that responses contain, by name."""
+        response_names = self._responses()
         return [
             {
                 "name": name,
@@ -104,36 +103,36 @@ class _Reference:
                 "fields": self._fields(component, "list of {}"),
             }
             for name, component in sorted(self.components.items())
-            if name in answered
+            if name in response_names
         ]
 
     @property
     def components(self) -> Mapping[str, Schema]:
-        """Return the objects of the schema, by name."""
+        """Objects of the schema by name."""
         components: Mapping[str, Schema] = self.schema.get("components", {}).get("schemas", {})
         return components
 
     def _responses(self) -> set[str]:
-        """Return the names of objects that answers are made of, at any depth."""
+        """Return the names of all objects that responses contain, at any depth."""
         names: set[str] = set()
-        waiting = [
+        pending = [
             name
             for methods in self.schema["paths"].values()
             for operation in methods.values()
             for name in _references(operation["responses"])
         ]
-        while waiting:
-            name = waiting.pop()
+        while pending:
+            name = pending.pop()
             if name not in names:
                 names.add(name)
-                waiting += _references(self.components[name])
+                pending += _references(self.components[name])
         return {name for name in names if "properties" in self.components[name]}
 
     def _operation(self, method: str, path: str, operation: Schema) -> dict[str, Any]:
         contents = operation.get("requestBody", {}).get("content", {})
         body: Schema = next((content["schema"] for content in contents.values()), {})
         component = self._resolved(body)
-        fields = self._fields(component, "{}, may repeat")
+        fields = self._fields(component, "{}, repeatable")
         paragraphs = _paragraphs(operation)
         title = operation.get("summary", "")
         security = operation.get("security", [])
@@ -147,7 +146,7 @@ class _Reference:
             "description": paragraphs if title else paragraphs[1:],
             "needs_token": needs_token,
             "parameters": sorted(parameters, key=lambda parameter: parameter["place"] != "path"),
-            # The content types of its fields, and what there is to know of them.
+            # Content types of its fields, and the description of the body.
             "sent_as": list(contents),
             "told": _paragraphs(component) if component.get("description") else [],
             "fields": fields,
@@ -157,18 +156,18 @@ class _Reference:
 
     def _parameter(self, parameter: Schema) -> dict[str, Any]:
         required = bool(parameter.get("required"))
-        field = self._field(parameter["name"], parameter["schema"], "{}, may repeat", required=required)
+        field = self._field(parameter["name"], parameter["schema"], "{}, repeatable", required=required)
         return {**field, "description": parameter.get("description", ""), "place": parameter["in"]}
 
-    def _fields(self, component: Schema, many: str) -> list[dict[str, Any]]:
+    def _fields(self, component: Schema, list_format: str) -> list[dict[str, Any]]:
         required = component.get("required", ())
         return [
-            self._field(name, inner, many, required=name in required)
+            self._field(name, inner, list_format, required=name in required)
             for name, inner in component.get("properties", {}).items()
         ]
 
-    def _field(self, name: str, value: Schema, many: str, *, required: bool) -> dict[str, Any]:
-        """Describe a field or parameter; `many` is the name of a list of its type."""
+    def _field(self, name: str, value: Schema, list_format: str, *, required: bool) -> dict[str, Any]:
+        """Describe a field or parameter; `list_format` is the format of the type of a list."""
         inner = value["items"] if value.get("type") == "array" else value
         target = next((one for one in _references(inner) if "properties" in self.components[one]), "")
         inner = inner if target else self._resolved(inner)
@@ -176,12 +175,12 @@ class _Reference:
         default = value.get("default", "")
         return {
             "name": name,
-            "type": many.format(kind) if value.get("type") == "array" else kind,
+            "type": list_format.format(kind) if value.get("type") == "array" else kind,
             "target": _anchor(target) if target else "",
             "choices": [str(choice) for choice in inner.get("enum", ())],
             "required": required,
             "default": str(default).lower() if isinstance(default, bool) else str(default),
-            # The generator adds the values of an enumeration as a list; they are told apart here.
+            # The generator appends the values of an enumeration as a list, which is shown separately here.
             "description": _paragraphs(value)[0].partition("* `")[0].strip(),
         }
 
@@ -193,7 +192,7 @@ class _Reference:
     def _curl(
         self, method: str, path: str, operation: Schema, fields: list[dict[str, Any]], *, needs_token: bool
     ) -> str:
-        """Return a call from a shell, with the schema's `x-curl` or else with the fields that it needs."""
+        """Return an example curl command, from the schema's `x-curl` or from the required fields."""
         address = self.address + path.removeprefix(PREFIX).replace("{", "").replace("}", "")
         for parameter in operation.get("parameters", []):
             if parameter["in"] == "path":
@@ -216,7 +215,7 @@ class _Reference:
 
 
 def _references(value: Any) -> Iterator[str]:
-    """The names of the components that something refers to."""
+    """Yield the names of the components that a part of the schema refers to."""
     if isinstance(value, Mapping):
         if "$ref" in value:
             yield str(value["$ref"]).rpartition("/")[2]
@@ -236,13 +235,13 @@ def _paragraphs(described: Schema) -> list[str]:
 
 
 def _answer(status: str, answer: Schema) -> dict[str, str]:
-    """What an operation may answer; `target` is the anchor of the object that it is, `type` its name."""
+    """Describe a possible response; `target` is the anchor of its object and `type` the name."""
     content: Schema = next((one["schema"] for one in answer.get("content", {}).values()), {})
     name = next(_references(content), "")
-    listed = "a list of " if content.get("type") == "array" else ""
+    list_prefix = "a list of " if content.get("type") == "array" else ""
     return {
         "status": status,
         "meaning": answer.get("description") or HTTPStatus(int(status)).phrase,
-        "type": f"{listed}{name or 'an object'}",
+        "type": f"{list_prefix}{name or 'an object'}",
         "target": _anchor(name) if name else "",
     }

@@ -1,4 +1,4 @@
-"""Fields of answers, and serializers of the plain values that answers are made of."""
+"""Serializer fields, and serializers derived from named tuples and dataclasses."""
 
 import datetime
 from collections.abc import Callable, Mapping, Sequence
@@ -16,13 +16,13 @@ Field = serializers.Field[Any, Any, Any, Any]
 
 
 class TextsField(serializers.ListField):
-    """A list of texts."""
+    """A list of strings."""
 
     child = serializers.CharField()
 
 
 def _described(field: Callable[..., Field]) -> Callable[..., Any]:
-    """Return a constructor that takes a field's description first, then its source if that has another name."""
+    """Return a constructor that accepts help text first, then the source if it differs from the name."""
     return lambda help_text=None, source=None, **options: field(help_text=help_text, source=source, **options)
 
 
@@ -34,32 +34,29 @@ texts = _described(TextsField)
 
 
 class ReadView(APIView):
-    """A view that a token for reading may ask."""
+    """A view that requires the `read` scope of tokens."""
 
     required_scope = "read"
 
 
 class MomentField(serializers.DateTimeField):
-    """A time with its offset from UTC in figures."""
+    """A time with a numeric UTC offset."""
 
     def to_representation(self, value: datetime.datetime) -> str:
-        """ISO 8601."""
         return value.isoformat()
 
 
 class AddressField(serializers.URLField):
-    """The whole address of a path of ours; `request` is in the context."""
+    """The absolute URL of a path on this site; the context must contain `request`."""
 
     def to_representation(self, value: str) -> Any:
-        """The path below the site that was asked; None where there is none."""
         return absolute(self.context["request"], value) if value else None
 
 
 class IsSetField(serializers.BooleanField):
-    """Whether there is a value."""
+    """Whether the attribute has a value."""
 
     def get_attribute(self, instance: Any) -> bool:
-        """Told of None too."""
         return super().get_attribute(instance) is not None
 
 
@@ -75,10 +72,15 @@ _PLAIN: Mapping[Any, Callable[..., Field]] = {
 
 
 def shape(source: type, name: str, text: str, **fields: Any) -> type[Answer]:
-    """The serializer `name` for a NamedTuple or dataclass, in the order of its fields. `text` is its description.
+    """Create a serializer for a NamedTuple or dataclass, with its fields in order.
 
-    `fields` take the places of those that its hints do not describe, or come after them. Raises TypeError for a hint
-    that has no field: name it in `fields`.
+    Raises TypeError for type hints without a matching field, which `fields` must provide.
+
+    Args:
+        source: The NamedTuple or dataclass.
+        name: Name of the serializer in the schema.
+        text: Description of the serializer in the schema.
+        fields: Fields that replace or follow those derived from type hints.
     """
     if not (hasattr(source, "_fields") or is_dataclass(source)):
         raise TypeError(f"{source} has no fields")

@@ -332,6 +332,6 @@ def _item(
         note=note,
         new_best=new_best,
         significant=significant,
-        team=anonymity.team_shown(system) if system else "",
+        team=anonymity.public_team_name(system) if system else "",
         team_slug=system.team.slug if system and system.team and shows_team else None,
     )

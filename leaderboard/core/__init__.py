@@ -1,1 +1,1 @@
-"""What every sub-package but `models` stands on: storage, HTTP, caches, logging, text, and who did what when."""
+"""Shared infrastructure of the site: storage, HTTP, caches, logging, permissions, audit, and text."""

@@ -1,9 +1,11 @@
-"""Systems whose people are kept back while a review lasts: the one place that decides what is shown of them.
+"""Anonymous systems: the single place that decides which details of a system are public during a review.
 
-Whatever shows a system to people reads its team, authors and links through `public_columns`, `public_system`,
-`team_name` or `team_slug`; none of them tells the team itself or a curator more, whose pages are the editing ones. A
-system whose `anonymous_until` has a date is anonymous, even past it, until `leaderboard.systems.anonymity` has emptied
-the field and changed its boards.
+Every page, feed and API response that shows a system must read its team, authors and links through `public_columns`,
+`public_system`, `team_name` or `team_slug`. These hide the details even from the team itself and from curators, who
+see them on the editing pages only.
+
+A system with a date in `anonymous_until` stays anonymous, even past that date, until `leaderboard.systems.anonymity`
+has cleared the field and updated the boards.
 """
 
 import copy
@@ -16,9 +18,9 @@ from leaderboard.models import System
 
 Content = TypeVar("Content")
 
-#: What stands where a team's name would.
+#: Placeholder for the name of an anonymous system's team.
 ANONYMOUS = "anonymous"
-#: What is kept back, by the column of a system that has it, and what stands there instead.
+#: Hidden columns of an anonymous system, with the value that replaces each.
 KEPT_BACK: Mapping[str, Any] = {
     "team_id": None,
     "team__name": ANONYMOUS,
@@ -29,7 +31,7 @@ KEPT_BACK: Mapping[str, Any] = {
     "code_url": "",
     "model_url": "",
     "bibtex": "",
-    # A predecessor that everyone knows names whose the successor is.
+    # The name of a public predecessor would reveal the team of its successor.
     "variant_of_id": None,
     "variant_of__name": None,
     "variant_of__slug": None,
@@ -37,7 +39,7 @@ KEPT_BACK: Mapping[str, Any] = {
 
 
 def anonymous_now(prefix: str = "") -> Q:
-    """Systems that are anonymous now; `prefix` leads to them: `system__`."""
+    """Return the condition for anonymous systems; `prefix` is the lookup path to the system, such as `system__`."""
     return Q(**{f"{prefix}anonymous_until__isnull": False})
 
 
@@ -46,7 +48,7 @@ def _names_participant(prefix: str) -> Q:
 
 
 def team_name(prefix: str = "") -> Case:
-    """Whose the system is, as everyone reads it, as a column: the participant that it names, else its team."""
+    """Build an expression for the public name of a system's participant or, without one, its team."""
     return Case(
         When(anonymous_now(prefix), then=Value(ANONYMOUS)),
         When(_names_participant(prefix), then=F(f"{prefix}participant")),
@@ -56,40 +58,49 @@ def team_name(prefix: str = "") -> Case:
 
 
 def team_slug(prefix: str = "") -> Case:
-    """The address of the page of that team, as a column; a participant has none."""
-    nobody = anonymous_now(prefix) | _names_participant(prefix)
-    return Case(When(nobody, then=Value(None)), default=F(f"{prefix}team__slug"), output_field=CharField())
+    """Build an expression for the slug of the public team page; NULL for participants and anonymous systems."""
+    is_unlinked = anonymous_now(prefix) | _names_participant(prefix)
+    return Case(
+        When(is_unlinked, then=Value(None)), default=F(f"{prefix}team__slug"), output_field=CharField()
+    )
 
 
 def public_columns(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The columns of a system as everyone reads them; `anonymous_until` must be one of them."""
-    found = dict(row)
+    """Return a copy of a system's columns with anonymous details replaced.
+
+    Args:
+        row: Columns of the system, which must include `anonymous_until`.
+        prefix: Lookup path that the column names start with.
+    """
+    columns = dict(row)
     if row[f"{prefix}anonymous_until"] is not None:
-        found.update({prefix + name: value for name, value in KEPT_BACK.items() if prefix + name in found})
+        columns.update(
+            {prefix + name: value for name, value in KEPT_BACK.items() if prefix + name in columns}
+        )
     if row.get(f"{prefix}variant_of__anonymous_until") is not None:
-        found.update({f"{prefix}variant_of__name": None, f"{prefix}variant_of__slug": None})
-    found.pop(f"{prefix}variant_of__anonymous_until", None)
-    return found
+        columns.update({f"{prefix}variant_of__name": None, f"{prefix}variant_of__slug": None})
+    columns.pop(f"{prefix}variant_of__anonymous_until", None)
+    return columns
 
 
 def public_system(system: System) -> System:
-    """The system as everyone reads it: itself, or a copy, not to be saved, without what is kept back."""
+    """Return the system itself or, if it is anonymous, a copy without identifying details that must not be saved."""
     if system.anonymous_until is None:
         return system
-    found = copy.copy(system)
-    found.team = found.variant_of = None
+    masked_system = copy.copy(system)
+    masked_system.team = masked_system.variant_of = None
     for name in ("participant", "authors", "paper_url", "code_url", "model_url", "bibtex"):
-        setattr(found, name, "")
-    return found
+        setattr(masked_system, name, "")
+    return masked_system
 
 
 def unnamed_seeds(seeds: Iterable[tuple[str, Content]]) -> list[tuple[str, Content]]:
-    """Seeds under numbers: their labels may be made of file names."""
+    """Return the seeds labelled by number, because their own labels may come from file names."""
     return [(f"seed {number}", content) for number, (_, content) in enumerate(seeds, 1)]
 
 
-def team_shown(system: System) -> str:
-    """Whose the system is, in a word; empty for one that is no team's."""
+def public_team_name(system: System) -> str:
+    """Return the public name of the system's participant or team; empty if it has neither."""
     if system.anonymous_until is not None:
         return ANONYMOUS
     return system.participant or (system.team.name if system.team else "")

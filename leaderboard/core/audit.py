@@ -1,12 +1,12 @@
-"""Who changed what, when, and why: the only writer of `AuditRecord`.
+"""Audit log of curation: the only code that writes `AuditRecord`.
 
-Whoever acts says so around the act:
+Callers name the person and the reason around an action:
 
     with acting(person, "near-duplicate of an earlier run"):
         quarantine(entry, …)
 
-and every public number that changes inside is recorded with the person and the reason, by `revisions`, which all
-changes of boards go through. Outside of it the site itself is named.
+Every public number that changes inside the block is recorded with both, because all board changes go through
+`revisions`. Outside such a block, changes are attributed to the site itself.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,9 +21,9 @@ from simple_history.signals import pre_create_historical_record
 
 from leaderboard.models import AuditRecord, Dataset, Entry, User
 
-#: Whose act it is where nobody said.
+#: Default actor.
 THE_SITE = "the site"
-#: What of an entry's row is a public number, or decides which numbers are shown.
+#: Columns of an entry's board row that are public numbers, or that decide which numbers are shown.
 NUMBERS = (
     "scores", "deviations", "private_scores", "visibility", "is_baseline", "comparison_group", "seed_count",
 )  # fmt: skip
@@ -31,15 +31,17 @@ NUMBERS = (
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who acts, and why."""
+    """A person who acts, and the reason."""
 
     person: User | None
     reason: str
 
     @property
     def name(self) -> str:
-        """Shown in records: never an e-mail address. Of people who curate nothing the number alone, so that no name
-        stays of who closes their account."""
+        """Name shown in records, never an email address.
+
+        Users who do not curate appear as an account number, so that no name remains after they close their account.
+        """
         if self.person is None:
             return THE_SITE
         return self.person.name_on_record[:150] or named(self.person)
@@ -51,7 +53,7 @@ _acting: ContextVar[Actor] = ContextVar("acting", default=_NOBODY)
 
 @contextmanager
 def acting(person: User | None, reason: str = "") -> Iterator[None]:
-    """Name the person and the reason for whatever is recorded inside."""
+    """Attribute everything recorded inside the block to a person and a reason."""
     token = _acting.set(Actor(person, reason))
     try:
         yield
@@ -60,12 +62,14 @@ def acting(person: User | None, reason: str = "") -> Iterator[None]:
 
 
 def actor() -> Actor:
-    """Who acts now."""
     return _acting.get()
 
 
 def named(subject: object) -> str:
-    """What records call it: an account by its number, since a record is never deleted, and its address is private."""
+    """Return the subject's name in records.
+
+    Accounts appear by number, because records are never deleted and email addresses are private.
+    """
     return f"account {subject.pk}" if isinstance(subject, User) else str(subject)
 
 
@@ -78,25 +82,27 @@ def record(
     before: Mapping[str, Any] | None = None,
     after: Mapping[str, Any] | None = None,
 ) -> AuditRecord:
-    """Write down an act of curation, in the transaction that does it. Never a judgement, secret or hidden text."""
+    """Record a curation action in the caller's transaction.
+
+    The values must not contain judgments, secrets or hidden text.
+    """
     values = {"before": dict(before or {}), "after": dict(after or {})}
-    row = _record_of(
+    row = _build_record(
         action, named(subject), timezone.now(), dataset_id=_key(dataset), entry_id=_key(entry), **values
     )
     row.save()
     return row
 
 
-def _record_of(action: str, subject: str, at: datetime, **values: Any) -> AuditRecord:
-    """A record of what whoever acts does at that time, not written yet."""
-    who = actor()
+def _build_record(action: str, subject: str, timestamp: datetime, **values: Any) -> AuditRecord:
+    current_actor = actor()
     return AuditRecord(
-        at=at,
-        actor=who.person,
-        actor_name=who.name,
+        at=timestamp,
+        actor=current_actor.person,
+        actor_name=current_actor.name,
         action=action,
         subject=subject[:300],
-        reason=who.reason,
+        reason=current_actor.reason,
         **values,
     )
 
@@ -108,14 +114,22 @@ def record_numbers(
     before: Mapping[int, Mapping[str, Any]],
     after: Mapping[int, Mapping[str, Any]],
 ) -> None:
-    """Write down which public numbers of a board changed: rows by entry, as they were and as they are now."""
+    """Record the changes of public numbers on a board.
+
+    Args:
+        dataset: Primary key of the board's dataset.
+        revision: Revision of the board that the changes produce.
+        action: Name of the action.
+        before: Board rows before the change, by entry id.
+        after: Board rows after the change, by entry id.
+    """
     records, now = [], timezone.now()
     for entry in sorted({*before, *after}):
-        old, new = _numbers(before.get(entry)), _numbers(after.get(entry))
-        if old != new:
+        numbers_before, numbers_after = _numbers(before.get(entry)), _numbers(after.get(entry))
+        if numbers_before != numbers_after:
             system = (after.get(entry) or before[entry]).get("system", "")
-            values = {"revision": revision, "before": old, "after": new}
-            records.append(_record_of(action, system, now, dataset_id=dataset, entry_id=entry, **values))
+            values = {"revision": revision, "before": numbers_before, "after": numbers_after}
+            records.append(_build_record(action, system, now, dataset_id=dataset, entry_id=entry, **values))
     AuditRecord.objects.bulk_create(records, batch_size=500)
 
 
@@ -130,14 +144,14 @@ def _key(row: Dataset | Entry | int | None) -> int | None:
 
 
 def connect_histories() -> None:
-    """Let histories name the person and the reason that the audit names, whoever saves: a page, a command, a model."""
+    """Copy the current person and reason into the history rows that django-simple-history creates."""
 
-    def name_actor(sender: Any, history_instance: Any, **others: Any) -> None:
-        who = actor()
-        if who.reason and not history_instance.history_change_reason:
-            history_instance.history_change_reason = who.reason
-        if who.person is not None and history_instance.history_user_id is None:
-            history_instance.history_user = who.person
+    def name_actor(sender: Any, history_instance: Any, **options: Any) -> None:
+        current_actor = actor()
+        if current_actor.reason and not history_instance.history_change_reason:
+            history_instance.history_change_reason = current_actor.reason
+        if current_actor.person is not None and history_instance.history_user_id is None:
+            history_instance.history_user = current_actor.person
 
     dispatch_uid = "leaderboard.core.history"
     pre_create_historical_record.connect(name_actor, weak=False, dispatch_uid=dispatch_uid)

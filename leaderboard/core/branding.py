@@ -1,6 +1,6 @@
-"""The operator's accent colour and logo: read, checked, and written as a style sheet.
+"""The operator's accent color and logo: parsing, validation, and the style sheet.
 
-Relative luminance and contrast ratio are those of WCAG 2.2 (https://www.w3.org/TR/WCAG22/#dfn-contrast-ratio).
+Relative luminance and contrast ratio follow WCAG 2.2 (https://www.w3.org/TR/WCAG22/#dfn-contrast-ratio).
 """
 
 import re
@@ -8,33 +8,33 @@ from pathlib import Path
 
 from PIL import Image
 
-#: The least contrast of text with what is behind it (WCAG 2.2, 1.4.3).
+#: Minimum contrast between text and its background (WCAG 2.2, 1.4.3).
 LEAST_CONTRAST = 4.5
-#: What links lie on, in the light and in the dark theme: page, raised and tinted areas, and the grounds of notices
+#: Background colors of links in the light and the dark theme: page, raised and tinted areas, and notices
 #: (`static/css/base.css`).
 GROUNDS = (
     ("#fdfcf9", "#ffffff", "#f4f1ea", "#eae5d9", "#e7f3ec", "#fbf2dc", "#fbeae8", "#e8effa"),
     ("#14161a", "#1a1d22", "#22272e", "#2e343d", "#16291f", "#2d2514", "#331a19", "#182437"),
 )
 THEMES = ("light", "dark")
-#: What a logo may be, and the largest, in bytes: every page shows it.
+#: Content types of logos by file ending, and the maximum size in bytes: every page loads the logo.
 LOGO_TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
 LARGEST_LOGO = 256 * 1024
-#: The widest and highest PNG logo, in pixels: pictures of boards decode it whole.
+#: Maximum width and height of a PNG logo in pixels: board images decode the whole file.
 LONGEST_SIDE = 4096
 
 
 def read_accent(text: str) -> tuple[str, str] | None:
-    """The colours of the light and of the dark theme; None where none is set.
+    """Parse the accent colors of the light and the dark theme; None if the text is empty.
 
-    One colour is that of the light theme, and is made lighter for the dark one. Raises ValueError.
+    A single color applies to the light theme and is lightened for the dark one. Raises ValueError.
     """
     colours = [each.strip().lower() for each in text.split(",") if each.strip()]
     if not colours:
         return None
     if len(colours) > 2 or not all(re.fullmatch(r"#[0-9a-f]{6}", each) for each in colours):
         raise ValueError(
-            f"ACCENT_COLOUR is {text!r}. Write a colour such as #0b6b57, or two with a comma between, for the light "
+            f"ACCENT_COLOUR is {text!r}. Use a color such as #0b6b57, or two separated by a comma, for the light "
             "and the dark theme."
         )
     dark = colours[-1]
@@ -47,7 +47,7 @@ def read_accent(text: str) -> tuple[str, str] | None:
 
 
 def least_contrast(colour: str, theme: str) -> float:
-    """The contrast ratio of the colour with the theme's grounds, 1 to 21, where it is least."""
+    """Return the lowest contrast ratio, 1 to 21, between the color and the backgrounds of the theme."""
     first = _luminance(colour)
     grounds = GROUNDS[THEMES.index(theme)]
     pairs = (sorted((first, _luminance(ground))) for ground in grounds)
@@ -55,7 +55,7 @@ def least_contrast(colour: str, theme: str) -> float:
 
 
 def _parts(colour: str) -> list[int]:
-    return [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
+    return [int(colour[index : index + 2], 16) for index in (1, 3, 5)]
 
 
 def _luminance(colour: str) -> float:
@@ -67,19 +67,19 @@ def _luminance(colour: str) -> float:
 
 
 def style_sheet(accent: tuple[str, str]) -> str:
-    """CSS that sets the accent, outside of every layer, so that it comes before the site's own tokens."""
+    """Return CSS that sets the accent color; it is outside all layers and so overrides the site's own tokens."""
     colours = "light-dark({}, {})".format(*accent)
     return f":root {{ --link: {colours}; --focus: {colours}; }}\n"
 
 
-def problem_of_logo(path: Path) -> str:
-    """What is wrong with the file; empty where it can be shown."""
+def describe_logo_problem(path: Path) -> str:
+    """Describe what is wrong with the logo file; empty if it can be used."""
     if not path.is_file():
-        return f"SITE_LOGO is {path}, which is no file."
+        return f"SITE_LOGO is {path}, which is not a file."
     if path.suffix.lower() not in LOGO_TYPES:
         return f"SITE_LOGO is {path}, which is neither .svg nor .png."
     if (size := path.stat().st_size) > LARGEST_LOGO:
-        return f"SITE_LOGO is {path}, which has {size:,} bytes; {LARGEST_LOGO:,} are the most."
+        return f"SITE_LOGO is {path}, which has {size:,} bytes; the maximum is {LARGEST_LOGO:,}."
     if path.suffix.lower() == ".png":
         try:
             read_png(path)
@@ -93,14 +93,14 @@ def problem_of_logo(path: Path) -> str:
 
 
 def read_png(path: Path) -> Image.Image:
-    """The decoded picture. Raises ValueError with what is wrong, also where the file is gone or too large to decode."""
+    """Decode a PNG file. Raises ValueError with the reason if it is missing, broken or too large."""
     try:
         with Image.open(path, formats=["PNG"]) as file:
             if max(file.size) <= LONGEST_SIDE:
                 return file.convert("RGBA")
             width, height = file.size
     except Image.DecompressionBombError as error:
-        raise ValueError(f"which is larger than {LONGEST_SIDE:,} pixels a side") from error
+        raise ValueError(f"which is larger than {LONGEST_SIDE:,} pixels per side") from error
     except (OSError, SyntaxError, ValueError) as error:  # Pillow raises each of them for broken files
         raise ValueError("whose content is not PNG, or is broken") from error
-    raise ValueError(f"which has {width:,} × {height:,} pixels; {LONGEST_SIDE:,} a side are the most")
+    raise ValueError(f"which has {width:,} × {height:,} pixels; the maximum is {LONGEST_SIDE:,} per side")

@@ -1,5 +1,7 @@
-"""Checks of the folder of state; of a site on the internet, for `manage.py check --deploy`; of its database, for
-`--database default`; with both, also of the role under which the site works.
+"""Django system checks of the site.
+
+The checks cover the state folder, sites on the internet (`manage.py check --deploy`), the database (`--database
+default`) and, with both options, the site's database role.
 """
 
 import stat
@@ -12,13 +14,13 @@ from django.core.checks import CheckMessage, Error, Warning
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.utils import CursorWrapper
 
-from leaderboard.core.branding import LEAST_CONTRAST, THEMES, least_contrast, problem_of_logo
+from leaderboard.core.branding import LEAST_CONTRAST, THEMES, describe_logo_problem, least_contrast
 from leaderboard.core.database_grants import AUDIT_TABLE
 from leaderboard.core.schema_version import describe_earlier_history
 
 
 def check_mail(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Whether a public site can have addresses confirmed."""
+    """Warn if a public site cannot confirm email addresses."""
     if settings.EMBEDDED or settings.ACCOUNT_EMAIL_VERIFICATION == "mandatory":
         return []
     return [
@@ -31,14 +33,14 @@ def check_mail(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[C
 
 
 def check_folder(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Whether others on this machine may enter the folder of state: it has judgements, and a database of all values."""
+    """Warn if other users of the machine can enter the state folder, which holds judgments and perhaps the database."""
     mode = stat.S_IMODE(settings.VAR.stat().st_mode)
     if not mode & 0o077:
         return []
     return [
         Warning(
-            f"Other users of this machine may enter {settings.VAR} (mode {mode:03o}): only the modes of single files "
-            "guard what lies in it, and some were perhaps made when others could read them.",
+            f"Other users of this machine may enter {settings.VAR} (mode {mode:03o}). Only file modes "
+            "protect its contents, and some files may have been created with readable modes.",
             hint=f"chmod 700 {settings.VAR}",
             id="leaderboard.W004",
         )
@@ -59,18 +61,18 @@ def check_site_pages(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> 
 
 
 def check_branding(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Whether the name is one line, the logo can be shown, and links in the accent colour can be read."""
-    found: list[CheckMessage] = []
+    """Check that the site name is one line, the logo is usable, and links in the accent color are legible."""
+    messages: list[CheckMessage] = []
     if not settings.SITE_NAME.strip() or not settings.SITE_NAME.isprintable():
-        hint = "Write a name in one line: mails, feeds and titles have it."
-        found.append(Error("SITE_NAME is empty or not one line.", hint=hint, id="leaderboard.E004"))
-    if settings.SITE_LOGO is not None and (problem := problem_of_logo(settings.SITE_LOGO)):
+        hint = "Use a name of one line: it appears in mails, feeds and titles."
+        messages.append(Error("SITE_NAME is empty or not one line.", hint=hint, id="leaderboard.E004"))
+    if settings.SITE_LOGO is not None and (problem := describe_logo_problem(settings.SITE_LOGO)):
         hint = "Name an SVG or PNG file that the web processes can read."
-        found.append(Error(problem, hint=hint, id="leaderboard.E002"))
+        messages.append(Error(problem, hint=hint, id="leaderboard.E002"))
     for theme, colour in zip(THEMES, settings.ACCENT or (), strict=False):
         contrast = least_contrast(colour, theme)
         if contrast < LEAST_CONTRAST:
-            found.append(
+            messages.append(
                 Error(
                     f"ACCENT_COLOUR: {colour} has a contrast of {contrast:.1f} with the page in the {theme} theme; "
                     f"links need {LEAST_CONTRAST}.",
@@ -78,13 +80,13 @@ def check_branding(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
                     id="leaderboard.E003",
                 )
             )
-    return found
+    return messages
 
 
 def check_history(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
-    """Whether earlier migrations made the database: `migrate` asks, and leaves it alone then."""
+    """Report a database created by the earlier migrations; `migrate` runs this check and then leaves it alone."""
     if DEFAULT_DB_ALIAS not in (databases or ()) or not (problem := describe_earlier_history()):
         return []
     return [Error(problem, id="leaderboard.E001")]
@@ -93,28 +95,28 @@ def check_history(
 def check_durability(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
-    """Whether PostgreSQL has on disk what it says is committed: an upload is acknowledged on its word."""
-    found: list[CheckMessage] = []
+    """Warn if PostgreSQL may lose committed data, because uploads are acknowledged once they are committed."""
+    messages: list[CheckMessage] = []
     for cursor in _postgresql_among(databases):
         for name in ("fsync", "synchronous_commit", "full_page_writes"):
             cursor.execute(f"SHOW {name}")
             if cursor.fetchone()[0] == "off":
-                found.append(
+                messages.append(
                     Warning(
                         f"PostgreSQL runs with {name}=off: a crash may lose submissions that were acknowledged.",
-                        hint=f"Set {name} = on in postgresql.conf, or remove it where it was set for the role or the "
+                        hint=f"Set {name} = on in postgresql.conf, or remove the setting of the role or the "
                         "database.",
                         id="leaderboard.W002",
                     )
                 )
-    return found
+    return messages
 
 
 def check_role(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
-    """Whether the site's role on PostgreSQL could take away what protects the record of who did what."""
-    found: list[CheckMessage] = []
+    """Warn if the site's PostgreSQL role could remove the protection of the audit log."""
+    messages: list[CheckMessage] = []
     for cursor in _postgresql_among(databases):
         cursor.execute("SELECT current_user, rolsuper FROM pg_roles WHERE rolname = current_user")
         role, is_superuser = cursor.fetchone()
@@ -125,21 +127,21 @@ def check_role(
         )
         owns_it = cursor.fetchone()[0]
         if is_superuser or owns_it:
-            why = "is a superuser" if is_superuser else "owns its table"
-            found.append(
+            reason = "is a superuser" if is_superuser else "owns its table"
+            messages.append(
                 Warning(
-                    f"The site works as PostgreSQL's role {role}, which {why}: it can remove the triggers that keep "
-                    "the audit log as it is.",
-                    hint="Migrate as another role than the site works as: docker/roles.sql makes both, "
-                    "`manage.py database_rights` gives the site's its rights.",
+                    f"The site works as PostgreSQL's role {role}, which {reason}: it can remove the triggers that keep "
+                    "the audit log append-only.",
+                    hint="Migrate under a separate role: docker/roles.sql creates both roles, and "
+                    "`manage.py database_rights` grants the site's role its privileges.",
                     id="leaderboard.W003",
                 )
             )
-    return found
+    return messages
 
 
 def _postgresql_among(databases: Sequence[str] | None) -> Iterator[CursorWrapper]:
-    """A cursor of each of the databases that is PostgreSQL."""
+    """Yield a cursor for each of the databases that is PostgreSQL."""
     for alias in databases or ():
         if connections[alias].vendor == "postgresql":
             with connections[alias].cursor() as cursor:

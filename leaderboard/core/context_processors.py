@@ -1,4 +1,4 @@
-"""What every template may use."""
+"""Template context processors."""
 
 from typing import Any
 
@@ -9,7 +9,10 @@ from leaderboard.core.logging import request_id
 
 
 def site(request: HttpRequest) -> dict[str, Any]:
-    """What frames of pages say of the site; its address is empty unless configured, so that pages may be kept."""
+    """Return the site's name, branding and sign-in settings for page templates.
+
+    `site_address` is empty unless it is configured, so that pages can be cached for all visitors.
+    """
     return {
         "site_name": settings.SITE_NAME,
         "has_logo": settings.SITE_LOGO is not None,

@@ -1,9 +1,10 @@
-"""What each of the site's roles may do to which table of PostgreSQL; docker/roles.sql makes the roles.
+"""PostgreSQL privileges of the site's roles, which docker/roles.sql creates.
 
-The site's role reads and writes rows. The record of who did what it only adds to, and what migrations wrote down it
-only reads. A retriever runs what strangers wrote. Should that get out of its sandbox, the role that it then has can do
-only what retrieving needs: some verbs on some tables, of others some columns. It opens no session, account, token,
-mailbox or team, sees no result over any judgements, and decides neither what is hidden nor who may what.
+The site's role reads and writes rows. It can only append to the audit log and only read the migration history.
+
+A retriever runs code that users uploaded. If that code escapes the sandbox, its role can do only what retrieval needs:
+some verbs on some tables, and some columns of others. It cannot read sessions, accounts, tokens, email addresses,
+teams or scored results, and cannot change visibility or permissions.
 """
 
 from collections.abc import Mapping
@@ -14,16 +15,17 @@ from django.db import connection, transaction
 SITE = "runboard_site"
 RETRIEVER = "runboard_retriever"
 
-#: The record of who did what.
+#: Table of the audit log.
 AUDIT_TABLE = "leaderboard_auditrecord"
-#: What the site adds to and reads, and never changes; of the record a trigger says so too (migration 0002).
+#: Append-only tables of the site. A trigger also protects the audit log (migration 0002).
 ADDED_TO = frozenset({AUDIT_TABLE, "leaderboard_acceptance"})
-#: What migrations alone write.
+#: Tables that only migrations write.
 MIGRATIONS = frozenset({"django_migrations"})
-#: What retrievers may do to the rows of a table besides reading them: whole, or by the columns of READ_BY_RETRIEVERS.
+#: Privileges of retrievers by table, in addition to reading its rows: all columns, or those in
+#: READ_BY_RETRIEVERS.
 TABLES_OF_RETRIEVERS: Mapping[str, tuple[str, ...]] = {
     "django_migrations": (),
-    # What is retrieved, for whom, and from what.
+    # Input of retrieval: datasets, teams and systems.
     "leaderboard_dataset": (),
     "leaderboard_datasetversion": (),
     "leaderboard_datasetfile": ("INSERT",),
@@ -31,14 +33,14 @@ TABLES_OF_RETRIEVERS: Mapping[str, tuple[str, ...]] = {
     "leaderboard_team": (),
     "leaderboard_system": ("INSERT",),
     "leaderboard_historicalsystem": ("INSERT",),
-    # What is found.
+    # Output of retrieval: runs and profiles.
     "leaderboard_run": ("INSERT",),
     "leaderboard_run_built_from": ("INSERT",),
     "leaderboard_collectionprofile": ("INSERT", "UPDATE"),
     "leaderboard_overlap": ("INSERT",),
     "leaderboard_runprofile": ("INSERT",),
     "leaderboard_workrequest": ("INSERT",),
-    # The queue, and what models need.
+    # The queue, and the files of models.
     "submissions_job": ("INSERT",),
     "submissions_job_further_entries": (),
     "submissions_checkpoint": ("INSERT",),
@@ -48,8 +50,8 @@ TABLES_OF_RETRIEVERS: Mapping[str, tuple[str, ...]] = {
     "submissions_switch": (),
     "submissions_worker": ("INSERT", "UPDATE"),
 }
-#: Columns that retrievers read of tables that are closed to them otherwise: of people no address and no password, of
-#: results no value, of judgements neither counts nor notes, of submissions no note.
+#: Readable columns of tables that are otherwise closed to retrievers. They exclude email addresses,
+#: passwords, scores, judgment counts, and notes of judgments and submissions.
 READ_BY_RETRIEVERS: Mapping[str, tuple[str, ...]] = {
     "leaderboard_entry": ("id", "dataset_id", "evaluation_id", "visibility"),
     "leaderboard_evaluation": ("id", "run_id"),
@@ -63,10 +65,10 @@ READ_BY_RETRIEVERS: Mapping[str, tuple[str, ...]] = {
         "noticed_at",
     ),
 }  # fmt: skip
-#: States in which a job has ended. A retriever that could change them could have anybody's quota given back.
+#: Final states of a job. A retriever that could change them could refund anybody's quota.
 ENDED = ("done", "rejected", "failed", "cancelled", "timed_out", "withdrawn")
-#: Columns that retrievers change: of a job neither what it is nor whose; of a dataset the one that lets them hold its
-#: row.
+#: Columns that retrievers may update. They exclude the kind and owner of a job; the one column of a dataset
+#: lets them lock its row.
 CHANGED_BY_RETRIEVERS: Mapping[str, tuple[str, ...]] = {
     "leaderboard_dataset": ("updated_at",),
     "submissions_job": (
@@ -76,8 +78,8 @@ CHANGED_BY_RETRIEVERS: Mapping[str, tuple[str, ...]] = {
     ),
     "submissions_submission": ("checkpoint_id",),
 }  # fmt: skip
-#: Kinds of rows that retrievers add, and those that they change, by table. A scorer does what any other row asks for:
-#: a retriever could have a hidden dataset's protection taken off in a curator's name.
+#: Kinds of rows that retrievers may insert and update, by table. Scorers carry out all other kinds of
+#: requests, so a retriever could otherwise unprotect a hidden dataset in a curator's name.
 ADDED_BY_RETRIEVERS: Mapping[str, tuple[str, ...]] = {
     "leaderboard_workrequest": ("settle", "statistics"),
     "submissions_job": ("shard",),
@@ -89,8 +91,8 @@ _ONLY_KINDS = f"""
 CREATE OR REPLACE FUNCTION runboard_only_kinds() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF current_user = '{RETRIEVER}' AND NOT NEW.kind = ANY (TG_ARGV) THEN
-        RAISE insufficient_privilege USING MESSAGE = 'a retriever has nothing to do with ' || TG_TABLE_NAME
-            || ' of the kind ' || NEW.kind;
+        RAISE insufficient_privilege USING MESSAGE = 'a retriever may not write ' || TG_TABLE_NAME
+            || ' rows of the kind ' || NEW.kind;
     END IF;
     RETURN NEW;
 END $$
@@ -101,23 +103,23 @@ BEGIN
     IF current_user = '{RETRIEVER}' AND OLD.state IN {ENDED}
         AND (NEW.state, NEW.started_at, NEW.error_code)
             IS DISTINCT FROM (OLD.state, OLD.started_at, OLD.error_code) THEN
-        RAISE insufficient_privilege USING MESSAGE = 'a retriever does not change how a job has ended';
+        RAISE insufficient_privilege USING MESSAGE = 'a retriever may not change the final state of a job';
     END IF;
     RETURN NEW;
 END $$
 """
 
 
-def rights_of(role: str, table: str) -> tuple[str, ...]:
-    """What a role may do to the rows of a table, as GRANT has it, perhaps with columns; empty: nothing."""
+def table_privileges(role: str, table: str) -> tuple[str, ...]:
+    """Return the privileges of a role on a table in GRANT syntax, possibly with columns; empty if it has none."""
     if role == RETRIEVER:
         rights = TABLES_OF_RETRIEVERS.get(table, ())
         if table in TABLES_OF_RETRIEVERS and table not in READ_BY_RETRIEVERS:
             rights = ("SELECT", *rights)
         for verb, columns in (("SELECT", READ_BY_RETRIEVERS), ("UPDATE", CHANGED_BY_RETRIEVERS)):
             if table in columns:
-                named = ", ".join(connection.ops.quote_name(column) for column in columns[table])
-                rights += (f"{verb} ({named})",)
+                column_list = ", ".join(connection.ops.quote_name(column) for column in columns[table])
+                rights += (f"{verb} ({column_list})",)
         return rights
     if table in MIGRATIONS:
         return ("SELECT",)
@@ -127,14 +129,15 @@ def rights_of(role: str, table: str) -> tuple[str, ...]:
 
 
 def grant_rights() -> dict[str, int]:
-    """Give each role that is there its rights to all tables, and no other; how many tables it may use, by role.
+    """Grant each existing role its privileges on all tables, revoke all others, and count the tables by role.
 
-    For the owner of the tables, after each migration. Empty where the database is not PostgreSQL, or has no such role.
+    Run it as the owner of the tables after each migration. Returns an empty dictionary if the database is not
+    PostgreSQL or has none of the roles.
     """
     if connection.vendor != "postgresql":
         return {}
     quote = connection.ops.quote_name
-    given: dict[str, int] = {}
+    table_counts: dict[str, int] = {}
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT rolname FROM pg_roles WHERE rolname IN (%s, %s) ORDER BY 1", [SITE, RETRIEVER])
         roles = [row[0] for row in cursor.fetchall()]
@@ -144,24 +147,24 @@ def grant_rights() -> dict[str, int]:
             cursor.execute(f"GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO {quote(role)}")
             cursor.execute(f"REVOKE ALL ON ALL TABLES IN SCHEMA public FROM {quote(role)}")
             for table in tables:
-                if rights := ", ".join(rights_of(role, table)):
+                if rights := ", ".join(table_privileges(role, table)):
                     cursor.execute(f"GRANT {rights} ON {quote(table)} TO {quote(role)}")
-                    given[role] = given.get(role, 0) + 1
+                    table_counts[role] = table_counts.get(role, 0) + 1
         if RETRIEVER in roles:
             _restrict_retrievers(cursor)
-    return given
+    return table_counts
 
 
 def _restrict_retrievers(cursor: Any) -> None:
-    """By triggers, since a right to a table holds for all kinds and states of its rows."""
+    """Restrict row kinds and states by triggers, because table privileges apply to all rows."""
     cursor.execute(_ONLY_KINDS)
     cursor.execute(_STAYS_ENDED)
     for verb, tables in (("INSERT", ADDED_BY_RETRIEVERS), ("UPDATE", HANDLED_BY_RETRIEVERS)):
         for table, kinds in tables.items():
-            listed = ", ".join(f"'{kind}'" for kind in kinds)
+            kind_list = ", ".join(f"'{kind}'" for kind in kinds)
             cursor.execute(
                 f"CREATE OR REPLACE TRIGGER only_kinds_{verb.lower()} BEFORE {verb} ON {table} "
-                f"FOR EACH ROW EXECUTE FUNCTION runboard_only_kinds({listed})"
+                f"FOR EACH ROW EXECUTE FUNCTION runboard_only_kinds({kind_list})"
             )
     cursor.execute(
         "CREATE OR REPLACE TRIGGER stays_ended BEFORE UPDATE ON submissions_job "
@@ -170,7 +173,7 @@ def _restrict_retrievers(cursor: Any) -> None:
 
 
 def may_change(table: str) -> bool:
-    """Whether the role of this connection may change rows of the table: True but for retrievers on PostgreSQL."""
+    """Return whether the current role may update rows of the table: True except for retrievers on PostgreSQL."""
     if connection.vendor != "postgresql":
         return True
     with connection.cursor() as cursor:

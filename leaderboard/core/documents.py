@@ -1,4 +1,4 @@
-"""The parts of `docs/` that are for readers, as pages: in the order of their sidebar, links between them rewritten."""
+"""Documentation pages, rendered from the files of `docs/` that are meant for readers."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,8 +13,8 @@ from django.utils.text import slugify
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-#: By head: files of `docs/` without their ending, and pages of the site by the names of their routes. A file that is
-#: not there has no page.
+#: Sidebar entries by heading: names of files in `docs/` without their ending, or (route name, title) of a
+#: page of the site. Files that do not exist are skipped.
 SIDEBAR: Mapping[str, Sequence[str | tuple[str, str]]] = {
     "Begin": ["tutorial", "own-board"],
     "Read a board": [
@@ -42,14 +42,14 @@ _FILE = re.compile(r"(?:\.?/)?([a-z-]+)\.md(#.*)?")
 
 
 class Heading(NamedTuple):
-    """A heading of the second level."""
+    """A second-level heading."""
 
     anchor: str
     text: str
 
 
 class Document(NamedTuple):
-    """A page of the documentation: its first heading, what follows as HTML, and the headings of that."""
+    """A documentation page: title, HTML without the title, and second-level headings."""
 
     title: str
     html: SafeString
@@ -57,7 +57,7 @@ class Document(NamedTuple):
 
 
 class Link(NamedTuple):
-    """A line of the sidebar."""
+    """A sidebar entry."""
 
     url: str
     title: str
@@ -65,15 +65,15 @@ class Link(NamedTuple):
 
 @cache
 def names() -> frozenset[str]:
-    """The files that have a page."""
-    listed = {each for lines in SIDEBAR.values() for each in lines if isinstance(each, str)}
-    return frozenset(name for name in listed if (_FOLDER / f"{name}.md").is_file())
+    """Return the names of the files that have a page."""
+    entries = {each for lines in SIDEBAR.values() for each in lines if isinstance(each, str)}
+    return frozenset(name for name in entries if (_FOLDER / f"{name}.md").is_file())
 
 
 @cache
 def sidebar() -> list[tuple[str, list[Link]]]:
-    """The links of the documentation by their heads."""
-    found = []
+    """Return the links of the sidebar by heading."""
+    sections = []
     for head, lines in SIDEBAR.items():
         links = [
             Link(reverse("doc", args=[each]), document(each).title)
@@ -82,13 +82,16 @@ def sidebar() -> list[tuple[str, list[Link]]]:
             for each in lines
             if not isinstance(each, str) or each in names()
         ]
-        found.append((head, links))
-    return found
+        sections.append((head, links))
+    return sections
 
 
 @cache
 def document(name: str) -> Document:
-    """A file as a page. Raises KeyError for one that has none. Its text is the site's own, so nothing is stripped."""
+    """Render a file as a page. Raises KeyError if it has none.
+
+    The files belong to the site and are trusted, so their HTML is not sanitized.
+    """
     if name not in names():
         raise KeyError(name)
     tokens = _PARSER.parse(Path(_FOLDER, f"{name}.md").read_text())
@@ -107,7 +110,7 @@ def document(name: str) -> Document:
             _rewrite_links(token.children or [])
     html = _PARSER.renderer.render(tokens, _PARSER.options, {})
     html = html.replace("<th></th>", "<td></td>").replace("</table>", "</table></div>")
-    # The Content-Security-Policy refuses styles within a page.
+    # The Content-Security-Policy forbids inline styles.
     html = re.sub(r' style="text-align:(\w+)"', lambda match: ' class="n"' * (match[1] == "right"), html)
     for number in range(html.count("<table>")):
         html = html.replace("<table>", _TABLE.format(number + 1), 1)
@@ -115,12 +118,12 @@ def document(name: str) -> Document:
     return Document(title, mark_safe(html), headings)  # noqa: S308
 
 
-#: Wide tables and blocks of code scroll within the page, by keyboard too.
+#: Wide tables and code blocks scroll within the page and can be focused by keyboard.
 _TABLE = '<div class="table-scroll" tabindex="0" role="region" aria-label="Table {}"><table class="table is-prose">'
 
 
 def _rewrite_links(tokens: Sequence[Token]) -> None:
-    """Lead links between files to their pages; of links to other files of the source the text alone stays."""
+    """Point links between files at their pages, and reduce links to other source files to plain text."""
     dead = False
     for token in tokens:
         if token.type == "link_open":

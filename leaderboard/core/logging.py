@@ -1,4 +1,4 @@
-"""What is written to the log, and to what each line belongs: the request that is answered, or the job that is done."""
+"""Logging: filters and formatters that add the current request or job to each record, and error reports to Sentry."""
 
 import logging
 from collections.abc import Iterator
@@ -17,12 +17,12 @@ _job: ContextVar[str] = ContextVar("job_id", default="")
 
 
 def request_id() -> str:
-    """The id of the request that is answered here, empty outside of one."""
+    """Return the id of the request being handled; empty outside of a request."""
     return _request.get()
 
 
 def job_id() -> str:
-    """The id of the job that is done here, empty outside of one."""
+    """Return the id of the job being run; empty outside of a job."""
     return _job.get()
 
 
@@ -35,41 +35,43 @@ def _bound(variable: ContextVar[str], identifier: object) -> Iterator[None]:
         variable.reset(token)
 
 
-#: Lines written in the block belong to this request, or in this thread to this job.
+#: Context managers that attribute log records to a request, or in this thread to a job.
 request_context, job_context = partial(_bound, _request), partial(_bound, _job)
 
 
 class ContextFilter(logging.Filter):
-    """Gives each record `request_id` and `job_id`, and `context`: both in brackets, for people's eyes."""
+    """Filter that adds `request_id`, `job_id` and, for readable lines, both in brackets as `context`."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Always True."""
+        """Add the attributes and return True."""
         record.request_id, record.job_id = request, job = request_id(), job_id()
-        named = [
+        labels = [
             f"{kind} {identifier}" for kind, identifier in (("request", request), ("job", job)) if identifier
         ]
-        record.context = f" [{', '.join(named)}]" if named else ""
+        record.context = f" [{', '.join(labels)}]" if labels else ""
         return True
 
 
 class JsonLines(JsonFormatter):
-    """An object a line, with its time in UTC to the millisecond and without what the other format is helped by."""
+    """Formatter that writes one JSON object per line, with the time in UTC to the millisecond."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, reserved_attrs=[*RESERVED_ATTRS, "context"], **options)
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
-        """Such as 2026-03-01T12:00:00.123Z."""
+        """Format the time such as 2026-03-01T12:00:00.123Z."""
         moment = datetime.fromtimestamp(record.created, UTC)
         return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class ClientErrorsAsInfo(logging.Filter):
-    """Puts what Django says of an answer 4xx at INFO, in one line: a visitor's mistake is nothing that an operator must
-    look at, and a visitor could write many."""
+    """Filter that lowers Django's records of 4xx responses to one line at INFO.
+
+    Client errors need no attention from operators, and visitors can cause many.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Lower the record's level; False where that level is not logged."""
+        """Lower the record's level and return whether that level is logged."""
         if 400 <= getattr(record, "status_code", 0) < 500 and record.levelno >= logging.WARNING:
             record.levelno, record.levelname = logging.INFO, logging.getLevelName(logging.INFO)
             record.exc_info = record.exc_text = None
@@ -78,33 +80,34 @@ class ClientErrorsAsInfo(logging.Filter):
 
 
 class PathsAsViewNames(logging.Filter):
-    """Puts the view's name for the address in what Django says of a request.
+    """Filter that replaces URLs in Django's request records by the name of the view.
 
-    Addresses carry invitations and keys to reset passwords. The request itself goes too, which JSON would spell out.
+    URLs contain invitations and password reset keys. The request is removed as well, because JSON would include it.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Change the record; always True."""
+        """Replace the URL and return True."""
         request = record.__dict__.pop("request", None)
         if isinstance(request, HttpRequest) and isinstance(record.args, tuple):
-            view = view_of(request)
+            view = view_name(request)
             record.args = tuple(view if argument == request.path else argument for argument in record.args)
         return True
 
 
-def view_of(request: HttpRequest) -> str:
-    """What a log may call the address: the view's name, `-` where there is none."""
+def view_name(request: HttpRequest) -> str:
+    """Return the view's name for logs; `-` if the URL matches no view."""
     return request.resolver_match.view_name if request.resolver_match else "-"
 
 
-#: What an event may say of a request. Bodies, cookies, headers, addresses with keys in them and people stay here.
+#: Attributes of a request that Sentry events include. They exclude bodies, cookies, headers, users, and
+#: URLs, which may contain keys.
 _OF_REQUESTS = ("method",)
 
 
 def init_sentry(dsn: str) -> None:
-    """Send what is logged as an error, and exceptions that nobody caught, to the server that the DSN names.
+    """Report logged errors and uncaught exceptions to the server of the DSN.
 
-    Local variables are not sent: the scorer's hold judgements.
+    Local variables are not sent, because those of the scorer contain judgments.
     """
     import sentry_sdk
 
@@ -119,13 +122,13 @@ def init_sentry(dsn: str) -> None:
 
 
 def _scrub_event(event: Any, hint: dict[str, Any]) -> Any:
-    """The event without what may hold a secret, and with the ids under which our own log knows it."""
+    """Remove everything that may be secret from an event, and tag it with the ids that our log uses."""
     request = event.pop("request", None) or {}
     event["request"] = {name: request[name] for name in _OF_REQUESTS if name in request}
     for name in ("user", "extra", "breadcrumbs", "server_name", "logentry"):
         event.pop(name, None)
     for exception in (event.get("exception") or {}).get("values", []):
-        exception["value"] = ""  # a database quotes rows in its messages; the log has them whole
+        exception["value"] = ""  # Databases quote rows in their messages; the log has the full message.
     ids = {"request_id": request_id(), "job_id": job_id()}
     event["tags"] = {name: identifier for name, identifier in ids.items() if identifier}
     return event

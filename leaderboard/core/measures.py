@@ -1,4 +1,4 @@
-"""How measures are named in addresses, which values of one are better, and where it is explained."""
+"""Names of measures in URLs, their direction, and their anchors in the documentation."""
 
 from functools import lru_cache
 from typing import Literal
@@ -10,7 +10,7 @@ from evaluation.measures.registry import UnknownMeasureError, parse_measure
 
 @lru_cache(maxsize=1024)
 def canonical_name(text: str) -> str:
-    """The measure's own name for any accepted spelling (`Recall@100`, `ndcg_cut_10`); other text as it is."""
+    """Return the canonical name for any accepted spelling (`Recall@100`, `ndcg_cut_10`), or unknown names unchanged."""
     try:
         return parse_measure(text).name
     except UnknownMeasureError:
@@ -19,7 +19,7 @@ def canonical_name(text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def better(measure: str) -> Literal["higher", "lower"]:
-    """Which way is good. A measure that only papers report is better when higher."""
+    """Return whether higher or lower values are better; measures known only from papers default to higher."""
     try:
         return "higher" if parse_measure(measure).family.higher_is_better else "lower"
     except UnknownMeasureError:
@@ -28,8 +28,10 @@ def better(measure: str) -> Literal["higher", "lower"]:
 
 @lru_cache(maxsize=1024)
 def measure_anchor(name: str) -> str:
-    """Where the page of measures explains this one: all cutoffs of a measure share a place."""
+    """Return the anchor of a measure on the methodology page; all cutoffs of a measure share one."""
     base, _, rest = name.partition("@")[0].partition("(")
     parameter = "" if rest.startswith(("rel", "p=")) else rest
-    parameter += " kt" if name.endswith("kt") else ""  # cut by tokens: another measure than its name without
+    parameter += (
+        " kt" if name.endswith("kt") else ""
+    )  # Cut by tokens: a different measure from the one without the suffix.
     return slugify(f"{base} {parameter}") or "measures"

@@ -1,8 +1,8 @@
-"""Who may see what of datasets, and what makes somebody a curator. Views, API and templates ask here and nowhere else.
+"""Permissions on datasets, and the group of curators. Views, API and templates use only these functions.
 
-To be staff opens the door of the curators' pages and nothing behind it: every right is one that was given, by the
-group of curators or one by one. What is about submissions is asked in `submissions.accounts.permissions`;
-the admin's pages ask for their model's rights, as Django does.
+`is_staff` grants access to the admin index only; every permission is granted separately, through the group of curators
+or individually. Permissions on submissions are in `submissions.accounts.permissions`; pages of the admin check model
+permissions, as in Django.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ from django.db.models import BooleanField, Exists, OuterRef, Q, Value
 
 from evaluation.core.problems import Problem, ProblemCode
 from leaderboard.core.audit import record
-from leaderboard.core.http.site_url import own_address
+from leaderboard.core.http.site_url import default_site_address
 from leaderboard.models import (
     VISIBILITIES,
     WITHOUT_AGREEMENT,
@@ -25,131 +25,143 @@ from leaderboard.models import (
     Visibility,
 )
 
-#: The right to read hidden judgements, and the texts that are kept as they are.
+#: Codename of the permission to read hidden judgments and stored original texts.
 READ_QRELS = "read_qrels"
 READS_JUDGEMENTS = f"leaderboard.{READ_QRELS}"
 
-#: The group of those who curate: its rights are to describe, judge, moderate and rescore, but not to read judgements.
+#: Name of the curators' group, whose permissions cover describing, judging, moderating and rescoring, but
+#: not reading judgments.
 GROUP = "Curators"
-#: What of the two applications is no curator's business: accounts, who is in which team, tokens, and switches.
+#: Models outside the curators' responsibility: accounts, memberships, tokens, and switches.
 _OTHERS = ("user", "membership", "invitation", "apitoken", "switch")
-#: What of that they look at.
+#: Permissions on these models that curators have nevertheless.
 _SEEN = ("view_user", "view_membership")
 
 Person = User | AnonymousUser
 
-AGREEMENT_REQUIRED = ProblemCode("agreement_required", "The dataset or the round asks for registration, and you have "
-    "not accepted the present version of its agreement, or are not approved yet.", "Open the address that the message "
-    "names, and accept the agreement there.", is_free=True)  # fmt: skip
+AGREEMENT_REQUIRED = ProblemCode("agreement_required", "The dataset or round requires registration, and you have not "
+    "accepted the current version of its agreement or are not approved yet.", "Open the address in the message and "
+    "accept the agreement.", is_free=True)  # fmt: skip
 
 
-def has_right(person: Person, right: str) -> bool:
-    """Whether the person is staff and has the right, such as `leaderboard.change_system`."""
-    return isinstance(person, User) and person.curates and person.has_perm(right)
+def has_right(person: Person, permission: str) -> bool:
+    """Return whether the user is staff and has a permission, such as `leaderboard.change_system`."""
+    return isinstance(person, User) and person.curates and person.has_perm(permission)
 
 
 def is_curator(person: Person) -> bool:
-    """Whether the person curates anything here: is staff with any right over datasets, systems or results."""
+    """Return whether the user is staff with any permission on datasets, systems or results."""
     return isinstance(person, User) and person.curates and person.has_module_perms("leaderboard")
 
 
 def may_operate(person: Person) -> bool:
-    """Whether the person may see how the site itself does: any staff."""
+    """Return whether the user may see the site's operational status, as all staff may."""
     return isinstance(person, User) and person.curates
 
 
 def sees(person: Person, dataset: Dataset, visibility: str) -> bool:
-    """Whether the person is among those that a setting of the dataset names."""
+    """Return whether a visibility setting of the dataset includes the user."""
     if visibility == Visibility.PUBLIC:
         return True
     if visibility == Visibility.PARTICIPANTS:
         return person.is_authenticated
     if visibility == Visibility.ACCEPTED and has_agreement(dataset):
-        return not due_agreements(person, datasets=[dataset.pk])
+        return not pending_agreements(person, datasets=[dataset.pk])
     return is_curator(person)
 
 
-class DueAgreement(NamedTuple):
-    """An agreement that keeps a person out; `waits`: they accepted it and are not approved yet."""
+class PendingAgreement(NamedTuple):
+    """An agreement that blocks a user; `waits` means that they accepted it and await approval."""
 
     agreement: Agreement
     waits: bool
 
     def problem(self) -> Problem:
-        """What is wrong and where the person can mend it."""
-        subject, address = self.agreement.subject, own_address() + self.agreement.get_absolute_url()
+        """Return the problem with the address at which the user can resolve it."""
+        subject, address = self.agreement.subject, default_site_address() + self.agreement.get_absolute_url()
         if self.waits:
             message = f"Your registration for {subject} has not been approved yet; see {address}"
-            return AGREEMENT_REQUIRED.problem(message, "A curator approves it; you are told by mail.")
-        message = f"{subject} asks you to accept its agreement first, at {address}"
-        return AGREEMENT_REQUIRED.problem(message, "Read the agreement there and accept it, then try again.")
+            return AGREEMENT_REQUIRED.problem(message, "A curator will review it, and you will get an email.")
+        message = f"{subject} requires you to accept its agreement first, at {address}"
+        return AGREEMENT_REQUIRED.problem(message, "Read and accept the agreement there, then try again.")
 
 
 def has_agreement(dataset: Dataset) -> bool:
-    """Whether the dataset asks for registration.
+    """Return whether the dataset requires registration.
 
-    No query is needed where everyone sees its queries: a dataset with an agreement has no such setting.
+    Datasets with public queries need no database query, because an agreement excludes that setting.
     """
     if dataset.queries_visibility in WITHOUT_AGREEMENT:
         return False
     return Agreement.objects.filter(dataset=dataset.pk, in_force=True).exists()
 
 
-def opened_despite_agreement(dataset: Dataset, wanted: Mapping[str, object]) -> dict[str, str]:
-    """What is wrong, by setting, with settings that would show what the agreement of the dataset keeps back."""
-    opened = [name for name in VISIBILITIES if wanted.get(name) in WITHOUT_AGREEMENT]
-    if not opened or not has_agreement(dataset):
+def conflicting_visibility_settings(dataset: Dataset, new_settings: Mapping[str, object]) -> dict[str, str]:
+    """Return errors by setting for visibility settings that would reveal data that the agreement protects."""
+    conflicts = [name for name in VISIBILITIES if new_settings.get(name) in WITHOUT_AGREEMENT]
+    if not conflicts or not has_agreement(dataset):
         return {}
     return dict.fromkeys(
-        opened, f"{dataset} has an agreement in force. Choose “{Visibility.ACCEPTED.label}” or curators."
+        conflicts, f"{dataset} has an agreement in force. Choose “{Visibility.ACCEPTED.label}” or curators."
     )
 
 
-def due_agreements(
+def pending_agreements(
     person: Person, *, datasets: Iterable[int] = (), rounds: Iterable[int] = ()
-) -> list[DueAgreement]:
-    """Which agreements of these datasets and rounds, by key, keep the person from downloading and submitting.
+) -> list[PendingAgreement]:
+    """Return the agreements that block a user from downloading from and submitting to datasets and rounds.
 
-    Those in force of which they have not accepted the present version, or that they are not approved for. None keeps
-    out a curator. One query.
+    These are the agreements in force whose current version the user has not accepted, or that they are not approved
+    for. Curators are never blocked. Takes one query.
+
+    Args:
+        person: The user or visitor.
+        datasets: Primary keys of datasets.
+        rounds: Primary keys of rounds.
     """
     if is_curator(person):
         return []
     key = person.pk if isinstance(person, User) else None
-    accepted = Acceptance.objects.filter(agreement=OuterRef("pk"), version=OuterRef("version"), person=key)
+    acceptances = Acceptance.objects.filter(agreement=OuterRef("pk"), version=OuterRef("version"), person=key)
     approved = Agreement.approved.through._default_manager.filter(agreement=OuterRef("pk"), user=key)
-    asked = Agreement.objects.filter(Q(dataset__in=list(datasets)) | Q(round__in=list(rounds)), in_force=True)
+    agreements = Agreement.objects.filter(
+        Q(dataset__in=list(datasets)) | Q(round__in=list(rounds)), in_force=True
+    )
     if key is None:
-        asked = asked.annotate(accepted=Value(False, BooleanField()))
+        agreements = agreements.annotate(accepted=Value(False, BooleanField()))
     else:
-        done = Q(accepted=True) & (Q(needs_approval=False) | Q(Exists(approved)))
-        asked = asked.annotate(accepted=Exists(accepted)).exclude(done)
+        is_satisfied = Q(accepted=True) & (Q(needs_approval=False) | Q(Exists(approved)))
+        agreements = agreements.annotate(accepted=Exists(acceptances)).exclude(is_satisfied)
     return [
-        DueAgreement(row, row.accepted) for row in asked.select_related("dataset", "round").order_by("pk")
+        PendingAgreement(row, row.accepted)
+        for row in agreements.select_related("dataset", "round").order_by("pk")
     ]
 
 
 def may_see_dataset(person: Person, dataset: Dataset) -> bool:
-    """Whether the dataset has a page for the person: while it is being prepared, for curators alone."""
+    """Return whether the user may see the dataset's page; only curators see datasets in preparation."""
     return dataset.state != Dataset.State.PREPARING or is_curator(person)
 
 
 def may_judge(person: Person) -> bool:
-    """Whether the person extends judgements, and so is told that new ones are being prepared."""
+    """Return whether the user may add judgments, and is therefore shown pools and imports in preparation."""
     return has_right(person, "leaderboard.judge_dataset")
 
 
 def may_read_judgements(person: Person) -> bool:
-    """Whether the person may read hidden judgements, and hidden queries. Whoever lets them records each reading."""
+    """Return whether the user may read hidden judgments and queries. Callers must record each access."""
     return person.has_perm(READS_JUDGEMENTS)
 
 
 def curators() -> Group:
-    """The group with its present rights: whatever a later version adds is given here as well."""
-    ours = Permission.objects.filter(content_type__app_label__in=["leaderboard", "submissions"])
-    # All rights over what is curated but the one to read hidden judgements; accounts and teams are looked at.
-    curated = ours.exclude(codename=READ_QRELS).exclude(content_type__model__in=_OTHERS)
-    rights = ours.filter(codename__in=_SEEN) | curated.exclude(codename__startswith="delete_auditrecord")
+    """Return the curators' group after updating its permissions to those of this version."""
+    site_permissions = Permission.objects.filter(content_type__app_label__in=["leaderboard", "submissions"])
+    # Curators have all permissions on curated models except reading hidden judgments, and view accounts and
+    # teams only.
+    curated = site_permissions.exclude(codename=READ_QRELS).exclude(content_type__model__in=_OTHERS)
+    rights = site_permissions.filter(codename__in=_SEEN) | curated.exclude(
+        codename__startswith="delete_auditrecord"
+    )
     group, _ = Group.objects.get_or_create(name=GROUP)
     group.permissions.set(rights)
     return group
@@ -157,11 +169,11 @@ def curators() -> Group:
 
 @transaction.atomic
 def make_curator(person: User, *, read_qrels: bool = False) -> None:
-    """Let the person curate; with `read_qrels` also read hidden judgements, each reading of which is logged."""
+    """Make a user a curator; with `read_qrels`, also allow reading hidden judgments, which is logged."""
     person.is_staff = True
     person.save(update_fields=["is_staff"])
     person.groups.add(curators())
     if read_qrels:
-        right = Permission.objects.get(content_type__app_label="leaderboard", codename=READ_QRELS)
-        person.user_permissions.add(right)
+        permission = Permission.objects.get(content_type__app_label="leaderboard", codename=READ_QRELS)
+        person.user_permissions.add(permission)
     record("made curator", person, after={"group": GROUP, "reads hidden judgements": read_qrels})

@@ -1,4 +1,4 @@
-"""Comparison of this code with the database: migrations on both sides, and the columns of all tables."""
+"""Comparison of the code with the database: migrations on both sides, and the columns of all tables."""
 
 import functools
 from collections.abc import Collection, Iterable, Sequence, Set
@@ -15,7 +15,8 @@ MigrationKey = tuple[str, str]
 _SHOWN = 3
 #: Whether this process has confirmed that all columns exist.
 _is_complete = False
-#: The first migrations of the present history. A database that the earlier one has made has the same tables.
+#: Initial migrations of the current history. A database that was created by the earlier history has the same
+#: tables.
 INITIAL: frozenset[MigrationKey] = frozenset(
     {
         ("leaderboard", "0001_initial"),
@@ -23,15 +24,15 @@ INITIAL: frozenset[MigrationKey] = frozenset(
         ("submissions", "0001_initial"),
     }
 )
-#: A migration that every database of the earlier history has, but for those that it had only begun.
+#: A migration that every database of the earlier history has, unless it was only begun.
 _EARLIER = ("leaderboard", "0002_model_results")
-#: The last migrations of the earlier history, and the version that still has them.
+#: Last migrations of the earlier history, and the last version that includes them.
 EARLIER_LAST: frozenset[MigrationKey] = frozenset(
     {("leaderboard", "0008_approval_and_held_results_due"), ("submissions", "0009_signatures_are_nobodys")}
 )
 EARLIER_VERSION = "0.1.0 (commit 8b88ba7)"
-#: Table and name of each column. PostgreSQL's catalog, unlike its information schema, also lists columns that the role
-#: may not read.
+#: Queries for the table and name of each column. Unlike the information schema, the catalog of PostgreSQL
+#: also lists columns that the role may not read.
 _COLUMNS = {
     "postgresql": "SELECT relname, attname FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid "
     "WHERE relkind IN ('r', 'p') AND pg_table_is_visible(attrelid) AND attnum > 0 AND NOT attisdropped",
@@ -41,95 +42,100 @@ _COLUMNS = {
 
 @functools.cache
 def known_migrations() -> frozenset[MigrationKey]:
-    """App and name of each migration that this code has."""
+    """Return the app and name of each migration in the code."""
     return frozenset(MigrationLoader(None, ignore_no_migrations=True).disk_migrations)
 
 
 @functools.cache
 def _recorder() -> MigrationRecorder:
-    """Kept, because it asks for the names of all tables until it has found its own: a millisecond of PostgreSQL."""
+    """Return a cached recorder: a new one lists all tables to find its own, which takes PostgreSQL a millisecond."""
     return MigrationRecorder(connection)
 
 
 def recorded_migrations() -> set[MigrationKey]:
-    """App and name of each migration that the database has. Raises django.db.Error when it does not answer."""
+    """Return the app and name of each applied migration. Raises django.db.Error if the database is unavailable."""
     return set(_recorder().applied_migrations())
 
 
 def missing_columns() -> list[str]:
-    """List the columns of the models, as `table.column`, that the database lacks. Raises django.db.Error.
+    """Return the columns of models, as `table.column`, that the database lacks. Raises django.db.Error.
 
     Migrations that are recorded as applied do not guarantee them: a migration may have been edited afterwards.
     """
     with connection.cursor() as cursor:
         cursor.execute(_COLUMNS[connection.vendor])
-        present = set(cursor.fetchall())
+        database_columns = set(cursor.fetchall())
     models = (each._meta for each in apps.get_models(include_auto_created=True))
-    expected = {
+    model_columns = {
         (meta.db_table, field.column)
         for meta in models
         if meta.managed
         for field in meta.local_concrete_fields
     }
-    return sorted(f"{table}.{column}" for table, column in expected - present)
+    return sorted(f"{table}.{column}" for table, column in model_columns - database_columns)
 
 
 def describe_missing_columns() -> str:
-    """Return a sentence that names missing columns, or an empty text; a complete database is compared only once."""
+    """Return a sentence that names missing columns, or an empty string; a complete database is compared only once."""
     global _is_complete
-    missing = [] if _is_complete else missing_columns()
-    _is_complete = not missing
-    if not missing:
+    columns = [] if _is_complete else missing_columns()
+    _is_complete = not columns
+    if not columns:
         return ""
     return (
-        f"The database lacks {_shorten(missing)}, although the migrations that add them are recorded as applied. "
+        f"The database lacks {_shorten(columns)}, although the migrations that add them are recorded as applied. "
         "A migration was edited afterwards: see “Missing columns” in docs/operations.md."
     )
 
 
 def mismatch() -> str:
-    """Describe the difference between this code and the database in a sentence; empty when they match.
+    """Describe the difference between this code and the database in a sentence; empty if they match.
 
-    Raises django.db.Error when the database does not answer.
+    Raises django.db.Error if the database is unavailable.
     """
-    known, recorded = known_migrations(), recorded_migrations()
-    if missing := known - recorded:
+    code_migrations, recorded = known_migrations(), recorded_migrations()
+    if missing_migrations := code_migrations - recorded:
         return (
             describe_earlier_history()
-            or f"The database lacks {_named(missing)}: manage.py migrate brings it up to date."
+            or f"The database lacks {_join_names(missing_migrations)}: run manage.py migrate."
         )
-    apps = {app for app, _ in known}
-    if unknown := {each for each in recorded if each[0] in apps} - known:
-        return f"The database has {_named(unknown)}, which this version does not know: it is older, to be upgraded."
+    apps = {app for app, _ in code_migrations}
+    if unknown_migrations := {each for each in recorded if each[0] in apps} - code_migrations:
+        return (
+            f"The database has {_join_names(unknown_migrations)}, which this version does not know. "
+            "Upgrade the code, which is older than the database."
+        )
     return describe_missing_columns()
 
 
 def describe_earlier_history(
     recorded: Set[MigrationKey] | None = None, tables: Collection[str] | None = None
 ) -> str:
-    """What to do with a database of the earlier migrations, in one line; empty for any other.
+    """Return instructions for a database of the earlier migrations in one line; empty for any other database.
 
-    Of the database that is connected, or of a backup's migrations and tables.
+    Args:
+        recorded: Applied migrations, such as those of a backup. Default: those of the connected database.
+        tables: Names of tables. Default: those of the connected database.
     """
     recorded = recorded_migrations() if recorded is None else recorded
     if recorded >= EARLIER_LAST:
         return (
-            "The database was made by earlier migrations: run manage.py adopt_history once, which compares the tables "
-            "and changes the record of migrations alone."
+            "The database was created by earlier migrations. Run manage.py adopt_history once: it compares the tables "
+            "and changes only the migration history."
         )
     tables = connection.introspection.table_names() if tables is None else tables
     if _EARLIER in recorded or (("leaderboard", "0001_initial") in recorded and AUDIT_TABLE not in tables):
         return (
-            f"The database lacks {_named(EARLIER_LAST - recorded)}, which this version no longer has: let version "
-            f"{EARLIER_VERSION} migrate it first."
+            f"The database lacks {_join_names(EARLIER_LAST - recorded)}, which this version no longer has. Migrate it "
+            f"with version {EARLIER_VERSION} first."
         )
     return ""
 
 
-def _named(migrations: Iterable[MigrationKey]) -> str:
+def _join_names(migrations: Iterable[MigrationKey]) -> str:
     return _shorten([f"{app}.{name}" for app, name in sorted(migrations)])
 
 
 def _shorten(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+    rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + rest

@@ -1,4 +1,4 @@
-"""Scripts that come in installed packages and are served as files of this site: plotly.js, out of plotly's wheel."""
+"""Static files finder for plotly.js, which is part of plotly's Python package."""
 
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
@@ -14,25 +14,25 @@ BUNDLE = "plotly.min.js"
 
 
 class PlotlyBundleFinder(BaseFinder):
-    """Finds `plotly/plotly.min.js`, and nothing else of what the wheel carries.
+    """Finder that finds only `plotly/plotly.min.js`.
 
-    The package is looked up, never imported: only what draws a figure loads it.
+    The package is located without importing it, because only code that draws figures should load it.
     """
 
     def __init__(self, app_names: Iterable[str] | None = None, *args: Any, **kwargs: Any) -> None:
         self._storage = FileSystemStorage(location=_folder())
-        self._storage.prefix = PREFIX  # type: ignore[attr-defined]  # where collectstatic puts it
+        self._storage.prefix = PREFIX  # type: ignore[attr-defined]  # The target folder of collectstatic.
         super().__init__(*args, **kwargs)
 
     def find(self, path: str, find_all: bool = False, **kwargs: Any) -> Any:
-        """The bundle's path on disk, for the development server."""
+        """Return the bundle's path, for the development server."""
         if path != f"{PREFIX}/{BUNDLE}":
             return []
-        found = self._storage.path(BUNDLE)
-        return [found] if find_all else found
+        bundle = self._storage.path(BUNDLE)
+        return [bundle] if find_all else bundle
 
     def list(self, ignore_patterns: Iterable[str] | None) -> Iterator[tuple[str, FileSystemStorage]]:
-        """The bundle and the storage that has it, for collectstatic."""
+        """Yield the bundle and its storage, for collectstatic."""
         yield BUNDLE, self._storage
 
 
@@ -40,6 +40,6 @@ def _folder() -> Path:
     package = find_spec("plotly")
     if package is None or not package.submodule_search_locations:
         raise ImproperlyConfigured(
-            "plotly is not installed: `pip install -r requirements.txt` brings it, and plotly.js with it"
+            "plotly is not installed. Run `pip install -r requirements.txt`, which also provides plotly.js."
         )
     return Path(package.submodule_search_locations[0]) / "package_data"

@@ -1,7 +1,7 @@
-"""Wakeups: messages without content that say "look into the database, there is work".
+"""Wakeups: empty messages that ask a process to look for work in the database.
 
-A lost wakeup loses nothing: the dispatcher polls every few seconds, and so do idle workers. So nobody waits for a
-broker that does not answer, least of all the page that sent the wakeup.
+Losing a wakeup is harmless, because the dispatcher and idle workers poll every few seconds. Senders therefore never
+wait for an unresponsive broker, especially not while a page is being served.
 """
 
 import functools
@@ -17,24 +17,24 @@ from leaderboard.celery import app
 
 logger = logging.getLogger(__name__)
 
-#: The message that the dispatcher listens to. A name on the wire, not an import.
+#: Task name that the dispatcher listens to. It is part of the protocol, not an import path.
 DISPATCH = "runboard.dispatch"
-#: How long the broker may take to answer, and how long it is then left alone, in seconds.
+#: Timeout of the broker, and the pause after it failed to answer, in seconds.
 PATIENCE, PAUSE = 1.0, 5.0
-#: After so many seconds a wakeup expires: workers have polled long before. By the clock of the receiver, which may be
-#: some minutes ahead.
+#: Seconds until a wakeup expires, long after workers have polled. The receiver's clock decides and may be
+#: minutes ahead.
 EXPIRES = 3600.0
 
 _silent_until = 0.0
 
 
 def wake_dispatcher() -> None:
-    """Wake the dispatcher once the current transaction has committed (at once where there is none)."""
+    """Wake the dispatcher once the current transaction has committed, or immediately outside of one."""
     transaction.on_commit(lambda: send_wakeup(DISPATCH, "dispatch"))
 
 
-def send_wakeup(task: str, to: str, **arguments: Any) -> bool:
-    """Send a wakeup for a task on the queue `to` now. Never fails: returns whether the broker took it."""
+def send_wakeup(task: str, destination: str, **arguments: Any) -> bool:
+    """Send a wakeup for a task to a queue and return whether the broker accepted it. Never raises."""
     global _silent_until
     if monotonic() < _silent_until:
         return False
@@ -43,36 +43,40 @@ def send_wakeup(task: str, to: str, **arguments: Any) -> bool:
             app.send_task(
                 task,
                 kwargs=arguments,
-                queue=to,
+                queue=destination,
                 retry=False,
                 ignore_result=True,
                 expires=EXPIRES,
                 connection=connection,
-                # The message goes straight to the queue's key, so no queue is declared: workers do that for their own,
-                # and a retriever needs no right to write bindings of others.
+                # The message goes directly to the queue's key, so no queue is declared. Workers declare
+                # their own queues, and a retriever needs no permission to write bindings of others.
                 declare=[],
             )
     except Exception as error:  # of the broker, the connection to it, or the wait for one of ours
         _silent_until = monotonic() + PAUSE
-        logger.info("no wakeup sent to %s, the dispatcher will find the work: %s", to, type(error).__name__)
+        logger.info(
+            "no wakeup sent to %s; the dispatcher will find the work by polling: %s",
+            destination,
+            type(error).__name__,
+        )
         return False
     return True
 
 
 def count_pending(queue: str) -> int:
-    """How many wakeups no worker has taken from the queue yet; 0 where the broker does not say."""
+    """Return the number of wakeups waiting in a queue; 0 if the broker does not answer."""
     if monotonic() < _silent_until:
         return 0
     try:
         with _connections(os.getpid()).acquire(block=True, timeout=PATIENCE) as connection:
             return int(connection.default_channel.queue_declare(queue).message_count)
-    except Exception as error:  # as above; the next wakeup finds out by itself that the broker is away
-        logger.info("the number of wakeups in %s is not known: %s", queue, type(error).__name__)
+    except Exception as error:  # See above; the next wakeup discovers that the broker is unavailable.
+        logger.info("cannot count the wakeups in %s: %s", queue, type(error).__name__)
         return 0
 
 
 @functools.cache
 def _connections(process: int) -> ConnectionPool:
-    """Connections that are given up soon; a forked process has its own. A worker's own wait longer for messages."""
+    """Return a pool of connections with short timeouts, one per process because connections do not survive a fork."""
     patience = {"socket_timeout": PATIENCE, "socket_connect_timeout": PATIENCE}
     return app.connection_for_write(transport_options=patience).Pool(limit=4)

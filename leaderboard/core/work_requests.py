@@ -1,4 +1,4 @@
-"""Ask for work. The request is a row in the caller's transaction; the wakeup only saves the wait."""
+"""Work requests: rows written in the caller's transaction; the wakeup only shortens the delay."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from leaderboard.models import Dataset, WorkRequest
 def request_work(
     kind: WorkRequest.Kind, dataset: Dataset | int | None, payload: dict[str, Any] | None = None
 ) -> WorkRequest:
-    """Record that a dataset, or its key, needs work of this kind, once the caller's transaction commits."""
+    """Record that a dataset needs work of a kind, starting once the caller's transaction commits."""
     key = dataset.pk if isinstance(dataset, Dataset) else dataset
     request = WorkRequest.objects.create(kind=kind, dataset_id=key, payload=payload or {})
     wakeup.wake_dispatcher()
@@ -19,35 +19,43 @@ def request_work(
 
 
 def request_certainty(dataset_id: int, method: str = "") -> None:
-    """Ask for a board's intervals and tests, unless somebody has and nobody has taken it up yet.
+    """Request confidence intervals and tests for a board, unless a request is already pending.
 
-    `method` names the way of computing that is asked for, where that is the reason to ask.
+    Args:
+        dataset_id: Primary key of the dataset.
+        method: Computation method, if it is the reason for the request.
     """
-    waiting = WorkRequest.objects.filter(kind=WorkRequest.Kind.CERTAINTY, dataset=dataset_id, taken_at=None)
-    if not waiting.exists():
+    pending_requests = WorkRequest.objects.filter(
+        kind=WorkRequest.Kind.CERTAINTY, dataset=dataset_id, taken_at=None
+    )
+    if not pending_requests.exists():
         request_work(WorkRequest.Kind.CERTAINTY, dataset_id, {"method": method} if method else {})
 
 
 def request_statistics(dataset_id: int) -> None:
-    """Ask for what is not known yet of a dataset's texts and of its runs, unless somebody has just asked.
+    """Request missing statistics of a dataset's texts and runs, unless a request is already pending.
 
-    Call it in the transaction that brings texts or a run. A dataset without texts here asks for nothing.
+    Call it in the transaction that adds texts or a run. Does nothing for datasets without local texts.
     """
-    waiting = WorkRequest.objects.filter(kind=WorkRequest.Kind.STATISTICS, dataset=dataset_id, taken_at=None)
+    pending_requests = WorkRequest.objects.filter(
+        kind=WorkRequest.Kind.STATISTICS, dataset=dataset_id, taken_at=None
+    )
     with_texts = Dataset.objects.filter(pk=dataset_id, current_version__corpus_sha256__gt="")
-    if with_texts.exclude(Exists(waiting)).exists():
+    if with_texts.exclude(Exists(pending_requests)).exists():
         request_work(WorkRequest.Kind.STATISTICS, dataset_id)
 
 
 def request_settlement(dataset_id: int, job_id: int) -> None:
-    """Ask that the quota of a job be settled, in the transaction that ended it."""
     request_work(WorkRequest.Kind.SETTLE, dataset_id, {"job": job_id})
 
 
 def request_notice(event: str, **payload: Any) -> WorkRequest:
-    """Ask that people be told of an event, in the transaction that makes it; `submissions.notifications` decides whom.
+    """Request notifications about an event; call it in the event's transaction.
 
-    `event` is a kind of notice: "rescored" (`rescore`, a key), "round_revealed" (`round`), "challenged" (`challenge`).
-    The payload has keys of rows and nothing else: what is told is read when it is written.
+    `submissions.notifications` chooses the recipients and reads all contents when it writes the notices.
+
+    Args:
+        event: Kind of notice: "rescored" (payload `rescore`), "round_revealed" (`round`) or "challenged" (`challenge`).
+        payload: Primary keys of rows.
     """
     return request_work(WorkRequest.Kind.NOTIFY, None, {"event": event, **payload})

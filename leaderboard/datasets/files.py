@@ -17,12 +17,7 @@ from isal import igzip
 from evaluation.collections.beir import BYTE_ORDER_MARK, COMPRESSION_LEVEL, open_expanded, write_blocks
 from evaluation.judgements.merge import write_judgements
 from evaluation.judgements.qrels import read_grades
-from leaderboard.core.permissions import (
-    DueAgreement,
-    due_agreements,
-    may_read_judgements,
-    sees,
-)
+from leaderboard.core.permissions import PendingAgreement, may_read_judgements, pending_agreements, sees
 from leaderboard.core.storage.store import Area, local_path, put
 from leaderboard.models import Dataset, DatasetFile, DatasetVersion, User, Visibility
 
@@ -127,9 +122,9 @@ def visible_files(dataset: Dataset, user: User | AnonymousUser) -> list[DatasetF
     return sorted(files, key=lambda file: (order.index(file.kind), file.name))
 
 
-def keeping_out(dataset: Dataset, user: User | AnonymousUser) -> list[DueAgreement]:
+def keeping_out(dataset: Dataset, user: User | AnonymousUser) -> list[PendingAgreement]:
     """Return the dataset's agreement if the user has to accept it before any download."""
-    return due_agreements(user, datasets=[dataset.pk])
+    return pending_agreements(user, datasets=[dataset.pk])
 
 
 def find_file(dataset: Dataset, user: User | AnonymousUser, name: str) -> DatasetFile | None:

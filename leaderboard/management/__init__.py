@@ -1,1 +1,1 @@
-"""Commands, and what they start: the supervisor, backups."""
+"""Management commands, the supervisor, and backups."""

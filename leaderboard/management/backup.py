@@ -1,7 +1,7 @@
-"""Backups: the database, the stored files and the private ones, apart, encrypted with age and verified by hash.
+"""Backups of the database, the stored files, and the private files, each encrypted with age and verified by hash.
 
-The database is copied first and the files after it, since rows name files and never the other way round. A file that a
-row named when the database was copied stays in the store until the files are copied.
+The database is copied before the files, because rows reference files and not vice versa. Files that a row references
+when the database is copied stay in the store until the files are copied.
 """
 
 import hashlib
@@ -31,21 +31,21 @@ from leaderboard.core.storage import shared
 from leaderboard.core.storage.deletion_lock import pause_deletions
 from leaderboard.core.storage.store import PARTIAL, Area, work_folder
 
-#: Folders with submitted files. The areas below them that the site can make again are left out.
+#: Folders of submitted files; areas that the site can rebuild are skipped.
 STORE = ("store", "media")
 MADE_ANEW = {Area.TOP_DOCUMENTS, Area.EXCERPTS, Area.EMBEDDINGS, Area.OPEN_QRELS, Area.WORD_INDEXES}
-#: Uploads in pieces, which may become shorter while they are read, but never shorter than their rows say.
+#: Uploads in pieces, which may shrink while they are read, but never below the size in their rows.
 CUT = "store/pieces/"
-#: Judgements, and the key that signs sessions.
+#: Judgments, and the key that signs sessions.
 PRIVATE = ("private", "secret-key")
-#: To be raised when earlier backups can no longer be read.
+#: Version of the backup format; increase it when earlier backups become unreadable.
 FORMAT = 1
 MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Description of a backup: row counts by table, files with size and sha256, and migrations by app."""
+    """A backup's description: row counts by table, files with size and SHA-256, and migrations by app."""
 
     made_at: str
     vendor: str
@@ -57,23 +57,21 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """Read the manifest of a backup's folder. Raises CommandError."""
+        """Read the manifest of a backup folder. Raises CommandError."""
         try:
             content = json.loads((folder / MANIFEST).read_text())
         except (OSError, ValueError) as error:
-            raise CommandError(
-                f"{folder} is no backup, or an unfinished one: it has no {MANIFEST}."
-            ) from error
+            raise CommandError(f"{folder} is not a complete backup: it has no {MANIFEST}.") from error
         if (number := content.get("format")) != FORMAT:
             raise CommandError(f"This backup has format {number}; this version of the site reads {FORMAT}.")
         return cls(**content)
 
 
 def make_backup(destination: Path, recipients: Sequence[str], judgements_recipients: Sequence[str]) -> Path:
-    """Write a backup into a new folder in `destination`, and return the folder. Raises CommandError.
+    """Write a backup to a new folder in `destination` and return the folder. Raises CommandError.
 
-    Everything is encrypted for the `recipients`, judgements for `judgements_recipients` instead if there are any.
-    Without recipients nothing is encrypted, and the folder has to be protected like the site's own.
+    Files are encrypted for `recipients`; judgments for `judgements_recipients` if there are any. Without recipients
+    the backup is not encrypted, and its folder must be protected like the site's own.
     """
     moment = timezone.now()
     try:
@@ -82,13 +80,15 @@ def make_backup(destination: Path, recipients: Sequence[str], judgements_recipie
             for texts in (recipients, judgements_recipients)
         )
     except pyrage.RecipientError as error:
-        raise CommandError("A recipient is an age public key: age1 and 58 more characters.") from error
+        raise CommandError(
+            "A recipient must be an age public key: age1 followed by 58 characters."
+        ) from error
     folder = destination / f"runboard-{moment:%Y%m%dT%H%M%SZ}"
     try:
         destination.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder.mkdir(mode=0o700)
     except OSError as error:
-        raise CommandError(f"{folder} cannot be made: {error.strerror}.") from error
+        raise CommandError(f"{folder} cannot be created: {error.strerror}.") from error
     try:
         migrations: dict[str, list[str]] = {}
         for app, name in sorted(recorded_migrations()):
@@ -112,7 +112,7 @@ def make_backup(destination: Path, recipients: Sequence[str], judgements_recipie
 
 
 def _write_folders(folder: Path, name: str, parts: Iterable[str], keys: Sequence[Any]) -> None:
-    """Write a tar of parts of the site's folder, and beside it the hashes of the files in it."""
+    """Write a tar of some of the site's folders, and the hashes of its files to a second file."""
     with _new_file(folder / f"{name}.tar", keys) as stream:
         hashes = write_archive(stream, Path(settings.VAR), parts)
     with _new_file(folder / f"{name}-hashes.json", keys) as stream:
@@ -121,15 +121,15 @@ def _write_folders(folder: Path, name: str, parts: Iterable[str], keys: Sequence
 
 @contextmanager
 def _new_file(target: Path, keys: Sequence[Any]) -> Iterator[BinaryIO]:
-    """Open a new file that only this user can read, encrypted as `.age` if there are keys."""
+    """Open a new file readable only by the current user, encrypted as `.age` if there are keys."""
     target = target.with_name(f"{target.name}.age") if keys else target
     with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         if keys:
             reading, writing = os.pipe()
 
             def encrypt() -> None:
-                with os.fdopen(reading, "rb") as plain:
-                    pyrage.encrypt_io(plain, file, keys)
+                with os.fdopen(reading, "rb") as plaintext:
+                    pyrage.encrypt_io(plaintext, file, keys)
 
             with ThreadPoolExecutor(1) as pool:
                 encryption = pool.submit(encrypt)
@@ -145,7 +145,7 @@ def _new_file(target: Path, keys: Sequence[Any]) -> Iterator[BinaryIO]:
 
 
 def copy_database(stream: BinaryIO) -> dict[str, int]:
-    """Write a consistent copy of the database, and return the number of rows in each of its tables."""
+    """Write a consistent copy of the database and return the number of rows by table."""
     if connection.vendor == "sqlite":
         # The copy is not encrypted, so it stays on the site's own disk, in a folder that is swept.
         with work_folder("backup") as scratch:
@@ -158,7 +158,7 @@ def copy_database(stream: BinaryIO) -> dict[str, int]:
             database.settings_dict["NAME"] = str(copy)
             with closing(database):
                 return count_rows(database)
-    # pg_dump and our counts see the same moment: it dumps the snapshot that this transaction exports.
+    # pg_dump exports the snapshot of this transaction, so its dump and our counts agree.
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
@@ -170,7 +170,6 @@ def copy_database(stream: BinaryIO) -> dict[str, int]:
 
 
 def count_rows(database: BaseDatabaseWrapper = connection) -> dict[str, int]:
-    """Return the number of rows of each table."""
     with database.cursor() as cursor:
         tables = database.introspection.get_table_list(cursor)
         counts = {}
@@ -181,12 +180,12 @@ def count_rows(database: BaseDatabaseWrapper = connection) -> dict[str, int]:
 
 
 def _run_postgresql(program: str, *arguments: str, output: BinaryIO | None = None) -> None:
-    """Run one of PostgreSQL's programs on the site's database; its password is not on the command line."""
+    """Run a PostgreSQL program on the site's database without showing the password on the command line."""
     path = shutil.which(program, path=settings.POSTGRESQL_BIN or None)
     if path is None:
         raise CommandError(
-            f"{program} is not here. Install PostgreSQL's client programs, not older than the server, or name their "
-            "folder in POSTGRESQL_BIN."
+            f"{program} is missing. Install PostgreSQL's client programs, at least as new as the server, or set "
+            "POSTGRESQL_BIN to their folder."
         )
     parameters = connection.get_connection_params()
     keys = {
@@ -199,30 +198,30 @@ def _run_postgresql(program: str, *arguments: str, output: BinaryIO | None = Non
     variables = {name: str(parameters[key]) for name, key in keys.items() if parameters.get(key)}
     command = [path, "--no-owner", "--no-privileges", *arguments]
     environment = {**os.environ, **variables}
-    done = subprocess.run(command, env=environment, stdout=output, stderr=subprocess.PIPE, check=False)
-    if done.returncode:
-        raise CommandError(f"{program} failed: {done.stderr.decode(errors='replace').strip()[-500:]}")
+    process = subprocess.run(command, env=environment, stdout=output, stderr=subprocess.PIPE, check=False)
+    if process.returncode:
+        raise CommandError(f"{program} failed: {process.stderr.decode(errors='replace').strip()[-500:]}")
 
 
 class _HashingReader:
-    """A file that is hashed while it is read. With `fill` it has zeros beyond its end."""
+    """A reader that hashes the content; with `fill` it appends zeros to reach the requested size."""
 
     def __init__(self, file: BinaryIO, *, fill: bool) -> None:
         self._file, self._fill, self.digest = file, fill, hashlib.sha256()
 
     def read(self, size: int = -1) -> bytes:
         content = self._file.read(size)
-        if self._fill:  # a tar says a member's size before its bytes
+        if self._fill:  # A tar states a member's size before its content.
             content = content.ljust(size, b"\0")
         self.digest.update(content)
         return content
 
 
 def write_archive(stream: BinaryIO, root: Path, names: Iterable[str]) -> dict[str, str]:
-    """Write files and folders below `root` as a tar, and return the sha256 of each file in it.
+    """Write files and folders below `root` to a tar and return the SHA-256 of each file.
 
-    Unfinished files and those that can be made again are left out, and so are files that vanish meanwhile, since no
-    row names them. An upload in pieces that becomes shorter while it is read has zeros in place of its end.
+    Skips unfinished files, files that can be rebuilt, and files that vanish in the meantime, which no row references.
+    An upload in pieces that shrinks while it is read is padded with zeros.
     """
     hashes: dict[str, str] = {}
     folders: set[Path] = set()
@@ -234,7 +233,7 @@ def write_archive(stream: BinaryIO, root: Path, names: Iterable[str]) -> dict[st
             if name in MADE_ANEW or path.name.startswith(PARTIAL):
                 continue
             with suppress(FileNotFoundError):
-                # A folder on a larger disk may be linked; a file's second name is written as another file.
+                # Folders on a larger disk may be symbolic links; hard links are written as separate files.
                 if path.is_file():
                     with path.open("rb") as file:
                         member = archive.gettarinfo(arcname=name, fileobj=file)
@@ -245,7 +244,7 @@ def write_archive(stream: BinaryIO, root: Path, names: Iterable[str]) -> dict[st
                     hashes[name] = reader.digest.hexdigest()
                 elif path.is_dir():
                     if (place := path.resolve()) in folders:
-                        raise CommandError(f"{path} leads to a folder that is in the backup already.")
+                        raise CommandError(f"{path} links to a folder that is already in the backup.")
                     folders.add(place)
                     folder = tarfile.TarInfo(name)
                     folder.type, folder.mode = tarfile.DIRTYPE, 0o700
@@ -253,7 +252,7 @@ def write_archive(stream: BinaryIO, root: Path, names: Iterable[str]) -> dict[st
                     pending += sorted(path.iterdir(), reverse=True)
                 elif os.path.lexists(path):
                     raise CommandError(
-                        f"{path} is neither a file nor a folder: a link that leads nowhere, or a device."
+                        f"{path} is neither a file nor a folder, but a broken link or a device."
                     )
     return hashes
 
@@ -261,13 +260,13 @@ def write_archive(stream: BinaryIO, root: Path, names: Iterable[str]) -> dict[st
 def restore_backup(
     folder: Path, identity: Path | None, judgements_identity: Path | None
 ) -> tuple[dict[str, int], list[str]]:
-    """Fill the empty database and the empty folder of the site, and compare rows and hashes with the backup.
+    """Fill the site's empty database and folder, and compare rows and hashes with the backup.
 
-    Without a key for them judgements are left out. Raises CommandError, before anything is written if the backup is
-    damaged, of another kind of database or too old, or if the site is not empty.
+    Without a key for them, judgments are skipped. Raises CommandError before writing anything if the backup is
+    damaged, too old or of another kind of database, or if the site is not empty.
 
     Returns:
-        The number of equal files in "store" and, unless they were left out, in "private"; and all differences.
+        The number of matching files in "store" and, unless skipped, in "private"; and a list of differences.
     """
     manifest = Manifest.read(folder)
     _check_restorable(folder, manifest)
@@ -283,7 +282,7 @@ def restore_backup(
             for name in ("database", "store.tar", "store-hashes.json", "private.tar", "private-hashes.json")
         }
         if parts["database"] is None:
-            raise CommandError("The backup is encrypted: name the file with the key (--identity).")
+            raise CommandError("The backup is encrypted. Give the file with the key (--identity).")
         _fill_database(parts["database"])
         counts, files = count_rows(), {}
         differences = [
@@ -296,12 +295,12 @@ def restore_backup(
             if archive is None or hashes is None:
                 continue
             if name == "private":
-                (root / "secret-key").unlink(missing_ok=True)  # this command made one at its start
+                (root / "secret-key").unlink(missing_ok=True)  # Starting this command has created a key.
             with tarfile.open(archive, mode="r:") as content:
                 content.extractall(root, filter="data")
             expected = json.loads(hashes.read_text())
             different = [
-                f"{path}: {'other content' if (root / path).is_file() else 'missing'}"
+                f"{path}: {'different content' if (root / path).is_file() else 'missing'}"
                 for path, sha256 in expected.items()
                 if not (root / path).is_file() or sha256_of(root / path) != sha256
             ]
@@ -311,30 +310,32 @@ def restore_backup(
 
 
 def _check_restorable(folder: Path, manifest: Manifest) -> None:
-    """Raise CommandError if the backup is damaged or does not fit this site, or if the site is not empty."""
+    """Raise CommandError if the backup is damaged or does not match the site, or if the site is not empty."""
     for name, expected in manifest.files.items():
         if not (folder / name).is_file():
             raise CommandError(f"The backup is damaged: {name} is missing.")
         if sha256_of(folder / name) != expected["sha256"]:
-            raise CommandError(f"The backup is damaged: {name} is not what was written.")
+            raise CommandError(f"The backup is damaged: {name} does not match its hash.")
     recorded = {(app, name) for app, names in manifest.migrations.items() for name in names}
     problem = describe_earlier_history(recorded, manifest.rows)
     if problem and not recorded >= EARLIER_LAST:
         raise CommandError(f"This version cannot restore the backup. {problem}")
     if manifest.vendor != connection.vendor:
         raise CommandError(
-            f"The backup is of {manifest.vendor}, and this site is set up on {connection.vendor}: set DATABASE_URL to "
-            "match."
+            f"The backup is of {manifest.vendor}, but this site uses {connection.vendor}. Set DATABASE_URL to a "
+            f"{manifest.vendor} database."
         )
     if connection.introspection.table_names():
-        raise CommandError("The database is not empty. Restore into a new one, then let the site use that.")
+        raise CommandError("The database is not empty. Restore into a new one and let the site use that.")
     root = Path(settings.VAR)
-    if taken := [name for name in ("store", "private", "media") if any((root / name).rglob("*"))]:
-        raise CommandError(f"{root} is not empty ({', '.join(taken)}). Set RUNBOARD_VAR to a new folder.")
+    if occupied_folders := [name for name in ("store", "private", "media") if any((root / name).rglob("*"))]:
+        raise CommandError(
+            f"{root} is not empty ({', '.join(occupied_folders)}). Set RUNBOARD_VAR to a new folder."
+        )
 
 
 def _read_identities(path: Path | None) -> list[Any]:
-    """Return the secret keys in a file of `age-keygen`. Raises CommandError, which repeats none of the file."""
+    """Return the secret keys in a file of `age-keygen`. Raises CommandError without quoting the file."""
     if path is None:
         return []
     try:
@@ -343,12 +344,12 @@ def _read_identities(path: Path | None) -> list[Any]:
         if not keys:
             raise ValueError
     except (OSError, ValueError, pyrage.IdentityError) as error:
-        raise CommandError(f"{path} has no age identity (a line AGE-SECRET-KEY-1…).") from error
+        raise CommandError(f"{path} contains no age identity (a line AGE-SECRET-KEY-1…).") from error
     return keys
 
 
 def _decrypted(folder: Path, name: str, scratch: Path, keys: Sequence[Any]) -> Path | None:
-    """Return the path of a part of the backup, decrypted if it is encrypted; None if there is no key for it."""
+    """Return the path of a decrypted part of the backup; None if there is no key for it."""
     if (folder / name).exists():
         return folder / name
     if not keys:
@@ -358,7 +359,7 @@ def _decrypted(folder: Path, name: str, scratch: Path, keys: Sequence[Any]) -> P
             pyrage.decrypt_io(source, target, keys)
     except (pyrage.DecryptError, OSError) as error:
         raise CommandError(
-            f"{name}.age cannot be decrypted: it was made for other keys, or is damaged."
+            f"{name}.age cannot be decrypted: it was encrypted for other keys, or is damaged."
         ) from error
     return scratch / name
 

@@ -1,4 +1,4 @@
-"""Commands of curation: who acts, why, on what, and the arguments that come from a form."""
+"""Base classes and shared arguments of curation commands."""
 
 import sys
 from argparse import ArgumentParser
@@ -24,18 +24,18 @@ Form = TypeVar("Form", bound=forms.Form)
 
 
 class CurationCommand(BaseCommand):
-    """A command of curation. Subclasses declare their arguments, and act in `curate`."""
+    """Base class of curation commands. Subclasses declare their arguments and implement `curate`."""
 
-    #: Names in `SUBJECTS` of the rows that it acts on: arguments, in this order, and keyword arguments of `curate`.
+    #: Names in `SUBJECTS` of the rows to act on: positional arguments, and keyword arguments of `curate`.
     subjects: tuple[str, ...] = ()
-    #: The permission that the acting person needs, such as `leaderboard.reveal_dataset`.
+    #: Permission that the acting user needs, such as `leaderboard.reveal_dataset`.
     right = ""
-    #: Whether `curate` is one transaction.
+    #: Whether `curate` runs in one transaction.
     atomic = True
-    #: Exceptions of `curate` that are shown as the command's error.
+    #: Exceptions of `curate` that are reported as errors of the command.
     refusals: tuple[type[Exception], ...] = (ValueError,)
-    #: Says who reads the reason.
-    why_help = "kept in the record, and public where readers are told"
+    #: Help text of `--why`, which says who can read the reason.
+    why_help = "reason, for the audit log; public if the action notifies readers"
 
     def add_arguments(self, parser: CommandParser) -> None:
         for name in self.subjects:
@@ -44,10 +44,10 @@ class CurationCommand(BaseCommand):
         add_actor_arguments(parser, self.why_help)
 
     def add_more(self, parser: CommandParser) -> None:
-        """Add the arguments of the command beside its rows."""
+        """Add the arguments of the subclass."""
 
     def curate(self, *args: Any, **options: Any) -> str:
-        """Act, and return a sentence about it."""
+        """Carry out the action and return a message about it."""
         raise NotImplementedError
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -65,7 +65,7 @@ class CurationCommand(BaseCommand):
 
 
 class OperationCommand(CurationCommand):
-    """The command of an operation of the admin."""
+    """The command of an admin operation."""
 
     def __init__(self, operation: Operation, subject: str) -> None:
         super().__init__()
@@ -83,11 +83,11 @@ class OperationCommand(CurationCommand):
         sentence = self.operation.run(row, values)
         if self.operation.report is None:
             return sentence
-        changed = type(row)._default_manager.filter(pk=row.pk).first()
-        return self.operation.report(changed or row, values)
+        current_row = type(row)._default_manager.filter(pk=row.pk).first()
+        return self.operation.report(current_row or row, values)
 
 
-#: Types that argparse converts itself.
+#: Form fields whose values argparse converts.
 _TYPES: dict[type[forms.Field], type] = {
     forms.IntegerField: int,
     forms.FloatField: float,
@@ -96,11 +96,18 @@ _TYPES: dict[type[forms.Field], type] = {
 
 
 def add_form_arguments(
-    parser: ArgumentParser, form: type[forms.Form], names: Mapping[str, str], without: Sequence[str] = ()
+    parser: ArgumentParser, form: type[forms.Form], names: Mapping[str, str], skipped: Sequence[str] = ()
 ) -> None:
-    """Add an argument for each visible field of a form but the reason. `names` are those of `Operation.arguments`."""
+    """Add an argument for each visible field of a form, except the reason.
+
+    Args:
+        parser: Parser of the command.
+        form: Class of the form.
+        names: Argument names by field, as in `Operation.arguments`.
+        without: Fields to skip.
+    """
     for name, field in form.base_fields.items():
-        if name in ("why", *without) or field.widget.is_hidden:
+        if name in ("why", *skipped) or field.widget.is_hidden:
             continue
         argument = names.get(name, f"--{name.replace('_', '-')}")
         options: dict[str, Any] = {"help": str(field.help_text or field.label or "").replace("%", "%%")}
@@ -123,9 +130,9 @@ def add_form_arguments(
 
 
 def read_form(
-    form: type[Form], names: Mapping[str, str], options: Mapping[str, Any], without: Sequence[str] = ()
+    form: type[Form], names: Mapping[str, str], options: Mapping[str, Any], skipped: Sequence[str] = ()
 ) -> Form:
-    """Return the valid form of a command's options; its files are paths. Raises CommandError with all errors."""
+    """Return the valid form for a command's options, with files as paths. Raises CommandError with all errors."""
     data: dict[str, Any] = {}
     paths: dict[str, Path | None] = {}
     for name, field in form.base_fields.items():
@@ -139,7 +146,7 @@ def read_form(
         else:
             data[name] = field.initial if value is None else value
     bound = form(data)
-    for name in ("why", *paths, *without):
+    for name in ("why", *paths, *skipped):
         bound.fields.pop(name, None)
     if bound.is_valid():
         bound.cleaned_data |= paths
@@ -154,94 +161,92 @@ def read_form(
 
 
 def add_actor_arguments(parser: ArgumentParser, why_help: str) -> None:
-    """Add the arguments for who acts, and why."""
-    parser.add_argument("--by", required=True, metavar="EMAIL", help="whose act it is: an account here")
+    """Add the required arguments `--by` and `--why`."""
+    parser.add_argument("--by", required=True, metavar="EMAIL", help="account in whose name to act")
     parser.add_argument("--why", required=True, help=why_help)
 
 
-def add_import_arguments(parser: ArgumentParser, by_help: str = "whose act it is: an account here") -> None:
-    """Add the arguments for who imports, and why, which may be left out."""
+def add_import_arguments(parser: ArgumentParser, by_help: str = "account in whose name to import") -> None:
+    """Add the optional arguments `--by` and `--why`."""
     parser.add_argument("--by", metavar="EMAIL", help=by_help)
-    parser.add_argument("--why", default="imported on the command line", help="kept in the record")
+    parser.add_argument("--why", default="imported on the command line", help="reason, for the audit log")
 
 
 def importing_person(options: Mapping[str, Any]) -> AbstractContextManager[None]:
-    """Act as `--by`, if that is given, for the reason `--why`. Raises CommandError if there is no such person."""
+    """Return a context that acts as `--by`, if given, with the reason `--why`. Raises CommandError."""
     return acting(find_person(options["by"]) if options["by"] else None, options["why"].strip())
 
 
 @contextmanager
 def acting_person(options: Mapping[str, Any]) -> Iterator[None]:
-    """Act as `--by` for the reason `--why`. Raises CommandError if there is no such person, or no reason."""
+    """Act as `--by` with the reason `--why`. Raises CommandError if the account is unknown or the reason empty."""
     person = find_person(options["by"])
-    if not (why := options["why"].strip()):
-        raise CommandError("Say why: --why is kept in the record.")
-    with acting(person, why):
+    if not (reason := options["why"].strip()):
+        raise CommandError("Give a reason with --why; it is stored in the audit log.")
+    with acting(person, reason):
         yield
 
 
 def find_person(email: str) -> User:
-    """Return the account with this address. Raises CommandError."""
+    """Return the account with an email address. Raises CommandError."""
     rows = User.objects.filter(email__iexact=email.strip())
-    return _first(rows, f"There is no account with the address {email}.")
+    return _first(rows, f"There is no account with the email address {email}.")
 
 
 def read_moment(text: str) -> datetime:
-    """Return a time in UTC. Raises CommandError."""
+    """Parse a time, in UTC by default. Raises CommandError."""
     try:
         moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
-        raise CommandError(f"“{text}” is no time: write it as 2026-12-05T12:00, in UTC.") from None
+        raise CommandError(f"“{text}” is not a valid time. Write it as 2026-12-05T12:00, in UTC.") from None
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
-def require_right(right: str) -> None:
-    """Raise CommandError if the acting person lacks a permission, such as `leaderboard.reveal_dataset`."""
+def require_right(permission: str) -> None:
+    """Raise CommandError unless the acting user has a permission, such as `leaderboard.reveal_dataset`."""
     person = actor().person
-    if person is None or not person.has_perm(right):
+    if person is None or not person.has_perm(permission):
         raise CommandError(
-            f"{actor().name} has not the permission {right}: a superuser gives it in the admin."
+            f"{actor().name} lacks the permission {permission}. Superusers can grant it in the admin."
         )
 
 
-def _first(rows: models.QuerySet[Row], missing: str) -> Row:
-    """Return the first of the rows. Raises CommandError with a sentence if there is none."""
+def _first(rows: models.QuerySet[Row], message: str) -> Row:
+    """Return the first of the rows. Raises CommandError with the message `message` if there are none."""
     row = rows.first()
     if row is None:
-        raise CommandError(missing)
+        raise CommandError(message)
     return row
 
 
 def find_by_slug(model: type[Row], slug: str) -> Row:
-    """Return a dataset, a system, a team, a round or a benchmark. Raises CommandError."""
-    named = Team.has_address(slug) if model is Team else models.Q(slug=slug)
-    missing = f"There is no {model._meta.verbose_name} {slug}: give its slug."
-    return _first(model._default_manager.filter(named), missing)
+    """Return the dataset, system, team, round or benchmark with a slug. Raises CommandError."""
+    condition = Team.has_address(slug) if model is Team else models.Q(slug=slug)
+    message = f"There is no {model._meta.verbose_name} with the slug {slug}."
+    return _first(model._default_manager.filter(condition), message)
 
 
 def find_dataset(slug: str) -> Dataset:
-    """Return the dataset with this slug. Raises CommandError."""
     return find_by_slug(Dataset, slug)
 
 
 def find_challenge(key: int) -> Challenge:
-    """Return the challenge with this number. Raises CommandError."""
     return _first(Challenge.objects.select_related("system").filter(pk=key), f"There is no challenge {key}.")
 
 
 def find_rescore(slug: str) -> Rescore:
-    """Return a dataset's rescore that is under way or has failed. Raises CommandError."""
+    """Return a dataset's rescore that is running or has failed. Raises CommandError."""
     dataset = find_dataset(slug)
     rescore = under_way(dataset) or dataset.rescores.filter(state=Rescore.State.FAILED).first()
     if rescore is None:
-        raise CommandError(f"{dataset} is not being rescored: begin with manage.py rescore {slug}.")
+        raise CommandError(f"{dataset} is not being rescored. Start with manage.py rescore {slug}.")
     return rescore
 
 
 def find_entry(reference: str) -> Entry:
-    """Return the entry with this number, or that of `DATASET/SYSTEM` by their slugs. Raises CommandError.
+    """Return the entry with a number, or of `DATASET/SYSTEM` by their slugs. Raises CommandError.
 
-    If a system has several results there, the error lists all with their numbers.
+    If the system has several results on the dataset, the error lists them with their numbers.
     """
     entries = Entry.objects.select_related("dataset", "system")
     if reference.isdigit():
@@ -249,7 +254,7 @@ def find_entry(reference: str) -> Entry:
     dataset, slash, system = reference.partition("/")
     if not slash:
         raise CommandError(
-            f"“{reference}” names no entry: give its number, or DATASET/SYSTEM by their slugs."
+            f"“{reference}” is not an entry. Give its number, or DATASET/SYSTEM by their slugs."
         )
     matches = list(entries.filter(dataset__slug=dataset, system__slug=system).order_by("pk"))
     if not matches:
@@ -259,23 +264,26 @@ def find_entry(reference: str) -> Entry:
             f"{each.pk}: {each.get_visibility_display()} {each.configuration} {each.published_at:%Y-%m-%d}"
             for each in matches
         ]
-        raise CommandError("\n".join([f"{reference} has several results; give the number of one:", *lines]))
+        raise CommandError("\n".join([f"{reference} has several results. Give the number of one:", *lines]))
     return matches[0]
 
 
-#: Rows that commands act on: the argument that names one, and the function that finds it.
+#: Rows that commands act on: the positional argument and the function that finds the row.
 SUBJECTS: dict[str, tuple[dict[str, Any], Callable[[Any], models.Model]]] = {
-    "dataset": ({"help": "its slug"}, find_dataset),
-    "entry": ({"help": "its number, or DATASET/SYSTEM by their slugs"}, find_entry),
-    "challenge": ({"type": int, "help": "its number, as in the admin or the API (key)"}, find_challenge),
-    "rescore": ({"metavar": "dataset", "help": "its slug"}, find_rescore),
-    "account": ({"metavar": "email", "help": "an account that is there"}, find_person),
-    "duplicate": ({"help": "the slug of the one that goes"}, partial(find_by_slug, System)),
+    "dataset": ({"help": "slug of the dataset"}, find_dataset),
+    "entry": ({"help": "number of the entry, or DATASET/SYSTEM by their slugs"}, find_entry),
+    "challenge": (
+        {"type": int, "help": "number of the challenge in the admin, or its key in the API"},
+        find_challenge,
+    ),
+    "rescore": ({"metavar": "dataset", "help": "slug of the dataset"}, find_rescore),
+    "account": ({"metavar": "email", "help": "email address of the account"}, find_person),
+    "duplicate": ({"help": "slug of the system to merge"}, partial(find_by_slug, System)),
 }
 
 
 def list_problems(title: str, problems: Iterable[Problem], *, hints: bool = True) -> str:
-    """Return a title and a list of problems, with the lines where they are."""
+    """Return a title followed by a list of problems with their line numbers."""
     lines = [title]
     for each in problems:
         lines.append(f"- {each.message}{at_lines(each.lines)}")
@@ -285,17 +293,17 @@ def list_problems(title: str, problems: Iterable[Problem], *, hints: bool = True
 
 
 def describe_refusal(error: InvalidContent) -> str:
-    """Return all problems of a refused import."""
+    """Return a description of all problems of a rejected import."""
     problems = error.report.problems
     plural = "" if len(problems) == 1 else "s"
-    return list_problems(f"Nothing was imported: {len(problems)} problem{plural}.", problems)
+    return list_problems(f"The import was rejected: {len(problems)} problem{plural}.", problems)
 
 
 class ProgressLine:
-    """Progress in one line that is overwritten on a terminal; elsewhere one line for each stage."""
+    """Progress output: one line that is overwritten on a terminal, else one line per stage."""
 
-    def __init__(self, out: Any) -> None:
-        self.out = out
+    def __init__(self, stream: Any) -> None:
+        self.out = stream
         self.live = sys.stdout.isatty()
         self.stage = ""
 

@@ -1,4 +1,4 @@
-"""The tables that boards are made of. Each has one writer, named in its docstring."""
+"""Database models of the leaderboard. Each module docstring names the code that writes its tables."""
 
 # ruff: noqa: F401
 from leaderboard.models.accounts import Invitation, Membership, Team, TeamRedirect, User

@@ -1,4 +1,4 @@
-"""What people accept before they download a dataset or submit to it. Written by `submissions.accounts.approval`."""
+"""Agreements that users accept before downloads and submissions. Written by `submissions.accounts.approval`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from simple_history.models import HistoricalRecords
 
 
 class Agreement(models.Model):
-    """The agreement of a dataset or of a round; its history has the earlier versions of the text."""
+    """The agreement of a dataset or round; its history contains earlier versions of the text."""
 
     dataset = models.OneToOneField(
         "Dataset", null=True, blank=True, on_delete=models.CASCADE, related_name="agreement"
@@ -20,21 +20,23 @@ class Agreement(models.Model):
         "Round", null=True, blank=True, on_delete=models.CASCADE, related_name="agreement"
     )
     text = models.TextField(
-        help_text="Markdown. A changed text is a new version, which everyone accepts anew."
+        help_text="Text in Markdown. Changing it creates a new version, which all users must accept again."
     )
     version = models.PositiveIntegerField(default=1)
-    in_force = models.BooleanField(default=True, help_text="Off: nobody is asked.")
+    in_force = models.BooleanField(default=True, help_text="Whether users must accept the agreement.")
     needs_approval = models.BooleanField(
-        default=False, help_text="Besides accepting it, a person must be approved or be on the list below."
+        default=False, help_text="Whether users must also be approved, or be on the list below."
     )
     listed = models.JSONField(
-        default=list, blank=True, help_text="E-mail addresses that are approved at once."
+        default=list, blank=True, help_text="Email addresses that are approved automatically."
     )
     approved: models.ManyToManyField[models.Model, models.Model] = models.ManyToManyField(
         "User", blank=True, related_name="+"
     )
     settings_before = models.JSONField(
-        default=dict, blank=True, help_text="Who could see what of the dataset before it was in force."
+        default=dict,
+        blank=True,
+        help_text="Visibility settings of the dataset before the agreement was in force.",
     )
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -52,7 +54,7 @@ class Agreement(models.Model):
         return f"Agreement of {self.subject}"
 
     def get_absolute_url(self) -> str:
-        """The page where it is read and accepted."""
+        """Return the URL at which users read and accept the agreement."""
         if self.dataset is not None:
             return reverse("dataset-agreement", args=[self.dataset.slug])
         assert self.round is not None
@@ -67,12 +69,12 @@ class Agreement(models.Model):
 
 
 class Acceptance(models.Model):
-    """One person accepted one version of an agreement. Append-only."""
+    """Acceptance of a version of an agreement by a user. Append-only."""
 
     agreement = models.ForeignKey(Agreement, on_delete=models.PROTECT, related_name="acceptances")
     person = models.ForeignKey("User", on_delete=models.PROTECT, related_name="acceptances")
     version = models.PositiveIntegerField()
-    text_sha256 = models.CharField(max_length=64, help_text="Of the text that was accepted.")
+    text_sha256 = models.CharField(max_length=64, help_text="SHA-256 of the accepted text.")
     accepted_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -85,11 +87,11 @@ class Acceptance(models.Model):
         return f"account {self.person_id}, {self.agreement}, version {self.version}"
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Write a new row. Raises TypeError for one that is there: acceptances are never changed."""
+        """Save a new row. Raises TypeError for an existing one."""
         if not self._state.adding:
             raise TypeError("acceptances are append-only")
         super().save(*args, **kwargs)
 
     def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
-        """Raises TypeError: acceptances stay."""
+        """Raise TypeError, because acceptances are append-only."""
         raise TypeError("acceptances are append-only")

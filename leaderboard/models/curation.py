@@ -1,4 +1,4 @@
-"""How judgements grow, and who changed what.
+"""Audit log, pools, judgment imports, rescores and challenges.
 
 Written by `leaderboard.judgements`, `leaderboard.systems.challenges` and `leaderboard.core.audit`.
 """
@@ -11,9 +11,9 @@ from django.db import models
 
 
 class AuditRecord(models.Model):
-    """One act of curation, or one change of a public number: who, when, before, after, why. Append-only.
+    """A curation action or a change of a public number, with author, time, values, and reason. Append-only.
 
-    Written by `leaderboard.core.audit`. What it names may be deleted later; the record keeps the keys.
+    Written by `leaderboard.core.audit`. Related objects may be deleted later; the record keeps their keys.
     """
 
     at = models.DateTimeField(db_index=True)
@@ -21,7 +21,7 @@ class AuditRecord(models.Model):
         "User", null=True, blank=True, on_delete=models.DO_NOTHING, db_constraint=False, related_name="+"
     )
     actor_name = models.CharField(
-        max_length=150, help_text="As it was then; the site itself has its own name."
+        max_length=150, help_text="Name at the time of the action; “the site” for automatic actions."
     )
     action = models.CharField(max_length=40, db_index=True)
     subject = models.CharField(max_length=300)
@@ -31,7 +31,9 @@ class AuditRecord(models.Model):
     entry = models.ForeignKey(
         "Entry", null=True, blank=True, on_delete=models.DO_NOTHING, db_constraint=False, related_name="+"
     )
-    revision = models.PositiveIntegerField(null=True, blank=True, help_text="Of the dataset's board.")
+    revision = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Revision of the dataset's board."
+    )
     before = models.JSONField(default=dict, blank=True)
     after = models.JSONField(default=dict, blank=True)
     reason = models.TextField(blank=True)
@@ -43,21 +45,21 @@ class AuditRecord(models.Model):
         return f"{self.action}: {self.subject}"
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Write a new record. Raises TypeError for one that is there: records are never changed."""
+        """Save a new record. Raises TypeError for an existing one."""
         if not self._state.adding:
             raise TypeError("audit records are append-only")
         super().save(*args, **kwargs)
 
     def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
-        """Raises TypeError: records stay."""
+        """Raise TypeError, because records are append-only."""
         raise TypeError("audit records are append-only")
 
 
 class Pool(models.Model):
-    """Pairs of query and document that were drawn from runs to be judged; its files lie in private storage."""
+    """Query-document pairs drawn from runs for judging; the files are in private storage."""
 
     class State(models.TextChoices):
-        """How far it is."""
+        """Progress of a pool."""
 
         DRAWING = "drawing", "being drawn"
         READY = "ready", "ready"
@@ -67,21 +69,25 @@ class Pool(models.Model):
     version = models.ForeignKey("DatasetVersion", on_delete=models.PROTECT, related_name="+")
     qrels = models.ForeignKey(
         "Qrels", null=True, blank=True, on_delete=models.PROTECT, related_name="+",
-        help_text="The judgements whose pairs were left out; none where there were none.",
+        help_text="Judgments whose pairs were excluded; empty if there were none.",
     )  # fmt: skip
     round = models.ForeignKey("Round", null=True, blank=True, on_delete=models.SET_NULL, related_name="pools")
     runs: models.ManyToManyField[models.Model, models.Model] = models.ManyToManyField(
         "Run", related_name="pools"
     )
-    depth = models.PositiveSmallIntegerField(default=10, help_text="So many of each query's first documents.")
+    depth = models.PositiveSmallIntegerField(default=10, help_text="Number of top documents per query.")
     runs_per_team = models.PositiveSmallIntegerField(
         null=True,
         blank=True,
-        help_text="Of each team the runs of highest priority; empty: those that were chosen.",
+        help_text="Number of highest-priority runs per team; empty if runs were selected individually.",
     )
     state = models.CharField(max_length=8, choices=State.choices, default=State.DRAWING)
-    files = models.JSONField(default=dict, help_text="Format (csv, trec) → sha256 in private storage.")
-    statistics = models.JSONField(default=dict, help_text="Pairs, queries, pairs by run; never which.")
+    files = models.JSONField(
+        default=dict, help_text="SHA-256 of the file in private storage, by format (csv, trec)."
+    )
+    statistics = models.JSONField(
+        default=dict, help_text="Numbers of pairs, queries, and pairs by run, without ids."
+    )
     created_by = models.ForeignKey("User", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -93,27 +99,27 @@ class Pool(models.Model):
 
 
 class JudgementImport(models.Model):
-    """Judgements that a curator brought, on their way into a new qrels version."""
+    """Judgments imported by a curator, before and after they are merged into a new qrels version."""
 
     class State(models.TextChoices):
-        """How far it is."""
+        """Progress of an import."""
 
-        COMPARING = "comparing", "held against the present judgements"
-        READY = "ready", "waiting for the curator"
+        COMPARING = "comparing", "being compared with current judgments"
+        READY = "ready", "awaiting a curator's decision"
         MERGING = "merging", "being merged"
         MERGED = "merged", "merged"
-        DISCARDED = "discarded", "thrown away"
+        DISCARDED = "discarded", "discarded"
         FAILED = "failed", "failed"
 
     class Conflicts(models.TextChoices):
-        """Which grade counts where a pair was judged before, differently."""
+        """Policies for pairs that already have a different grade."""
 
         KEEP = "keep", "keep the old grade"
-        REPLACE = "replace", "take the new grade"
-        HIGHEST = "highest", "take the higher grade"
+        REPLACE = "replace", "use the new grade"
+        HIGHEST = "highest", "use the higher grade"
 
     class JudgeKind(models.TextChoices):
-        """Who judged."""
+        """Kinds of judges."""
 
         PEOPLE = "people", "people"
         MODEL = "model", "a model"
@@ -123,19 +129,25 @@ class JudgementImport(models.Model):
     against = models.ForeignKey("Qrels", null=True, blank=True, on_delete=models.PROTECT, related_name="+")
     pool = models.ForeignKey(Pool, null=True, blank=True, on_delete=models.SET_NULL, related_name="imports")
     file_name = models.CharField(max_length=200)
-    sha256 = models.CharField(max_length=64, help_text="The judgements as they came, in private storage.")
+    sha256 = models.CharField(
+        max_length=64, help_text="SHA-256 of the imported judgments, in private storage."
+    )
     state = models.CharField(max_length=10, choices=State.choices, default=State.COMPARING)
-    counts = models.JSONField(default=dict, help_text="Lines, new pairs, same, conflicts, queries.")
+    counts = models.JSONField(
+        default=dict, help_text="Numbers of lines, new pairs, equal pairs, conflicts and queries."
+    )
     conflicts_sha256 = models.CharField(
-        max_length=64, blank=True, help_text="The conflicts, in private storage."
+        max_length=64, blank=True, help_text="SHA-256 of the list of conflicts, in private storage."
     )
     policy = models.CharField(max_length=8, choices=Conflicts.choices, blank=True)
-    note = models.CharField(max_length=300, blank=True, help_text="Where the judgements are from.")
+    note = models.CharField(max_length=300, blank=True, help_text="Origin of the judgments.")
     judge_kind = models.CharField(max_length=6, choices=JudgeKind.choices, blank=True)
     judge_name = models.CharField(
-        max_length=80, blank=True, help_text="Of the people or the model; empty: brought before it was asked."
+        max_length=80,
+        blank=True,
+        help_text="Name of the assessors or the model; empty for old imports without one.",
     )
-    judge_version = models.CharField(max_length=80, blank=True, help_text="Of the model.")
+    judge_version = models.CharField(max_length=80, blank=True, help_text="Version of the model.")
     judge_prompt = models.CharField(max_length=64, blank=True, help_text="SHA-256 of the model’s prompt.")
     qrels = models.ForeignKey(
         "Qrels", null=True, blank=True, on_delete=models.PROTECT, related_name="imports"
@@ -152,38 +164,38 @@ class JudgementImport(models.Model):
 
 
 class Rescore(models.Model):
-    """Every stored run of a dataset evaluated again on other judgements; then the board switches at once, or never."""
+    """An evaluation of all stored runs of a dataset on other judgments, and the decision to switch the board."""
 
     class State(models.TextChoices):
-        """How far it is."""
+        """Progress of a rescore."""
 
         EVALUATING = "evaluating", "evaluating"
-        READY = "ready", "waiting for the curator"
+        READY = "ready", "awaiting a curator's decision"
         SWITCHED = "switched", "on the board"
-        DISCARDED = "discarded", "thrown away"
+        DISCARDED = "discarded", "discarded"
         FAILED = "failed", "failed"
 
     dataset = models.ForeignKey("Dataset", on_delete=models.CASCADE, related_name="rescores")
     from_qrels = models.ForeignKey("Qrels", on_delete=models.PROTECT, related_name="+")
     to_qrels = models.ForeignKey("Qrels", on_delete=models.PROTECT, related_name="+")
     state = models.CharField(max_length=10, choices=State.choices, default=State.EVALUATING)
-    done = models.PositiveIntegerField(default=0, help_text="Runs evaluated.")
+    done = models.PositiveIntegerField(default=0, help_text="Number of evaluated runs.")
     total = models.PositiveIntegerField(default=0)
     lost = models.JSONField(
         default=dict,
         blank=True,
-        help_text="Run → why it could not be evaluated; such results stay as they are.",
+        help_text="Reason why a run could not be evaluated, by run; such results stay unchanged.",
     )
     content = models.JSONField(
         default=dict,
         blank=True,
-        help_text="What comes with the switch beside numbers: topics, statistics, open judgements; and the settings "
-        "that the runs were evaluated under.",
+        help_text="Topics, statistics and open judgments that the switch publishes, and the settings of the "
+        "evaluation.",
     )
     comparison = models.JSONField(
         default=dict,
         blank=True,
-        help_text="What the board showed and came to show, kept when it was decided.",
+        help_text="Values of the board before and after, stored at the time of the decision.",
     )
     reason = models.CharField(max_length=300, blank=True)
     created_by = models.ForeignKey("User", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
@@ -206,23 +218,23 @@ class Rescore(models.Model):
 
 
 class Challenge(models.Model):
-    """Somebody doubts what a system says of itself; a curator settles it, and the record stays for everyone to read."""
+    """A challenge to a system's claims, which a curator settles and which remains public."""
 
     class Claim(models.TextChoices):
-        """What is doubted."""
+        """Kinds of challenged claims."""
 
-        TRAINING = "training", "what it was trained on"
-        ADAPTED = "adapted", "which corpora it had seen"
+        TRAINING = "training", "its training data"
+        ADAPTED = "adapted", "corpora that it was adapted to"
         DESCRIPTION = "description", "its description, size or licence"
         RESULT = "result", "how a result was obtained"
 
     class State(models.TextChoices):
-        """How it stands."""
+        """States of a challenge."""
 
         OPEN = "open", "open"
         UPHELD = "upheld", "upheld"
         REJECTED = "rejected", "not upheld"
-        RETRACTED = "retracted", "taken back"
+        RETRACTED = "retracted", "retracted"
 
     system = models.ForeignKey("System", on_delete=models.CASCADE, related_name="challenges")
     dataset = models.ForeignKey("Dataset", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
@@ -231,7 +243,7 @@ class Challenge(models.Model):
     state = models.CharField(max_length=10, choices=State.choices, default=State.OPEN, db_index=True)
     corrected = models.BooleanField(
         default=False,
-        help_text="Its decision corrected what the system says of its training, which its team changes no more.",
+        help_text="Whether the decision corrected the system's training data, which its team can no longer change.",
     )
     raised_by = models.ForeignKey("User", on_delete=models.PROTECT, related_name="challenges")
     raised_at = models.DateTimeField(auto_now_add=True)

@@ -1,6 +1,6 @@
-"""Test collections.
+"""Test collections, their versions and judgments, and benchmarks.
 
-Written by `leaderboard.importing.collections` (scored) and `leaderboard.importing.reported` (reported ones).
+Written by `leaderboard.importing.collections` (scored datasets) and `leaderboard.importing.reported` (reported ones).
 """
 
 from __future__ import annotations
@@ -16,50 +16,48 @@ from evaluation.text.languages import UnknownLanguage, language_code
 
 
 class Visibility(models.TextChoices):
-    """Who may see a part of a dataset."""
+    """Audiences of a part of a dataset."""
 
     PUBLIC = "public", "everyone"
-    ACCEPTED = "accepted", "people who accepted the agreement"
-    PARTICIPANTS = "participants", "people who are signed in"
+    ACCEPTED = "accepted", "users who accepted the agreement"
+    PARTICIPANTS = "participants", "signed-in users"
     CURATORS = "curators", "curators only"
 
 
-#: The settings of a dataset that say who may see what, and their values that an agreement rules out.
+#: Visibility settings of a dataset, and the values that an agreement excludes.
 VISIBILITIES = ("queries_visibility", "documents_visibility", "runs_visibility")
 WITHOUT_AGREEMENT = (Visibility.PUBLIC, Visibility.PARTICIPANTS)
 
 
 class Protection(models.TextChoices):
-    """How hidden judgements are protected from being read off the scores (docs/decisions/0017)."""
+    """Policies that protect hidden judgments from being inferred from scores (docs/decisions/0017)."""
 
     STANDARD = "standard", "standard"
     COMPETITION = "competition", "competition"
 
 
 class DatasetQuerySet(models.QuerySet["Dataset"]):
-    """Datasets, by what may be done with them."""
+    """Queries for datasets by availability."""
 
     def listed(self) -> Self:
-        """Those with a public page."""
         return self.exclude(state=Dataset.State.PREPARING)
 
     def open_for_runs(self) -> Self:
-        """Those that take submissions."""
         return self.filter(state__in=Dataset.TAKES_RUNS)
 
 
 class Dataset(models.Model):
-    """A test collection; its content is in versions, its judgements in qrels."""
+    """A test collection, with its content in versions and its judgments in qrels."""
 
     class State(models.TextChoices):
-        """Where a dataset stands on its way to the public."""
+        """Publication states of a dataset."""
 
         REPORTED = "reported", "reported figures only"
-        PREPARING = "preparing", "waiting for its baseline"
+        PREPARING = "preparing", "awaiting its baseline"
         PUBLISHED = "published", "published"
         COLLECTING = "collecting", "collecting runs, not judged yet"
 
-    #: The states in which submissions are taken.
+    #: States in which submissions are accepted.
     TAKES_RUNS = (State.PUBLISHED, State.COLLECTING)
 
     slug = models.SlugField(max_length=80, unique=True)
@@ -77,7 +75,7 @@ class Dataset(models.Model):
         blank=True,
         on_delete=models.SET_NULL,
         related_name="parts",
-        help_text="The dataset whose score is the mean of its parts' (a forum of CQADupStack).",
+        help_text="Dataset whose score is the mean over its parts, such as CQADupStack.",
     )
     twin_of = models.ForeignKey(
         "self",
@@ -86,48 +84,60 @@ class Dataset(models.Model):
         on_delete=models.SET_NULL,
         related_name="twins",
         related_query_name="twin",
-        help_text="The open dataset over the same corpus whose topics are of the same kind as this one's hidden ones.",
+        help_text="Open dataset with the same corpus and comparable topics.",
     )
-    ir_datasets_id = models.CharField(max_length=120, blank=True, help_text="For the snippet that loads it.")
-    beir_name = models.CharField(max_length=80, blank=True, help_text="For the snippet that loads it.")
+    ir_datasets_id = models.CharField(
+        max_length=120,
+        blank=True,
+        help_text="Id in ir_datasets for the loading example: beir/nfcorpus/test.",
+    )
+    beir_name = models.CharField(
+        max_length=80, blank=True, help_text="Name in BEIR for the loading example: nfcorpus."
+    )
     state = models.CharField(max_length=12, choices=State.choices, default=State.PREPARING)
 
-    hidden = models.BooleanField(default=True, help_text="The test judgements stay with the scorer.")
+    hidden = models.BooleanField(default=True, help_text="Whether only the scorer has the test judgments.")
     protection = models.CharField(
         max_length=12,
         choices=Protection.choices,
         default=Protection.STANDARD,
-        help_text="Of hidden judgements: what a submission may learn of them.",
+        help_text="Policy on what submissions may reveal about hidden judgments.",
     )
     public_share = models.FloatField(
-        default=1 / 3, help_text="Share of the judged queries that a competition's board shows."
+        default=1 / 3, help_text="Share of judged queries that the board of a competition uses."
     )
     daily_quota = models.PositiveSmallIntegerField(
         default=2,
         null=True,
         blank=True,
-        help_text="Submissions a day, per person and per team, where judgements are hidden; empty: no limit.",
+        help_text="Submissions per day, user and team with hidden judgments. Leave empty for no limit.",
     )
     monthly_quota = models.PositiveSmallIntegerField(
-        default=10, null=True, blank=True, help_text="The same by calendar month, UTC."
+        default=10,
+        null=True,
+        blank=True,
+        help_text="Submissions per month (UTC), user and team. Leave empty for no limit.",
     )
-    runs_only = models.BooleanField(default=False, help_text="No corpus is kept here; runs are scored.")
+    runs_only = models.BooleanField(
+        default=False, help_text="Whether there is no corpus, and only uploaded runs are scored."
+    )
     queries_visibility = models.CharField(
         max_length=12, choices=Visibility.choices, default=Visibility.PUBLIC
     )
     documents_visibility = models.CharField(
         max_length=12, choices=Visibility.choices, default=Visibility.PUBLIC
     )
-    #: Of public results on open judgements; a run over hidden ones is for its own team alone.
+    #: Visibility of runs of public results on open judgments; runs on hidden ones are visible only to their
+    #: team.
     runs_visibility = models.CharField(max_length=12, choices=Visibility.choices, default=Visibility.CURATORS)
 
     primary_measure = models.CharField(max_length=40, default="nDCG@10")
-    measures = models.JSONField(default=list, help_text="Measures the board shows, the primary one first.")
+    measures = models.JSONField(default=list, help_text="Measures of the board, primary measure first.")
     relevance_level = models.PositiveSmallIntegerField(default=1)
     drop_self_matches = models.BooleanField(default=False)
     candidates_only = models.BooleanField(
         default=False,
-        help_text="Re-ranking: a query's judged documents are its candidates, others are passed over.",
+        help_text="Re-ranking: only a query's judged documents are candidates and others are ignored.",
     )
 
     current_version = models.ForeignKey(
@@ -137,7 +147,7 @@ class Dataset(models.Model):
         "Qrels", null=True, blank=True, on_delete=models.PROTECT, related_name="+"
     )
     reported_statistics = models.JSONField(default=dict, blank=True)
-    board_revision = models.PositiveIntegerField(default=0, help_text="Counts the changes of the board.")
+    board_revision = models.PositiveIntegerField(default=0, help_text="Number of changes of the board.")
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 
@@ -147,8 +157,8 @@ class Dataset(models.Model):
     class Meta:
         ordering = ["name"]
         permissions = [
-            ("read_qrels", "Can read hidden judgements (each reading is logged)"),
-            ("judge_dataset", "Can draw pools, import judgements and rescore"),
+            ("read_qrels", "Can read hidden judgments (access is logged)"),
+            ("judge_dataset", "Can draw pools, import judgments and rescore"),
             ("reveal_dataset", "Can reveal the private part of a competition"),
         ]
         constraints = [
@@ -165,7 +175,7 @@ class Dataset(models.Model):
         return self.name
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Write the row, but not the revision of its board, nor when that was: `board_changed` alone gives these."""
+        """Save the row except the board's revision and its time, which only `board_changed` sets."""
         if self.pk is not None and not self._state.adding and kwargs.get("update_fields") is None:
             kwargs["update_fields"] = [
                 field.name
@@ -175,11 +185,10 @@ class Dataset(models.Model):
         super().save(*args, **kwargs)
 
     def get_absolute_url(self) -> str:
-        """The dataset's page."""
         return reverse("dataset", args=[self.slug])
 
     def clean(self) -> None:
-        """Replace the language with its code. Raises ValidationError with suggestions for an unknown one."""
+        """Replace the language with its code. Raises ValidationError with suggestions for an unknown language."""
         try:
             self.language = language_code(self.language)
         except UnknownLanguage as error:
@@ -187,33 +196,35 @@ class Dataset(models.Model):
 
     @property
     def awaits_judgements(self) -> bool:
-        """Whether runs are taken, and nothing can be scored yet."""
+        """Whether runs are accepted but cannot be scored yet."""
         return self.state == Dataset.State.COLLECTING and self.current_qrels_id is None
 
 
 class DatasetVersion(models.Model):
     """An immutable corpus and query set.
 
-    `topics_sha256` names those of the queries that a run is to answer. They follow the judgements, which come and
-    change without the content: a later import may set them anew.
+    `topics_sha256` identifies the queries that runs must answer. They depend on the judgments, which can change
+    without the content, so a later import may replace them.
     """
 
     dataset = models.ForeignKey(Dataset, on_delete=models.CASCADE, related_name="versions")
     number = models.PositiveIntegerField()
     label = models.CharField(max_length=80, blank=True)
     content_sha256 = models.CharField(
-        max_length=64, help_text="Over the checksums of corpus, queries and excluded documents."
+        max_length=64, help_text="SHA-256 of the checksums of corpus, queries and excluded documents."
     )
     corpus_sha256 = models.CharField(max_length=64, blank=True)
-    queries_sha256 = models.CharField(max_length=64, help_text="All queries.")
+    queries_sha256 = models.CharField(max_length=64, help_text="SHA-256 of all queries.")
     topics_sha256 = models.CharField(
-        max_length=64, help_text="The queries that a run is to answer; where these are all, the same file."
+        max_length=64, help_text="SHA-256 of the queries that runs must answer, which may be all queries."
     )
-    document_ids_sha256 = models.CharField(max_length=64, blank=True, help_text="The memory-mapped id table.")
+    document_ids_sha256 = models.CharField(
+        max_length=64, blank=True, help_text="SHA-256 of the memory-mapped id table."
+    )
     excluded_sha256 = models.CharField(
         max_length=64,
         blank=True,
-        help_text="The documents that are left out of rankings, by query; empty: none.",
+        help_text="SHA-256 of the documents to exclude from rankings, by query; empty if none.",
     )
     statistics = models.JSONField(default=dict)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -229,7 +240,7 @@ class DatasetVersion(models.Model):
 
 
 class Qrels(models.Model):
-    """Immutable judgements for a version and split, kept in private storage and read by the scorer alone."""
+    """Immutable judgments of a version and split, in private storage that only the scorer reads."""
 
     version = models.ForeignKey(DatasetVersion, on_delete=models.CASCADE, related_name="qrels")
     split = models.CharField(max_length=20, default="test")
@@ -238,22 +249,24 @@ class Qrels(models.Model):
     parts_sha256 = models.CharField(
         max_length=64,
         blank=True,
-        help_text="Which queries are public and which private, in private storage; empty: no parts were drawn.",
+        help_text="SHA-256 of the assignment of queries to parts, in private storage; empty if none.",
     )
     answers_sha256 = models.CharField(
         max_length=64,
         blank=True,
-        help_text="The answer strings of the queries, in private storage; empty: none.",
+        help_text="SHA-256 of the answer strings of the queries, in private storage; empty if none.",
     )
     made_from = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.PROTECT, related_name="made_into"
     )
-    note = models.CharField(max_length=300, blank=True, help_text="What was added, and from where.")
+    note = models.CharField(
+        max_length=300, blank=True, help_text="Additions of this version, and their origin."
+    )
     statistics = models.JSONField(default=dict)
     judged_by = models.JSONField(
         default=dict,
         blank=True,
-        help_text="Which judges made how many, and how far they agree; empty: not named.",
+        help_text="Judges, their numbers of judgments, and their agreement; empty if unknown.",
     )
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -271,26 +284,26 @@ class Qrels(models.Model):
 
 
 class DatasetFile(models.Model):
-    """A file that the dataset's page and API offer. Hidden test judgements are never among them."""
+    """A file offered on the dataset's page and in the API. It never contains hidden test judgments."""
 
     class Kind(models.TextChoices):
-        """What the file is."""
+        """Kinds of files."""
 
         QUERIES = "queries", "queries"
         ALL_QUERIES = "all_queries", "all queries"
         CORPUS = "corpus", "corpus"
         DOCUMENT_IDS = "document_ids", "document ids"
-        QRELS = "qrels", "judgements"
+        QRELS = "qrels", "judgments"
         CANDIDATES = "candidates", "candidates"
         EXCLUDED = "excluded", "excluded documents"
         EXAMPLE_RUN = "example_run", "example run"
         BROKEN_RUN = "broken_run", "example of a rejected run"
         EXAMPLE_MODEL = "example_model", "example checkpoint"
-        REFUSED_MODEL = "refused_model", "example of a refused checkpoint"
+        REFUSED_MODEL = "refused_model", "example of a rejected checkpoint"
 
     version = models.ForeignKey(DatasetVersion, on_delete=models.CASCADE, related_name="files")
     kind = models.CharField(max_length=16, choices=Kind.choices)
-    name = models.CharField(max_length=120, help_text="The name it is downloaded under.")
+    name = models.CharField(max_length=120, help_text="File name of the download.")
     description = models.CharField(max_length=200, blank=True)
     sha256 = models.CharField(max_length=64)
     size = models.PositiveBigIntegerField()
@@ -304,7 +317,7 @@ class DatasetFile(models.Model):
 
 
 class Benchmark(models.Model):
-    """An ordered set of datasets with aggregates over those that count."""
+    """An ordered set of datasets, with aggregates over those that count."""
 
     slug = models.SlugField(max_length=80, unique=True)
     name = models.CharField(max_length=120)
@@ -317,7 +330,7 @@ class Benchmark(models.Model):
         blank=True,
         on_delete=models.PROTECT,
         related_name="benchmarks",
-        help_text="Where the reported figures come from; empty for a benchmark of scored results only.",
+        help_text="Publication of the reported figures; empty for benchmarks with scored results only.",
     )
     datasets: models.ManyToManyField[models.Model, BenchmarkMember] = models.ManyToManyField(
         "Dataset", through="BenchmarkMember", related_name="benchmarks"
@@ -328,7 +341,7 @@ class Benchmark(models.Model):
         blank=True,
         on_delete=models.SET_NULL,
         related_name="+",
-        help_text="The dataset whose measured costs the board shows; empty for the one that most systems share.",
+        help_text="Dataset whose measured costs the board shows. Default: the dataset that most systems share.",
     )
     position = models.PositiveSmallIntegerField(default=0)
 
@@ -341,12 +354,11 @@ class Benchmark(models.Model):
         return self.name
 
     def get_absolute_url(self) -> str:
-        """The benchmark's page."""
         return reverse("benchmark", args=[self.slug])
 
 
 class BenchmarkMember(models.Model):
-    """A dataset in a benchmark: counted in aggregates or only shown, perhaps with a stand-in measure."""
+    """A dataset in a benchmark, counted in aggregates or only shown, optionally with a stand-in measure."""
 
     benchmark = models.ForeignKey(Benchmark, on_delete=models.CASCADE, related_name="members")
     dataset = models.ForeignKey("Dataset", on_delete=models.CASCADE, related_name="memberships")
@@ -355,7 +367,7 @@ class BenchmarkMember(models.Model):
     stand_ins = models.JSONField(
         default=dict,
         blank=True,
-        help_text='Measures this dataset shows instead of others: {"R@100": "R_cap@100"}',
+        help_text='Measures that replace others on this dataset, for example {"R@100": "R_cap@100"}',
     )
 
     history = HistoricalRecords()

@@ -1,4 +1,7 @@
-"""What systems cost. Written by `leaderboard.results.efficiency`; prices by curators, in the admin."""
+"""Measured costs of systems, and prices.
+
+Written by `leaderboard.results.efficiency`; prices by curators in the admin.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from simple_history.models import HistoricalRecords
 
 
 class HardwareClass(models.Model):
-    """Machines whose timings may be compared: the same CPU model, cores used, GPU and versions of libraries."""
+    """Machines with comparable timings: same CPU model, number of cores, GPU, and library versions."""
 
     slug = models.SlugField(max_length=160, unique=True)
     name = models.CharField(max_length=200)
@@ -25,10 +28,10 @@ class HardwareClass(models.Model):
 
 
 class Measurement(models.Model):
-    """What an entry's system cost on a hardware class, beside BM25 on the same machine in the same job.
+    """Cost of an entry's system on a hardware class, with that of BM25 on the same machine in the same job.
 
-    `figures` and `baseline` are what `evaluation.efficiency` measured, as data. One for each class and protocol: a new
-    measurement takes the place of the old one.
+    `figures` and `baseline` contain results of `evaluation.efficiency`. There is one measurement per hardware class
+    and protocol; a new one replaces it.
     """
 
     entry = models.ForeignKey("Entry", on_delete=models.CASCADE, related_name="measurements")
@@ -48,13 +51,13 @@ class Measurement(models.Model):
 
 
 class Price(models.Model):
-    """What an hour of a hardware class costs from a day on."""
+    """Hourly price of a hardware class from a day on."""
 
     hardware = models.ForeignKey(HardwareClass, on_delete=models.CASCADE, related_name="prices")
     per_hour = models.DecimalField(max_digits=10, decimal_places=4)
     currency = models.CharField(max_length=3, default="USD")
     valid_from = models.DateField()
-    note = models.CharField(max_length=200, blank=True, help_text="Where the price is from.")
+    note = models.CharField(max_length=200, blank=True, help_text="Source of the price.")
 
     history = HistoricalRecords()
 

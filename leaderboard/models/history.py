@@ -1,4 +1,4 @@
-"""What boards were, and what was found of them.
+"""History of boards, and their significance tests.
 
 Written by `leaderboard.results.board_rows.revisions` and `leaderboard.results.significance`.
 """
@@ -9,35 +9,35 @@ from django.db import models
 
 
 class BoardChange(models.Model):
-    """One change of a dataset's board: it gives the board a new revision, and the revision a date.
+    """A change of a dataset's board, with the time of the resulting revision.
 
-    News, the history of datasets and of systems, and permalinks are read from these rows.
+    News, histories of datasets and systems, and permalinks are based on these rows.
     """
 
     class Kind(models.TextChoices):
-        """What changed."""
+        """Kinds of changes."""
 
-        IMPORTED = "imported", "data set imported"
+        IMPORTED = "imported", "dataset imported"
         PUBLISHED = "published", "result published"
         REPORTED = "reported", "reported figures"
         WITHDRAWN = "withdrawn", "result withdrawn"
-        VISIBILITY = "visibility", "result shown or kept back"
-        BASELINE = "baseline", "baseline named"
+        VISIBILITY = "visibility", "result shown or hidden"
+        BASELINE = "baseline", "baseline set"
         MEASURED = "measured", "costs measured"
         MEASURES = "measures", "measures changed"
-        SYSTEM = "system", "system described anew"
+        SYSTEM = "system", "system description changed"
         TEAM = "team", "team renamed"
-        DESCRIPTION = "description", "data set or benchmark described anew"
-        PRICE = "price", "price of a machine"
+        DESCRIPTION = "description", "dataset or benchmark description changed"
+        PRICE = "price", "price of a machine changed"
         CERTAINTY = "certainty", "intervals and tests computed"
         QUARANTINED = "quarantined", "result quarantined"
-        RESTORED = "restored", "result shown again"
-        UNPUBLISHED = "unpublished", "result taken off"
-        RESCORED = "rescored", "board switched to new judgements"
+        RESTORED = "restored", "result restored"
+        UNPUBLISHED = "unpublished", "result unpublished"
+        RESCORED = "rescored", "board switched to new judgments"
         REVEALED = "revealed", "private part revealed"
         PROTECTED = "protected", "protection changed"
         CHALLENGED = "challenged", "challenge raised or settled"
-        RECORDED = "recorded", "recorded as it was found"
+        RECORDED = "recorded", "initial state recorded"
 
     dataset = models.ForeignKey("Dataset", on_delete=models.CASCADE, related_name="board_changes")
     revision = models.PositiveIntegerField()
@@ -47,7 +47,7 @@ class BoardChange(models.Model):
     )
     at = models.DateTimeField(db_index=True)
     facts = models.JSONField(
-        default=dict, help_text="What the board needed of the data set itself: name, measures, judgements."
+        default=dict, help_text="Properties of the dataset that the board used: name, measures, judgments."
     )
 
     class Meta:
@@ -59,16 +59,18 @@ class BoardChange(models.Model):
 
 
 class EntryVersion(models.Model):
-    """What boards showed of an entry from one revision of its dataset's board until another: append-only.
+    """Board row of an entry for a range of revisions of its dataset's board. Append-only.
 
-    `row` is the whole of it as plain values (the entry, its system and team as they were named then, its costs), so
-    that an old board can be shown again whatever was renamed or withdrawn since.
+    `row` contains all of it as plain values (the entry, its system and team under their names at the time, its costs),
+    so that old boards can be shown regardless of later renaming or withdrawal.
     """
 
     entry = models.ForeignKey("Entry", on_delete=models.CASCADE, related_name="versions")
     dataset = models.ForeignKey("Dataset", on_delete=models.CASCADE, related_name="entry_versions")
     from_revision = models.PositiveIntegerField()
-    until_revision = models.PositiveIntegerField(null=True, blank=True, help_text="Empty: as it is now.")
+    until_revision = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Empty for the current version."
+    )
     row = models.JSONField()
 
     class Meta:
@@ -87,11 +89,11 @@ class EntryVersion(models.Model):
 
 
 class BenchmarkVersion(models.Model):
-    """Which datasets a benchmark had from a time on, and how they counted: append-only, as `EntryVersion`."""
+    """Datasets of a benchmark from a time on, and their roles. Append-only, like `EntryVersion`."""
 
     benchmark = models.ForeignKey("Benchmark", on_delete=models.CASCADE, related_name="versions")
     at = models.DateTimeField()
-    row = models.JSONField(help_text="Name, measure, source, and the members in their order.")
+    row = models.JSONField(help_text="Name, measure, source, and ordered members.")
 
     class Meta:
         ordering = ["at", "pk"]
@@ -102,27 +104,25 @@ class BenchmarkVersion(models.Model):
 
 
 class Certainty(models.Model):
-    """What was found of a board's scores: intervals, tests, ranks. Written by `leaderboard.results.significance`.
+    """Confidence intervals, tests and ranks of a board. Written by `leaderboard.results.significance`.
 
-    `key` names the evaluations it was computed from: where the board has others by now, tests of the whole board
-    are of the past, and a new one is on its way. Never made for hidden judgements.
+    `key` identifies the evaluations. If the board has others by now, tests of the whole board are outdated and being
+    recomputed. There are no rows for hidden judgments.
     """
 
     dataset = models.ForeignKey("Dataset", on_delete=models.CASCADE, related_name="certainties")
-    from_revision = models.PositiveIntegerField(help_text="The revision of the board that brought it.")
+    from_revision = models.PositiveIntegerField(help_text="First revision of the board with these results.")
     comparison_group = models.CharField(max_length=120)
     key = models.CharField(max_length=64)
-    settings = models.JSONField(help_text="Resamples, permutations, seed, level, as they were.")
-    content = models.JSONField(
-        help_text="Measure → what was found, by the entries' ids; none beside `same_as`."
-    )
+    settings = models.JSONField(help_text="Numbers of resamples and permutations, seed, and level.")
+    content = models.JSONField(help_text="Results by measure and entry id; empty if `same_as` is set.")
     same_as = models.ForeignKey(
         "self",
         null=True,
         blank=True,
         on_delete=models.CASCADE,
         related_name="+",
-        help_text="The first row of this key, which has the content: the board is again what it was then.",
+        help_text="First row with this key, which has the content, because the board has returned to that state.",
     )
     computed_at = models.DateTimeField()
 

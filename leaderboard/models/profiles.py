@@ -1,4 +1,4 @@
-"""What was found of collections and of what runs retrieve. Written by `leaderboard.results.profiles.store`."""
+"""Profiles of collections and runs. Written by `leaderboard.results.profiles.store`."""
 
 from __future__ import annotations
 
@@ -6,23 +6,29 @@ from django.db import models
 
 
 class CollectionProfile(models.Model):
-    """What figures need of a dataset version's texts: its vocabulary, and how long its documents are.
+    """Text statistics of a dataset version for figures: vocabulary and document lengths.
 
-    The unigram counts and each document's length lie in storage under `terms_sha256`. No text is kept but that of the
-    `example`, which pages show only as far as the dataset's present settings let them.
+    Unigram counts and document lengths are in storage under `terms_sha256`. The only stored text is the `example`,
+    which pages show as far as the dataset's current settings allow.
     """
 
     version = models.OneToOneField("DatasetVersion", on_delete=models.CASCADE, related_name="profile")
-    terms_sha256 = models.CharField(max_length=64, help_text="Unigram counts and document lengths.")
+    terms_sha256 = models.CharField(
+        max_length=64, help_text="SHA-256 of unigram counts and document lengths."
+    )
     tokens = models.PositiveBigIntegerField()
-    dropped = models.PositiveBigIntegerField(default=0, help_text="Tokens of words too rare to keep.")
+    dropped = models.PositiveBigIntegerField(
+        default=0, help_text="Number of tokens of words that are too rare to store."
+    )
     vocabulary = models.PositiveIntegerField()
-    document_lengths = models.JSONField(help_text="Edges and counts of a histogram of words per document.")
+    document_lengths = models.JSONField(
+        help_text="Bin edges and counts of a histogram of words per document."
+    )
     relevance_by_length = models.JSONField(
-        default=dict, help_text="Lengths of relevant documents; empty where judgements are hidden."
+        default=dict, help_text="Lengths of relevant documents; empty if judgments are hidden."
     )
     example = models.JSONField(
-        default=dict, help_text="A query and a document: a relevant one only where judgements are open."
+        default=dict, help_text="A query and a document, which is relevant only if judgments are open."
     )
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -31,7 +37,7 @@ class CollectionProfile(models.Model):
 
 
 class Overlap(models.Model):
-    """The weighted Jaccard similarity of two corpora's normalised unigram frequencies, 0 to 1."""
+    """Weighted Jaccard similarity of the normalized unigram frequencies of two corpora, 0 to 1."""
 
     first = models.ForeignKey("DatasetVersion", on_delete=models.CASCADE, related_name="+")
     second = models.ForeignKey("DatasetVersion", on_delete=models.CASCADE, related_name="+")
@@ -51,12 +57,12 @@ class Overlap(models.Model):
 
 
 class RunProfile(models.Model):
-    """How long the documents are that a run ranks first."""
+    """Lengths of a run's top documents."""
 
     run = models.OneToOneField("Run", on_delete=models.CASCADE, related_name="profile")
-    depth = models.PositiveSmallIntegerField(help_text="So many of each query's first documents.")
+    depth = models.PositiveSmallIntegerField(help_text="Number of top documents per query.")
     document_lengths = models.JSONField(
-        help_text="Quantiles and histogram of words per document, as evaluation.collections.profiles gives them."
+        help_text="Quantiles and histogram of words per document, in the format of evaluation.collections.profiles."
     )
     created_at = models.DateTimeField(auto_now_add=True)
 

@@ -1,4 +1,4 @@
-"""Runs, their evaluations, and what boards show of them.
+"""Runs, their evaluations, and board entries.
 
 Written by `leaderboard.results.records` and `leaderboard.results.publishing`.
 """
@@ -15,20 +15,20 @@ from leaderboard.models.datasets import Dataset
 
 
 class RunType(models.TextChoices):
-    """Whether a person had a hand in the queries or the ranking, as TREC asks."""
+    """Types of runs by human involvement in queries or ranking, as in TREC."""
 
     AUTOMATIC = "automatic", "automatic"
     MANUAL = "manual", "manual"
 
 
 class Run(models.Model):
-    """One ranking of one dataset version, stored compressed under the sha256 of its text."""
+    """A ranking for a dataset version, stored compressed under the SHA-256 of its text."""
 
     class Origin(models.TextChoices):
-        """How the run came to be."""
+        """Origins of runs."""
 
         UPLOADED = "uploaded", "uploaded"
-        RETRIEVED = "retrieved", "retrieved here"
+        RETRIEVED = "retrieved", "retrieved by Runboard"
 
     version = models.ForeignKey("DatasetVersion", on_delete=models.PROTECT, related_name="runs")
     system = models.ForeignKey("System", on_delete=models.PROTECT, related_name="runs")
@@ -36,24 +36,30 @@ class Run(models.Model):
     configuration = models.CharField(max_length=80, blank=True, help_text="Seed or configuration label.")
     tag = models.CharField(max_length=120, blank=True)
     origin = models.CharField(max_length=10, choices=Origin.choices)
-    size = models.PositiveBigIntegerField(help_text="Bytes of the text.")
+    size = models.PositiveBigIntegerField(help_text="Size of the text in bytes.")
     lines = models.PositiveBigIntegerField(default=0)
     metadata = models.JSONField(default=dict, blank=True)
     priority = models.PositiveSmallIntegerField(
-        null=True, blank=True, help_text="The team's own order of its runs for pooling, 1 first."
+        null=True, blank=True, help_text="Priority for pooling among the team's runs; 1 is the highest."
     )
     round = models.ForeignKey("Round", null=True, blank=True, on_delete=models.PROTECT, related_name="runs")
-    late = models.BooleanField(default=False, help_text="It came after its round had closed.")
+    late = models.BooleanField(
+        default=False, help_text="Whether it was submitted after its round had closed."
+    )
     run_type = models.CharField(max_length=10, blank=True, choices=RunType.choices)
     submission_reference = models.CharField(max_length=20, blank=True, db_index=True)
     public = models.BooleanField(
-        default=False, help_text="Everyone may know of it while it waits for the first judgements."
+        default=False, help_text="Whether it is listed publicly before there are judgments."
     )
     reusable = models.BooleanField(
-        default=False, help_text="Others may re-rank or fuse it, and credit its system."
+        default=False, help_text="Whether others may re-rank or fuse it, with credit to its system."
     )
     built_from = models.ManyToManyField(
-        "self", symmetrical=False, blank=True, related_name="used_by", help_text="Runs re-ranked or fused."
+        "self",
+        symmetrical=False,
+        blank=True,
+        related_name="used_by",
+        help_text="Runs that it re-ranks or fuses.",
     )
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -67,14 +73,16 @@ class Run(models.Model):
 
 
 class Evaluation(models.Model):
-    """A run against judgements under one version of the measures: append-only, unrounded, never edited."""
+    """Evaluation of a run on judgments with a version of the measures. Append-only and unrounded."""
 
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="evaluations")
     qrels = models.ForeignKey("Qrels", on_delete=models.PROTECT, related_name="evaluations")
-    specification = models.CharField(max_length=20, help_text="Version of the measures' specification.")
-    measures = models.JSONField(help_text="Names, in the order of the columns of `values`.")
-    means = models.JSONField(help_text="Measure → mean over all judged queries, unrounded.")
-    values = models.BinaryField(help_text="zlib of float64, queries × measures, queries in the qrels' order.")
+    specification = models.CharField(max_length=20, help_text="Version of the measure specification.")
+    measures = models.JSONField(help_text="Names of measures, in the order of the columns of `values`.")
+    means = models.JSONField(help_text="Unrounded means over all judged queries, by measure.")
+    values = models.BinaryField(
+        help_text="float64 array, queries × measures, in the query order of the qrels, compressed with zlib."
+    )
     judged_queries = models.PositiveIntegerField()
     missing_queries = models.PositiveIntegerField(default=0)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -89,20 +97,20 @@ class Evaluation(models.Model):
 
 
 class EvaluationPart(models.Model):
-    """The means of an evaluation over one part of the judged queries, unrounded: append-only.
+    """Unrounded means of an evaluation over a part of the judged queries. Append-only.
 
-    Computed by the scorer, which alone reads the assignment of queries to parts.
+    The scorer computes them, because only it can read the assignment of queries to parts.
     """
 
     class Part(models.TextChoices):
-        """What a competition's board shows, and what is revealed at the end of a round."""
+        """Parts of a competition: the one on the board, and the one revealed at the end of a round."""
 
         PUBLIC = "public", "public"
         PRIVATE = "private", "private"
 
     evaluation = models.ForeignKey(Evaluation, on_delete=models.CASCADE, related_name="parts")
     part = models.CharField(max_length=8, choices=Part.choices)
-    means = models.JSONField(help_text="Measure → mean over the part's judged queries, unrounded.")
+    means = models.JSONField(help_text="Unrounded means over the part's judged queries, by measure.")
     judged_queries = models.PositiveIntegerField()
 
     class Meta:
@@ -115,58 +123,57 @@ class EvaluationPart(models.Model):
 
 
 class EntryQuerySet(models.QuerySet["Entry"]):
-    """Entries, by who may see them."""
+    """Queries for entries by visibility."""
 
     def public(self) -> Self:
-        """Those on public boards. A dataset in preparation has none, whatever its entries say."""
+        """Return entries on public boards, except those of datasets in preparation."""
         return self.listed().filter(visibility=Entry.Visibility.PUBLIC)
 
     def seen(self) -> Self:
-        """Those that are on public boards or were: everyone may know of them."""
+        """Return entries that are or were on public boards."""
         return self.listed().filter(visibility__in=Entry.SEEN)
 
     def known(self) -> Self:
-        """Those, and what stood on a competition's board until a better result of its team or submitter came."""
+        """Return entries that are or were on public boards, including results superseded in a competition."""
         return self.listed().filter(visibility__in=(*Entry.SEEN, Entry.Visibility.SUPERSEDED))
 
     def listed(self) -> Self:
-        """Those of datasets that have a public page."""
         return self.exclude(dataset__state=Dataset.State.PREPARING)
 
 
 class Entry(models.Model):
-    """What a board shows for a system on a dataset, complete in itself.
+    """Result of a system on a dataset, with everything that boards show.
 
-    `scores` are the published values: rounded where the dataset's judgements are hidden. Everything that a page, an
-    export or the API computes comes from them. Deltas are taken within a `comparison_group` only, against its one
-    baseline, so that reported and scored figures, or two versions, never meet.
+    `scores` are the published values, which are rounded if the dataset's judgments are hidden. All pages, exports and
+    API responses are based on them. Deltas are computed only within a `comparison_group` with a single baseline, so
+    that reported and scored figures, or different versions, are never compared.
     """
 
     class Provenance(models.TextChoices):
-        """How the numbers were obtained."""
+        """Provenance of the scores."""
 
         REPORTED = "reported", "reported"
         SCORED = "scored", "scored"
         MEASURED = "measured", "measured"
 
     class Visibility(models.TextChoices):
-        """Who sees the entry."""
+        """Visibility of an entry."""
 
         PUBLIC = "public", "public"
         PRIVATE = "private", "private"
         WITHDRAWN = "withdrawn", "withdrawn"
         QUARANTINED = "quarantined", "quarantined"
-        UNPUBLISHED = "unpublished", "taken off the board by a curator"
+        UNPUBLISHED = "unpublished", "unpublished by a curator"
         HELD = "held", "no significant change"
         SUPERSEDED = "superseded", "replaced by a better result of its team or submitter"
 
-    #: Those that stand on a board, or leave their place and a reason there.
+    #: Visibilities with a row on the board, or with the reason for its removal.
     SEEN = (Visibility.PUBLIC, Visibility.WITHDRAWN, Visibility.QUARANTINED)
-    #: Those of which only a curator decides: nothing that a team does shows them.
+    #: Visibilities that only a curator can change.
     CURATED = (Visibility.QUARANTINED, Visibility.UNPUBLISHED, Visibility.HELD)
 
     class Training(models.TextChoices):
-        """What the system had seen of the dataset."""
+        """Relation of the system's training data to the dataset."""
 
         IN_DOMAIN = "in-domain", "in-domain"
         ADAPTED = "adapted", "adapted to the corpus without labels"
@@ -183,16 +190,18 @@ class Entry(models.Model):
     )
     provenance = models.CharField(max_length=10, choices=Provenance.choices)
     configuration = models.CharField(max_length=120, blank=True)
-    scores = models.JSONField(help_text="Measure → published value; of a seed set the mean of its seeds'.")
-    seed_count = models.PositiveSmallIntegerField(default=0, help_text="Runs of a seed set; 0: a single run.")
-    deviations = models.JSONField(
-        default=dict, blank=True, help_text="Measure → sample standard deviation (n − 1) over the seeds."
+    scores = models.JSONField(help_text="Published values by measure; means over seeds for a seed set.")
+    seed_count = models.PositiveSmallIntegerField(
+        default=0, help_text="Number of runs of a seed set; 0 for a single run."
     )
-    figures = models.JSONField(default=list, blank=True, help_text="Reported figures beside the scores.")
+    deviations = models.JSONField(
+        default=dict, blank=True, help_text="Sample standard deviations (n − 1) over seeds, by measure."
+    )
+    figures = models.JSONField(default=list, blank=True, help_text="Reported figures other than scores.")
     facts = models.JSONField(
         default=dict,
         blank=True,
-        help_text="What papers report of such a system, by names of evaluation.engines.FACTS.",
+        help_text="Facts about the system, by names in evaluation.engines.FACTS.",
     )
     comparison_group = models.CharField(max_length=120)
     is_baseline = models.BooleanField(default=False)
@@ -200,23 +209,27 @@ class Entry(models.Model):
     visibility = models.CharField(max_length=12, choices=Visibility.choices, default=Visibility.PUBLIC)
     withdrawal_reason = models.CharField(max_length=300, blank=True)
     moderation_reason = models.CharField(
-        max_length=300, blank=True, help_text="Why a curator took it off; public where it is quarantined."
+        max_length=300,
+        blank=True,
+        help_text="Reason of a curator for removing it; public if it is quarantined.",
     )
     private_scores = models.JSONField(
         default=dict,
         blank=True,
-        help_text="Measure → published value over a competition's private part; empty until it is revealed.",
+        help_text="Published values on a competition's private part, by measure; empty before the reveal.",
     )
     round = models.ForeignKey(
         "Round", null=True, blank=True, on_delete=models.PROTECT, related_name="entries"
     )
-    late = models.BooleanField(default=False, help_text="It came after its round had closed.")
-    pooled = models.BooleanField(default=False, help_text="Its run fed a pool that was judged.")
+    late = models.BooleanField(
+        default=False, help_text="Whether it was submitted after its round had closed."
+    )
+    pooled = models.BooleanField(default=False, help_text="Whether its run contributed to a judged pool.")
     run_type = models.CharField(max_length=10, blank=True, choices=RunType.choices)
     missing_queries = models.PositiveIntegerField(
         null=True,
         blank=True,
-        help_text="Empty where that is not told (hidden judgements) or not known (reported).",
+        help_text="Empty if withheld (hidden judgments) or unknown (reported figures).",
     )
     submission_reference = models.CharField(max_length=20, blank=True, db_index=True)
     submitter = models.ForeignKey(
@@ -225,18 +238,20 @@ class Entry(models.Model):
         blank=True,
         on_delete=models.SET_NULL,
         related_name="+",
-        help_text="Who sent it, and so was told its scores: the Ladder asks, whatever team they join later.",
+        help_text="User who submitted it and saw its scores, which the Ladder considers even if they change teams.",
     )
     public_wanted = models.BooleanField(
-        default=True, help_text="Of a held result: whether its team wants it shown once it is no longer held."
+        default=True, help_text="Whether the team wants a withheld result to be public once it is released."
     )
     due_at = models.DateTimeField(
         null=True,
         blank=True,
         db_index=True,
-        help_text="Of a held result: when it is looked at again, and told in its turn; empty: it stays held.",
+        help_text="Time at which a withheld result is reconsidered and queued; empty if it stays withheld.",
     )
-    locator = models.CharField(max_length=80, blank=True, help_text="Where in the source: Table 2.")
+    locator = models.CharField(
+        max_length=80, blank=True, help_text="Location in the source, for example Table 2."
+    )
     published_at = models.DateTimeField()
 
     objects: ClassVar[models.Manager[Entry]] = EntryQuerySet.as_manager()
@@ -257,14 +272,14 @@ class Entry(models.Model):
             ),
         ]
         indexes = [models.Index(fields=["dataset", "visibility"])]
-        permissions = [("moderate_entry", "Can quarantine and un-publish results, and merge systems")]
+        permissions = [("moderate_entry", "Can quarantine and unpublish results, and merge systems")]
 
     def __str__(self) -> str:
         return f"{self.system} on {self.dataset}"
 
     @property
     def waits_for_its_turn(self) -> bool:
-        """Whether it is told later, beyond a day's budget of its dataset."""
+        """Whether it will be released later, because it exceeds the daily budget of its dataset."""
         return (
             self.visibility == Entry.Visibility.HELD
             and self.due_at is not None
@@ -273,10 +288,10 @@ class Entry(models.Model):
 
 
 class Seed(models.Model):
-    """One run of a seed set: it has no row of its own on boards. Written by `leaderboard.results.publishing`.
+    """A run of a seed set, without a board row of its own. Written by `leaderboard.results.publishing`.
 
-    `scores` are the published values; empty where the dataset's judgements are hidden, since a set tells its mean and
-    deviation alone there, and where the entry is held.
+    `scores` are the published values. They are empty for hidden judgments, for which only mean and deviation are
+    published, and while the entry is withheld.
     """
 
     entry = models.ForeignKey(Entry, on_delete=models.CASCADE, related_name="seeds")

@@ -10,9 +10,9 @@ from simple_history.models import HistoricalRecords
 
 
 class Round(models.Model):
-    """A time in which runs are taken for a dataset, or all of a benchmark's; at its end results are revealed.
+    """A period for submitting runs on a dataset or all datasets of a benchmark, followed by a reveal of results.
 
-    All times are UTC. `leaderboard.rounds.lifecycle` says in which phase a round is.
+    All times are in UTC. `leaderboard.rounds.lifecycle` determines the phase of a round.
     """
 
     slug = models.SlugField(max_length=80, unique=True)
@@ -26,24 +26,26 @@ class Round(models.Model):
     )
     opens_at = models.DateTimeField(help_text="UTC")
     closes_at = models.DateTimeField(help_text="UTC")
-    reveals_at = models.DateTimeField(help_text="UTC: from then on a curator may reveal the results.")
+    reveals_at = models.DateTimeField(
+        help_text="Earliest time (UTC) at which a curator may reveal the results."
+    )
     runs_per_team = models.PositiveSmallIntegerField(default=5, validators=[MinValueValidator(1)])
     visible_per_team = models.PositiveSmallIntegerField(
         default=1,
         validators=[MinValueValidator(1)],
-        help_text="Results of one team that a competition's board shows at a time.",
+        help_text="Number of results per team on the board of a competition.",
     )
-    takes_late = models.BooleanField(default=True, help_text="Runs that come later are taken, and marked.")
+    takes_late = models.BooleanField(default=True, help_text="Whether late runs are accepted and marked.")
     per_topic_at_reveal = models.BooleanField(
         default=True,
-        help_text="At the reveal each team gets its scores by topic beside best, median and worst. They tell much "
-        "about hidden judgements: not where these will be used again.",
+        help_text="Whether teams get scores per topic with best, median and worst at the reveal. These disclose much "
+        "about hidden judgments, so do not use them if the judgments will be used again.",
     )
     revealed_at = models.DateTimeField(null=True, blank=True)
     revealed_by = models.ForeignKey(
         "User", null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
-    announced = models.JSONField(default=dict, blank=True, help_text="Which notices went out, and when.")
+    announced = models.JSONField(default=dict, blank=True, help_text="Sent notices, with their times.")
     created_at = models.DateTimeField(auto_now_add=True)
 
     history = HistoricalRecords(excluded_fields=["announced"])
@@ -65,22 +67,21 @@ class Round(models.Model):
         return self.name
 
     def get_absolute_url(self) -> str:
-        """The round's page."""
         return reverse("round", args=[self.slug])
 
 
 class RoundSummary(models.Model):
-    """Best, median and worst by topic over the runs of a round on one dataset: made by the scorer at the reveal.
+    """Best, median and worst scores per topic over the runs of a round, computed by the scorer at the reveal.
 
-    Which queries are judged is known from here alone: for members of the round's teams, never for others.
+    It discloses the judged queries, and therefore only to members of the round's teams.
     """
 
     round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="summaries")
     dataset = models.ForeignKey("Dataset", on_delete=models.CASCADE, related_name="round_summaries")
     qrels = models.ForeignKey("Qrels", on_delete=models.PROTECT, related_name="+")
-    runs = models.PositiveIntegerField(help_text="Those that came in time and were scored.")
-    queries = models.JSONField(help_text="Ids of the judged queries, in the order of the judgements.")
-    values = models.JSONField(help_text="Measure → best, median and worst → published values by query.")
+    runs = models.PositiveIntegerField(help_text="Number of scored runs in time.")
+    queries = models.JSONField(help_text="Ids of the judged queries, in the order of the judgments.")
+    values = models.JSONField(help_text="Published best, median and worst values by measure and query.")
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

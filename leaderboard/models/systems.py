@@ -1,5 +1,4 @@
-"""What is ranked, and where reported figures come from. Written by `leaderboard.systems.records` and
-`leaderboard.importing.reported`."""
+"""Systems and publications. Written by `leaderboard.systems.records` and `leaderboard.importing.reported`."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from evaluation.engines import ENGINES
 
 
 class Architecture(models.TextChoices):
-    """Ways in which systems retrieve. An engine may have another one; see `architecture_choices`."""
+    """Architectures of systems. Engines may add others; see `architecture_choices`."""
 
     LEXICAL = "lexical", "lexical"
     LEARNED_SPARSE = "learned-sparse", "learned sparse"
@@ -29,20 +28,20 @@ class Architecture(models.TextChoices):
 
 
 def architecture_choices() -> list[tuple[str, str]]:
-    """Return the architectures that a system may have, those that only a registered engine has at the end."""
-    known = {value: str(label) for value, label in Architecture.choices}
+    """Return the architectures that systems may have, followed by those that only registered engines have."""
+    labels = {value: str(label) for value, label in Architecture.choices}
     return [
-        *known.items(),
+        *labels.items(),
         *(
-            (own, own)
-            for own in dict.fromkeys(engine.architecture for engine in ENGINES.values())
-            if own not in known
+            (architecture, architecture)
+            for architecture in dict.fromkeys(engine.architecture for engine in ENGINES.values())
+            if architecture not in labels
         ),
     ]
 
 
 class Source(models.Model):
-    """A publication that reported figures come from."""
+    """A publication with reported figures."""
 
     key = models.SlugField(max_length=80, unique=True)
     title = models.CharField(max_length=300)
@@ -59,7 +58,7 @@ class Source(models.Model):
 
 
 class System(models.Model):
-    """A retrieval system: what a board ranks."""
+    """A retrieval system, which boards rank."""
 
     slug = models.SlugField(max_length=120, unique=True)
     name = models.CharField(max_length=120)
@@ -70,7 +69,7 @@ class System(models.Model):
     participant = models.CharField(
         max_length=120,
         blank=True,
-        help_text="Who made the runs, where that is not the team that sent them: boards show it in the team's place.",
+        help_text="Producer of the runs, if not the submitting team; shown on boards instead of the team.",
     )
     source = models.ForeignKey(
         Source, null=True, blank=True, on_delete=models.PROTECT, related_name="systems"
@@ -88,34 +87,38 @@ class System(models.Model):
     authors = models.CharField(
         max_length=500,
         blank=True,
-        help_text="As in BibTeX: names joined by “ and ”; empty: those of the source.",
+        help_text="BibTeX format: names joined by “ and ”. Default: the authors of the source.",
     )
     year = models.PositiveSmallIntegerField(
-        null=True, blank=True, help_text="When it came out; empty: the year of its source."
+        null=True, blank=True, help_text="Year of publication. Default: the year of the source."
     )
     variant_of = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="variants"
     )
-    open_weights = models.BooleanField(null=True, blank=True, help_text="Empty: nobody said.")
+    open_weights = models.BooleanField(
+        null=True, blank=True, help_text="Whether its weights are open; empty if unknown."
+    )
     commercial_use = models.BooleanField(
-        null=True, blank=True, help_text="Whether its licence permits it; empty: nobody said."
+        null=True, blank=True, help_text="Whether its license permits commercial use; empty if unknown."
     )
     closed_api = models.BooleanField(
         default=False,
-        help_text="Runs behind somebody's paid interface: cannot be repeated, and is ranked apart.",
+        help_text="Whether it uses a paid API; such systems cannot be reproduced and are ranked separately.",
     )
-    parameter_count = models.PositiveBigIntegerField(null=True, blank=True, help_text="Weights of the model.")
+    parameter_count = models.PositiveBigIntegerField(
+        null=True, blank=True, help_text="Number of parameters of the model."
+    )
     training_compute = models.CharField(
-        max_length=120, blank=True, help_text="In the team's words: 8 A100, 3 days."
+        max_length=120, blank=True, help_text="Description by the team, for example 8 A100, 3 days."
     )
     adapted_to = models.JSONField(
-        default=list, blank=True, help_text="Slugs or names of datasets whose corpus it saw, without labels."
+        default=list, blank=True, help_text="Slugs or names of datasets whose corpus was used without labels."
     )
     anonymous_until = models.DateTimeField(
         null=True,
         blank=True,
         db_index=True,
-        help_text="Team, authors and links are kept back until then: a review is under way. Emptied when it is over.",
+        help_text="Team, authors and links are hidden until this time, during a review. Cleared afterwards.",
     )
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -132,19 +135,19 @@ class System(models.Model):
         return self.name
 
     def get_absolute_url(self) -> str:
-        """The system's page."""
         return reverse("system", args=[self.slug])
 
     @property
     def contributor(self) -> tuple[int | None, str]:
-        """Team and participant: a team that sends runs of several participants counts as several contributors."""
+        """Team and participant; several participants of one team count as several contributors."""
         return self.team_id, self.participant
 
 
 class DeclaredNumber(NamedTuple):
-    """A number that teams declare of a system, by the name of its column here: `label` and `hint` are for pages.
+    """A number that teams declare for a system, named like its column, with `label` and `hint` for pages.
 
-    Where boards have a column of it, `key` and `head` are the column's, in `unit`, each of so many (`per`).
+    If boards show it, the column has the key `key`, the head `head` and the unit `unit`, and values are divided by
+    `per`.
     """
 
     name: str
@@ -157,15 +160,15 @@ class DeclaredNumber(NamedTuple):
     per: float = 1.0
 
 
-#: In the order of forms. Forms, boards, corrections, pages, the API and the tables of curators read them from here.
+#: In the order of forms. Forms, boards, corrections, pages, the API and tables of curators use them.
 DECLARED_NUMBERS = (
     DeclaredNumber(
-        "parameter_count", "Weights", 10**15, "How many the model has, for example 109482240.",
+        "parameter_count", "Weights", 10**15, "Number of parameters of the model, for example 109482240.",
         "declared-parameters", "Parameters", "M", 1e6,
     ),
-    DeclaredNumber("dimension", "Dimension", 1_000_000, "Of the vectors, where there are any."),
+    DeclaredNumber("dimension", "Dimension", 1_000_000, "Dimension of the vectors, for example 768."),
     DeclaredNumber(
-        "maximum_length", "Maximum length", 10_000_000, "Of its input, in tokens.",
+        "maximum_length", "Maximum length", 10_000_000, "Maximum length of the input in tokens, for example 512.",
         "maximum-length", "Longest text", "tokens",
     ),
 )  # fmt: skip
@@ -173,7 +176,7 @@ DECLARED_NUMBERS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredNumbers:
-    """One system's value of each of `DECLARED_NUMBERS`; None: not declared."""
+    """Values of `DECLARED_NUMBERS` for one system; None if not declared."""
 
     parameter_count: int | None = None
     dimension: int | None = None
@@ -181,7 +184,7 @@ class DeclaredNumbers:
 
 
 class SystemRedirect(models.Model):
-    """Where a system that was merged into another was found: links to it go on working."""
+    """An earlier slug of a merged system, so that links to it still work."""
 
     slug = models.SlugField(max_length=120, unique=True)
     system = models.ForeignKey(System, on_delete=models.CASCADE, related_name="redirects")

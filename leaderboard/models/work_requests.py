@@ -1,4 +1,4 @@
-"""Work that the domain asks for. Written by `leaderboard.core.work_requests`, taken by the dispatcher."""
+"""Requests for background work. Written by `leaderboard.core.work_requests`, processed by the dispatcher."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from django.db import models
 
 
 class WorkRequest(models.Model):
-    """A wish for work, made in the transaction that needs it; the dispatcher turns it into a job."""
+    """A request for work, created in the transaction that needs it; the dispatcher converts it into a job."""
 
     class Kind(models.TextChoices):
-        """What is to be done."""
+        """Kinds of work."""
 
         BASELINE = "baseline", "retrieve and score a dataset's baseline"
-        RETRIEVE = "retrieve", "retrieve and score a configuration of our own"
+        RETRIEVE = "retrieve", "retrieve and score a configuration of the site"
         SCORE = "score", "score a stored run"
-        CERTAINTY = "certainty", "find intervals, tests and groups of a board"
-        STATISTICS = "statistics", "profile a collection and what runs retrieve from it"
-        SAMPLE_MODEL = "sample_model", "make the sample checkpoint, and run it"
-        POOL = "pool", "draw a pool to be judged"
-        MERGE = "merge", "hold new judgements against the present ones, or merge them"
-        RESCORE = "rescore", "evaluate every stored run on new judgements"
-        PROTECT = "protect", "draw a competition's parts"
-        REVEAL = "reveal", "sum up a round that was revealed"
-        NOTIFY = "notify", "tell people"
-        SETTLE = "settle", "give back the quota of a job that came to nothing"
+        CERTAINTY = "certainty", "compute intervals, tests and groups of a board"
+        STATISTICS = "statistics", "profile a collection and its runs"
+        SAMPLE_MODEL = "sample_model", "create the sample checkpoint and run it"
+        POOL = "pool", "draw a pool for judging"
+        MERGE = "merge", "compare new judgments with the current ones, or merge them"
+        RESCORE = "rescore", "evaluate all stored runs on new judgments"
+        PROTECT = "protect", "draw the parts of a competition"
+        REVEAL = "reveal", "summarize a revealed round"
+        NOTIFY = "notify", "notify users"
+        SETTLE = "settle", "refund the quota of a failed job"
 
     kind = models.CharField(max_length=12, choices=Kind.choices)
     dataset = models.ForeignKey(
@@ -32,7 +32,7 @@ class WorkRequest(models.Model):
         blank=True,
         on_delete=models.CASCADE,
         related_name="work_requests",
-        help_text="Empty only where people are told of what concerns no dataset.",
+        help_text="Empty only for notices that do not concern a dataset.",
     )
     payload = models.JSONField(default=dict)
     created_at = models.DateTimeField(auto_now_add=True)

@@ -1,14 +1,21 @@
-"""All settings, read from the environment; a reader that fails says what would be right.
+"""Settings, read from environment variables; invalid values raise an error that names the valid ones.
 
-Nothing set gives the embedded default: SQLite and an own Valkey under `RUNBOARD_VAR`. `docs/operations.md` lists
-the variables. A name is set in one file alone: the environment, services and security have files of their own.
+Without any variables, the site uses the embedded default: SQLite and its own Valkey below `RUNBOARD_VAR`.
+`docs/operations.md` lists the variables. The environment, services and security have files of their own.
 """
 
 from pathlib import Path
 
 from leaderboard.core.logging import init_sentry
 from leaderboard.settings.environment import *
-from leaderboard.settings.environment import BASE_DIR, SITE_NAME, VAR, env, one_of, storages_of_several_hosts
+from leaderboard.settings.environment import (
+    BASE_DIR,
+    SITE_NAME,
+    VAR,
+    env,
+    storages_of_several_hosts,
+    validate_choice,
+)
 from leaderboard.settings.security import *
 from leaderboard.settings.security import ALLAUTH_TRUSTED_PROXY_COUNT
 from leaderboard.settings.services import *
@@ -42,32 +49,32 @@ INSTALLED_APPS = [
     "import_export",
 ]
 
-#: What a request passes, in this order; a submission is refused by the first that finds it wanting.
+#: Middleware in the order in which requests pass it. A submission is rejected by the first that objects.
 MIDDLEWARE = [
-    "leaderboard.core.http.middleware.RequestIdMiddleware",  # its id, and its line in the log
+    "leaderboard.core.http.middleware.RequestIdMiddleware",  # Request id and log line.
     "django.middleware.security.SecurityMiddleware",
-    # Before whatever answers by itself: headers are on static files and on early refusals too.
+    # Before all middleware that responds itself, so that static files and early errors have the headers too.
     "csp.middleware.CSPMiddleware",
-    "leaderboard.core.http.middleware.HeadersMiddleware",  # of every answer, and who may keep one of the API
+    "leaderboard.core.http.middleware.HeadersMiddleware",  # Headers of every response, and caching of API responses.
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "leaderboard.core.http.middleware.NullCharacterMiddleware",  # 400 for %00 in the address
-    "leaderboard.core.http.middleware.MethodsMiddleware",  # 405 for a page
-    "submissions.uploads.handler.RequestSizeMiddleware",  # 413 before the body is read
+    "leaderboard.core.http.middleware.NullCharacterMiddleware",  # 400 for %00 in the URL.
+    "leaderboard.core.http.middleware.MethodsMiddleware",  # 405 for pages.
+    "submissions.uploads.handler.RequestSizeMiddleware",  # 413 before the body is read.
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
-    # Around what follows: who is asked to show again who they are is no fault.
-    "leaderboard.core.http.middleware.FaultMiddleware",  # 500 and 503 with an id
+    # Around the following middleware, because a request to reauthenticate is not a fault.
+    "leaderboard.core.http.middleware.FaultMiddleware",  # 500 and 503 with an id.
     "allauth.account.middleware.AccountMiddleware",
-    "submissions.accounts.middleware.MembersMiddleware",  # 302 or 401 for a stranger, with ACCESS=members
-    # No rights without a second factor, where a session was used, how long to wait after a 429.
+    "submissions.accounts.middleware.MembersMiddleware",  # 302 or 401 for anonymous users if ACCESS=members.
+    # Suspends staff permissions without a second factor, tracks sessions, and sets Retry-After on 429.
     "submissions.accounts.middleware.PersonMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "simple_history.middleware.HistoryRequestMiddleware",
-    "leaderboard.core.http.query_parameters.QueryParametersMiddleware",  # 400 for one that the page does not read
+    "leaderboard.core.http.query_parameters.QueryParametersMiddleware",  # 400 for unknown query parameters.
 ]
 
 ROOT_URLCONF = "leaderboard.urls"
@@ -89,14 +96,14 @@ TEMPLATES = [
     },
 ]
 
-# --- curation: reasons are sentences, not labels of 100 characters
+# --- curation: reasons are sentences, longer than the default of 100 characters
 SIMPLE_HISTORY_HISTORY_CHANGE_REASON_USE_TEXT_FIELD = True
 
 
-# --- static files: out of this project and installed packages, collected and hashed at start
+# --- static files of this project and of installed packages, collected and hashed at startup
 STATIC_URL = "/static/"
 STATIC_ROOT = VAR / "static"
-# The files of `make assets` come before files of the same name: the whole plotly.js, a style sheet without fonts.
+# Files of `make assets` override files of the same name: the full plotly.js, a style sheet without fonts.
 STATICFILES_DIRS = [
     folder for folder in (BASE_DIR / "build" / "assets", BASE_DIR / "static") if folder.is_dir()
 ]
@@ -105,7 +112,7 @@ STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.AppDirectoriesFinder",
     "leaderboard.core.staticfiles.PlotlyBundleFinder",
 ]
-#: Where this machine has its embeddings; empty: `store/embeddings` in `VAR`.
+#: Folder of embeddings on this machine. Default: `store/embeddings` in `VAR`.
 EMBEDDINGS_FOLDER = env.str("EMBEDDINGS_FOLDER", default="")
 STORAGES = {
     **storages_of_several_hosts(
@@ -120,39 +127,41 @@ STORAGES = {
     "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
 }
 
-#: Whether a proxy before this process sends what lies in the store (`leaderboard.core.http.downloads`); off: this
-#: process does.
+#: Whether a proxy sends the files of the store (`leaderboard.core.http.downloads`) instead of this process.
 ACCEL_REDIRECT = env.bool("ACCEL_REDIRECT", default=False)
 
 # --- uploads
 FILE_UPLOAD_HANDLERS = ["submissions.uploads.handler.LimitedUploadHandler"]
 FILE_UPLOAD_TEMP_DIR = VAR / "uploads"
 FILE_UPLOAD_TEMP_DIR.mkdir(parents=True, exist_ok=True, mode=0o700)
-#: The largest request body with files that is read, in bytes.
+#: Maximum request size with files, in bytes.
 UPLOAD_LIMIT_BYTES = env.int("UPLOAD_LIMIT_BYTES", default=512 * 1024 * 1024)
-#: The same where a model's checkpoint comes with it.
+#: Maximum request size for checkpoint uploads, in bytes.
 CHECKPOINT_LIMIT_BYTES = env.int("CHECKPOINT_LIMIT_BYTES", default=2 * 1024 * 1024 * 1024)
-#: The weights of one checkpoint, in bytes; `evaluation.checkpoints.findings` reads the same variable.
+#: Maximum size of the weights of a checkpoint, in bytes; `evaluation.checkpoints.findings` reads the same
+#: variable.
 CHECKPOINT_WEIGHTS_BYTES = env.int("CHECKPOINT_WEIGHTS_BYTES", default=32 * 1024**3)
-#: The largest checkpoint that comes in pieces or from the hub: what weights may have, and one GiB more.
+#: Maximum size of a checkpoint that is uploaded in pieces or fetched from the hub: that of the weights plus
+#: one GiB.
 CHECKPOINT_PIECES_LIMIT_BYTES = CHECKPOINT_WEIGHTS_BYTES + 1024**3
-#: What uploads leave free on the disk they are written to, in bytes: the database is often on the same one.
+#: Bytes that uploads leave free on their disk, which often also holds the database.
 DISK_RESERVE_BYTES = env.int("DISK_RESERVE_BYTES", default=256 * 1024 * 1024)
-#: Pieces that one web process receives at once. gunicorn's configuration sets it to two fewer than the threads.
+#: Number of pieces that a web process receives at once. gunicorn's configuration sets it to two fewer than
+#: the threads.
 PIECES_AT_ONCE = 2
-#: How many datasets a team's models may be run on from midnight to midnight, UTC.
+#: Number of datasets on which a team may run its models per day (UTC).
 MODEL_JOBS_PER_DAY = env.int("MODEL_JOBS_PER_DAY", default=60)
-#: Whether workers fetch models from the hub for whoever names one with its commit, whatever the switch in the admin
-#: says (`submissions.checkpoints.hub.fetches`). It needs a way to the internet.
+#: Whether workers fetch models from the hub by name and commit, regardless of the switch in the admin
+#: (`submissions.checkpoints.hub.fetches`). It requires access to the internet.
 HUB_DOWNLOADS = env.bool("HUB_DOWNLOADS", default=False)
-#: Up to this many bytes, expanded, a run is validated while its sender waits.
+#: Maximum size of a run, in uncompressed bytes, that is validated while its sender waits.
 VALIDATE_AT_ONCE_BYTES = 16 * 1024 * 1024
 
 
 # --- logging
 
-#: `line` for people, `json` for what collects logs: an object a line, with the ids of request and job.
-LOG_FORMAT = one_of("LOG_FORMAT", env.str("LOG_FORMAT", default="line"), "line", "json")
+#: `line` for people, `json` for log collectors: one object per line, with the ids of request and job.
+LOG_FORMAT = validate_choice("LOG_FORMAT", env.str("LOG_FORMAT", default="line"), "line", "json")
 
 LOGGING = {
     "version": 1,
@@ -182,9 +191,10 @@ LOGGING = {
         "django.request": {"filters": ["refusals", "addresses"]},
         "django.security.csrf": {"filters": ["refusals", "addresses"]},
         "django.security.DisallowedHost": {"filters": ["refusals", "addresses"]},
-        # gunicorn sets up its own before it loads the site: its lines then come here like all others.
+        # gunicorn configures its logger before it loads the site; its records then arrive here like all
+        # others.
         "gunicorn.error": {"level": "INFO", "propagate": True},
-        # At DEBUG they would write down what requests are signed with.
+        # At DEBUG they log the signatures of requests.
         "boto3": {"level": "WARNING"},
         "botocore": {"level": "WARNING"},
         "s3transfer": {"level": "WARNING"},
@@ -192,11 +202,12 @@ LOGGING = {
     "root": {"handlers": ["console"], "level": env.str("LOG_LEVEL", default="INFO")},
 }
 
-#: Where faults are told as well as logged; empty: nowhere. A connection to the internet that the operator switches on.
+#: DSN of the server to which errors are also reported; empty for none. Setting it opens connections to the
+#: internet.
 SENTRY_DSN = env.str("SENTRY_DSN", default="")
 if SENTRY_DSN:
     init_sentry(SENTRY_DSN)
-#: Who may read /metrics besides staff: `Authorization: Bearer` with this. Empty: nobody else.
+#: Bearer token for /metrics in addition to staff; empty for none.
 METRICS_TOKEN = env.str("METRICS_TOKEN", default="")
 
 
@@ -227,17 +238,17 @@ REST_FRAMEWORK = {
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": f"{SITE_NAME} API",
-    "DESCRIPTION": "Submit runs, follow them, and read every board.",
+    "DESCRIPTION": "Submit runs, track their progress, and read all boards.",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1",
-    # Several things have a kind; each has a name of its own in the schema.
+    # Several fields are called "kind"; each needs its own name in the schema.
     "ENUM_NAME_OVERRIDES": {
         "NoticeKindEnum": "submissions.models.NoticeKind.choices",
         "SubmissionKindEnum": ["run", "model"],
     },
 }
-KNOX_TOKEN_MODEL = "submissions.ApiToken"  # noqa: S105  (a model, not a secret)
+KNOX_TOKEN_MODEL = "submissions.ApiToken"  # noqa: S105  A model, not a secret.
 REST_KNOX = {
     "TOKEN_MODEL": "submissions.ApiToken",
     "AUTH_HEADER_PREFIX": "Bearer",

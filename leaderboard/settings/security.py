@@ -1,4 +1,4 @@
-"""What browsers are told, what is believed of proxies, and accounts (`docs/limits.md` lists how often they may try)."""
+"""Browser security headers, proxies, and accounts (`docs/limits.md` lists the rate limits)."""
 
 import re
 from collections.abc import Sequence
@@ -8,53 +8,55 @@ from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
-from leaderboard.settings.environment import ALLOWED_HOSTS, EMBEDDED, SITE_NAME, env, one_of
+from leaderboard.settings.environment import ALLOWED_HOSTS, EMBEDDED, SITE_NAME, env, validate_choice
 
 # --- browsers and proxies
 
-#: Browsers ask this very name by HTTPS alone, for a year from each answer.
+#: Browsers use HTTPS for this host name for a year after each response.
 _HSTS_YEAR = "max-age=31536000"
 
 
 def strict_transport(header: str) -> tuple[int, bool, bool]:
-    """Seconds, whether names under this one are meant too, and whether browsers may build it in; from the header."""
+    """Parse an HSTS header into its seconds, `includeSubDomains` and `preload`. Raises ImproperlyConfigured."""
     words = [word.strip().lower() for word in header.split(";")]
     name, _, seconds = words[0].partition("=")
     if name != "max-age" or not seconds.isdecimal() or not set(words[1:]) <= {"includesubdomains", "preload"}:
         raise ImproperlyConfigured(
-            f'HSTS is {header!r}. Write the header as it is to be: {_HSTS_YEAR}, with "; includeSubDomains" where '
-            'every name under this one has TLS, and "; preload" where browsers are to build that in.'
+            f'HSTS is {header!r}. Use a value of the header: {_HSTS_YEAR}, with "; includeSubDomains" if all '
+            'subdomains have TLS, and "; preload" if browsers should include the site in their lists.'
         )
     return int(seconds), "includesubdomains" in words, "preload" in words
 
 
 def contacts(addresses: Sequence[str]) -> list[str]:
-    """Where faults of security are reported, as RFC 9116 wants it: a URI each; of a mail address its own will do."""
+    """Return security contacts as URIs, as RFC 9116 requires; email addresses may be given without `mailto:`."""
     words = [word for each in addresses if (word := each.strip())]
-    found = [f"mailto:{word}" if "@" in word and ":" not in word else word for word in words]
-    for each in found:
+    uris = [f"mailto:{word}" if "@" in word and ":" not in word else word for word in words]
+    for each in uris:
         if not re.fullmatch(r"(mailto:[^\s@]+@[^\s@]+|https://[^\s/]+\S*|tel:\+[0-9-]+)", each):
             raise ImproperlyConfigured(
-                f"SECURITY_CONTACT has {each!r}. Write mail addresses, https:// addresses or tel:+ numbers."
+                f"SECURITY_CONTACT has {each!r}. Use email addresses, https:// URLs or tel:+ numbers."
             )
-    return found
+    return uris
 
 
 def policy(url: str) -> str:
-    """The address of a page that says how reports are dealt with; empty where there is none."""
+    """Return the URL of the page that describes how reports are handled. Raises ImproperlyConfigured."""
     if url and not re.fullmatch(r"https://[^\s/]+\S*", url):
-        raise ImproperlyConfigured(f"SECURITY_POLICY is {url!r}. Write an address that begins with https://.")
+        raise ImproperlyConfigured(f"SECURITY_POLICY is {url!r}. Use a URL that begins with https://.")
     return url
 
 
-#: What /.well-known/security.txt says; without a contact there is none.
+#: Contents of /.well-known/security.txt, which exists only with a contact.
 SECURITY_CONTACT = contacts(env.list("SECURITY_CONTACT", default=[]))
 SECURITY_POLICY = policy(env.str("SECURITY_POLICY", default=""))
 
 
 def sign_in_services() -> tuple[dict[str, Any], list[str]]:
-    """What allauth is told of the services that have keys (`GITHUB_CLIENT_ID`, `GITHUB_CLIENT_SECRET` …), and their
-    origins, to which forms that sign in lead. Raises ImproperlyConfigured for half of a pair.
+    """Return allauth's provider settings for services with keys, and the origins that sign-in forms lead to.
+
+    A service needs a pair of variables, such as `GITHUB_CLIENT_ID` and `GITHUB_CLIENT_SECRET`. Raises
+    ImproperlyConfigured if only one is set.
     """
     providers: dict[str, Any] = {}
     origins = []
@@ -70,27 +72,27 @@ def sign_in_services() -> tuple[dict[str, Any], list[str]]:
             continue
         if not (client and secret and urlsplit(server).netloc):
             needed = f"{key}_CLIENT_ID and {key}_CLIENT_SECRET" + (
-                ", and OIDC_SERVER, an address" * (key == "OIDC")
+                ", and OIDC_SERVER, a URL" * (key == "OIDC")
             )
-            raise ImproperlyConfigured(f"Signing in with {name} takes {needed}.")
+            raise ImproperlyConfigured(f"Signing in with {name} requires {needed}.")
         options: dict[str, Any] = {"oauth_pkce_enabled": True}
         app = {"client_id": client, "secret": secret, "name": name, "settings": options}
         if key != "GITHUB":
             app["provider_id"], options["server_url"] = key.lower(), server
         if key == "ORCID":
-            options["scope"] = ["openid"]  # it hands out no address
+            options["scope"] = ["openid"]  # ORCID provides no email addresses.
         provider = "github" if key == "GITHUB" else "openid_connect"
         providers.setdefault(provider, {"APPS": []})["APPS"].append(app)
         origins.append("{0.scheme}://{0.netloc}".format(urlsplit(server)))
     return providers, origins
 
 
-#: allauth's own name for them.
+#: The name that allauth reads.
 SOCIALACCOUNT_PROVIDERS, _SIGN_IN_ORIGINS = sign_in_services()
 
 
-#: Everything from this site, nothing inline, on every page alike. `data:` is for images alone: plotly.js draws its
-#: figures as such when they are saved, the admin's style sheet has its arrows so.
+#: Policy of all pages: resources of this site only, none inline. `data:` is for images only: plotly.js saves
+#: figures that way, and the admin's style sheet embeds its arrows.
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": ["'none'"],
@@ -109,20 +111,21 @@ CONTENT_SECURITY_POLICY = {
         "form-action": ["'self'", *_SIGN_IN_ORIGINS],
     }
 }
-# Django's defaults do the rest: no frames, no guessed types, same-origin referrers and openers, cookies that are Lax,
-# and sessions that no script reads.
+# Django's defaults add: no frames, no guessed content types, same-origin referrers and openers, Lax cookies,
+# and session cookies that scripts cannot read.
 HTTPS = env.bool("HTTPS", default=not EMBEDDED)
 SESSION_COOKIE_SECURE = HTTPS
 CSRF_COOKIE_SECURE = HTTPS
 SECURE_SSL_REDIRECT = HTTPS
-SECURE_REDIRECT_EXEMPT = [r"^(healthz|readyz|metrics)$"]  # asked from inside, where there is no TLS
+SECURE_REDIRECT_EXEMPT = [r"^(healthz|readyz|metrics)$"]  # Requested from the internal network, without TLS.
 SECURE_HSTS_SECONDS, SECURE_HSTS_INCLUDE_SUBDOMAINS, SECURE_HSTS_PRELOAD = strict_transport(
     env.str("HSTS", default=_HSTS_YEAR) if HTTPS else "max-age=0"
 )
-# Both are promises about other names than this one: whoever has these decides (`HSTS`).
+# Both concern host names other than this one; their owner decides (`HSTS`).
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 BEHIND_PROXY = env.bool("BEHIND_PROXY", default=False)
-# Behind a proxy every request comes from its address: limits per address then count by what it says of the visitor.
+# Behind a proxy all requests come from its address, so limits per address use the visitor's address from its
+# header.
 ALLAUTH_TRUSTED_PROXY_COUNT = 1 if BEHIND_PROXY else 0
 if BEHIND_PROXY:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
@@ -130,30 +133,30 @@ if BEHIND_PROXY:
 
 # --- accounts
 AUTH_USER_MODEL = "leaderboard.User"
-#: Who may sign up: everybody (`open`), everybody, but a curator approves each account before it signs in (`approval`),
-#: or nobody (`closed`).
-SIGNUP = one_of("SIGNUP", env.str("SIGNUP", default="open"), "open", "approval", "closed")
-#: How people sign in: with a password or a service (`all`), or with the services that have keys alone (`services`).
-SIGN_IN = one_of("SIGN_IN", env.str("SIGN_IN", default="") or "all", "all", "services")
+#: Sign-up policy: `open`, `approval` (a curator must approve each account), or `closed`.
+SIGNUP = validate_choice("SIGNUP", env.str("SIGNUP", default="open"), "open", "approval", "closed")
+#: Sign-in methods: a password or a service (`all`), or only configured services (`services`).
+SIGN_IN = validate_choice("SIGN_IN", env.str("SIGN_IN", default="") or "all", "all", "services")
 if SIGN_IN == "services" and not SOCIALACCOUNT_PROVIDERS:
     raise ImproperlyConfigured(
-        "SIGN_IN=services needs a service to sign in with: set OIDC_SERVER, OIDC_CLIENT_ID and OIDC_CLIENT_SECRET, or "
-        "the keys of another one."
+        "SIGN_IN=services requires a service: set OIDC_SERVER, OIDC_CLIENT_ID and OIDC_CLIENT_SECRET, or the keys of "
+        "another one."
     )
-# The operator's own provider is trusted with addresses where it is the way in: accounts that are here already have no
-# other. Otherwise nobody comes into one by an address that a service names: its owner connects the two, signed in.
+# With SIGN_IN=services, the operator's own provider is trusted with email addresses, because existing
+# accounts have no other way to sign in. All other services must be connected by the account's owner after
+# signing in.
 SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True
 for _app in SOCIALACCOUNT_PROVIDERS.get("openid_connect", {}).get("APPS", []):
     _app["settings"]["email_authentication"] = SIGN_IN == "services" and _app["provider_id"] == "oidc"
-#: Who may read the site: everybody (`public`), or whoever is signed in (`members`).
-ACCESS = one_of("ACCESS", env.str("ACCESS", default="public"), "public", "members")
-#: Mail domains, with their subdomains, whose addresses accounts may have; empty: all.
+#: Readers of the site: all visitors (`public`), or signed-in users (`members`).
+ACCESS = validate_choice("ACCESS", env.str("ACCESS", default="public"), "public", "members")
+#: Email domains, including subdomains, that accounts may use; empty for all.
 SIGNUP_DOMAINS = [domain.strip().lower() for domain in env.list("SIGNUP_DOMAINS", default=[]) if domain]
 if wrong := [
     domain for domain in SIGNUP_DOMAINS if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*\.[a-z0-9-]+", domain)
 ]:
     raise ImproperlyConfigured(
-        f"SIGNUP_DOMAINS has {', '.join(map(repr, wrong))}: write names such as example.org, with commas between."
+        f"SIGNUP_DOMAINS has {', '.join(map(repr, wrong))}: use domains such as example.org, separated by commas."
     )
 AUTHENTICATION_BACKENDS = [
     "django.contrib.auth.backends.ModelBackend",
@@ -178,19 +181,20 @@ ACCOUNT_FORMS = {
     "reauthenticate": f"{_FORMS}.ReauthenticateForm",
 }
 ACCOUNT_DEFAULT_HTTP_PROTOCOL = "https" if HTTPS else "http"
-#: Addresses, password and second factor change only for who has shown within five minutes who they are.
+#: Changing email addresses, password and second factor requires reauthentication within the last five
+#: minutes.
 ACCOUNT_REAUTHENTICATION_REQUIRED = True
-#: People are told by mail that their password, address or second factor has changed.
+#: Users are notified by email when their password, address or second factor changes.
 ACCOUNT_EMAIL_NOTIFICATIONS = True
 ACCOUNT_MAX_EMAIL_ADDRESSES = 5
 
-# --- signing in elsewhere: by those services alone whose keys the environment has
+# --- external sign-in, only through services whose keys are configured
 SOCIALACCOUNT_ADAPTER = "submissions.accounts.adapter.ElsewhereAdapter"
 SOCIALACCOUNT_FORMS = {"signup": "submissions.accounts.adapter.ElsewhereSignupForm"}
 
-# --- passwords: long rather than intricate (NIST SP 800-63B-4, OWASP ASVS 5.0, 6.2)
-#: How new passwords are looked up: `off`, `on` (at haveibeenpwned.com, by five of forty digits of their SHA-1), or the
-#: path of a sorted file of SHA-1 hashes, one a line (`HASH` or `HASH:COUNT`).
+# --- passwords: length rather than complexity (NIST SP 800-63B-4, OWASP ASVS 5.0, 6.2)
+#: Source of breached passwords: `off`, `on` (haveibeenpwned.com, queried by five of forty SHA-1 digits), or
+#: the path of a sorted file of SHA-1 hashes, one per line (`HASH` or `HASH:COUNT`).
 BREACHED_PASSWORDS = env.str("BREACHED_PASSWORDS", default="off")
 if BREACHED_PASSWORDS.lower() in ("on", "true", "yes", "1"):
     BREACHED_PASSWORDS = "on"
@@ -203,7 +207,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"{_OURS}.KnownPasswordValidator"},
 ]
 
-# --- the second factor
+# --- second factor
 MFA_ADAPTER = "submissions.accounts.access.SecondFactorAdapter"
 MFA_FORMS = {
     "authenticate": f"{_FORMS}.AuthenticateCodeForm",
@@ -211,41 +215,41 @@ MFA_FORMS = {
     "activate_totp": f"{_FORMS}.ActivateCodeForm",
 }
 MFA_TOTP_ISSUER = SITE_NAME
-#: The code before and the one after are taken too: telephones' clocks differ.
+#: The previous and the next code are accepted too, because clocks differ.
 MFA_TOTP_TOLERANCE = 1
 
 
 def needs_second_factor(*, embedded: bool, behind_proxy: bool, hosts: Sequence[str]) -> bool:
-    """Whether staff need one: but where the one-command default answers to this machine alone."""
+    """Return whether staff need a second factor: unless the one-command default serves only this machine."""
     loopback = {"127.0.0.1", "localhost", "[::1]", "::1"}
     return not (embedded and not behind_proxy and set(hosts) <= loopback)
 
 
-#: Whether staff have their rights only after they showed a second factor.
+#: Whether staff permissions require a second factor.
 STAFF_MFA_REQUIRED = needs_second_factor(embedded=EMBEDDED, behind_proxy=BEHIND_PROXY, hosts=ALLOWED_HOSTS)
 
-# --- teams and hidden judgements (docs/decisions/0018)
-#: Whether a curator approves a team before it first submits to a dataset with hidden judgements.
+# --- teams and hidden judgments (docs/decisions/0018)
+#: Whether a curator must approve a team before its first submission to a dataset with hidden judgments.
 TEAM_APPROVAL = env.bool("TEAM_APPROVAL", default=not EMBEDDED)
-#: For so many days after its approval (without TEAM_APPROVAL, where nobody approved it, after it
-#: was made) a team is young; 0: none is. With it, one that is not approved always is.
+#: Days during which a team counts as new: after its approval or, without TEAM_APPROVAL, after its creation
+#: if it was not approved; 0 for none. With TEAM_APPROVAL, unapproved teams always count as new.
 YOUNG_TEAM_DAYS = env.int("YOUNG_TEAM_DAYS", default=0 if EMBEDDED else 90)
-#: Results of young teams shown per hidden dataset and day; the others wait for their turn.
+#: Results of new teams that are revealed per hidden dataset and day; others are queued.
 YOUNG_TEAM_READINGS = env.int("YOUNG_TEAM_READINGS", default=6)
 if YOUNG_TEAM_DAYS < 0 or YOUNG_TEAM_READINGS < 1:
-    raise ImproperlyConfigured("YOUNG_TEAM_DAYS is a number from 0, YOUNG_TEAM_READINGS one from 1.")
+    raise ImproperlyConfigured("YOUNG_TEAM_DAYS must be at least 0, and YOUNG_TEAM_READINGS at least 1.")
 
-# --- how often somebody may try: per address (ip), per person (user), or per account that is tried (key)
+# --- rate limits per address (ip), per user (user), or per targeted account (key)
 ACCOUNT_RATE_LIMITS = {
     "login": "30/m/ip",
     "login_failed": "10/m/ip,5/300s/key",
-    #: Beside that, for codes alone: who tries them has the password.
+    #: An additional limit for codes only: attackers who guess them know the password.
     "second_factor": "20/h/key,50/d/key",
     "signup": "20/h/ip",
-    #: By hours, not by the day: strangers can use it up, and its owner is to wait no longer.
+    #: Hours rather than a day: attackers can exhaust it, and the owner should not wait longer.
     "reset_password": "20/h/ip,3/2h/key",
     "reset_password_from_key": "20/h/ip",
-    #: Opening a link that sets a password, and its form: each makes a session.
+    #: Opening a password reset link and its form, each of which creates a session.
     "open_reset_link": "60/h/ip",
     "change_password": "5/m/user",
     "manage_email": "10/h/user",
@@ -253,17 +257,18 @@ ACCOUNT_RATE_LIMITS = {
     "confirm_email": "1/180s/key",
 }
 
-# --- mail: to the console until a server is named
+# --- mail, printed to the console unless a server is set
 EMAIL_URL = env.str("EMAIL_URL", default="consolemail://")
 vars().update(env.email_url("EMAIL_URL", default="consolemail://"))
 DEFAULT_FROM_EMAIL = env.str("DEFAULT_FROM_EMAIL", default=formataddr((SITE_NAME, "runboard@localhost")))
-#: How long a mail server may take to answer, in seconds: others wait for their mail meanwhile.
+#: Timeout of the mail server in seconds; other mail waits meanwhile.
 EMAIL_TIMEOUT = 10
-#: Whether teams may have results sent to addresses of their own; workers then need a way to the internet.
+#: Whether teams may register webhooks; workers then need access to the internet.
 WEBHOOKS_ENABLED = env.bool("WEBHOOKS_ENABLED", default=True)
-#: Whether these may also be programs on this machine, by http: for trials, since any sign-up may then reach its ports.
+#: Whether webhooks may also target this machine by HTTP. For testing only: any user could then reach its
+#: ports.
 WEBHOOKS_LOOPBACK = env.bool("WEBHOOKS_LOOPBACK", default=False)
-# Without a mail server nobody could verify an address: verification is asked for once there is one.
+# Addresses cannot be verified without a mail server, so verification is mandatory only with one.
 ACCOUNT_EMAIL_VERIFICATION = "optional" if EMAIL_URL.startswith("consolemail") else "mandatory"
-# A worker then prints mail as it is. Celery would make each line that is printed a warning of its log.
+# Workers then print mail unchanged; Celery would log each printed line as a warning.
 CELERY_WORKER_REDIRECT_STDOUTS = not EMAIL_URL.startswith("consolemail")

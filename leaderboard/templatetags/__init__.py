@@ -1,1 +1,1 @@
-"""Filters and tags of the board's pages."""
+"""Template filters and tags."""

@@ -1,4 +1,4 @@
-"""Frames of figures in templates: `{% figure "wins" benchmark=benchmark.slug %}`. See `leaderboard.figures`."""
+"""Template tags for figures, such as `{% figure "wins" benchmark=benchmark.slug %}`. See `leaderboard.figures`."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -27,60 +27,76 @@ def figure(
     table: bool = False,
     level: int = 3,
 ) -> dict[str, Any]:
-    """The frame of a figure in the page's view; `table` builds it at once, so that the page has its table.
+    """Render the frame of a figure in the page's view.
 
-    `level` is that of its heading. Raises KeyError for a figure that there is not; with `table` what `build` raises.
+    Raises KeyError for an unknown figure and, with `table`, exceptions of building it.
+
+    Args:
+        context: Context of the page.
+        slug: Slug of the figure.
+        benchmark: Slug of its benchmark.
+        dataset: Slug of its dataset.
+        system: Slug or slugs of its systems.
+        table: Whether to build the figure immediately, so that the page contains its table.
+        level: Level of its heading.
     """
-    found = FIGURES[slug]
-    own = [("benchmark", benchmark), ("dataset", dataset)]
-    own += [("system", name) for name in ([system] if isinstance(system, str) else system)]
-    own_query = urlencode([pair for pair in own if pair[1]])
+    definition = FIGURES[slug]
+    parameters = [("benchmark", benchmark), ("dataset", dataset)]
+    parameters += [("system", name) for name in ([system] if isinstance(system, str) else system)]
+    own_query = urlencode([pair for pair in parameters if pair[1]])
     state = context.get("state")
     view = state.query_string()[1:] if isinstance(state, BoardState) else ""
     query = "?" + "&".join(part for part in (own_query, view) if part)
-    asked = FigureRequest(found, QueryDict(query[1:])) if table else None
+    figure_request = FigureRequest(definition, QueryDict(query[1:])) if table else None
     baseline = getattr(context.get("board"), "baseline", "") or str(context.get("baseline", ""))
-    # On a board the script adds the page's view, which htmx changes; other pages may have parameters of their own.
+    # On boards a script adds the page's view, which htmx changes; other pages may have parameters of their
+    # own.
     data_query = own_query if "board" in context else query[1:]
-    return frame(found, data_query, query, asked.plot() if asked else None, level, baseline)
+    return frame(
+        definition, data_query, query, figure_request.plot() if figure_request else None, level, baseline
+    )
 
 
 def frame(
-    found: Figure, data_query: str, query: str, plot: Plot | None, level: int, baseline: str = ""
+    figure: Figure, data_query: str, query: str, plot: Plot | None, level: int, baseline: str = ""
 ) -> dict[str, Any]:
-    """Return the context of `leaderboard/_figure.html`. `data_query` is the query string for the figure's data."""
-    address = reverse("figure_json", args=[found.slug])
-    chosen = QueryDict(query[1:] if found.choices else "")
+    """Return the context of `leaderboard/_figure.html`; `data_query` is the query string of the figure's data."""
+    address = reverse("figure_json", args=[figure.slug])
+    query_values = QueryDict(query[1:] if figure.choices else "")
     return {
-        "figure": found,
-        "title": found.get_title(plot.baseline if plot else baseline),
+        "figure": figure,
+        "title": figure.get_title(plot.baseline if plot else baseline),
         "plot": plot,
-        "caption": (plot and plot.caption) or found.caption,
+        "caption": (plot and plot.caption) or figure.caption,
         "notes": plot.notes if plot else (),
         "level": level,
         "data_url": f"{address}?{data_query}" if data_query else address,
         "json_url": address + query.removesuffix("?"),
-        "page_url": reverse("figure", args=[found.slug]) + query.removesuffix("?"),
+        "page_url": reverse("figure", args=[figure.slug]) + query.removesuffix("?"),
         "carried": [
-            (name, value) for name in chosen for value in chosen.getlist(name) if name not in found.choices
+            (name, value)
+            for name in query_values
+            for value in query_values.getlist(name)
+            if name not in figure.choices
         ],
         "choices": [
-            (name, label, values, chosen.get(name, "")) for name, (label, values) in found.choices.items()
+            (name, label, values, query_values.get(name, ""))
+            for name, (label, values) in figure.choices.items()
         ],
     }
 
 
 @register.inclusion_tag("leaderboard/_figure.html")
-def figure_page(asked: FigureRequest) -> dict[str, Any]:
-    """The figure of a page that is about it alone, with its table; the page's own form has its choices."""
-    query = asked.query_string()
-    shown = frame(asked.figure, query[1:], query, asked.plot(), 2)
-    return {**shown, "choices": [], "page_url": ""}
+def figure_page(figure_request: FigureRequest) -> dict[str, Any]:
+    """Render the figure of its own page, with its table; its choices are in the form of the page."""
+    query = figure_request.query_string()
+    context = frame(figure_request.figure, query[1:], query, figure_request.plot(), 2)
+    return {**context, "choices": [], "page_url": ""}
 
 
 @register.inclusion_tag("leaderboard/_figure_assets.html")
 def figure_assets() -> dict[str, Any]:
-    """The style sheet and the script that frames need, once a page."""
+    """Render the style sheet and script of figures, once per page."""
     return {}
 
 
@@ -88,13 +104,13 @@ def figure_assets() -> dict[str, Any]:
 def figures_on(
     context: template.Context, subject: Subject, dataset: Mapping[str, Any] | str = ""
 ) -> list[Figure]:
-    """The figures that a page of this kind shows: of a dataset's page those that fit it, and what its board can draw.
+    """Return the figures for a page: on boards, only those that the data of the board supports.
 
-    A view that leaves out rows or columns decides nothing: the page may be led to another without being built anew.
+    Filtered views show all figures, because the user may change the view without reloading the page.
     """
-    about = figures_about(subject, dataset if isinstance(dataset, Mapping) else None)
+    candidates = figures_about(subject, dataset if isinstance(dataset, Mapping) else None)
     board, state = context["board"], context["state"]
     if state.filtered or state.hidden or state.columns or state.measure or board.pages > 1:
-        return about
+        return candidates
     datasets = [dataset["pk"]] if isinstance(dataset, Mapping) else counted_datasets(context["members"])
-    return [figure for figure in about if figure.drawable(board) and figure.has_data(board, datasets)]
+    return [figure for figure in candidates if figure.drawable(board) and figure.has_data(board, datasets)]

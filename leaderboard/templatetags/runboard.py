@@ -1,4 +1,4 @@
-"""Formatting for templates: Markdown, sizes, numbers. Nothing here reads anything."""
+"""Template filters that format Markdown, sizes and numbers."""
 
 import re
 from html import escape
@@ -26,26 +26,26 @@ def markdown(text: str) -> SafeString:
 
 @register.filter
 def code_spans(text: str) -> SafeString:
-    """A sentence of a report with what stands between backticks set as code; everything else is escaped."""
+    """Format text between backticks as code and escape everything else."""
     return mark_safe(re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text)))  # noqa: S308
 
 
 @register.filter
 def whole(text: str) -> SafeString:
-    """Text of which short brackets, names with hyphens, and numbers with what they are of stay on one line."""
+    """Prevent line breaks in short parentheses, hyphenated names, and numbers with their names or units."""
     parts = re.split(
         r"(\([^()]{1,34}\)|(?<!\S)[^\s-]{1,16}-\S{1,18}(?!\S)|\S{1,20} \d\.\d+|[\d.,]+ ms)", text
     )
-    kept = (
+    pieces = (
         f'<span class="nowrap">{escape(part)}</span>' if n % 2 else escape(part)
         for n, part in enumerate(parts)
     )
-    return mark_safe("".join(kept))  # noqa: S308
+    return mark_safe("".join(pieces))  # noqa: S308
 
 
 @register.filter
 def formula(definition: str) -> SafeString:
-    """A definition with its indices set low and its exponents high: rel_i, Σ_{i≤k}, 2^{g_i}."""
+    """Format the indices and exponents of a definition: rel_i, Σ_{i≤k}, 2^{g_i}."""
     text = escape(definition)
     for sign, tag in (("^", "sup"), ("_", "sub")):
         text = re.sub(rf"\{sign}\{{([^{{}}]*)\}}|\{sign}(\w)", rf"<{tag}>\1\2</{tag}>", text)
@@ -54,7 +54,7 @@ def formula(definition: str) -> SafeString:
 
 @register.filter
 def size(number: int) -> str:
-    """Return a number of bytes as text: 1.4 MB."""
+    """Format a number of bytes: 1.4 MB."""
     value = float(number)
     for unit in ("B", "kB", "MB", "GB"):
         if value < 1000 or unit == "GB":
@@ -70,5 +70,5 @@ def short(digest: str) -> str:
 
 @register.inclusion_tag("leaderboard/_docs_nav.html", takes_context=True)
 def docs_nav(context: template.Context) -> dict[str, Any]:
-    """The sidebar of the documentation, with the page that it stands on marked."""
+    """Render the documentation's sidebar with the current page marked."""
     return {"sidebar": sidebar(), "here": context["request"].path}

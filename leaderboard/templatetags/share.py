@@ -1,4 +1,4 @@
-"""What the head of a page tells search engines and previews of links: blocks of the page, as plain text."""
+"""Template tags for the page head: title and summary for search engines and link previews."""
 
 from html import unescape
 
@@ -13,15 +13,15 @@ register = template.Library()
 
 SITE = (
     "A public leaderboard for information retrieval: runs and models are scored on hidden and open relevance "
-    "judgements, with significance tests, measured costs and a baseline beside every result."
+    "judgments, with significance tests, measured costs and a baseline for every result."
 )
-#: So much of a description is shown anywhere.
+#: Maximum length of a description.
 LONGEST = 300
 
 
 @register.simple_tag(takes_context=True)
 def page_title(context: template.Context) -> str:
-    """What stands in the page's block `title`, which may be written once only."""
+    """Return the page's `title` block as plain text, because templates can render a block only once."""
     blocks = context.render_context.get(BLOCK_CONTEXT_KEY)
     block = blocks.get_block("title") if blocks else None
     if block is None:
@@ -31,13 +31,13 @@ def page_title(context: template.Context) -> str:
 
 @register.simple_tag(takes_context=True)
 def page_summary(context: template.Context) -> str:
-    """What the page is about: the verdict of its board, else `summary` or the description of what it shows."""
-    board, said = context.get("board"), context.get("summary")
+    """Return the page's description: the verdict of its board, `summary`, or the description of its object."""
+    board, summary = context.get("board"), context.get("summary")
     if isinstance(board, Board) and board.summary:
-        said = f"{board.title}. {board.summary.text}"
+        summary = f"{board.title}. {board.summary.text}"
     for name in ("dataset", "benchmark", "system"):
-        about = context.get(name)
-        if not said and isinstance(about, dict):
-            said = first_sentence(about.get("description") or "")
-    text = " ".join((said or SITE).split())
+        subject = context.get(name)
+        if not summary and isinstance(subject, dict):
+            summary = first_sentence(subject.get("description") or "")
+    text = " ".join((summary or SITE).split())
     return text if len(text) <= LONGEST else text[: LONGEST - 1].rstrip() + "…"

@@ -1,1 +1,1 @@
-"""Pages. Each view translates the request, makes one domain call, and translates the answer."""
+"""Views of pages. Each translates the request, makes one domain call, and translates the result."""

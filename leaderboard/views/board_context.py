@@ -1,6 +1,6 @@
-"""What the board's template needs: heads with links, the rows as ready HTML, and what a reader may choose.
+"""Template context of boards: column heads with links, rows as rendered HTML, and the choices of the view.
 
-All choices are links and fields: they are in the address, and none of them needs JavaScript.
+All choices are links and form fields, so that the URL contains them and none needs JavaScript.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,19 +27,19 @@ from leaderboard.boards.state import MAX_PINS, MAX_SORTS, PRESETS, VIEWS, WEIGHE
 from leaderboard.models import Entry
 from leaderboard.views.board_views import export_links
 
-#: So many letters of a baseline fit the head of a phone's column.
+#: Maximum length of a baseline's name that fits into a column head on phones.
 SHORT_NAME = 8
-#: Where more systems than these are compared, the legend says how many differ by chance alone.
+#: Number of compared systems above which the legend states how many differ by chance.
 FEW_COMPARED = 20
-#: So many values of a facet are offered as boxes; text search finds the rows of the others.
+#: Maximum number of facet values with a check box; text search finds the rows of others.
 MOST_OPTIONS = 24
-#: How many systems are compared on one page.
+#: Minimum and maximum number of systems on a comparison page.
 FEWEST_COMPARED, MOST_COMPARED = 2, 6
 VIEW_LABELS = dict(zip(VIEWS, ("Score", "Δ", "Δ in %", "Rank"), strict=True))
 
 
 class Choice(NamedTuple):
-    """A choice of a list."""
+    """An option of a list."""
 
     value: str
     label: str
@@ -47,14 +47,14 @@ class Choice(NamedTuple):
 
 
 class FilterChip(NamedTuple):
-    """A choice in force, and the view without it."""
+    """An active choice, and the URL of the view without it."""
 
     label: str
     href: str
 
 
 def board_context(board: Board, state: BoardState, path: str, permalink: str = "") -> dict[str, Any]:
-    """Return the context of `leaderboard/_board.html` for the page at `path`; `permalink` is the lasting address."""
+    """Return the context of `leaderboard/_board.html` for the page at `path`; `permalink` is the permanent URL."""
     return {
         "board": board,
         "state": state,
@@ -74,7 +74,6 @@ class _BoardPage:
     path: str
 
     def link(self, **changes: object) -> str:
-        """Return the address of the view with these changes."""
         return self.path + self.state.but(**changes).query_string()
 
     def context(self) -> dict[str, Any]:
@@ -121,7 +120,7 @@ class _BoardPage:
         }
 
     def _head(self, place: int, rooms: Mapping[str, int]) -> str:
-        """Return the head of a column: a link that sorts by it, or turns the order around."""
+        """Return the HTML of a column head: a link that sorts by the column or reverses the order."""
         board = self.board
         column = board.shown[place]
         sort = Sort(column.key)
@@ -138,7 +137,7 @@ class _BoardPage:
             classes += " first"
         room = rendering.spread_box(rooms.get(column.key, 0))
         unit = f'<span class="unit">{escape(_(column.unit))}{room}</span>' if column.unit else ""
-        versus = ""  # on a phone, which has no heads of groups
+        versus = ""  # For phones, which have no group heads.
         if column.key == DELTA and len(board.baseline) <= SHORT_NAME:
             versus = f' <span class="vs">{escape(_("vs %(baseline)s") % {"baseline": board.baseline})}</span>'
         return (
@@ -147,7 +146,7 @@ class _BoardPage:
         )
 
     def _groups(self) -> SafeString:
-        """Return the heads of the groups of columns."""
+        """Return the HTML of the heads of column groups."""
         cells = []
         for number, (label, span) in enumerate(spans(self.board.shown[1:])):
             first = ' class="first"' if number else ""
@@ -158,10 +157,10 @@ class _BoardPage:
         return mark_safe("".join(cells))  # noqa: S308
 
     def _choices(self) -> dict[str, Any]:
-        """Return the lists of measures, views, machines, and sets of columns.
+        """Return the options for measures, views, machines, and sets of columns.
 
-        A dataset's board shows the measure that it is sorted by, unless another one is named. So the first measure has
-        to be named then, and so does the first machine where the view leaves out those with a GPU.
+        By default, a dataset's board shows the measure that it is sorted by. The first measure therefore needs a value
+        if the board is sorted by a measure, and so does the first machine if those with a GPU are filtered out.
         """
         board, state = self.board, self.state
         sorted_by_measure = any(sort.key in board.measures for sort in state.sorts[:1])
@@ -200,32 +199,36 @@ class _BoardPage:
         }
 
     def _quick_filters(self) -> Iterator[Choice]:
-        """Yield filters that many readers want, each a link that sets it, or takes it back where it is set."""
+        """Yield common filters, each a link that toggles it."""
         state = self.state
         keys = {column.key for column in self.board.ranges}
-        small = Range(SIZE.key, None, 1000.0)
-        quick = Range("mean-latency", None, 10.0)
+        size_range = Range(SIZE.key, None, 1000.0)
+        latency_range = Range("mean-latency", None, 10.0)
         yield Choice(self.link(zero_shot=not state.zero_shot), "Zero-shot", state.zero_shot)
         if "weights" in {facet.name for facet in self.board.facets}:
             is_set = state.chosen("weights") == ("open",)
             view = state.with_facet("weights", () if is_set else ("open",))
             yield Choice(self.path + view.query_string(), "Open weights", is_set)
-        if small.key in keys:
-            href = self.link(ranges=_toggle_range(state, small))
-            yield Choice(href, "Under 1 B parameters", small in state.ranges)
-        if quick.key in keys:
-            is_set = state.cpu_only and quick in state.ranges
-            ranges = _toggle_range(state, quick) if is_set or quick not in state.ranges else state.ranges
+        if size_range.key in keys:
+            href = self.link(ranges=_toggle_range(state, size_range))
+            yield Choice(href, "Under 1 B parameters", size_range in state.ranges)
+        if latency_range.key in keys:
+            is_set = state.cpu_only and latency_range in state.ranges
+            ranges = (
+                _toggle_range(state, latency_range)
+                if is_set or latency_range not in state.ranges
+                else state.ranges
+            )
             yield Choice(self.link(cpu_only=not is_set, ranges=ranges), "CPU under 10 ms", is_set)
 
     def _picker(self) -> SafeString:
-        """Return a check box for each column, by groups; those in sight are checked."""
-        shown = {column.key for column in self.board.shown}
+        """Return the HTML of a check box per column, by group; visible columns are checked."""
+        visible_keys = {column.key for column in self.board.shown}
         items = []
         for group, columns in groupby(self.board.columns[1:], lambda column: column.group_label):
             boxes = "".join(
                 f'<li><label><input type="checkbox" id="column-{escape(column.key)}" name="columns" '
-                f'value="{escape(column.key)}"{" checked" if column.key in shown else ""}>'
+                f'value="{escape(column.key)}"{" checked" if column.key in visible_keys else ""}>'
                 f"<span>{escape(column.head)}</span></label></li>"
                 for column in columns
             )
@@ -235,25 +238,36 @@ class _BoardPage:
         return mark_safe("".join(items))  # noqa: S308
 
     def _legend(self) -> dict[str, Any]:
-        """Return the legend's facts; `date` is that of all results, unless a column has it."""
+        """Return the facts of the legend; `date` is the common date of all results, unless a column shows dates."""
         board = self.board
-        shown, dates = board.shown, {row.value("published") for row in board.rows} - {None}
-        least, published = board.statements.least_difference(board.measure), board.statements.published
-        coarse = [] if published is None else [c.head for c in shown if c.key in board.measures[1:]]
-        if published is not None and published.step >= PUBLIC_STEP:
-            coarse = [published.measure, *coarse]
-        several = len(board.statements.tied_with_best(board.measure)) > 1
-        has_one_date = len(dates) == 1 and all(column.key != "published" for column in shown)
+        visible_columns, dates = board.shown, {row.value("published") for row in board.rows} - {None}
+        least_difference, published_statements = (
+            board.statements.least_difference(board.measure),
+            board.statements.published,
+        )
+        coarse = (
+            []
+            if published_statements is None
+            else [c.head for c in visible_columns if c.key in board.measures[1:]]
+        )
+        if published_statements is not None and published_statements.step >= PUBLIC_STEP:
+            coarse = [published_statements.measure, *coarse]
+        has_ties = len(board.statements.tied_with_best(board.measure)) > 1
+        has_one_date = len(dates) == 1 and all(column.key != "published" for column in visible_columns)
         return {
-            "differences": any(column.kind in ("delta", "relative") for column in shown),
-            "least": "" if least is None else f"{least:+.3f}",
-            "within": f"{published.tied_within:.3f}" if published is not None and several else "",
+            "differences": any(column.kind in ("delta", "relative") for column in visible_columns),
+            "least": "" if least_difference is None else f"{least_difference:+.3f}",
+            "within": f"{published_statements.tied_within:.3f}"
+            if published_statements is not None and has_ties
+            else "",
             "by_chance": f"{board.compared / 20:.0f}" if board.compared > FEW_COMPARED else "",
-            "wins": next((c.note for c in shown if c.key == WINS), ""),
+            "wins": next((c.note for c in visible_columns if c.key == WINS), ""),
             "coarse": " and ".join(coarse),
             "step": PUBLIC_STEP,
-            "noise": any(c.key in WITH_SPREAD for c in shown),
-            "lower": list(dict.fromkeys(c.head for c in shown if c.better == "lower" and c.numeric)),
+            "noise": any(c.key in WITH_SPREAD for c in visible_columns),
+            "lower": list(
+                dict.fromkeys(c.head for c in visible_columns if c.better == "lower" and c.numeric)
+            ),
             "date": date.fromisoformat(str(*dates)) if has_one_date else None,
         }
 
@@ -267,21 +281,21 @@ class _BoardPage:
         return [pair for pair in self.state.pairs() if pair[0] in carried]
 
     def _ranges(self) -> list[tuple[str, list[SafeString]]]:
-        """Return fields for costs and the measure in focus, and then those of every other column."""
+        """Return the range fields of costs and the selected measure, then those of all other columns."""
         bounds = {one.key: one for one in self.state.ranges}
-        usual: list[SafeString] = []
-        others: list[SafeString] = []
+        main_fields: list[SafeString] = []
+        other_fields: list[SafeString] = []
         for column in self.board.ranges:
             bound = bounds.get(column.key, Range(column.key, None, None))
             first = column.kind == "figure" or column.key in (self.board.measure, "mean")
-            (usual if first else others).append(_range_fields(column, bound))
-        groups = (("", usual), ("Values of other columns", others))
+            (main_fields if first else other_fields).append(_range_fields(column, bound))
+        groups = (("", main_fields), ("Values of other columns", other_fields))
         return [(label, fields) for label, fields in groups if fields]
 
     def _order(self) -> dict[str, Any]:
-        """Return the columns that decide the order, those that may decide among equals, and the view in a sentence.
+        """Return the sort columns, the candidates for tie-breaking, and a sentence that describes the view.
 
-        Links turn each deciding column around, or leave it out where another one stays.
+        Each sort column has links that reverse its order or remove it.
         """
         board = self.board
         names = {column.key: column.head for column in (*board.ranges, *board.columns)}
@@ -323,19 +337,19 @@ class _BoardPage:
         return "/compare/?" + urlencode([*(("system", slug) for slug in slugs), *scope])
 
     def _chips(self) -> Iterator[FilterChip]:
-        """Yield everything that leaves rows or columns out, or adds some, each with the view without it."""
+        """Yield all choices that filter rows or change columns, each with the view without it."""
         board, state = self.board, self.state
         for name, values in state.facets:
             options = (option for facet in board.facets if facet.name == name for option in facet.options)
             labels = {option.value: option.label for option in options}
             for value in values:
-                without = state.with_facet(name, (other for other in values if other != value))
+                reduced_state = state.with_facet(name, (other for other in values if other != value))
                 label = f"{LABELS[name]}: {labels.get(value, value)}"
-                yield FilterChip(label, self.path + without.query_string())
+                yield FilterChip(label, self.path + reduced_state.query_string())
         columns = {column.key: column for column in board.ranges}
         for one in state.ranges:
             if one.key in board.awaited:
-                label = f"{COLUMN_NAMES[one.key]}: not applied, being computed"
+                label = f"{COLUMN_NAMES[one.key]}: not applied yet, still being computed"
             else:
                 column = columns[one.key]
                 unit = f" {column.unit}" if column.unit and column.kind == "figure" else ""
@@ -348,7 +362,7 @@ class _BoardPage:
         if state.zero_shot:
             yield FilterChip("zero-shot only", self.link(zero_shot=False))
         if state.cpu_only:
-            label = "measured without a GPU; what was not measured is left out"
+            label = "measured without a GPU; unmeasured systems are hidden"
             yield FilterChip(label, self.link(cpu_only=False))
         if state.corpus:
             yield FilterChip(f"my corpus: {state.corpus:,} documents", self.link(corpus=0))
@@ -361,31 +375,31 @@ class _BoardPage:
             yield FilterChip(f"without {groups.get(slug, slug)}", self.link(hidden=rest))
 
 
-def _toggle_range(state: BoardState, wanted: Range) -> tuple[Range, ...]:
-    """Return the ranges with this one in place of another of its column, or without it if it is among them."""
-    others = [one for one in state.ranges if one.key != wanted.key]
-    chosen = others if wanted in state.ranges else [*others, wanted]
-    return tuple(sorted(chosen, key=lambda one: one.key))
+def _toggle_range(state: BoardState, toggled: Range) -> tuple[Range, ...]:
+    """Return the ranges without the given one or, if it is not set, with it in place of another of its column."""
+    other_ranges = [one for one in state.ranges if one.key != toggled.key]
+    ranges = other_ranges if toggled in state.ranges else [*other_ranges, toggled]
+    return tuple(sorted(ranges, key=lambda one: one.key))
 
 
 def _options(choices: Iterable[Choice]) -> SafeString:
-    """Return the HTML of a list of choices, for which a template would take long."""
+    """Return the HTML of `option` elements, for which a template would be slow."""
     items = (
-        f'<option value="{escape(value)}"{" selected" if chosen else ""}>{escape(label)}</option>'
-        for value, label, chosen in choices
+        f'<option value="{escape(value)}"{" selected" if is_selected else ""}>{escape(label)}</option>'
+        for value, label, is_selected in choices
     )
     return mark_safe("".join(items))  # noqa: S308
 
 
 def _unless_first(name: str, names: Sequence[str]) -> str:
-    """Return the choice's value in addresses: empty for the default, which is the first."""
+    """Return the URL value of a choice: empty for the default, which is the first."""
     return "" if name == names[0] else name
 
 
 def _boxes(facet: Facet) -> dict[str, Any]:
-    """Return a facet with a check box for each offered value, and the number of further values.
+    """Return a facet with its check boxes and the number of values without one.
 
-    A template would take a tenth of the time of a page for the boxes.
+    Rendering the boxes by a template would take a tenth of the time of a page.
     """
     options = [option for place, option in enumerate(facet.options) if place < MOST_OPTIONS or option.chosen]
     items = (
@@ -403,7 +417,7 @@ _EMPTY, _CHECKED = ' class="is-empty"', " checked"
 
 
 def _range_fields(column: Column, bound: Range) -> SafeString:
-    """Return two fields for the bounds of a column, with a name that both have."""
+    """Return the HTML of two fields for the bounds of a column, with a common label."""
     unit = "0.1 is 10%" if column.kind == "relative" else column.unit if column.kind == "figure" else ""
     key, label, unit = escape(column.key), escape(column.head), escape(unit)
     low, high = _format_bound(bound.low), _format_bound(bound.high)

@@ -1,4 +1,4 @@
-"""The requested view of a board, its page, and its citation."""
+"""Views of boards: the requested view, its page, and its citation."""
 
 import datetime
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ from leaderboard.results.board_rows import entry_rows
 Kind = Literal["dataset", "benchmark"]
 
 
-#: The revisions that the page of a board changes with, by its slug.
+#: Functions from a board's slug to the revision that its page depends on.
 REVISIONS: Mapping[Kind, Callable[[str], str]] = {
     "dataset": entry_rows.dataset_revision,
     "benchmark": entry_rows.benchmark_revision,
@@ -27,12 +27,12 @@ REVISIONS: Mapping[Kind, Callable[[str], str]] = {
 
 
 def site_revision(**_: object) -> str:
-    """The revision of the whole site, for pages that show more than one board, whatever their arguments."""
+    """Return the revision of the site, for pages with several boards; arguments are ignored."""
     return entry_rows.site_revision()
 
 
-def view_of(request: HttpRequest) -> PageVariant | None:
-    """Return the view for the page cache, or None for searches and addresses with empty fields."""
+def page_variant(request: HttpRequest) -> PageVariant | None:
+    """Return the view for the page cache, or None for searches and URLs with empty fields."""
     state = BoardState.read(request.GET)
     if state.text or has_empty_fields(request):
         return None
@@ -40,12 +40,12 @@ def view_of(request: HttpRequest) -> PageVariant | None:
 
 
 def is_part(request: HttpRequest) -> bool:
-    """Whether htmx asks, which wants the board alone; to go back in history it asks for the whole page."""
+    """Return whether htmx requests only the board; when it restores history, it requests the whole page."""
     return "HTTP_HX_REQUEST" in request.META and "HTTP_HX_HISTORY_RESTORE_REQUEST" not in request.META
 
 
 def has_empty_fields(request: HttpRequest) -> bool:
-    """Whether a form without JavaScript has put fields into the address that say nothing."""
+    """Return whether the URL contains empty fields, as those of forms submitted without JavaScript."""
     return any("" in request.GET.getlist(name) for name in request.GET)
 
 
@@ -56,15 +56,21 @@ def board_page(
     context: Callable[[], dict[str, Any]],
     board: dict[str, Any],
 ) -> HttpResponse:
-    """The page with a board on it, or the board alone for htmx; `context` makes what stands around the board.
+    """Return the page with a board or, for htmx, only the board.
 
-    An address with empty fields leads to the one without, and one behind the last page to that page: these are the
-    ones that are shared and kept.
+    URLs with empty fields and those beyond the last page redirect to the canonical URL, which is shared and cached.
+
+    Args:
+        request: The request.
+        template: Template of the page.
+        state: View of the board.
+        context: Function that builds the context around the board, called only for whole pages.
+        board: Context of the board.
     """
-    shown: Board = board["board"]
+    current_board: Board = board["board"]
     response: HttpResponse
-    if shown.page != state.page:
-        response = redirect(request.path + state.but(page=shown.page).query_string())
+    if current_board.page != state.page:
+        response = redirect(request.path + state.but(page=current_board.page).query_string())
     elif is_part(request):
         response = render(request, "leaderboard/_board.html", {**board, "fragment": True})
     elif has_empty_fields(request):
@@ -76,20 +82,22 @@ def board_page(
 
 
 def permalink(kind: Kind, slug: str, at: datetime.datetime | None) -> str:
-    """The address of the board as it is since `at`, empty where that is not known."""
+    """Return the URL of the board as of `at`; empty if that is unknown."""
     return reverse(f"{kind}_at", args=[slug, at]) if at else ""
 
 
 def board_citation(
     request: HttpRequest, kind: Kind, slug: str, title: str, at: datetime.datetime | None
 ) -> Citation:
-    """How exports name the view that is asked for; `at` is since when the board is so."""
+    """Return the citation of the requested view for exports; `at` is the time of the board's latest change."""
     query = BoardState.read(request.GET).but(all_rows=False).query_string()
     address = permalink(kind, slug, at) or reverse(kind, args=[slug])
     return Citation(kind, slug, title, absolute(request, address + query), at)
 
 
 def export_links(path: str, state: BoardState) -> list[tuple[str, str]]:
-    """What the view may be had as: name and address; `path` is the page's."""
+    """Return names and URLs of the exports of the view on the page at `path`."""
     query = state.but(all_rows=False).query_string()
-    return [(chosen.label, f"{path}board.{ending}{query}") for ending, chosen in FORMATS.items()]
+    return [
+        (export_format.label, f"{path}board.{ending}{query}") for ending, export_format in FORMATS.items()
+    ]

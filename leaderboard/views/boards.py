@@ -1,4 +1,4 @@
-"""Pages with a board on them, present ones and past ones as of a second, and exports of both."""
+"""Pages of current and past boards, and their exports."""
 
 import datetime
 from collections.abc import Callable
@@ -39,14 +39,14 @@ from leaderboard.results.protection import policy_from_columns
 from leaderboard.results.values import published_statistics
 from leaderboard.rounds.lifecycle import benchmark_rounds, closed_reason, dataset_rounds, governing_round
 from leaderboard.views.board_context import board_context
-from leaderboard.views.board_views import REVISIONS, Kind, board_citation, board_page, permalink, view_of
+from leaderboard.views.board_views import REVISIONS, Kind, board_citation, board_page, page_variant, permalink
 
 
 @require_safe
-@cache_page(REVISIONS["dataset"], vary_on_site_address(view_of))
+@cache_page(REVISIONS["dataset"], vary_on_site_address(page_variant))
 @reads(*PARAMETERS)
 def dataset(request: HttpRequest, slug: str) -> HttpResponse:
-    """A dataset: what it is, what it offers, and its board."""
+    """Show a dataset with its description, files, and board."""
     state = BoardState.read(request.GET)
     page = pages.dataset_page(slug, state, own_teams(request))
     if page is None:
@@ -65,12 +65,12 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
         ),
     }
 
-    def around() -> dict[str, Any]:
+    def build_context() -> dict[str, Any]:
         statistics = published_statistics(lists.get_statistics(dataset)._asdict(), hidden=dataset["hidden"])
         judged_by = dataset["current_qrels__judged_by"] or {}
         row = _row(dataset)
-        due = keeping_out(row, request.user)
-        files = [] if due else visible_files(row, request.user)
+        agreements = keeping_out(row, request.user)
+        files = [] if agreements else visible_files(row, request.user)
         return {
             "section": "datasets",
             "share_image": absolute(request, reverse("dataset_share", args=[slug])),
@@ -86,20 +86,20 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
             "twin": page.twin,
             "remarks": page.remarks,
             "registration": has_agreement(row),
-            "due": due,
+            "due": agreements,
             "benchmarks": lists.benchmarks_with(dataset["pk"]),
             "files": files,
             "rescore": under_way(dataset["pk"]) if may_judge(request.user) else None,
             "details": dataset_details(dataset, files, site_address(request) + "/"),
         }
 
-    return board_page(request, "leaderboard/dataset.html", state, around, board)
+    return board_page(request, "leaderboard/dataset.html", state, build_context, board)
 
 
 def _row(dataset: dict[str, Any]) -> Dataset:
-    """What decides who may have which files, of a row that was read already."""
-    own = ("pk", "hidden", "documents_visibility", "queries_visibility")
-    row = Dataset(**{name: dataset[name] for name in own})
+    """Return a partial row with the fields that determine access to files, without a query."""
+    field_names = ("pk", "hidden", "documents_visibility", "queries_visibility")
+    row = Dataset(**{name: dataset[name] for name in field_names})
     if dataset["current_version_id"] is not None:
         row.current_version = DatasetVersion(pk=dataset["current_version_id"])
     if dataset["current_qrels_id"] is not None:
@@ -108,21 +108,21 @@ def _row(dataset: dict[str, Any]) -> Dataset:
 
 
 @require_safe
-@cache_page(REVISIONS["benchmark"], vary_on_site_address(view_of))
+@cache_page(REVISIONS["benchmark"], vary_on_site_address(page_variant))
 @reads(*PARAMETERS)
 def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
-    """A benchmark: systems × datasets for one measure."""
+    """Show a benchmark: systems × datasets for one measure."""
     state = BoardState.read(request.GET)
     page = pages.benchmark_page(slug, state, own_teams(request))
     if page is None:
         raise Http404
-    counted = [member.dataset_id for member in page.members if member.counted]
-    judged = [
+    counted_ids = [member.dataset_id for member in page.members if member.counted]
+    hidden_flags = [
         member.facts.hidden
         for member in page.members
         if any(facts.qrels_id is not None for facts in (member.facts, *(part.facts for part in member.parts)))
     ]
-    around = {
+    context = {
         "section": "benchmarks",
         "share_image": absolute(request, reverse("benchmark_share", args=[slug])),
         "feed": reverse("benchmark_atom", args=[slug]),
@@ -130,53 +130,49 @@ def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
         "benchmark": page.benchmark,
         "members": page.members,
         "printed": page.printed,
-        "counted": len(counted),
-        "uncounted": len(page.members) - len(counted),
-        "topics": lists.count_topics(counted),
-        "hidden_members": len(judged) - judged.count(False),
-        "open_members": judged.count(False),
+        "counted": len(counted_ids),
+        "uncounted": len(page.members) - len(counted_ids),
+        "topics": lists.count_topics(counted_ids),
+        "hidden_members": len(hidden_flags) - hidden_flags.count(False),
+        "open_members": hidden_flags.count(False),
         "completeness": completeness(slug),
     }
     path = reverse("benchmark", args=[slug])
     board = board_context(page.board, state, path, permalink("benchmark", slug, page.at))
-    return board_page(request, "leaderboard/benchmark.html", state, lambda: around, board)
+    return board_page(request, "leaderboard/benchmark.html", state, lambda: context, board)
 
 
-#: Seconds for which browsers and proxies may keep a past board without asking: only the reason why a row was taken off
-#: since can be added to it.
+#: Seconds for which browsers and proxies may cache a past board. Afterwards it can change only by the reason
+#: for the removal of a row.
 KEPT_FOR = 3600
-#: A second is over when every transaction that began in it has surely ended.
+#: Time after a second when all transactions that began in it have certainly ended.
 SETTLED = datetime.timedelta(seconds=60)
 
 
 class MomentConverter:
-    """`2026-11-21T17:05:09Z` in an address."""
+    """URL converter for times such as `2026-11-21T17:05:09Z`."""
 
-    # `\d` would take the digits of every script, and give a page as many addresses.
+    # `\d` would match digits of all scripts, and so give a page several URLs.
     regex = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"
 
     def to_python(self, value: str) -> datetime.datetime:
-        """The second. Raises ValueError for the 30th of February, which is no address then."""
+        """Parse the time. Raises ValueError for invalid dates such as February 30."""
         return datetime.datetime.strptime(value, MOMENT).replace(tzinfo=datetime.UTC)
 
     def to_url(self, value: datetime.datetime) -> str:
-        """Its text."""
         return value.astimezone(datetime.UTC).strftime(MOMENT)
 
 
 def _long_kept(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Let browsers and proxies cache a past board, once nothing can change within its second.
-
-    There are no boards of a future time.
-    """
+    """Let browsers and proxies cache a past board once its second is settled, and respond 404 for future times."""
 
     @wraps(view)
     def answer(
-        request: HttpRequest, slug: str, kind: Kind, at: datetime.datetime | None = None, **others: Any
+        request: HttpRequest, slug: str, kind: Kind, at: datetime.datetime | None = None, **options: Any
     ) -> HttpResponse:
         if at is not None and at > timezone.now():
             return _no_board(request, slug, at, kind)
-        response = view(request, slug=slug, kind=kind, at=at, **others)
+        response = view(request, slug=slug, kind=kind, at=at, **options)
         settled = at is not None and next_second(at) + SETTLED < timezone.now()
         if settled and response.status_code in (200, 304) and is_anonymous_visit(request):
             response.headers["Cache-Control"] = f"public, max-age={KEPT_FOR}"
@@ -191,16 +187,16 @@ def _revision(slug: str, kind: Kind, at: datetime.datetime | None, **_: object) 
 
 @require_safe
 @_long_kept
-@cache_page(_revision, view_of)
+@cache_page(_revision, page_variant)
 @reads(*PARAMETERS)
 def past_board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind) -> HttpResponse:
-    """The board as of `at`, in the view of the query string."""
+    """Show the board as of `at`, in the view of the query string."""
     state = BoardState.read(request.GET)
     page = pages.READERS[kind](slug, state, at=at)
     if page is None:
         return _no_board(request, slug, at, kind)
     path = permalink(kind, slug, at)
-    around = {
+    context = {
         "section": f"{kind}s",
         "kind": kind,
         "at": at,
@@ -208,43 +204,42 @@ def past_board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kin
         "present": reverse(kind, args=[slug]) + state.query_string(),
         "tombstones": page.tombstones,
     }
-    shown = board_context(page.board, state, path, path)
-    return board_page(request, "leaderboard/board_at.html", state, lambda: around, shown)
+    board = board_context(page.board, state, path, path)
+    return board_page(request, "leaderboard/board_at.html", state, lambda: context, board)
 
 
 @vary_on_site_address
-def view_of_export(request: HttpRequest) -> PageVariant | None:
-    """Return the view of an export for the page cache. Exports name their own address."""
+def export_variant(request: HttpRequest) -> PageVariant | None:
+    """Return the view of an export for the page cache. Exports contain their own URL."""
     state = _all_rows(request)
     return None if state.text else PageVariant(state.query_string(), state.is_common)
 
 
 def _all_rows(request: HttpRequest) -> BoardState:
-    """Return the view with all of its rows. Raises UnknownChoice."""
     return BoardState.read(request.GET).but(all_rows=True)
 
 
 @require_safe
 @_long_kept
-@cache_page(_revision, view_of_export)
+@cache_page(_revision, export_variant)
 @reads(*PARAMETERS)
 def export(
     request: HttpRequest, slug: str, kind: Kind, ending: str, at: datetime.datetime | None = None
 ) -> HttpResponse:
-    """The present or a past board as one of FORMATS, with all rows of its view."""
+    """Export the current or a past board in one of FORMATS, with all rows of the view."""
     page = pages.READERS[kind](slug, _all_rows(request), at=at)
     if page is None:
         if at is None:
             raise Http404
         return _no_board(request, slug, at, kind)
     cited = board_citation(request, kind, slug, page.board.title, at or page.at)
-    chosen = FORMATS[ending]
-    text = chosen.write(page.board, replace(cited, bibtex=pages.collect_bibtex(page.rows)))
-    return send_text(text, f"{slug}.{ending}", chosen.content_type, saved=chosen.saved)
+    export_format = FORMATS[ending]
+    text = export_format.write(page.board, replace(cited, bibtex=pages.collect_bibtex(page.rows)))
+    return send_text(text, f"{slug}.{ending}", export_format.content_type, saved=export_format.saved)
 
 
 def _no_board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind) -> HttpResponse:
-    """404, with the time at which the board begins; the same for what is not public, and for what is nowhere."""
+    """Return 404 with the start of the board's history, identically for nonpublic and unknown boards."""
     first, to_come = pages.first_published(kind, slug), at > timezone.now()
     context = {
         "at": at,

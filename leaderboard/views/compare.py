@@ -1,4 +1,4 @@
-"""The comparison of two to six systems."""
+"""Comparison of two to six systems."""
 
 from typing import Any
 
@@ -44,10 +44,10 @@ def _variant(request: HttpRequest) -> PageVariant | None:
 @cache_page(site_revision, _variant)
 @reads(*COMPARE_PARAMETERS)
 def compare_systems(request: HttpRequest) -> HttpResponse:
-    """Systems side by side: per dataset, and query by query where judgements are open."""
+    """Compare systems per dataset and, for open judgments, per query."""
     choices = system_choices()
-    offered = ((each.slug, each.label) for each in choices.values())
-    options = format_html_join("", '<option value="{}">{}</option>', offered)
+    labels = ((each.slug, each.label) for each in choices.values())
+    options = format_html_join("", '<option value="{}">{}</option>', labels)
     try:
         requested = CompareState.read(request.GET)
         view = requested.but(systems=resolve_systems(requested.systems, choices))
@@ -56,13 +56,13 @@ def compare_systems(request: HttpRequest) -> HttpResponse:
         context = {"options": options, **_form(CompareState(), choices), **_error(request, error, choices)}
         return render(request, "leaderboard/compare.html", context, status=400)
     if request.GET.urlencode() and view.systems != tuple(request.GET.getlist("system")):
-        return redirect(reverse("compare") + view.query_string())  # what a form sent, said shorter
+        return redirect(reverse("compare") + view.query_string())  # Shorten the URL of a submitted form.
     context = {"options": options, **_form(view, choices), **context}
     return render(request, "leaderboard/compare.html", context)
 
 
 def _error(request: HttpRequest, error: UnknownChoice, choices: dict[str, SystemChoice]) -> dict[str, Any]:
-    """Return the context of a refused form: its entries as they were, and a link for each suggestion."""
+    """Return the context of an invalid form: its input, and a link for each suggestion."""
     parameter = {"system to compare by query": "with"}.get(error.parameter, error.parameter)
     entered = [value.strip() for value in request.GET.getlist("system") if value.strip()]
     links = []
@@ -74,13 +74,13 @@ def _error(request: HttpRequest, error: UnknownChoice, choices: dict[str, System
         label = choices[choice].label if choice in choices else choice
         links.append((label, f"{reverse('compare')}?{query.urlencode()}"))
     names = {choices[slug].name.casefold() for slug in error.choices if slug in choices}
-    others = {
+    other_parameters = {
         name: last_value(request.GET, name)
         for name in ("measure", "dataset", "benchmark")
         if name != parameter
     }
     return {
-        "view": CompareState().but(**others),
+        "view": CompareState().but(**other_parameters),
         "error": error,
         "suggestions": links,
         "several": names == {error.value.casefold()},
@@ -89,14 +89,14 @@ def _error(request: HttpRequest, error: UnknownChoice, choices: dict[str, System
 
 
 def _form(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, Any]:
-    """The systems that were chosen, with links that take one away or compare with it, and those that may be added."""
-    path, chosen = reverse("compare"), distinct_choices(view.systems, choices)
+    """Return the selected systems, with links that remove each or compare with it, and the number of free boxes."""
+    path, choices_by_slug = reverse("compare"), distinct_choices(view.systems, choices)
     return {
         "section": "compare",
         "view": view,
         "systems": [
             (
-                chosen[slug],
+                choices_by_slug[slug],
                 path + view.without(slug).query_string(),
                 path + view.anchored(slug).query_string(),
             )
@@ -127,7 +127,10 @@ def _context(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, 
 def _one_dataset(
     view: CompareState, comparison: Comparison, choices: dict[str, SystemChoice]
 ) -> dict[str, Any]:
-    """The part about one open dataset: a pair by query, and what all find first. At most three queries."""
+    """Return the comparison on one open dataset: a pair per query, and overlaps of top documents.
+
+    Takes at most three queries.
+    """
     testable = {row.slug: row for row in comparison.rows if row.tested}
     if view.dataset and view.dataset not in testable:
         names = {row.slug: row.name for row in comparison.rows}
@@ -135,22 +138,22 @@ def _one_dataset(
     row = testable.get(view.dataset) or next(iter(testable.values()), None)
     if row is None:
         return {}
-    others = [slug for slug, cell in zip(view.systems, row.cells, strict=True) if cell.tested]
-    if view.other and view.other not in others:
-        raise UnknownChoice("system to compare by query", view.other, others)
-    other = view.other or others[0]
+    other_slugs = [slug for slug, cell in zip(view.systems, row.cells, strict=True) if cell.tested]
+    if view.other and view.other not in other_slugs:
+        raise UnknownChoice("system to compare by query", view.other, other_slugs)
+    other = view.other or other_slugs[0]
     collection = open_collection(row.slug)
     if collection is None:
         return {}
-    there = [
+    compared = [
         (choices[slug], cell.entry.pk)
         for slug, cell in zip(view.systems, row.cells, strict=True)
         if cell.comparable and cell.entry
     ]
-    entries = entries_with_values(pk for _, pk in there)
-    by_slug = {choice.slug: entries[pk] for choice, pk in there}
+    entries = entries_with_values(pk for _, pk in compared)
+    by_slug = {choice.slug: entries[pk] for choice, pk in compared}
     pair = compare_by_query(collection, [by_slug[view.systems[0]], by_slug[other]], row.measure)
-    shared = overlaps(collection, [entries[pk] for _, pk in there])
+    shared = overlaps(collection, [entries[pk] for _, pk in compared])
     path = reverse("compare")
     return {
         "one": row,
@@ -165,11 +168,11 @@ def _one_dataset(
                 slug == other,
                 f"{path}{view.but(dataset=row.slug, other=slug).query_string()}#by-query",
             )
-            for slug in others
+            for slug in other_slugs
         ],
         "overlaps": shared
         and [
-            (there[first][0], there[second][0], f"{documents:.1f}", f"{jaccard:.2f}")
+            (compared[first][0], compared[second][0], f"{documents:.1f}", f"{jaccard:.2f}")
             for first, second, documents, jaccard in shared
         ],
         "seeds": [entry.system.name for entry in by_slug.values() if entry.seed_count],
@@ -178,7 +181,7 @@ def _one_dataset(
 
 
 def _pair(pair: PairComparison, first: SystemChoice, other: SystemChoice) -> dict[str, Any]:
-    """The pair's numbers as the page writes them, and the queries on which each is ahead."""
+    """Return the formatted numbers of a pair, and the queries on which each system is ahead."""
     result = pair.result
     return {
         "pair": pair,

@@ -61,8 +61,8 @@ def _open(slug: str) -> OpenCollection:
 @cache_page(_revision, _view_of_list)
 @reads(*LIST_PARAMETERS, "id", *QUERY_PARAMETERS)
 def queries(request: HttpRequest, slug: str) -> HttpResponse:
-    """The judged queries of an open dataset, with how hard each is."""
-    if "id" in request.GET:  # an id that no address can end in
+    """List the judged queries of an open dataset with their difficulty."""
+    if "id" in request.GET:  # An id that cannot be the end of a URL.
         return _query(request, slug, request.GET["id"])
     collection = _open(slug)
     path = reverse("queries", args=[slug])
@@ -95,7 +95,7 @@ def queries(request: HttpRequest, slug: str) -> HttpResponse:
 @cache_page(_revision, _view_of_query)
 @reads(*QUERY_PARAMETERS)
 def query(request: HttpRequest, slug: str, query_id: str) -> HttpResponse:
-    """One query: what was judged for it, and the first documents of each system."""
+    """Show a query with its judgments and the top documents of each system."""
     return _query(request, slug, query_id)
 
 
@@ -122,12 +122,12 @@ def _query(request: HttpRequest, slug: str, query_id: str) -> HttpResponse:
 @require_safe
 @reads("measure", "sort")
 def rescore(request: HttpRequest, slug: str, number: int) -> HttpResponse:
-    """Each public result before and after."""
+    """Show all public results before and after a change of judgments."""
     row, comparison = _switched_rescore(slug, number)
     dataset, public = row.dataset, Entry.Visibility.PUBLIC
-    # The reason of a quarantine is public.
-    moved = [each["entry"] for each in row.comparison["rows"] if each["visibility"] == public]
-    quarantined = Entry.objects.filter(pk__in=moved, visibility=Entry.Visibility.QUARANTINED)
+    # Reasons of quarantines are public.
+    moved_ids = [each["entry"] for each in row.comparison["rows"] if each["visibility"] == public]
+    quarantined = Entry.objects.filter(pk__in=moved_ids, visibility=Entry.Visibility.QUARANTINED)
     table = comparison_table(
         comparison,
         measure=canonical_name(request.GET.get("measure", "")),
@@ -145,14 +145,14 @@ def rescore(request: HttpRequest, slug: str, number: int) -> HttpResponse:
 
 @require_safe
 def rescore_csv(request: HttpRequest, slug: str, number: int) -> HttpResponse:
-    """The same for a spreadsheet, by every measure."""
+    """Send the results before and after a change of judgments as CSV, for all measures."""
     row, comparison = _switched_rescore(slug, number)
     text = as_csv(comparison, hidden=row.dataset.hidden, public=True)
     return send_text(text, f"{slug}-rescore-{number}.csv", "text/csv; charset=utf-8")
 
 
 def _switched_rescore(slug: str, number: int) -> tuple[Rescore, dict[str, Any]]:
-    """The n-th switch of a dataset, with what may be shown of it now: what was taken off since is left out."""
+    """Return the n-th switch of a dataset and its comparison, without results that were removed since."""
     dataset = get_object_or_404(Dataset.objects.listed(), slug=slug)
     rescores = list(switched_rescores(dataset.pk))
     if not 1 <= number <= len(rescores):
@@ -163,7 +163,7 @@ def _switched_rescore(slug: str, number: int) -> tuple[Rescore, dict[str, Any]]:
 
 
 def visible_dataset(request: HttpRequest, slug: str) -> Dataset:
-    """The dataset, if it has a page for this visitor. Raises Http404."""
+    """Return the dataset if it has a page for this visitor. Raises Http404."""
     datasets = Dataset.objects.select_related("current_version", "current_qrels")
     dataset = get_object_or_404(datasets, slug=slug)
     if not may_see_dataset(request.user, dataset):
@@ -173,13 +173,13 @@ def visible_dataset(request: HttpRequest, slug: str) -> Dataset:
 
 @require_safe
 def dataset_file(request: HttpRequest, slug: str, name: str) -> HttpResponseBase:
-    """The offered file's bytes; 404 for what is not offered to this visitor, whether it exists or not.
+    """Send a file of a dataset; 404 if it is not offered to this visitor, whether or not it exists.
 
-    403, whatever the name, for whoever has yet to accept the dataset's agreement.
+    Visitors who have yet to accept the dataset's agreement get 403 for every name.
     """
     dataset = visible_dataset(request, slug)
-    if due := keeping_out(dataset, request.user):
-        return render(request, "leaderboard/agreement_required.html", {"due": due[0]}, status=403)
+    if agreements := keeping_out(dataset, request.user):
+        return render(request, "leaderboard/agreement_required.html", {"due": agreements[0]}, status=403)
     file = find_file(dataset, request.user, name)
     if file is None:
         raise Http404

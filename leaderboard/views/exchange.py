@@ -1,4 +1,4 @@
-"""What other sites and tools read: a system's results, what to cite for it, a dataset's description."""
+"""Exports for other sites and tools: system results, citations, and dataset descriptions."""
 
 import json
 
@@ -27,11 +27,11 @@ from leaderboard.models import Dataset, Entry, EntryQuerySet, System
 from leaderboard.results import citations
 from leaderboard.views.board_views import site_revision
 
-#: Every answer names addresses of the site.
-_kept = cache_page(site_revision, vary_on_site_address())
+#: Caching by site address, because all responses contain URLs of the site.
+_cached = cache_page(site_revision, vary_on_site_address())
 
 
-#: What other tools read of a system: media type, and the end of the file's name.
+#: Exports of a system: content type, and end of the file name.
 _EXPORTS = {
     "mteb": ("application/zip", "-mteb.zip"),
     "eval_results": ("application/yaml; charset=utf-8", ".yaml"),
@@ -41,11 +41,13 @@ _EXPORTS = {
 
 
 @require_safe
-@_kept
+@_cached
 def system_export(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
-    """The results of a system with anything on a board, or its citation, in the format of another tool."""
-    seen = System.objects.filter(pk__in=EntryQuerySet(Entry).public().values("system_id"))
-    system = anonymity.public_system(get_object_or_404(seen.select_related("team", "source"), slug=slug))
+    """Send the public results or the citation of a system in the format of another tool."""
+    public_systems = System.objects.filter(pk__in=EntryQuerySet(Entry).public().values("system_id"))
+    system = anonymity.public_system(
+        get_object_or_404(public_systems.select_related("team", "source"), slug=slug)
+    )
     page, site = absolute(request, reverse("system", args=[slug])), settings.SITE_NAME
     content: str | bytes
     if kind == "bibtex":
@@ -53,7 +55,7 @@ def system_export(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
     elif kind == "mteb":
         content = mteb_archive(system, exchanged_results(system.pk), page)
     elif kind == "eval_results":
-        content = to_yaml(exchanged_results(system.pk), site, page, anonymity.team_shown(system))
+        content = to_yaml(exchanged_results(system.pk), site, page, anonymity.public_team_name(system))
     else:
         record = every_eval_ever_record(
             system,
@@ -68,9 +70,9 @@ def system_export(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
 
 
 @require_safe
-@_kept
+@_cached
 def dataset_croissant(request: HttpRequest, slug: str) -> HttpResponse:
-    """The dataset as Croissant 1.1, with what everyone may download, whoever asks."""
+    """Return the dataset's description as Croissant 1.1, with the publicly available files only."""
     datasets = Dataset.objects.exclude(state=Dataset.State.PREPARING)
     dataset = get_object_or_404(datasets.select_related("current_version", "current_qrels"), slug=slug)
     description = croissant.describe(

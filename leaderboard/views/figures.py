@@ -1,4 +1,4 @@
-"""Figures: their data, a page for each, and one that explains them all."""
+"""Pages and data of figures."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -42,7 +42,7 @@ def _parameters(slug: str) -> list[str]:
 
 
 def _figure_view(view: Callable[[HttpRequest, FigureRequest], HttpResponse]) -> Callable[..., HttpResponse]:
-    """Make a view out of a function of the request and the figure; it answers 404 for one that does not exist."""
+    """Return a view of a figure, which responds 404 for unknown figures and subjects."""
 
     @require_safe
     @cache_page(site_revision, _variant)
@@ -60,42 +60,42 @@ def _figure_view(view: Callable[[HttpRequest, FigureRequest], HttpResponse]) -> 
 
 
 @_figure_view
-def figure_json(request: HttpRequest, asked: FigureRequest) -> HttpResponse:
-    """A figure as plotly's data and layout, with its caption and its table."""
-    return JsonResponse(asked.figure.as_data(asked.plot()))
+def figure_json(request: HttpRequest, figure_request: FigureRequest) -> HttpResponse:
+    """Return a figure as plotly data and layout, with caption and table."""
+    return JsonResponse(figure_request.figure.as_data(figure_request.plot()))
 
 
 @_figure_view
-def figure(request: HttpRequest, asked: FigureRequest) -> HttpResponse:
-    """A page for one figure: the picture, its table, and what may be chosen."""
+def figure(request: HttpRequest, figure_request: FigureRequest) -> HttpResponse:
+    """Show a figure with its table and choices."""
     context = {
         "section": "figures",
-        "figure": asked.figure,
-        "asked": asked,
-        "benchmarks": benchmarks_for(asked.figure),
-        "datasets": datasets_for(asked.figure),
+        "figure": figure_request.figure,
+        "asked": figure_request,
+        "benchmarks": benchmarks_for(figure_request.figure),
+        "datasets": datasets_for(figure_request.figure),
         "choices": [
-            (name, label, values, asked.choice(name))
-            for name, (label, values) in asked.figure.choices.items()
+            (name, label, values, figure_request.choice(name))
+            for name, (label, values) in figure_request.figure.choices.items()
         ],
-        # The view that the form keeps.
-        "carried": [*(("system", slug) for slug in asked.systems), *asked.state.pairs()],
-        "board_url": _board(asked),
+        # The view, which the form keeps.
+        "carried": [*(("system", slug) for slug in figure_request.systems), *figure_request.state.pairs()],
+        "board_url": _board(figure_request),
     }
     return render(request, "leaderboard/figure.html", context)
 
 
 def _board(figure_request: FigureRequest) -> str:
-    """The board that the figure is made from, in the same view. Raises SubjectNotFound. One query."""
+    """Return the URL of the figure's board in the same view. Raises SubjectNotFound. Takes one query."""
     if figure_request.dataset:
         kind, slug = "dataset", figure_request.dataset
-        there = Dataset.objects.listed().filter(slug=slug).exists()
+        exists = Dataset.objects.listed().filter(slug=slug).exists()
     elif figure_request.benchmark:
         kind, slug = "benchmark", figure_request.benchmark
-        there = Benchmark.objects.filter(slug=slug).exists()
+        exists = Benchmark.objects.filter(slug=slug).exists()
     else:
         return ""
-    if not there:
+    if not exists:
         raise SubjectNotFound
     return reverse(kind, args=[slug]) + figure_request.state.query_string()
 
@@ -103,7 +103,7 @@ def _board(figure_request: FigureRequest) -> str:
 @require_safe
 @cache_page(site_revision)
 def figures(request: HttpRequest) -> HttpResponse:
-    """What each figure shows, and where it is."""
+    """List all figures with explanations."""
     return render(
         request,
         "leaderboard/figures.html",

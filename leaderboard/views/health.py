@@ -1,4 +1,4 @@
-"""Whether the site can work, and whether this process should be sent requests: for supervisors and load balancers."""
+"""Health and readiness checks for supervisors and load balancers."""
 
 import functools
 import logging
@@ -21,10 +21,10 @@ from leaderboard.core.storage.disk import DiskFull, require_free_space
 
 logger = logging.getLogger(__name__)
 
-#: How long the broker may take to answer, and how long its answer counts, in seconds: anybody may ask, and many who
-#: ask while it hangs must not hold the threads that pages need.
+#: Timeout of the broker, and lifetime of its answer, in seconds. The checks are public, and requests
+#: during an outage must not occupy the threads that pages need.
 BROKER_PATIENCE, BROKER_MEMORY = 0.3, 3.0
-#: Seconds between two lines in the log that say the same.
+#: Seconds between identical log lines.
 SAYING_AGAIN = 60.0
 
 
@@ -32,7 +32,7 @@ SAYING_AGAIN = 60.0
 @never_cache
 @reads("*")
 def healthz(request: HttpRequest) -> JsonResponse:
-    """200 with {"status": "ok", …} when database and broker answer; else 503, naming which does not."""
+    """Return 200 with {"status": "ok", …} if database and broker respond, else 503 with the state of each."""
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
@@ -51,10 +51,10 @@ def healthz(request: HttpRequest) -> JsonResponse:
 @never_cache
 @reads("*")
 def readyz(request: HttpRequest) -> JsonResponse:
-    """200 when this process can serve readers: the database answers and has the tables of this version; else 503.
+    """Return 200 if this process can serve pages, with a reachable database of this version, else 503.
 
-    A full disk makes it `degraded` and no more: it refuses uploads alone, and all processes have the same one, so that
-    sending nobody here would take the pages away too. A broker that is away is told: pages are then computed.
+    A full disk only sets the status to `degraded`: it prevents just uploads, and all processes share the disk, so
+    removing this process would also remove the pages. Pages do not need the broker, whose state is only reported.
     """
     broker = "ok" if broker_answers() else "unavailable"
     parts = {"database": _schema(), "disk": disk_state(), "broker": broker}
@@ -76,7 +76,7 @@ def _schema() -> str:
 
 
 def disk_state() -> str:
-    """Return `full` if uploads are refused for lack of disk space, or else `ok`."""
+    """Return `full` if uploads are rejected for lack of disk space, else `ok`."""
     try:
         require_free_space(settings.VAR, 0)
     except DiskFull:
@@ -85,19 +85,19 @@ def disk_state() -> str:
 
 
 def broker_answers() -> bool:
-    """Whether the broker answers in time, or did a few seconds ago; the log says why not, once a minute."""
-    with _making:  # several who ask first would make one each
+    """Return whether the broker responds in time, or did so a few seconds ago; failures are logged once a minute."""
+    with _making:  # Prevents that simultaneous first requests create one each.
         broker = _broker(settings.REDIS_URL)
     return broker.answers()
 
 
 class _Broker:
-    """The broker, asked by one thread of this process at a time; the others have what it answered last."""
+    """Client of the broker, used by one thread at a time; other threads get the latest result."""
 
     def __init__(self, url: str) -> None:
-        address = url.replace("redis+socket://", "unix://", 1)  # kombu's name for it, and redis-py's
-        # A client that is kept: a check should cost no new connection. One that broke meanwhile is made anew, once; who
-        # does not answer in time is not asked again.
+        address = url.replace("redis+socket://", "unix://", 1)  # Kombu's notation, and that of redis-py.
+        # A persistent client, so that checks need no new connections. A broken connection is reopened once;
+        # timeouts are not retried.
         self._client = redis.Redis.from_url(
             address,
             socket_timeout=BROKER_PATIENCE,
@@ -109,8 +109,8 @@ class _Broker:
         self._ask_at = self._say_at = 0.0
 
     def answers(self) -> bool:
-        """Whether it did when it was asked last, in time and not long ago."""
-        # Whoever else asks now is waited for only where nobody knows yet.
+        """Return whether the broker responded to the latest check."""
+        # Wait for a check in progress only if there is no result yet.
         if monotonic() >= self._ask_at and self._asking.acquire(blocking=self._answered is None):
             try:
                 if monotonic() >= self._ask_at:

@@ -1,4 +1,4 @@
-"""The first page, the list of all boards with its facets, and the search."""
+"""Home page, list of boards with facets, and search."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -24,16 +24,16 @@ from leaderboard.results.profiles.public import public_overlaps
 from leaderboard.rounds.lifecycle import describe_round, unfinished_rounds
 from leaderboard.views.board_views import is_part, site_revision
 
-#: The pictures that the first page may have, the first that a board can draw.
+#: Figures for the home page, in order of preference.
 PICTURES = ("pareto", "deltas")
-#: A picture of fewer systems says little.
+#: Minimum number of systems in the figure.
 FEWEST_SYSTEMS = 3
 
 
 @require_safe
 @cache_page(site_revision)
 def home(request: HttpRequest) -> HttpResponse:
-    """What this is, one picture, every board in a card, new bests and rounds."""
+    """Show an introduction, one figure, cards of all boards, recent best results, and rounds."""
     cards, now = board_cards(), timezone.now()
     pictured, figure = _picture(cards.datasets)
     open_boards = [card for card in cards.datasets if card.about["takes_runs"]]
@@ -51,7 +51,7 @@ def home(request: HttpRequest) -> HttpResponse:
 
 
 def _picture(cards: Sequence[BoardCard]) -> tuple[BoardCard | None, str]:
-    """The board with most systems in one of the pictures, of those that can draw it, and which one."""
+    """Return the board with the most systems in one of the figures, and the slug of the figure."""
     needed = {"pareto": "mean-latency", "deltas": "delta"}
     drawn = [
         (
@@ -64,18 +64,20 @@ def _picture(cards: Sequence[BoardCard]) -> tuple[BoardCard | None, str]:
         if FIGURES[slug].drawable(card.board)
     ]
     for slug in PICTURES:
-        of_kind = [found for found in drawn if found[2] == slug and found[0] >= FEWEST_SYSTEMS]
-        if of_kind:
-            return max(of_kind, key=lambda found: found[0])[1], slug
+        candidates = [
+            candidate for candidate in drawn if candidate[2] == slug and candidate[0] >= FEWEST_SYSTEMS
+        ]
+        if candidates:
+            return max(candidates, key=lambda candidate: candidate[0])[1], slug
     return None, ""
 
 
-#: The facets of datasets: what each is called, and what a card has of it.
+#: Facets of datasets: label, and value of a card.
 FACETS: Mapping[str, tuple[str, Callable[[BoardCard], str]]] = {
     "task": ("Task", lambda card: card.about["task"]),
     "domain": ("Domain", lambda card: card.about["domain"]),
     "language": ("Language", lambda card: known_language_code(card.about["language"])),
-    "judgements": ("Judgements", lambda card: card.judgements),
+    "judgements": ("Judgments", lambda card: card.judgements),
 }
 SORTS: Mapping[str, tuple[str, Callable[[BoardCard], object]]] = {
     "name": ("Name", lambda card: card.about["name"].casefold()),
@@ -94,28 +96,28 @@ def _view_of_list(request: HttpRequest) -> PageVariant:
 @cache_page(site_revision, _view_of_list)
 @reads(*FACETS, "sort")
 def leaderboards(request: HttpRequest) -> HttpResponse:
-    """All boards: benchmarks, and datasets by facets."""
+    """List all boards: benchmarks, and datasets filtered by facets."""
     cards = board_cards()
-    shown, facets = list(cards.datasets), []
+    visible_cards, facets = list(cards.datasets), []
     for name, (label, value) in FACETS.items():
         counts = Counter(filter(None, map(value, cards.datasets)))
-        chosen = request.GET.get(name, "")
-        if name == "language" and (code := known_language_code(chosen)) in counts:
-            chosen = code
+        selection = request.GET.get(name, "")
+        if name == "language" and (code := known_language_code(selection)) in counts:
+            selection = code
         else:
-            chosen = choice(request.GET, name, sorted(counts))
-        facets.append((name, label, sorted(counts.items()), chosen))
-        shown = [card for card in shown if not chosen or value(card) == chosen]
+            selection = choice(request.GET, name, sorted(counts))
+        facets.append((name, label, sorted(counts.items()), selection))
+        visible_cards = [card for card in visible_cards if not selection or value(card) == selection]
     sort = choice(request.GET, "sort", SORTS) or "name"
-    shown.sort(key=SORTS[sort][1])  # type: ignore[arg-type]
+    visible_cards.sort(key=SORTS[sort][1])  # type: ignore[arg-type]
     context = {
         "section": "benchmarks",
         "benchmarks": cards.benchmarks,
-        "takes_runs": [card for card in shown if card.about["takes_runs"]],
-        "reported": [card for card in shown if not card.about["takes_runs"]],
+        "takes_runs": [card for card in visible_cards if card.about["takes_runs"]],
+        "reported": [card for card in visible_cards if not card.about["takes_runs"]],
         "any": bool(cards.datasets),
         "facets": facets,
-        "filtered": any(chosen for *_, chosen in facets),
+        "filtered": any(selection for *_, selection in facets),
         "sorts": [(name, label) for name, (label, _) in SORTS.items()],
         "sort": sort,
         "collections": len(public_overlaps().datasets),
@@ -123,8 +125,8 @@ def leaderboards(request: HttpRequest) -> HttpResponse:
     return render(request, "leaderboard/leaderboards.html", context)
 
 
-def view_of_search(request: HttpRequest) -> PageVariant:
-    """The words, which nobody else may ask for, the kind, and whether htmx asks."""
+def search_variant(request: HttpRequest) -> PageVariant:
+    """Return the view of a search, which depends on its words and is therefore not shared."""
     query = read_query(request.GET.get("q", ""))
     return PageVariant(f"{is_part(request)} {_kind(request)} {query}", common=False)
 
@@ -134,13 +136,13 @@ def _kind(request: HttpRequest) -> str:
 
 
 @require_safe
-@cache_page(site_revision, view_of_search)
+@cache_page(site_revision, search_variant)
 @reads("q", "kind")
 def search_page(request: HttpRequest) -> HttpResponse:
-    """What there is under `q`, by kind; of one `kind` alone more."""
+    """Show search results for `q` by kind, or more results of a single `kind`."""
     query = read_query(request.GET.get("q", ""))
     kinds = [
-        (kind, list(found)) for kind, found in groupby(search(query, _kind(request)), attrgetter("kind"))
+        (kind, list(matches)) for kind, matches in groupby(search(query, _kind(request)), attrgetter("kind"))
     ]
     template = "leaderboard/_found.html" if is_part(request) else "leaderboard/search.html"
     response = render(request, template, {"section": "search", "query": query, "kinds": kinds})

@@ -1,4 +1,4 @@
-"""The news, as a page and as an Atom feed."""
+"""News as a page and as Atom feeds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _number(request: HttpRequest) -> int:
 @cache_page(site_revision, lambda request: PageVariant(str(_number(request))))
 @reads("page")
 def news_page(request: HttpRequest) -> HttpResponse:
-    """What changed, by day."""
+    """Show changes by day."""
     page, items = news.news_page(_number(request))
     if page.number != _number(request):
         return redirect(f"{reverse('news')}?page={page.number}")
@@ -44,20 +44,20 @@ def news_page(request: HttpRequest) -> HttpResponse:
 if TYPE_CHECKING:
     _Feed = Feed[news.Item, "FeedOf"]
 else:
-    _Feed = Feed  # which is generic for type checkers alone
+    _Feed = Feed  # It is generic only for type checkers.
 
 
-#: The namespace of names of news.
+#: Namespace of the ids of news items.
 _NEWS = uuid.uuid5(uuid.NAMESPACE_URL, "tag:runboard,2026:news")
 
 
 def _configured_address(path: str) -> str:
-    """The path at the configured address; without one, Django puts the visitor's before it."""
+    """Return the path at the configured address; without one, Django adds that of the request."""
     return f"{settings.SITE_ADDRESS}{path}"
 
 
 class FeedOf(NamedTuple):
-    """What a feed is of: its name, the address of its page, and whose datasets' news it has, None for all."""
+    """Subject of a feed: name, path of its page, and ids of its datasets, None for all."""
 
     name: str
     page: str
@@ -65,12 +65,12 @@ class FeedOf(NamedTuple):
 
 
 class NewsFeed(_Feed):
-    """The newest page of the news, of the whole site or of one board, as Atom 1.0."""
+    """Atom 1.0 feed of the latest news of the site or of a board."""
 
     feed_type = Atom1Feed
 
     def get_object(self, request: HttpRequest, *args: Any, **kwargs: Any) -> FeedOf:
-        """The board that is named, or the whole site. Raises Http404."""
+        """Return the subject of the feed. Raises Http404."""
         kind, slug = kwargs.get("kind"), kwargs.get("slug")
         if kind == "dataset":
             dataset = get_object_or_404(Dataset.objects.listed(), slug=slug)
@@ -83,33 +83,29 @@ class NewsFeed(_Feed):
         return FeedOf("news", "/news/")
 
     def link(self, obj: FeedOf) -> str:
-        """The page that it is the feed of."""
         return _configured_address(obj.page)
 
     def feed_url(self, obj: FeedOf) -> str:
-        """Its own address."""
         return _configured_address(f"{obj.page}atom.xml")
 
     def title(self, obj: FeedOf) -> str:
-        """The feed's name."""
         return for_xml(f"{settings.SITE_NAME}: {obj.name}")
 
     def author_name(self) -> str:
-        """Who publishes it: Atom wants an author, and an entry without one of its own has its feed's."""
+        """Return the site's name: Atom requires an author for entries without their own."""
         return settings.SITE_NAME
 
     subtitle = "New datasets, results, withdrawals and reported figures."
 
     def items(self, obj: FeedOf) -> Sequence[news.Item]:
-        """The newest ones."""
         return news.news_page(1, obj.datasets)[1]
 
     def item_title(self, item: news.Item) -> str:
-        """The item in one line: plain text, as Atom's titles are unless they say otherwise."""
+        """Return the title as plain text, the default type of Atom titles."""
         return for_xml(item.title)
 
     def item_description(self, item: news.Item) -> str:
-        """The same with what makes it special, as the HTML that Django declares a summary to be."""
+        """Return the title and whether it is a best score, as HTML, which Django declares summaries to be."""
         best = (
             "Best score so far, significantly better than the baseline."
             if item.significant
@@ -118,21 +114,19 @@ class NewsFeed(_Feed):
         return escape(f"{for_xml(item.title)}{f'. {best}' if item.new_best else ''}")
 
     def item_link(self, item: news.Item) -> str:
-        """Where to read on."""
         return _configured_address(item.url)
 
     def item_guid(self, item: news.Item) -> str:
-        """A name that stays, whatever becomes of the address.
+        """Return a permanent id that does not depend on the URL.
 
-        It is made of the change's number and of its time, to the microsecond, so that no two sites share one.
+        It combines the key of the change with its time in microseconds, so that no two sites share an id.
         """
         return uuid.uuid5(_NEWS, f"{item.at.timestamp():.6f}:{item.key}").urn
 
     def item_pubdate(self, item: news.Item) -> datetime.datetime:
-        """When."""
         return item.at
 
-    #: An item never changes.
+    #: Items never change.
     item_updateddate = item_pubdate
 
 
@@ -142,5 +136,5 @@ _feed = NewsFeed()
 @require_safe
 @cache_page(site_revision, vary_on_site_address())
 def atom(request: HttpRequest, kind: str = "", slug: str = "") -> HttpResponse:
-    """The feed of the whole site, or of a board."""
+    """Return the feed of the site or of a board."""
     return _feed(request, kind=kind, slug=slug)

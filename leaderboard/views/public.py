@@ -1,4 +1,4 @@
-"""Pages around the boards: systems with their badges, teams, people by name, and pictures of boards."""
+"""Pages of systems with badges, teams and authors, and preview images of boards."""
 
 import io
 from collections.abc import Callable
@@ -30,7 +30,7 @@ from leaderboard.views.board_views import REVISIONS, Kind, site_revision
 @require_safe
 @cache_page(entry_rows.system_revision, vary_on_site_address())
 def system(request: HttpRequest, slug: str) -> HttpResponse:
-    """Everything a system has, per dataset beside BM25 and the best."""
+    """Show a system with all its results, compared with BM25 and the best systems."""
     facts = page.system_facts(slug)
     if facts is None:
         raise Http404
@@ -67,7 +67,7 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 @cache_page(site_revision)
 def team(request: HttpRequest, slug: str) -> HttpResponse:
-    """A team and its systems."""
+    """Show a team and its systems."""
     facts = team_facts(slug)
     if facts is None:
         raise Http404
@@ -81,15 +81,15 @@ def _which_badge(request: HttpRequest) -> PageVariant:
 @require_safe
 @cache_page(site_revision)
 def author(request: HttpRequest, slug: str) -> HttpResponse:
-    """A person's systems and publications."""
+    """Show an author's systems and publications."""
     facts = author_facts(slug)
     if facts is None:
         raise Http404
     return render(request, "leaderboard/author.html", {"section": "author", "author": facts})
 
 
-def shown_elsewhere(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """A picture that other sites may show on their pages."""
+def embeddable(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """Return a view whose image other sites may embed."""
 
     @wraps(view)
     def answer(request: HttpRequest, **arguments: str) -> HttpResponse:
@@ -101,11 +101,11 @@ def shown_elsewhere(view: Callable[..., HttpResponse]) -> Callable[..., HttpResp
 
 
 @require_safe
-@shown_elsewhere
+@embeddable
 @cache_page(site_revision, _which_badge)
 @reads("dataset", "measure")
 def badge_svg(request: HttpRequest, slug: str) -> HttpResponse:
-    """A system's place on a dataset's board, as a picture."""
+    """Render a system's rank on a dataset's board as an SVG badge."""
     return HttpResponse(as_svg(_badge(request, slug)), content_type="image/svg+xml")
 
 
@@ -113,7 +113,7 @@ def badge_svg(request: HttpRequest, slug: str) -> HttpResponse:
 @cache_page(site_revision, _which_badge)
 @reads("dataset", "measure")
 def badge_data(request: HttpRequest, slug: str) -> HttpResponse:
-    """The same for shields.io."""
+    """Return the badge's data for shields.io."""
     return JsonResponse(as_shields(_badge(request, slug)))
 
 
@@ -126,14 +126,16 @@ def _badge(request: HttpRequest, slug: str) -> Badge:
 
 
 @require_safe
-@shown_elsewhere
+@embeddable
 @cache_page(lambda slug, kind: REVISIONS[kind](slug))
 def board_share(request: HttpRequest, slug: str, kind: Kind) -> HttpResponse:
-    """The picture of a board."""
+    """Render the preview image of a board."""
     page = pages.READERS[kind](slug, BoardState())
     if page is None:
         raise Http404
-    from leaderboard.views.share_image import draw_board  # which loads Pillow, for few requests
+    from leaderboard.views.share_image import (
+        draw_board,
+    )  # Imported late, because it loads Pillow, which few requests need.
 
     content = io.BytesIO()
     draw_board(page.board).save(content, "PNG", optimize=True)

@@ -1,4 +1,4 @@
-"""Pages that say how numbers are made, how costs are measured, and what files look like."""
+"""Reference pages of measures, efficiency protocol, and file formats."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ from leaderboard.results.protection import HIDDEN_DECIMALS
 
 
 def _described(family: Family) -> dict[str, Any]:
-    """A family of measures as its page shows it."""
+    """Return the display form of a family of measures."""
     cutoff = {"required": f"@k{family.unit[1:]}", "optional": "", "none": ""}[family.cutoff]
     return {
         "label": family.name + (f"({family.parameter})" if family.parameter else "") + cutoff,
@@ -43,7 +43,7 @@ def _described(family: Family) -> dict[str, Any]:
 @require_safe
 @cache_page(lambda: SPEC_VERSION)
 def measures(request: HttpRequest) -> HttpResponse:
-    """Every measure with its names, formula and source, and the rules that all of them follow."""
+    """Show all measures with names, formulas and sources, and the rules that apply to all."""
     context = {
         "section": "measures",
         "families": [_described(family) for family in FAMILIES.values()],
@@ -59,7 +59,7 @@ def measures(request: HttpRequest) -> HttpResponse:
 @require_safe
 @cache_page(lambda: SPEC_VERSION)
 def formats(request: HttpRequest) -> HttpResponse:
-    """Run files, datasets, limits, and every problem a report may name."""
+    """Show formats of runs and datasets, limits, and all problem codes."""
     context = {
         "section": "formats",
         "file_codes": codes_about("file"),
@@ -81,7 +81,7 @@ def formats(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def efficiency(request: HttpRequest) -> HttpResponse:
-    """Protocol, columns, hardware classes and prices. Two queries."""
+    """Show the efficiency protocol, cost columns, hardware classes and prices. Takes two queries."""
     today = timezone.now().date()
     machines = []
     for machine in HardwareClass.objects.prefetch_related("prices").order_by("name", "-created_at"):

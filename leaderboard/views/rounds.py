@@ -1,4 +1,4 @@
-"""Pages of rounds: all of them, one, and to a team's own people its scores by topic after the reveal."""
+"""Pages of rounds, and scores per topic for the members of participating teams."""
 
 import csv
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.http.downloads import send_text
 from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.measures import canonical_name
-from leaderboard.core.permissions import due_agreements
+from leaderboard.core.permissions import pending_agreements
 from leaderboard.core.text import numbers
 from leaderboard.figures.queries import ROUND_TOPICS, plot_round_topics
 from leaderboard.models import Dataset, Round, RoundSummary, Run
@@ -41,20 +41,19 @@ from leaderboard.rounds.topics import RoundRun, Topic, get_round_runs, topics
 @require_safe
 @never_cache
 def rounds(request: HttpRequest) -> HttpResponse:
-    """Every round with its phase, those that take runs first."""
+    """List all rounds with their phases, open ones first."""
     now = timezone.now()
-    listed = [describe_round(row, now) for row in listed_rounds()]
+    descriptions = [describe_round(row, now) for row in listed_rounds()]
     return render(
         request,
         "leaderboard/rounds.html",
         {
-            "section": "rounds",
-            # Those that take runs first, then what comes, the next one first.
+            "section": "rounds",  # Open rounds first, then upcoming ones by opening time.
             "on": sorted(
-                (each for each in listed if each.phase != Phase.REVEALED),
+                (each for each in descriptions if each.phase != Phase.REVEALED),
                 key=lambda each: (each.phase == Phase.BEFORE, each.moment),
             ),
-            "over": [each for each in listed if each.phase == Phase.REVEALED],
+            "over": [each for each in descriptions if each.phase == Phase.REVEALED],
         },
     )
 
@@ -62,11 +61,11 @@ def rounds(request: HttpRequest) -> HttpResponse:
 @require_safe
 @never_cache
 def one_round(request: HttpRequest, slug: str) -> HttpResponse:
-    """One round: its phases, what it asks, how many runs have come, its rules, and after the reveal its results."""
+    """Show a round with its phases, rules, and number of runs, and its results after the reveal."""
     row = get_object_or_404(listed_rounds(), slug=slug)
     now, teams = timezone.now(), own_teams(request)
     datasets = listed_datasets(row)
-    own = Run.objects.filter(round=row, system__team__in=teams) if teams else Run.objects.none()
+    team_runs = Run.objects.filter(round=row, system__team__in=teams) if teams else Run.objects.none()
     context = {
         "section": "rounds",
         "round": row,
@@ -75,16 +74,16 @@ def one_round(request: HttpRequest, slug: str) -> HttpResponse:
         "datasets": datasets,
         "limited": any(within_quota(row, dataset) is not None for dataset in datasets),
         "came": count_runs([row])[row.pk],
-        "own": own.select_related("system", "version__dataset").order_by("late", "priority", "pk"),
-        "topics": _offered(row, datasets, teams),
-        "due": due_agreements(request.user, rounds=[row.pk]),
+        "own": team_runs.select_related("system", "version__dataset").order_by("late", "priority", "pk"),
+        "topics": _viewable_datasets(row, datasets, teams),
+        "due": pending_agreements(request.user, rounds=[row.pk]),
         "competition": any(dataset.hidden and dataset.protection == "competition" for dataset in datasets),
     }
     return render(request, "leaderboard/round.html", context)
 
 
-def _offered(row: Round, datasets: list[Dataset], teams: list[int]) -> list[Dataset]:
-    """The datasets whose scores by topic the reader's teams may see."""
+def _viewable_datasets(row: Round, datasets: list[Dataset], teams: list[int]) -> list[Dataset]:
+    """Return the datasets whose scores per topic the visitor's teams may see."""
     if phase(row, timezone.now()) != Phase.REVEALED or not row.per_topic_at_reveal or not teams:
         return []
     summaries = {each.dataset_id: each for each in row.summaries.select_related("qrels")}
@@ -96,13 +95,13 @@ def _offered(row: Round, datasets: list[Dataset], teams: list[int]) -> list[Data
 
 
 def _with_values(row: Round, dataset: Dataset, summary: RoundSummary, teams: list[int]) -> list[RoundRun]:
-    """The teams' runs of which any measure is shown still: a curator may have chosen others since."""
+    """Return the teams' runs that still have a displayed measure, since a curator may have changed the measures."""
     return [run for run in get_round_runs(row, dataset, summary.qrels, teams) if run.measures]
 
 
 @dataclass(frozen=True, slots=True)
 class _TopicsPage:
-    """What a page of scores by topic is about."""
+    """Content of a page with scores per topic."""
 
     round: Round
     dataset: Dataset
@@ -117,20 +116,23 @@ class _TopicsPage:
 
     @property
     def query(self) -> str:
-        """The view, as an address has it."""
+        """Query string of the view."""
         return f"?run={self.run.entry.pk}&measure={self.measure}"
 
 
 def _topics_page(request: HttpRequest, slug: str, dataset_slug: str) -> _TopicsPage:
-    """Raises Http404 for everyone whose teams have no run there, and before the reveal."""
+    """Return the content of a page of scores per topic.
+
+    Raises Http404 before the reveal, and for visitors whose teams have no run.
+    """
     row = get_object_or_404(listed_rounds(), slug=slug, revealed_at__isnull=False, per_topic_at_reveal=True)
     dataset = next((each for each in listed_datasets(row) if each.slug == dataset_slug), None)
     summary = get_summary(row, dataset) if dataset is not None else None
     if dataset is None or summary is None:
-        raise Http404("There are no scores by topic here.")
+        raise Http404("This round has no scores per topic for this dataset.")
     runs = _with_values(row, dataset, summary, own_teams(request))
     if not runs:
-        raise Http404("None of your teams has a run here.")
+        raise Http404("Your teams have no run in this round.")
     by_key = {str(each.entry.pk): each for each in runs}
     run = by_key.get(choice(request.GET, "run", by_key), runs[0])
     measure = canonical_name(request.GET.get("measure", ""))
@@ -140,7 +142,7 @@ def _topics_page(request: HttpRequest, slug: str, dataset_slug: str) -> _TopicsP
 
 
 def _topics_view(view: Callable[[HttpRequest, _TopicsPage], HttpResponse]) -> Callable[..., HttpResponse]:
-    """Make a view of scores by topic out of a function of the request and the page."""
+    """Return a view of scores per topic from a function of the request and the content."""
 
     @require_safe
     @never_cache
@@ -155,7 +157,7 @@ def _topics_view(view: Callable[[HttpRequest, _TopicsPage], HttpResponse]) -> Ca
 
 @_topics_view
 def round_topics(request: HttpRequest, page: _TopicsPage) -> HttpResponse:
-    """A team's scores by topic beside best, median and worst over the round."""
+    """Show a team's scores per topic next to best, median and worst of the round."""
     address = reverse("round_topics_json", args=[page.round.slug, page.dataset.slug]) + page.query
     rows = page.topics
     context: dict[str, Any] = {
@@ -176,14 +178,13 @@ def round_topics(request: HttpRequest, page: _TopicsPage) -> HttpResponse:
 
 @_topics_view
 def round_topics_json(request: HttpRequest, page: _TopicsPage) -> HttpResponse:
-    """The figure of these scores."""
     drawn = plot_round_topics(page.topics, page.run.label, page.measure, str(page.round))
     return JsonResponse(ROUND_TOPICS.as_data(drawn))
 
 
 @_topics_view
 def round_topics_csv(request: HttpRequest, page: _TopicsPage) -> HttpResponse:
-    """The same as a table for programs: one line for each topic."""
+    """Send the scores per topic as CSV, one line per topic."""
     name = f"{page.round.slug}.{page.dataset.slug}.{page.run.entry.pk}.topics.csv"
     response = send_text("", name, "text/csv; charset=utf-8")
     writer = csv.writer(response)

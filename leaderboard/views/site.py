@@ -1,4 +1,4 @@
-"""Pages about the site itself: documentation, pages of its operator, brand, security contacts, and errors."""
+"""Pages about the site: documentation, operator's pages, branding, security contacts, and errors."""
 
 from datetime import UTC, datetime, time, timedelta
 from math import ceil
@@ -24,18 +24,18 @@ from leaderboard.core.http.site_url import site_address
 from leaderboard.core.text.markdown import to_html
 
 
-# Texts change with the release alone, which the page cache knows.
+# Texts change only with a release, which is part of the cache key.
 @require_safe
 @cache_page(lambda: "")
 def docs(request: HttpRequest) -> HttpResponse:
-    """What there is to read."""
+    """Show the index of the documentation."""
     return render(request, "leaderboard/docs.html", {"section": "docs", "heads": list(SIDEBAR)})
 
 
 @require_safe
 @cache_page(lambda name: "")
 def doc(request: HttpRequest, name: str) -> HttpResponse:
-    """One file of the documentation."""
+    """Show a page of the documentation."""
     if name not in names():
         raise Http404
     return render(request, "leaderboard/doc.html", {"section": "docs", "document": document(name)})
@@ -43,10 +43,12 @@ def doc(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_safe
 def site_page(request: HttpRequest, name: str) -> HttpResponse:
-    """Terms, privacy or contact, as the operator wrote them; of privacy else what the software keeps."""
+    """Show the operator's terms, privacy or contact page; without a privacy page, what the software stores."""
     file = settings.SITE_PAGES.get(name)
     if name not in settings.SITE_PAGES or (file is not None and not file.is_file()):
-        raise Http404(f"The operator of this site has written no such page ({name.upper()}_FILE).")
+        raise Http404(
+            f"The operator of this site has not provided this page ({name}.md in SITE_PAGES_FOLDER)."
+        )
     text = to_html(file.read_text()) if file else ""
     context = {
         "section": name,
@@ -61,7 +63,7 @@ def site_page(request: HttpRequest, name: str) -> HttpResponse:
 @cache_control(max_age=3600)
 @reads("*")
 def site_css(request: HttpRequest) -> HttpResponse:
-    """The accent colour as a style sheet."""
+    """Return a style sheet with the accent color."""
     if settings.ACCENT is None:
         raise Http404("ACCENT_COLOUR is not set.")
     return HttpResponse(style_sheet(settings.ACCENT), content_type="text/css; charset=utf-8")
@@ -71,7 +73,7 @@ def site_css(request: HttpRequest) -> HttpResponse:
 @cache_control(max_age=3600)
 @reads("*")
 def site_logo(request: HttpRequest) -> HttpResponse:
-    """The logo. Opened by itself an SVG file runs no script."""
+    """Return the logo, with a policy that prevents scripts in SVG files."""
     if settings.SITE_LOGO is None or not settings.SITE_LOGO.is_file():
         raise Http404("SITE_LOGO is not set.")
     kind = LOGO_TYPES.get(settings.SITE_LOGO.suffix.lower(), "application/octet-stream")
@@ -84,22 +86,20 @@ def site_logo(request: HttpRequest) -> HttpResponse:
 @require_safe
 @reads("*")
 def favicon(request: HttpRequest) -> HttpResponseBase:
-    """Where the mark is, for browsers and tools that ask for it under this name whatever a page says."""
+    """Redirect to the mark, for browsers and tools that request the default name."""
     return redirect("site-logo" if settings.SITE_LOGO else static("img/mark.svg"))
 
 
-#: RFC 9116 wants less than a year. Whoever keeps the answer for its day has the rest of this to act on it.
+#: Validity of security.txt. RFC 9116 recommends less than a year; the response may be cached for a day.
 VALID = timedelta(days=180)
 
 
 @require_safe
 @cache_control(max_age=86400, public=True)
 def security_txt(request: HttpRequest) -> HttpResponse:
-    """The operator's contacts, until when they hold, and where this stands. Raises Http404 where none are set."""
+    """Return the operator's security contacts with expiry date and canonical URL. Raises Http404 if there are none."""
     if not settings.SECURITY_CONTACT:
-        raise Http404(
-            "The operator of this site has named no contact for reports of security (SECURITY_CONTACT)."
-        )
+        raise Http404("The operator of this site has not set a security contact (SECURITY_CONTACT).")
     expires = datetime.combine((timezone.now() + VALID).date(), time(), UTC)
     lines = [f"Contact: {contact}" for contact in settings.SECURITY_CONTACT]
     lines += [f"Expires: {expires:%Y-%m-%dT%H:%M:%SZ}", "Preferred-Languages: en"]
@@ -111,7 +111,7 @@ def security_txt(request: HttpRequest) -> HttpResponse:
     return HttpResponse("\n".join(lines) + "\n", content_type="text/plain; charset=utf-8")
 
 
-#: Which limit a page of accounts is under.
+#: Rate limits of account pages by URL name.
 _LIMITS = {
     "account_login": "login_failed",
     "account_signup": "signup",
@@ -125,15 +125,15 @@ _LIMITS = {
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """The API's error where a program asked, else the site's page."""
+    """Return the API's error for API URLs, else the site's error page."""
     if not request.path.startswith("/api/"):
         return page_not_found(request, exception)
-    detail = "There is nothing at this address. /api/v1/docs/ lists those of the API."
+    detail = "This URL does not exist. See /api/v1/docs/ for the URLs of the API."
     return JsonResponse({"code": "not_found", "detail": detail, "problems": []}, status=404)
 
 
 def too_many(request: HttpRequest) -> HttpResponse:
-    """429 with the time after which the longest of the limits that apply begins anew."""
+    """Return 429 with the duration of the longest applicable limit as Retry-After."""
     name = (request.resolver_match.url_name if request.resolver_match else None) or ""
     rates = parse_rates(app_settings.RATE_LIMITS.get(_LIMITS.get(name, "")))
     seconds = ceil(max((rate.duration for rate in rates), default=60))

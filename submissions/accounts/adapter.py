@@ -36,7 +36,7 @@ from django.http import Http404, HttpRequest, HttpResponseBase
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from leaderboard.core.http.site_url import is_own_address, own_address, site_address
+from leaderboard.core.http.site_url import default_site_address, is_own_address, site_address
 from leaderboard.models import User
 from submissions.accounts.access import device_name
 from submissions.accounts.forms import AllowedDomain, SiteLabels, check_domain
@@ -94,7 +94,7 @@ class AccountAdapter(DefaultAccountAdapter):
         What people typed or their browsers say is one line of text in it; its links lead to the site's own address.
         """
         request: HttpRequest = allauth_context.request
-        address = site_address(request) if is_own_address(request) else own_address()
+        address = site_address(request) if is_own_address(request) else default_site_address()
         values: dict[str, Any] = {
             "site_name": settings.SITE_NAME,
             "site_address": address,

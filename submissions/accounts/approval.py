@@ -22,8 +22,8 @@ from django.shortcuts import render
 from django.utils import timezone
 
 from leaderboard.core.audit import acting, record
-from leaderboard.core.http.site_url import own_address
-from leaderboard.core.permissions import DueAgreement, due_agreements
+from leaderboard.core.http.site_url import default_site_address
+from leaderboard.core.permissions import PendingAgreement, pending_agreements
 from leaderboard.models import (
     VISIBILITIES,
     WITHOUT_AGREEMENT,
@@ -83,7 +83,7 @@ def approve_account(person: User) -> bool:
         return False
     person.approval_awaited = False
     record("account approved", person)
-    text = _ACCOUNT_TEXT.format(site=settings.SITE_NAME, address=own_address())
+    text = _ACCOUNT_TEXT.format(site=settings.SITE_NAME, address=default_site_address())
     subject = f"Your account at {settings.SITE_NAME} is approved"
     queue_account_mail(EmailMessage(subject, text, to=[person.email]))
     return True
@@ -100,7 +100,9 @@ def approve_team(team: Team) -> bool:
     team.approved_at = now
     record("team approved", team)
     reconsider_held(team)
-    text = _TEAM_TEXT.format(team=one_line(team.name), site=settings.SITE_NAME, address=own_address())
+    text = _TEAM_TEXT.format(
+        team=one_line(team.name), site=settings.SITE_NAME, address=default_site_address()
+    )
     subject = f"Your team at {settings.SITE_NAME} is approved"
     for owner in User.objects.filter(memberships__team=team, memberships__owner=True, is_active=True):
         queue_account_mail(EmailMessage(subject, text, to=[owner.email]))
@@ -141,7 +143,7 @@ def refuse_unaccepted(person: User, datasets: Iterable[Dataset]) -> None:
         raise Refused(problems[0].code, problems[0].message, problems)
 
 
-def due_for_submission(person: User, datasets: Iterable[Dataset]) -> list[DueAgreement]:
+def due_for_submission(person: User, datasets: Iterable[Dataset]) -> list[PendingAgreement]:
     """Return the agreements that the person has yet to accept, or be approved for: the datasets' and their rounds'."""
     keys, now = {dataset.pk for dataset in datasets}, timezone.now()
     in_force = Agreement.objects.filter(Q(dataset__in=keys) | Q(dataset=None), in_force=True)
@@ -151,7 +153,7 @@ def due_for_submission(person: User, datasets: Iterable[Dataset]) -> list[DueAgr
     rounds = announced_rounds(keys) if None in subjects else []
     known = [(row, {each.pk for each in listed_datasets(row)}) for row in rounds]
     governing = (governing_round([row for row, its in known if key in its], now) for key in keys)
-    return due_agreements(person, datasets=keys, rounds={row.pk for row in governing if row is not None})
+    return pending_agreements(person, datasets=keys, rounds={row.pk for row in governing if row is not None})
 
 
 # --- by curators, within `audit.acting`
@@ -221,7 +223,7 @@ def approve_registration(agreement: Agreement, person: User) -> bool:
     agreement.approved.add(person)
     record("registration approved", person, dataset=agreement.dataset_id, after={"agreement": str(agreement)})
     subject = one_line(str(agreement.subject))
-    address = own_address() + agreement.get_absolute_url()
+    address = default_site_address() + agreement.get_absolute_url()
     text = _TEXT.format(subject=subject, site=settings.SITE_NAME, address=address)
     queue_account_mail(EmailMessage(f"Your registration for {subject} is approved", text, to=[person.email]))
     return True

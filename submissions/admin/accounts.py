@@ -149,7 +149,7 @@ class PersonAdmin(AccountAdmin, UserAdmin):
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:
         """Set somebody's password: whoever knew the old one, or came in by it, is out, and so are their tokens."""
         with acting(curator(request)):
-            key = self.key_of(unquote(id))
+            key = self.parse_key(unquote(id))
             before = _password_of(key)
             answer = super().user_change_password(request, id, form_url)
             if _password_of(key) != before:
@@ -183,9 +183,9 @@ class AddressAdmin(AccountAdmin, EmailAddressAdmin):
         super().make_verified(request, queryset)
         for address in EmailAddress.objects.filter(pk__in=waiting, verified=True).order_by("pk"):
             before, after = {"verified": False}, {"verified": True}
-            record("edited", self._named(address), before=before, after=after)
+            record("edited", self._record_name(address), before=before, after=after)
 
-    def _named(self, obj: EmailAddress) -> str:
+    def _record_name(self, obj: EmailAddress) -> str:
         return f"address {_ends(obj.email)} of account {obj.user_id}"
 
 
@@ -298,13 +298,13 @@ class TeamAdmin(CurationAdmin):
         members = obj.memberships.order_by("pk").values_list("user_id", "owner")
         return {"members": [{"person": person, "owner": owner} for person, owner in members]}
 
-    def boards_of(self, key: Any) -> Iterable[int]:
+    def get_board_ids(self, key: Any) -> Iterable[int]:
         return boards_of_team(key)
 
     def lock(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> None:
         """Lock the boards, then those who are to join it, then the team: everybody's order."""
-        key = self.key_of(object_id)
-        lock_boards(self.boards_of(key))
+        key = self.parse_key(object_id)
+        lock_boards(self.get_board_ids(key))
         named = [str(value) for name, value in request.POST.items() if _NAMED.fullmatch(name)]
         people = User.objects.select_for_update(no_key=True)
         joining = people.filter(pk__in=[int(value) for value in named if _KEY.fullmatch(value)])
@@ -434,7 +434,7 @@ class AgreementAdmin(CurationAdmin):
         fixed = super().get_readonly_fields(request, obj)
         return (*fixed, "dataset", "round") if obj is not None else fixed
 
-    def boards_of(self, key: Any) -> Iterable[int]:
+    def get_board_ids(self, key: Any) -> Iterable[int]:
         return Dataset.objects.filter(agreement=key).values_list("pk", flat=True)
 
     def tools(self, request: HttpRequest, obj: Agreement) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
 
-from leaderboard.admin.base import CurationAdmin, ReadOnlyAdmin, reason_of
+from leaderboard.admin.base import CurationAdmin, ReadOnlyAdmin, get_reason
 from leaderboard.admin.pages import Operation
 from submissions.models import Flag, QuotaException, QuotaUse
 from submissions.quotas.ledger import flag_details, refund_unit, settle_flag
@@ -29,7 +29,7 @@ class QuotaExceptionAdmin(CurationAdmin):
 
     def save_model(self, request: HttpRequest, obj: QuotaException, form: Any, change: bool) -> None:
         """Save, with the reason that was given as the exception's own."""
-        obj.reason = reason_of(request)[:300]
+        obj.reason = get_reason(request)[:300]
         super().save_model(request, obj, form, change)
 
     @admin.display(description="dataset", ordering="dataset")

@@ -19,7 +19,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop, ngettext
 
 from evaluation.core.problems import at_lines
-from leaderboard.core.http.site_url import own_address
+from leaderboard.core.http.site_url import default_site_address
 from leaderboard.judgements.rescoring.switched import rescore_page
 from leaderboard.judgements.rescoring.table import build_line
 from leaderboard.models import Challenge, Dataset, Entry, Membership, Rescore, Round, User, WorkRequest
@@ -153,7 +153,7 @@ def result_body(status: SubmissionStatus, dataset: Dataset | None = None) -> dic
         "submission": submission.pk,
         "system": submission.system.slug,
         "team": submission.team.slug,
-        "url": own_address() + submission.get_absolute_url(),
+        "url": default_site_address() + submission.get_absolute_url(),
         "state": status.state.value,
         "datasets": list(parts),
         "scores": {

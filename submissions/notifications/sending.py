@@ -20,7 +20,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from leaderboard.core import wakeup
-from leaderboard.core.http.site_url import own_address
+from leaderboard.core.http.site_url import default_site_address
 from leaderboard.models import WorkRequest
 from submissions.accounts import outbox
 from submissions.models import AccountMail, Notice
@@ -145,7 +145,7 @@ class NoticeMailer(Mailer):
 
     def message(self, row: Notice) -> EmailMessage:
         """Return the notice as mail with links to its page and to the preferences."""
-        address = own_address()
+        address = default_site_address()
         preferences = address + reverse("notice-preferences")
         parts = [row.text]
         if row.path:

@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from leaderboard.core.permissions import due_agreements, may_see_dataset
+from leaderboard.core.permissions import may_see_dataset, pending_agreements
 from leaderboard.core.text.numbers import parse_number
 from leaderboard.models import Acceptance, Agreement, User
 from leaderboard.rounds.lifecycle import listed_rounds
@@ -57,7 +57,7 @@ def _page(request: HttpRequest, agreement: Agreement) -> HttpResponse:
     versions: Any = Agreement.history
     person = request.user
     datasets, rounds = ([key] if key else [] for key in (agreement.dataset_id, agreement.round_id))
-    due = due_agreements(person, datasets=datasets, rounds=rounds)
+    due = pending_agreements(person, datasets=datasets, rounds=rounds)
     accepted = (
         Acceptance.objects.filter(agreement=agreement, person=person, version=agreement.version).first()
         if isinstance(person, User)

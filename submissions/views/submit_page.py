@@ -206,7 +206,7 @@ class SubmissionPage:
             "standings": rounds,
             "takes_round_runs": any(each.takes_runs for each in rounds),
             "systems": self.systems,
-            "due_agreements": due_for_submission(self.person, taking),
+            "pending_agreements": due_for_submission(self.person, taking),
             "dataset_quotas": quotas_for(
                 self.person, list(teams_of(self.person)), taking.filter(hidden=True)
             ),

@@ -103,7 +103,7 @@ def is_told(answer: Answer) -> None:
     """The disk is full: a fault of ours, with an id, and when to come again."""
     assert (answer.status, answer.json["code"]) == (503, "disk_full"), answer
     assert "disk is full" in answer.json["detail"]
-    assert "Nothing of what you sent was kept" in answer.json["detail"]
+    assert "Your request was not stored" in answer.json["detail"]
     assert len(answer.json["fault"]) == 8
     assert int(answer.headers["Retry-After"]) >= 60
 
@@ -126,8 +126,8 @@ def test_while_an_upload_arrives_is_unpacked_and_is_stored(site: Site, work: Wor
     serve(site)
     token, before, content = make_token(work.person, "test"), files(), long_run()
     small, packed = bz2.compress(content), zipped(work.open.slug, content)
+    # As it arrives; when a small zip is unpacked; when the run is stored, which zstd makes larger than bz2 does.
     sent = {
-        # As it arrives; when a small zip is taken apart; when the run is kept, which zstd makes larger than bz2 does.
         "run.txt": (content, 100_000),
         "run.zip": (packed, (len(packed) + len(content)) // 2),
         "run.bz2": (small, len(small) + 1000),

@@ -169,7 +169,7 @@ def test_a_damaged_backup_is_refused_before_anything_is_written(full_site: Path,
     content = bytearray(store.read_bytes())
     content[len(content) // 2] ^= 1
     store.write_bytes(content)
-    with pytest.raises(CommandError, match=r"damaged: store\.tar is not what was written"):
+    with pytest.raises(CommandError, match=r"damaged: store\.tar does not match its hash"):
         call_command("restore_backup", str(folder))
 
 
@@ -177,7 +177,7 @@ def test_a_link_that_leads_nowhere_is_said_and_no_backup_made(full_site: Path, t
     link = full_site / "store" / "gone"
     link.symlink_to(tmp_path / "nowhere")
     try:
-        with pytest.raises(CommandError, match="leads nowhere"):
+        with pytest.raises(CommandError, match="a broken link"):
             call_command("backup", str(tmp_path / "backups"), "--in-the-clear")
     finally:
         link.unlink()
@@ -326,8 +326,8 @@ def test_a_backup_of_the_earlier_migrations_comes_back_and_is_adopted(
             MigrationRecorder(connection).record_applied(app, name)
     said = new_site.manage("restore_backup", str(folder))
     assert "All row counts and hashes are equal" in said
-    assert "run manage.py adopt_history once" in said
-    assert "run manage.py adopt_history once" in new_site.manage("migrate", check=False)
+    assert "Run manage.py adopt_history once" in said
+    assert "Run manage.py adopt_history once" in new_site.manage("migrate", check=False)
     before, after = counts_through(new_site)
     assert "recorded as applied" in new_site.manage("adopt_history")
     assert "No migrations to apply" in new_site.manage("migrate")

@@ -110,7 +110,7 @@ def test_a_dead_child_is_started_again_and_its_own_children_are_ended(start: Sta
     eventually(lambda: len(supervisor.descendants()) == 4)
     before = supervisor.find("os.fork")
     os.kill(before, signal.SIGKILL)
-    supervisor.wait_for("ended with signal SIGKILL; starting it again")
+    supervisor.wait_for("ended with signal SIGKILL; restarting")
     eventually(lambda: len(supervisor.descendants()) == 4)
     assert supervisor.find("os.fork") != before
 
@@ -118,7 +118,7 @@ def test_a_dead_child_is_started_again_and_its_own_children_are_ended(start: Sta
 def test_a_child_that_keeps_dying_ends_everything_with_its_reason(start: Start) -> None:
     supervisor = start(broken="raise SystemExit('no such table: wakeup')", sleep=SLEEP)
     assert supervisor.process.wait(120) == 1
-    assert "'broken' has ended 3 times in a row, the last time with exit status 1" in supervisor.printed
+    assert "'broken' ended 3 times in a row, the last time with exit status 1" in supervisor.printed
     assert "no such table: wakeup" in supervisor.printed
     assert "broken.log" in supervisor.printed
     assert supervisor.descendants() == {}
@@ -127,7 +127,7 @@ def test_a_child_that_keeps_dying_ends_everything_with_its_reason(start: Start) 
 def test_once_the_site_is_ready_a_child_that_keeps_dying_ends_nothing_else(start: Start) -> None:
     supervisor = start("ready", broken="raise SystemExit('WRONGTYPE')", sleep=SLEEP)
     eventually(lambda: supervisor.printed.count("broken") >= 6, explain=lambda: supervisor.printed)
-    assert "starting it again in 0.2 s" in supervisor.printed
+    assert "restarting in 0.2 s" in supervisor.printed
     assert "has ended" not in supervisor.printed
     assert supervisor.find("time.sleep(600)")
     supervisor.stop()

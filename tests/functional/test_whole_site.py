@@ -105,7 +105,7 @@ def test_first_start_serves_restarts_the_dead_refuses_a_second_and_stops(site: S
 
     worker = supervisor.find("celery --app leaderboard.celery --quiet worker")
     os.kill(worker, signal.SIGKILL)
-    supervisor.wait_for("| ended with signal SIGKILL; starting it again")
+    supervisor.wait_for("| ended with signal SIGKILL; restarting")
     eventually(lambda: any(" worker " in line for line in supervisor.descendants().values()))
 
     supervisor.stop()

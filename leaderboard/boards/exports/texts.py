@@ -256,8 +256,9 @@ def to_latex(board: Board, cited: Citation) -> str:
         ),
         r"\begin{table}[t]",
         r"\centering",
-        *([r"\footnotesize\setlength{\tabcolsep}{2.5pt}"] if len(columns) + 1 > _MAX_AT_FULL_SIZE else []),
-        # Lists of tables get the short caption, because a URL is fragile in them.
+        *(
+            [r"\footnotesize\setlength{\tabcolsep}{2.5pt}"] if len(columns) + 1 > _MAX_AT_FULL_SIZE else []
+        ),  # Lists of tables get the short caption, because a URL is fragile in them.
         rf"\caption[{{{escape(board.title)}}}]{{{caption(board, cited)}}}",
         rf"\label{{tab:{cited.kind}-{cited.slug}}}",
         rf"\begin{{tabular}}{{r>{{\raggedright\arraybackslash}}p{{0.18\linewidth}}{alignment}}}",
@@ -399,7 +400,7 @@ def bibliography(references: Iterable[bibtex.BibtexEntry], used_keys: Iterable[s
     written_contents: set[str] = set()
     entries = []
     for reference in references:
-        content = " ".join(reference.written(reference.key).split())
+        content = " ".join(reference.with_key(reference.key).split())
         if content in written_contents:
             continue
         written_contents.add(content)
@@ -408,7 +409,7 @@ def bibliography(references: Iterable[bibtex.BibtexEntry], used_keys: Iterable[s
             number += 1
             key = f"{reference.key}-{number}"
         keys.add(key.casefold())
-        entries.append(reference.written(key))
+        entries.append(reference.with_key(key))
     return entries
 
 

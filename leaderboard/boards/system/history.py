@@ -248,7 +248,7 @@ class Author(NamedTuple):
 
 def authors_in(text: str | None) -> list[Author]:
     """Return the people in a text such as `Nandan Thakur and Reimers, Nils and others`, with first names first."""
-    return [Author(name.said, author_slug(name.said)) for name in parse_authors(text)]
+    return [Author(name.display_name, author_slug(name.display_name)) for name in parse_authors(text)]
 
 
 def author_slug(name: str) -> str:

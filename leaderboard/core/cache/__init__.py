@@ -1,1 +1,1 @@
-"""Caches: in this process, in the shared server, and whole pages."""
+"""Caches: per process, on the shared server, and of whole pages."""

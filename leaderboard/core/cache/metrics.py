@@ -1,4 +1,4 @@
-"""How often pages were at hand: counted in each process, and added up in the shared cache now and then."""
+"""Hit counters of the page cache, counted per process and added to the shared cache periodically."""
 
 import logging
 import threading
@@ -11,13 +11,13 @@ from redis.exceptions import RedisError
 
 logger = logging.getLogger(__name__)
 
-#: This process had it; another had made it; it had to be made; it is not of a kind that is kept.
+#: Outcomes: cached in this process; cached by another process; rendered; not cacheable.
 Outcome = Literal["own", "shared", "made", "unkept"]
 OUTCOMES: tuple[Outcome, ...] = ("own", "shared", "made", "unkept")
-#: Seconds between two additions of a process: a hit is to cost no question to the cache's server.
+#: Seconds between two additions by a process, so that a hit does not cost a request to the cache server.
 EVERY = 10.0
 
-_counted: Counter[Outcome] = Counter()
+_pending_counts: Counter[Outcome] = Counter()
 _lock = threading.Lock()
 _added_at = 0.0
 
@@ -26,7 +26,7 @@ def count(outcome: Outcome) -> None:
     """Count one page."""
     global _added_at
     with _lock:
-        _counted[outcome] += 1
+        _pending_counts[outcome] += 1
         if time.monotonic() - _added_at < EVERY:
             return
         _added_at = time.monotonic()
@@ -34,19 +34,19 @@ def count(outcome: Outcome) -> None:
 
 
 def totals() -> dict[Outcome, int]:
-    """How many pages of each kind all processes have counted since the cache was last emptied."""
+    """Return the number of pages by outcome over all processes, since the cache was last cleared."""
     _add()
-    found = cache.get_many([_key(outcome) for outcome in OUTCOMES])
-    return {outcome: int(found.get(_key(outcome), 0)) for outcome in OUTCOMES}
+    counts = cache.get_many([_key(outcome) for outcome in OUTCOMES])
+    return {outcome: int(counts.get(_key(outcome), 0)) for outcome in OUTCOMES}
 
 
 def _add() -> None:
-    """Add this process's counts; forget them if the server is away, since these are figures only."""
+    """Add this process's counts to the shared cache; drop them if the server is unavailable."""
     with _lock:
-        due = dict(_counted)
-        _counted.clear()
+        counts = dict(_pending_counts)
+        _pending_counts.clear()
     try:
-        for outcome, number in due.items():
+        for outcome, number in counts.items():
             cache.add(_key(outcome), 0, timeout=None)
             cache.incr(_key(outcome), number)
     except (RedisError, ValueError) as error:

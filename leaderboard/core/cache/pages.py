@@ -1,11 +1,11 @@
-"""Whole pages for visitors who are nobody in particular, kept as the bytes that go out.
+"""Response cache for anonymous visitors, which stores compressed pages.
 
-A page is kept under its address, its view of the board and the revision of the datasets it shows, so a change of a
-board leads to another key and nothing has to be purged. What the revision does not count (another title of a source)
-is seen after one and a half `LIFETIME`s at the latest, two where systems are compared.
+The key of a page includes its URL, its view of the board, and the revision of its datasets, so that a change of a
+board leads to a new key and nothing has to be purged. Changes that the revision does not cover (such as the title of a
+source) appear after at most one and a half `LIFETIME`s, or two on comparison pages.
 
-All processes share a fixed number of places for the views that many ask for. Views that have anything in them that can
-be written in a million ways (a text, a bound) stay in the process that made them. docs/decisions/0020 has the sizes.
+All processes share a fixed number of slots for common views. Views with parameters of unlimited variety (a text, a
+bound) are cached only in the process that rendered them. docs/decisions/0020 explains the sizes.
 """
 
 import gzip
@@ -26,14 +26,14 @@ from leaderboard.core.cache.metrics import count
 from leaderboard.core.http.site_url import is_own_address, site_address
 from leaderboard.models import Membership, User
 
-#: A little more than the least: twice the size of the best, for a twentieth of its time.
+#: One above the lowest level: twice the size of the best compression, in a twentieth of its time.
 COMPRESSION_LEVEL = 2
 
-#: Pages that all processes share: at most 1,024 × 128 KiB in the server that carries the queue.
+#: Slots that all processes share: at most 1,024 × 128 KiB on the server that also carries the queue.
 SHARED_PAGES, LARGEST_SHARED_BYTES = 1024, 128 * 1024
-#: Compressed pages of all views in a process.
+#: Bytes of compressed pages that each process stores.
 RECENT_BYTES = 32 * 2**20
-#: What a page takes beside its bytes, about.
+#: Approximate memory overhead of a page.
 _AROUND_BYTES = 1024
 
 P = ParamSpec("P")
@@ -41,14 +41,14 @@ View = Callable[Concatenate[HttpRequest, P], HttpResponse]
 
 
 class PageVariant(NamedTuple):
-    """Which view of a page is meant, and whether it is one of few: those are shared by all processes."""
+    """A view of a page; `common` views are shared by all processes."""
 
     view: str = ""
     common: bool = True
 
 
 class CachedPage(NamedTuple):
-    """A page as it goes out: its entity tag, its type, and its bytes compressed with gzip."""
+    """A rendered page: entity tag, content type, and gzip-compressed body."""
 
     etag: str
     content_type: str
@@ -57,12 +57,12 @@ class CachedPage(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Approximate size in memory."""
+        """Approximate size in memory, in bytes."""
         return len(self.compressed) + _AROUND_BYTES
 
 
-#: The pages that this process served last: a question to the cache's server costs more than the rest of a hit. They and
-#: the shared ones are stale for the time in the module's docstring, after changes that no revision counts.
+#: Recently served pages of this process: a request to the cache server costs more than the rest of a hit.
+#: The module's docstring states how long pages in both caches may be stale.
 _recent: TTLCache[CachedPage] = TTLCache(RECENT_BYTES)
 _shared = FixedCache("page", SHARED_PAGES, LIFETIME)
 
@@ -71,10 +71,10 @@ def _find(key: str, *, common: bool) -> CachedPage | None:
     page = _recent.get(key)
     if page is not None:
         count("own")
-    elif common and (found := _shared.get(key)) is not None:
-        page = CachedPage(*found)
+    elif common and (shared_page := _shared.get(key)) is not None:
+        page = CachedPage(*shared_page)
         count("shared")
-        # Its age is unknown, so it stays here for half the lifetime.
+        # Its age is unknown, so it is cached here for half the lifetime.
         _recent.put(key, page, page.size, LIFETIME / 2)
     else:
         count("made")
@@ -85,44 +85,47 @@ def cache_page(
     revision: Callable[..., str],
     variant: Callable[[HttpRequest], PageVariant | None] = lambda request: PageVariant(),
 ) -> Callable[[View[P]], View[P]]:
-    """Keep what the view answers.
+    """Return a decorator that caches the responses of a view.
 
-    `revision(**arguments of the view)` is asked on every request; `variant(request)` says which view of the page is
-    meant, None for one that is not worth keeping.
+    Args:
+        revision: Function of the view's keyword arguments that returns the revision; called on every request.
+        variant: Function of the request that returns the view of the page, or None if it should not be cached.
     """
 
     def decorate(view: View[P]) -> View[P]:
         @wraps(view)
         def answer(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
-            kept = is_anonymous_visit(request) and not settings.DEBUG  # templates change there
-            asked = variant(request) if kept else None
-            if asked is None:
+            is_cacheable = (
+                is_anonymous_visit(request) and not settings.DEBUG
+            )  # In debug mode templates may change.
+            page_variant = variant(request) if is_cacheable else None
+            if page_variant is None:
                 count("unkept")
                 response = view(request, *args, **kwargs)
                 response.headers.setdefault("Cache-Control", "private, no-cache")
                 return response
-            # Pages name hashed style sheets: those of another release are other pages.
+            # Pages contain hashed file names, so each release needs its own.
             release = getattr(staticfiles_storage, "manifest_hash", "")
-            named = f"{request.path}\n{asked.view}\n{revision(*args, **kwargs)}\n{release}"
-            key = blake2b(named.encode(), digest_size=16).hexdigest()
-            found = _find(key, common=asked.common)
-            if found is None:
+            key_text = f"{request.path}\n{page_variant.view}\n{revision(*args, **kwargs)}\n{release}"
+            key = blake2b(key_text.encode(), digest_size=16).hexdigest()
+            page = _find(key, common=page_variant.common)
+            if page is None:
                 response = view(request, *args, **kwargs)
                 if response.status_code != 200:
                     return response
-                if isinstance(response, SimpleTemplateResponse):  # the API's are rendered late
+                if isinstance(response, SimpleTemplateResponse):  # API responses are rendered late.
                     response.render()
                 compressed = igzip.compress(response.content, COMPRESSION_LEVEL, mtime=0)
-                found = CachedPage(
+                page = CachedPage(
                     f'W/"{blake2b(compressed, digest_size=12).hexdigest()}"',
                     response.headers["Content-Type"],
                     compressed,
                     response.headers.get("Content-Disposition", ""),
                 )
-                _recent.put(key, found, found.size)
-                if asked.common and len(found.compressed) <= LARGEST_SHARED_BYTES:
-                    _shared.set(key, tuple(found))
-            return _serve(request, found)
+                _recent.put(key, page, page.size)
+                if page_variant.common and len(page.compressed) <= LARGEST_SHARED_BYTES:
+                    _shared.set(key, tuple(page))
+            return _serve(request, page)
 
         return answer
 
@@ -132,21 +135,23 @@ def cache_page(
 def vary_on_site_address(
     variant: Callable[[HttpRequest], PageVariant | None] = lambda request: PageVariant(),
 ) -> Callable[[HttpRequest], PageVariant | None]:
-    """The same views, of a page that writes down the site's address: one by each address that visitors came by."""
+    """Return `variant` extended by the site's address, for pages that contain it."""
 
-    def asked(request: HttpRequest) -> PageVariant | None:
-        found = variant(request)
-        if found is None:
+    def extended_variant(request: HttpRequest) -> PageVariant | None:
+        base_variant = variant(request)
+        if base_variant is None:
             return None
-        return PageVariant(f"{site_address(request)} {found.view}", found.common and is_own_address(request))
+        return PageVariant(
+            f"{site_address(request)} {base_variant.view}", base_variant.common and is_own_address(request)
+        )
 
-    return asked
+    return extended_variant
 
 
 def is_anonymous_visit(request: HttpRequest) -> bool:
-    """Whether the visitor has neither a session nor a message waiting, and only reads.
+    """Return whether the request only reads, and the visitor has neither a session nor pending messages.
 
-    A cookie that names no session makes nobody somebody; one that may name one costs a query.
+    Without a session cookie the visitor is anonymous; otherwise loading the session costs a query.
     """
     cookies = request.COOKIES
     if request.method not in ("GET", "HEAD") or "messages" in cookies:
@@ -171,10 +176,10 @@ def _serve(request: HttpRequest, page: CachedPage) -> HttpResponse:
 
 
 @lru_cache(256)
-def accepts_gzip(accepted: str) -> bool:
-    """Whether `Accept-Encoding` allows gzip: by its name, else by `*`, with a weight above 0."""
+def accepts_gzip(header: str) -> bool:
+    """Return whether `Accept-Encoding` allows gzip: by name, else by `*`, with a weight above 0."""
     weights: dict[str, float] = {}
-    for part in accepted.lower().split(","):
+    for part in header.lower().split(","):
         coding, *parameters = (piece.strip() for piece in part.split(";"))
         quality = next(
             (each.partition("=")[2] for each in parameters if each.split("=")[0].strip() == "q"), "1"
@@ -187,13 +192,13 @@ def accepts_gzip(accepted: str) -> bool:
 
 
 def etag_matches(condition: str, etag: str) -> bool:
-    """Whether `If-None-Match` has the entity tag, by weak comparison, or `*`, which any page matches."""
+    """Return whether `If-None-Match` contains the entity tag, by weak comparison, or `*`."""
     tags = parse_etags(condition) if condition else []
     return "*" in tags or etag.removeprefix("W/") in (tag.removeprefix("W/") for tag in tags)
 
 
 def own_teams(request: HttpRequest) -> list[int]:
-    """The ids of the visitor's teams; of somebody without a session, whose page is kept for all, none is asked for."""
+    """Return the ids of the visitor's teams; empty for anonymous visitors, whose pages are cached for all."""
     if is_anonymous_visit(request) or not isinstance(request.user, User):
         return []
     return list(Membership.objects.filter(user=request.user).values_list("team_id", flat=True))

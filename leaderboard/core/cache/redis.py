@@ -1,7 +1,7 @@
-"""A cache that may be away: a page is then computed, not refused, and nobody waits for it.
+"""A Redis cache whose failure never blocks a page: missing values are computed instead.
 
-Limits on how often somebody may do something are then counted by each process for itself: looser, by the number of
-processes, but not gone.
+While the server is unavailable, each process counts rate limits by itself. They are then looser by the number of
+processes, but still apply.
 """
 
 import hmac
@@ -22,22 +22,23 @@ from redis.retry import Retry
 
 logger = logging.getLogger(__name__)
 
-#: Seconds for which a server that did not answer is not asked again: each asking may take its whole patience.
+#: Seconds without requests after a server failed to answer: each request may take the whole timeout.
 PAUSE = 5.0
-#: How the keys of rate limits begin, of the API's and of accounts.
+#: Key prefixes of the rate limits of the API and of accounts.
 _LIMITS = ("throttle_", "allauth")
 
 _DIGEST_BYTES = 16
-#: The length of the JSON part, behind the signature.
+#: Length of the JSON part that follows the signature.
 _LENGTH = struct.Struct(">I")
-#: Stands in the JSON part for bytes, which lie behind it in the same order: how many they are.
+#: Placeholder in the JSON part for bytes, which follow it in the same order; its value is their number.
 _BYTES = "\0bytes"
-#: Numbers stand as they are, so that the server can count them up; a signed value is longer than any.
+#: Length of the longest integer. Integers are stored unsigned so that the server can increment them; a
+#: signed value is longer than any.
 _LONGEST_NUMBER = len(str(-(2**63)))
 
 
 class _LocalCounts(LocMemCache):
-    """What this process counts by itself."""
+    """Rate limit counters of this process."""
 
     def incr(self, key: Any, delta: int = 1, version: int | None = None) -> int:
         self.add(key, 0, version=version)
@@ -45,81 +46,80 @@ class _LocalCounts(LocMemCache):
 
 
 class ForgivingRedisCache(RedisCache):
-    """Django's Redis cache, treating a server that does not answer as an empty cache, and keeping no pickles."""
+    """Django's Redis cache, which treats an unavailable server as an empty cache and stores no pickles."""
 
-    #: Shared by the objects that Django makes for each thread.
+    #: Shared by the cache objects that Django creates for each thread.
     _silent_until = 0.0
-    _here = _LocalCounts("limits while the cache is away", {})
+    _local_counts = _LocalCounts("limits while the cache is away", {})
 
     def __init__(self, server: str, params: dict[str, Any]) -> None:
-        """As Django makes it. One attempt is enough: what is not at hand is computed."""
+        """Create the cache as Django does, with a single attempt per request."""
         options = {**params.get("OPTIONS", {}), "retry": Retry(NoBackoff(), 0), "serializer": SignedValues}
         super().__init__(server, {**params, "OPTIONS": options})
 
     def get(self, key: Any, default: Any = None, version: int | None = None) -> Any:
-        """The cached value, or `default` when it is missing, not ours, or the server is away."""
-        value = self._ask(super().get, key, None, version, away=None)
+        """Return the cached value, or `default` if it is missing, not signed by us, or the server is unavailable."""
+        value = self._ask(super().get, key, None, version, fallback=None)
         return default if value is None else value
 
     def get_many(self, keys: Any, version: int | None = None) -> dict[Any, Any]:
-        """The cached values by key, without those that are not ours; empty when the server is away."""
-        values: dict[Any, Any] = self._ask(super().get_many, keys, version, away={})
+        """Return the cached values by key, except missing and unsigned ones; empty if the server is unavailable."""
+        values: dict[Any, Any] = self._ask(super().get_many, keys, version, fallback={})
         return {key: value for key, value in values.items() if value is not None}
 
     def set(self, key: Any, value: Any, timeout: Any = 3600, version: int | None = None) -> None:
-        """Store the value where the server answers."""
-        self._ask(super().set, key, value, timeout, version, away=None)
+        """Store the value if the server is available."""
+        self._ask(super().set, key, value, timeout, version, fallback=None)
 
     def set_many(self, data: Any, timeout: Any = 3600, version: int | None = None) -> Any:
-        """Store the values by key where the server answers, in one question; the keys that were not stored."""
-        return self._ask(super().set_many, data, timeout, version, away=list(data))
+        """Store the values in one request and return the keys that could not be stored."""
+        return self._ask(super().set_many, data, timeout, version, fallback=list(data))
 
     def add(self, key: Any, value: Any, timeout: Any = 3600, version: int | None = None) -> bool:
-        """Store the value unless there is one; True when the server is away, so that no lock is waited for."""
-        return bool(self._ask(super().add, key, value, timeout, version, away=True))
+        """Store the value unless one exists; True if the server is unavailable, so that no caller waits for a lock."""
+        return bool(self._ask(super().add, key, value, timeout, version, fallback=True))
 
     def incr(self, key: Any, delta: int = 1, version: int | None = None) -> int:
-        """The number after it was counted up. Raises ValueError where there is none; not while the server is away."""
-        return int(self._ask(super().incr, key, delta, version, away=delta))
+        """Return the incremented number. Raises ValueError if the key is missing, unless the server is unavailable."""
+        return int(self._ask(super().incr, key, delta, version, fallback=delta))
 
     def delete(self, key: Any, version: int | None = None) -> bool:
-        """Remove the value where the server answers."""
-        return bool(self._ask(super().delete, key, version, away=False))
+        """Delete the value if the server is available."""
+        return bool(self._ask(super().delete, key, version, fallback=False))
 
-    def _ask(self, ask: Callable[..., Any], key: Any, *arguments: Any, away: Any) -> Any:
-        """What the server says. While it is away: of a limit what this process counted, else `away`."""
+    def _ask(self, ask: Callable[..., Any], key: Any, *arguments: Any, fallback: Any) -> Any:
+        """Call the server; if it is unavailable, use local counts for rate limits and `fallback` for other keys."""
         if monotonic() >= ForgivingRedisCache._silent_until:
             try:
                 return ask(key, *arguments)
             except RedisError as error:
                 ForgivingRedisCache._silent_until = monotonic() + PAUSE
-                logger.warning("cache away: %s; not asked again for %s s", type(error).__name__, PAUSE)
+                logger.warning("cache unavailable: %s; next attempt in %s s", type(error).__name__, PAUSE)
         if str(key).startswith(_LIMITS):
-            return getattr(self._here, ask.__name__)(key, *arguments)
-        return away
+            return getattr(self._local_counts, ask.__name__)(key, *arguments)
+        return fallback
 
 
 class SignedValues:
-    """The serializer of the cache: None, numbers, texts, bytes and lists of these, as JSON and bytes, signed.
+    """Serializer that stores None, numbers, text, bytes and lists of these as signed JSON and bytes.
 
-    Never as pickles: a pickle is code for whoever reads it, and the cache's server is reached by every worker. So what
-    is read from it is data, and only what a process with our `SECRET_KEY` wrote. Any other value counts as missing: one
-    that somebody else wrote, one written under a key that was replaced since, one of another version of the site.
-    Tuples come back as lists.
+    Pickles are never used: loading one runs code, and every worker can write to the cache server. Values must be
+    signed with our `SECRET_KEY`. All others count as missing: those of other writers, of a replaced key, and of
+    another version of the site. Tuples are returned as lists.
     """
 
     def __init__(self) -> None:
         self._key = blake2b(settings.SECRET_KEY.encode(), person=b"shared cache").digest()
 
     def dumps(self, value: Any) -> bytes | int:
-        """What the server is to keep. Raises TypeError for what is neither JSON nor bytes."""
+        """Serialize the value. Raises TypeError if it contains anything but JSON types and bytes."""
         if type(value) is int:
             return value
         parts: list[bytes] = []
 
         def set_aside(part: object) -> dict[str, int]:
             if not isinstance(part, bytes):
-                raise TypeError(f"The shared cache keeps no {type(part).__name__}.")
+                raise TypeError(f"The shared cache cannot store a {type(part).__name__}.")
             parts.append(part)
             return {_BYTES: len(part)}
 
@@ -128,23 +128,23 @@ class SignedValues:
         return self._signature(content) + content
 
     def loads(self, stored: bytes) -> Any:
-        """The value; None where it is not one that we wrote."""
+        """Return the value, or None if it is not signed by us."""
         if len(stored) <= _LONGEST_NUMBER:
             return int(stored) if stored.removeprefix(b"-").isdigit() else None
         content = memoryview(stored)[_DIGEST_BYTES:]
         if not hmac.compare_digest(self._signature(content), stored[:_DIGEST_BYTES]):
             return None
         (length,) = _LENGTH.unpack_from(content)
-        at = _LENGTH.size + length
+        position = _LENGTH.size + length
 
-        def put_back(found: dict[str, Any]) -> Any:
-            nonlocal at
-            if _BYTES not in found:
-                return found
-            begin, at = at, at + found[_BYTES]
-            return bytes(content[begin:at])
+        def put_back(part: dict[str, Any]) -> Any:
+            nonlocal position
+            if _BYTES not in part:
+                return part
+            begin, position = position, position + part[_BYTES]
+            return bytes(content[begin:position])
 
-        return json.loads(bytes(content[_LENGTH.size : at]), object_hook=put_back)
+        return json.loads(bytes(content[_LENGTH.size : position]), object_hook=put_back)
 
     def _signature(self, content: bytes | memoryview) -> bytes:
         return blake2b(content, key=self._key, digest_size=_DIGEST_BYTES).digest()

@@ -1,1 +1,1 @@
-"""Dates and times as the admin writes them: all are UTC, and say so."""
+"""Date and time formats of the admin, all in UTC."""

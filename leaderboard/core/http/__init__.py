@@ -1,1 +1,1 @@
-"""Requests and answers: middleware, headers, errors, downloads."""
+"""Requests and responses: middleware, headers, errors, downloads."""

@@ -1,4 +1,4 @@
-"""Errors of the API, all of one shape: `{"code", "detail", "problems": […]}`."""
+"""Errors of the API, all in the form `{"code", "detail", "problems": […]}`."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,28 +11,30 @@ from rest_framework.response import Response
 from evaluation.core.problems import Problem, ProblemCode
 from leaderboard.core.http.choices import UnknownChoice, UnknownParameter
 
-INVALID = ProblemCode("invalid", "The request is not well formed.", "The sentence beside it says where.")
+INVALID = ProblemCode("invalid", "The request is not well formed.", "See the message for the location.")
 UNKNOWN_CHOICE = ProblemCode("unknown_choice", "A query parameter has an unknown value.",
     "Use one of the values that the message lists.")  # fmt: skip
-UNKNOWN_PARAMETER = ProblemCode("unknown_parameter", "The address has a query parameter that is not read here.",
+UNKNOWN_PARAMETER = ProblemCode("unknown_parameter", "The URL has an unknown query parameter.",
     "Use one of the parameters that the message lists.")  # fmt: skip
-INVALID_FIELD = ProblemCode("invalid_…", "A field is missing or cannot be read; the code ends in its name.",
-    "The API's documentation lists the fields.", "invalid_architecture")  # fmt: skip
+INVALID_FIELD = ProblemCode("invalid_…", "A field is missing or invalid; the code ends with its name.",
+    "See the API documentation for the fields.", "invalid_architecture")  # fmt: skip
 
 
 class ProblemSerializer(serializers.Serializer[Any]):
-    """One class of problem in a file."""
+    """A kind of problem in a file, with its occurrences."""
 
     severity = serializers.ChoiceField(choices=["error", "warning"])
     code = serializers.CharField()
-    count = serializers.IntegerField(help_text="How often it occurs.")
-    lines = serializers.ListField(child=serializers.IntegerField(), help_text="The first five lines, from 1.")
-    message = serializers.CharField(help_text="What is wrong.")
-    hint = serializers.CharField(help_text="What would be right.")
+    count = serializers.IntegerField(help_text="Number of occurrences.")
+    lines = serializers.ListField(
+        child=serializers.IntegerField(), help_text="Numbers of the first five lines, starting at 1."
+    )
+    message = serializers.CharField(help_text="Description of the problem.")
+    hint = serializers.CharField(help_text="How to fix it.")
 
 
 class ErrorSerializer(serializers.Serializer[Any]):
-    """Every error of the API."""
+    """Body of an API error."""
 
     code = serializers.CharField()
     detail = serializers.CharField()
@@ -40,9 +42,15 @@ class ErrorSerializer(serializers.Serializer[Any]):
 
 
 class ApiError(APIException):
-    """An error with a code, a sentence, the problems found, and perhaps more keys for this one call.
+    """An API error with a code, a sentence, and a list of problems.
 
-    `wait`: after how many seconds the same request may do better; sent as Retry-After.
+    Args:
+        code: Machine-readable code of the error.
+        detail: Sentence that describes it.
+        status_code: HTTP status of the response.
+        problems: Problems found in the request or file.
+        extra: Additional keys of the body.
+        wait: Seconds after which the same request may succeed; sent as Retry-After.
     """
 
     def __init__(
@@ -62,31 +70,30 @@ class ApiError(APIException):
 
 
 def error_answer(code: str, detail: str, problems: Iterable[Problem] = ()) -> dict[str, Any]:
-    """The body of an error."""
     return {**ErrorSerializer({"code": code, "detail": detail, "problems": problems}).data}
 
 
 def problem(code: str, message: str, hint: str = "") -> Problem:
-    """One problem that has no lines: something about the request, not about a file."""
+    """Return a problem with the request itself, which has no line numbers."""
     return Problem("error", code, 1, message, hint)
 
 
 def unknown_choice(error: UnknownChoice) -> ApiError:
-    """Return the API's error for an unknown query parameter, or an unknown value of one."""
+    """Return the API error for an unknown query parameter, or an unknown value of one."""
     code = UNKNOWN_PARAMETER if isinstance(error, UnknownParameter) else UNKNOWN_CHOICE
     message = " ".join(filter(None, (f"{error.subject}.", error.suggestion)))
     return ApiError(code, str(error), problems=[problem(code, message, error.valid)])
 
 
 def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response | None:
-    """Answer a refused request. Unexpected errors are left to the middleware, which logs them."""
-    if isinstance(error, SuspiciousOperation):  # Django's own limits on the form of a request
+    """Return the response for a rejected request, or None for unexpected errors, which middleware logs."""
+    if isinstance(error, SuspiciousOperation):  # Django's own limits on requests.
         too_large = isinstance(error, RequestDataTooBig)
         code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE if too_large else status.HTTP_400_BAD_REQUEST
         error = ApiError(INVALID, str(error) or "The request is not acceptable.", status_code=code)
     if isinstance(error, UnknownChoice):
         error = unknown_choice(error)
-    # Here, for it reads the setting of how people are authenticated, and who is authenticated may be told an error.
+    # Imported late: the module reads the authentication settings, and authentication may raise an ApiError.
     from rest_framework.views import exception_handler as default_handler
 
     response = default_handler(error, dict(context))
@@ -95,12 +102,12 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
     if isinstance(error, ApiError):
         response.data = error.body
     elif isinstance(error, ValidationError):
-        found = [problem(INVALID, message) for message in _messages(error.detail)]
-        response.data = error_answer(INVALID, "The request is not well formed.", found)
+        problems = [problem(INVALID, message) for message in _messages(error.detail)]
+        response.data = error_answer(INVALID, "The request is not well formed.", problems)
     else:
         detail = response.data.get("detail") if isinstance(response.data, dict) else None
-        named = str(detail.code) if isinstance(detail, ErrorDetail) else "error"
-        response.data = error_answer(named, str(detail or error))
+        error_code = str(detail.code) if isinstance(detail, ErrorDetail) else "error"
+        response.data = error_answer(error_code, str(detail or error))
     return response
 
 

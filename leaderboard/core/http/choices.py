@@ -3,18 +3,18 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-#: At most this many similar choices are suggested.
+#: Maximum number of suggested choices.
 MOST_SUGGESTED = 3
 
 
 class UnknownChoice(Exception):
-    """A query parameter has a value that the page does not know.
+    """A query parameter has an unknown value.
 
     Args:
-        parameter: The parameter's name.
+        parameter: Name of the parameter.
         value: The unknown value.
-        choices: The valid values.
-        expected: A description of the valid values, where they cannot be listed.
+        choices: Valid values.
+        expected: Description of the valid values, if they cannot be listed.
     """
 
     def __init__(
@@ -27,24 +27,24 @@ class UnknownChoice(Exception):
 
     @property
     def subject(self) -> str:
-        """The unknown value, as a heading."""
+        """Heading that names the unknown value."""
         return f"Unknown {self.parameter} “{self.value[:60]}”"
 
     @property
     def suggestion(self) -> str:
-        """The question that names similar choices, empty without any."""
+        """Question that suggests similar choices; empty if there are none."""
         return f"Did you mean {' or '.join(f'“{each}”' for each in self.near)}?" if self.near else ""
 
     @property
     def valid(self) -> str:
-        """The sentence that lists or describes valid values."""
+        """Sentence that lists or describes the valid values."""
         if self.choices:
             return f"Choose one of: {', '.join(self.choices)}."
         return f"Valid: {self.expected}." if self.expected else ""
 
 
 class UnknownParameter(UnknownChoice):
-    """A query parameter that the page does not read; `choices` are the ones that it reads."""
+    """A query parameter is unknown; `choices` are the valid parameters."""
 
     def __init__(self, name: str, names: Iterable[str]) -> None:
         super().__init__("parameter", name, names, expected="no parameters at this address")

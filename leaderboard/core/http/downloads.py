@@ -1,9 +1,9 @@
-"""Files handed out: always as an attachment, never as a page, and only by a view that has asked who may have them.
+"""File downloads, always sent as attachments, from views that have checked permissions.
 
-With `ACCEL_REDIRECT` the proxy sends what lies in the store: the answer is empty and names the file below
-`/protected/`, which nginx maps to the folder of state in an internal location. What is private (judgements, pools) is
-sent by this process always: the proxy has no access to it. nginx takes over the type, the disposition and the caching
-of such an answer and drops its other headers, so its location adds `nosniff` and the policy of `SANDBOX` again.
+With `ACCEL_REDIRECT`, the proxy sends files of the store: the response is empty and names the file below
+`/protected/`, which nginx maps to the state folder in an internal location. This process always sends private files
+(judgments, pools), to which the proxy has no access. nginx keeps the type, disposition and caching headers of such a
+response and drops all others, so its location must add `nosniff` and the policy `SANDBOX` again.
 """
 
 from collections.abc import Callable
@@ -15,16 +15,16 @@ from django.utils.http import content_disposition_header
 
 from leaderboard.core.storage.store import Area, local_path
 
-#: Where the proxy has the store.
+#: URL prefix under which the proxy serves the store.
 PROTECTED = "/protected/"
-#: The policy of whatever is opened all the same.
+#: Content security policy for downloads that are opened in a browser nevertheless.
 SANDBOX = "sandbox; default-src 'none'"
 
 
 def send_stored(area: Area, sha256: str, name: str, content_type: str) -> HttpResponseBase:
-    """A file of the store as an attachment of this name, by the proxy where there is one that can.
+    """Send a file of the store as an attachment, through the proxy if it supports that.
 
-    Raises FileNotFoundError, and ValueError for an area that is private.
+    Raises FileNotFoundError, and ValueError for a private area.
     """
     if not area.value.startswith("store/"):
         raise ValueError(f"{area.value} is sent by send_private")
@@ -39,20 +39,20 @@ def send_stored(area: Area, sha256: str, name: str, content_type: str) -> HttpRe
 
 
 def send_private(path: Path, name: str, content_type: str) -> HttpResponseBase:
-    """A file that the proxy cannot read, streamed from here; nobody keeps it."""
+    """Stream a file that the proxy cannot read, and forbid caching."""
     response = as_attachment(FileResponse(path.open("rb"), content_type=content_type), name)
     response.headers["Cache-Control"] = "private, no-store"
     return response
 
 
 def send_text(text: str | bytes, name: str, content_type: str, *, saved: bool = True) -> HttpResponse:
-    """Return content under a name, to be saved or, if not `saved`, shown."""
+    """Return content under a name, as an attachment if `saved`, else inline."""
     disposition = content_disposition_header(saved, name) or "inline"
     return HttpResponse(text, content_type=content_type, headers={"Content-Disposition": disposition})
 
 
 def as_attachment(response: HttpResponseBase, name: str) -> HttpResponseBase:
-    """The same answer, to be saved under this name and not opened."""
+    """Return the response with headers that make browsers save it under a name instead of opening it."""
     response.headers["Content-Disposition"] = content_disposition_header(True, name) or "attachment"
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Content-Security-Policy"] = SANDBOX
@@ -62,13 +62,13 @@ def as_attachment(response: HttpResponseBase, name: str) -> HttpResponseBase:
 def send_unless_unchanged(
     request: HttpRequest, sha256: str, send: Callable[[], HttpResponseBase], *, public: bool
 ) -> HttpResponseBase:
-    """What `send` gives, or 304 to who has the content already.
+    """Return the response of `send`, or 304 if the client already has the content.
 
-    Shared caches may keep what is `public`; everybody asks again before using what they keep.
+    Shared caches may store `public` responses, but every client must revalidate.
     """
     etag = f'"{sha256}"'
-    known = etag in request.headers.get("If-None-Match", "")
-    response = HttpResponseNotModified() if known else send()
+    is_current = etag in request.headers.get("If-None-Match", "")
+    response = HttpResponseNotModified() if is_current else send()
     response.headers["ETag"] = etag
     response.headers["Content-Security-Policy"] = SANDBOX
     response.headers["X-Content-Type-Options"] = "nosniff"

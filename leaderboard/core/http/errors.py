@@ -1,7 +1,7 @@
-"""What is answered when something of ours fails: an id, and whether trying again helps.
+"""Responses to internal faults: an id, and whether trying again helps.
 
-Nothing here asks the database or the broker, which may be what fails: not the page either, which is rendered without
-the request, so that no context processor looks for who is signed in.
+This module must not use the database or the broker, which may be the cause. Pages are therefore rendered without the
+request, so that no context processor loads the user.
 """
 
 import logging
@@ -14,14 +14,14 @@ from django.db.utils import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse, UnreadablePostError
 from django.template.loader import render_to_string
 
-from leaderboard.core.logging import view_of
+from leaderboard.core.logging import view_name
 from leaderboard.core.storage.disk import is_disk_full
 
 logger = logging.getLogger("runboard.faults")
 
 
 class Fault(NamedTuple):
-    """A kind of fault: the API's code, the answer's status, when to come back (seconds), what is said of it."""
+    """A kind of fault: API code, HTTP status, seconds until a retry, heading and description."""
 
     code: str
     status: int
@@ -35,36 +35,36 @@ BROKEN = Fault(
     500,
     0,
     "Something broke, and it is our fault",
-    "This is a fault of ours, not of your request. We have written down what happened; if it persists, tell us the id.",
+    "This error is our fault, not a problem with your request. We have logged it; if it persists, send us the id.",
 )
 AWAY = Fault(
     "unavailable",
     503,
     30,
-    "We are briefly away",
-    "The database does not answer. What was accepted before is kept; what you sent now may not be. "
-    "Try again in a minute: the same file is never taken twice.",
+    "We are briefly unavailable",
+    "The database does not answer. Earlier submissions are safe, but this request may be lost. "
+    "Try again in a minute: the same file is never accepted twice.",
 )
 DISK_FULL = Fault(
     "disk_full",
     503,
     300,
     "Our disk is full",
-    "The site's disk is full: a fault of ours, not of your file. Nothing of what you sent was kept. "
+    "The site's disk is full. This is our fault, not a problem with your file. Your request was not stored. "
     "Please try again later.",
 )
 TOO_SLOW = Fault(
     "too_slow",
     408,
     0,
-    "Your request came too slowly",
-    "What you sent did not come within its time, or the connection broke: nothing of it was kept. Send large files in "
-    "pieces, which go on where they broke off.",
+    "Your request arrived too slowly",
+    "The request timed out or the connection broke, and nothing was stored. Send large files in pieces: such uploads "
+    "can be resumed.",
 )
 
 
-def kind_of(error: BaseException | None) -> Fault:
-    """Which kind of fault an exception is."""
+def classify_fault(error: BaseException | None) -> Fault:
+    """Return the kind of fault that an exception indicates."""
     if is_disk_full(error):
         return DISK_FULL
     if isinstance(error, UnreadablePostError):
@@ -73,14 +73,14 @@ def kind_of(error: BaseException | None) -> Fault:
 
 
 def error_response(request: HttpRequest, error: BaseException | None) -> HttpResponse:
-    """The API's error or the page, under an id that the log has too."""
-    fault, identifier = kind_of(error), secrets.token_hex(4)
-    view = view_of(request)
-    if fault is TOO_SLOW:  # the sender's affair
+    """Log the error under a new id and return the API's error or the error page with that id."""
+    fault, identifier = classify_fault(error), secrets.token_hex(4)
+    view = view_name(request)
+    if fault is TOO_SLOW:  # Caused by the sender.
         logger.info("fault %s at %s %s: %s", identifier, request.method, view, fault.code)
     elif fault is BROKEN:
         logger.error("fault %s at %s %s", identifier, request.method, view, exc_info=error)
-    else:  # one line each: while the database is away, every request comes here
+    else:  # One line each, because every request fails while the database is unavailable.
         reason = " ".join(str(error).split())
         logger.error("fault %s at %s %s: %s: %s", identifier, request.method, view, fault.code, reason)
     response = _answer(request, fault, identifier)
@@ -95,15 +95,15 @@ def _answer(request: HttpRequest, fault: Fault, identifier: str) -> HttpResponse
         detail = f"{fault.detail} Its id is {identifier}."
         body = {"code": fault.code, "detail": detail, "fault": identifier, "problems": []}
         return JsonResponse(body, status=fault.status)
-    told = {"kind": fault, "fault": identifier, "site_name": settings.SITE_NAME}
+    context = {"kind": fault, "fault": identifier, "site_name": settings.SITE_NAME}
     try:
-        return HttpResponse(render_to_string("fault.html", told), status=fault.status)
+        return HttpResponse(render_to_string("fault.html", context), status=fault.status)
     except Exception:
-        logger.exception("the page of fault %s could not be made", identifier)
+        logger.exception("cannot render the page of fault %s", identifier)
         text = f"{fault.heading}\n\n{fault.detail}\nFault {identifier}\n"
         return HttpResponse(text, content_type="text/plain; charset=utf-8", status=fault.status)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Django's handler of what no view raised: sessions, accounts, forms read before the view, and other middleware."""
+    """Handle exceptions outside of views, such as those of sessions, accounts, early form parsing, and middleware."""
     return error_response(request, sys.exc_info()[1])

@@ -1,8 +1,8 @@
-"""How gunicorn serves the site: its configuration (`--config python:leaderboard.core.http.gunicorn`).
+"""Configuration of gunicorn (`--config python:leaderboard.core.http.gunicorn`).
 
-What it answers by itself, to what is no request or one that it refuses, has the headers of every other answer. It
-believes nothing that a request says of its scheme or of where the site begins. Behind a proxy it is Django that looks
-at `X-Forwarded-Proto`, where `BEHIND_PROXY` says so.
+gunicorn's own responses to malformed and rejected requests have the same headers as all others. gunicorn trusts no
+statement of a request about its scheme or script name. Behind a proxy, Django evaluates `X-Forwarded-Proto` if
+`BEHIND_PROXY` is set.
 """
 
 import gc
@@ -16,7 +16,7 @@ from leaderboard.core.http.middleware import policy_headers
 
 
 class _Connection:
-    """A connection over which one error goes out: the policy's headers are added behind its first line."""
+    """A socket wrapper that inserts the policy headers after the status line of an error response."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -32,29 +32,27 @@ class _Connection:
 
 
 class Worker(ThreadWorker):
-    """gunicorn's worker with threads."""
+    """gunicorn's threaded worker, with policy headers on its own error responses."""
 
     def handle_error(self, req: Any, client: Any, addr: Any, exc: BaseException) -> None:
-        """Log the error and answer it."""
         super().handle_error(req, _Connection(client), addr, exc)
 
 
 def when_ready(server: Any) -> None:
-    """Load what each worker would load at its first request. They are forked from here next, and share it."""
-    warm_up = getattr(server.app.wsgi(), "warm_up", None)  # other applications than the site have none
+    """Preload before forking, so that workers share what each would load at its first request."""
+    warm_up = getattr(server.app.wsgi(), "warm_up", None)  # Other applications lack it.
     if server.cfg.preload_app and warm_up:
         warm_up()
-        # What is loaded stays: no collection of garbage goes through it again, or copies its memory.
+        # Loaded objects are permanent: freezing them keeps garbage collection from copying their memory.
         gc.collect()
         gc.freeze()
 
 
 def post_worker_init(worker: Any) -> None:
-    """Leave two of the worker's threads to readers while it receives upload pieces."""
     settings.PIECES_AT_ONCE = max(worker.cfg.threads - 2, 1)
 
 
-# The names that gunicorn reads.
+# Names that gunicorn reads.
 worker_class = Worker
 forwarded_allow_ips = ""
 forwarder_headers = ""

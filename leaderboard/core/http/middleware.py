@@ -1,4 +1,4 @@
-"""The middleware of requests: an id and a line of the log, headers of every answer, refusals, and faults of ours."""
+"""Request middleware: ids and logging, security headers, rejected requests, and internal faults."""
 
 import functools
 import io
@@ -26,9 +26,9 @@ from django.middleware.security import SecurityMiddleware
 from django.utils.cache import patch_vary_headers
 
 from leaderboard.core.http import errors
-from leaderboard.core.logging import request_context, view_of
+from leaderboard.core.logging import request_context, view_name
 
-#: Browser features that no page uses, switched off for scripts.
+#: Browser features that no page uses, disabled for scripts.
 PERMISSIONS_POLICY = ", ".join(
     f"{feature}=()"
     for feature in (
@@ -43,33 +43,31 @@ logger = logging.getLogger("runboard.requests")
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
 REQUEST_ID_HEADER = "X-Request-ID"
-#: What is taken from a proxy: anything else could forge lines of the log.
+#: Valid request ids from a proxy: anything else could forge log lines.
 _ACCEPTABLE = re.compile(r"[A-Za-z0-9-]{8,64}")
-#: What a page may be asked by; whether it takes POST, it says itself.
+#: Allowed methods of pages; each view decides whether it accepts POST.
 PAGE_METHODS = ("GET", "HEAD", "POST")
 
 
 class Middleware:
-    """Passes requests on: the base of those that look at a request or at its answer."""
+    """Base class of middleware that inspects a request or its response."""
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Pass the request on."""
         return self.get_response(request)
 
 
 class HeadersMiddleware(Middleware):
-    """Says which of a browser's features no page here uses, that other sites show nothing of this one, and who may keep
-    an answer of the API.
+    """Middleware that restricts browser features and cross-origin use, and sets the caching of API responses.
 
-    Every answer of the API depends on who asks, and of those to somebody nobody keeps one. What is public and asked for
-    by nobody in particular keeps what its view says: boards may be kept, and asked again.
+    API responses vary by user, and responses to authenticated users are not stored. Responses to anonymous users keep
+    the headers of their view: boards may be cached and revalidated.
     """
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Add the headers; a view may have said otherwise (badges are made to be shown elsewhere)."""
+        """Add the headers that the view did not set itself (badges are meant for other sites)."""
         response = self.get_response(request)
         response.headers.setdefault("Permissions-Policy", PERMISSIONS_POLICY)
         response.headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
@@ -84,57 +82,57 @@ class HeadersMiddleware(Middleware):
 
 
 class NullCharacterMiddleware(Middleware):
-    """Refuses addresses with a character 0: no text kept here has one, and PostgreSQL takes none in a question."""
+    """Middleware that rejects URLs with a NUL character, which no stored text contains and PostgreSQL rejects."""
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """400 for it, in the kind of answer that the address has."""
+        """Return 400 in the format of the URL if it contains a NUL character."""
         if "\0" not in request.path_info and "%00" not in request.META.get("QUERY_STRING", ""):
             return self.get_response(request)
-        detail = "The address has a character 0 (%00) in it. Leave it out."
+        detail = "The URL contains a NUL character (%00). Remove it."
         if request.path.startswith("/api/") or request.path.endswith(".json"):
             return JsonResponse({"code": "bad-address", "detail": detail, "problems": []}, status=400)
         return HttpResponse(f"{detail}\n", content_type="text/plain; charset=utf-8", status=400)
 
 
 class FaultMiddleware(Middleware):
-    """Logs an unexpected exception of a view under an id, and shows the visitor the id and no more.
+    """Middleware that logs unexpected exceptions of views under an id and shows visitors only the id.
 
-    What middleware raises comes to `leaderboard.core.http.errors.server_error`, which `leaderboard.urls` names as the
-    handler of errors.
+    Exceptions of other middleware are handled by `leaderboard.core.http.errors.server_error`, the error handler of
+    `leaderboard.urls`.
     """
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
-        """Answer 500, or 503 when the database is away or a disk is full."""
+        """Return 500, or 503 if the database is unavailable or a disk is full."""
         if isinstance(error, (Http404, PermissionDenied, SuspiciousOperation, BadRequest)):
             return None
         return errors.error_response(request, error)
 
 
 class MethodsMiddleware(Middleware):
-    """Answers 405 for a page that is asked by any other method, before anything of the page runs.
+    """Middleware that returns 405 for unsupported methods before the view runs.
 
-    The frameworks' own pages (the admin's, the account's) take PUT for POST, and anything else for GET.
+    Pages of the frameworks (admin, accounts) treat PUT as POST, and other methods as GET.
     """
 
     def process_view(
         self, request: HttpRequest, view: Callable[..., Any], arguments: Any, options: Any
     ) -> HttpResponseBase | None:
-        """None where the view may be asked so."""
+        """Return 405, or None if the method is allowed."""
         if request.method in PAGE_METHODS or request.path_info.startswith("/api/"):
             return None
         return HttpResponseNotAllowed(PAGE_METHODS)
 
 
 class RequestIdMiddleware(Middleware):
-    """Names the request and, once it is answered, writes one line about it.
+    """Middleware that assigns an id to each request and logs it in one line.
 
-    The line has the name of the view, never the address: addresses carry invitations and keys to reset passwords.
+    The line contains the name of the view instead of the URL, which may contain invitations and password reset keys.
     """
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Pass the request on, and name it in the answer."""
-        sent = request.headers.get(REQUEST_ID_HEADER, "") if settings.BEHIND_PROXY else ""
-        identifier = sent if _ACCEPTABLE.fullmatch(sent) else secrets.token_hex(8)
+        """Handle the request under its id, which the response repeats."""
+        proxy_id = request.headers.get(REQUEST_ID_HEADER, "") if settings.BEHIND_PROXY else ""
+        identifier = proxy_id if _ACCEPTABLE.fullmatch(proxy_id) else secrets.token_hex(8)
         began = time.perf_counter()
         with request_context(identifier):
             response = self.get_response(request)
@@ -142,7 +140,7 @@ class RequestIdMiddleware(Middleware):
             if not request.path.startswith(settings.STATIC_URL):
                 fields = {
                     "method": request.method,
-                    "view": view_of(request),
+                    "view": view_name(request),
                     "status": response.status_code,
                     "milliseconds": round((time.perf_counter() - began) * 1000, 1),
                 }
@@ -152,7 +150,7 @@ class RequestIdMiddleware(Middleware):
 
 @functools.cache
 def policy_headers() -> dict[str, str]:
-    """The headers that the middleware adds to every answer, for the few answers that do not pass it."""
+    """Return the headers that middleware adds, for the few responses that bypass it."""
 
     def empty(request: HttpRequest) -> HttpResponse:
         response = HttpResponse()

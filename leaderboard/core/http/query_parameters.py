@@ -1,6 +1,6 @@
-"""Query parameters: each view declares the ones that it reads, and a request with any other is refused.
+"""Declaration of query parameters: requests with any parameter that the view does not declare are rejected.
 
-A view without a declaration reads none. Parameters of the admin and of allauth's pages are not checked.
+Views without a declaration accept none. Parameters of the admin and of allauth are not checked.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +14,7 @@ from leaderboard.core.http.api_errors import unknown_choice
 from leaderboard.core.http.choices import UnknownChoice, UnknownParameter
 from leaderboard.core.http.middleware import Middleware
 
-#: Parameters that mail programs and social networks append to every link that passes through them.
+#: Parameters that mail programs and social networks append to links.
 TRACKING = {
     "utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content", "utm_id", "utm_source_platform",
     "fbclid", "gclid", "gbraid", "wbraid", "gad_source", "msclkid", "yclid", "twclid", "ttclid", "li_fat_id",
@@ -44,7 +44,7 @@ def reads(*names: str | Names) -> Callable[[V], V]:
 def declared_parameters(view: Callable[..., Any], options: Mapping[str, Any]) -> list[str]:
     """Return the names and patterns that a view reads, given the keyword arguments of its URL."""
     declared = getattr(view, "query_parameters", None)
-    if declared is None:  # an API view, whose function is made by its class
+    if declared is None:  # An API view, whose function is created by its class.
         declared = getattr(getattr(view, "cls", None), "query_parameters", ())
     return [
         name for each in declared or () for name in ((each,) if isinstance(each, str) else each(**options))
@@ -52,29 +52,29 @@ def declared_parameters(view: Callable[..., Any], options: Mapping[str, Any]) ->
 
 
 class QueryParametersMiddleware(Middleware):
-    """Answers 400 to a query parameter, or a value of one, that the page does not know."""
+    """Middleware that returns 400 for unknown query parameters and unknown values."""
 
     def process_view(
         self, request: HttpRequest, view: Callable[..., Any], arguments: Any, options: Mapping[str, Any]
     ) -> HttpResponseBase | None:
-        """Refuse names that the view does not read."""
+        """Reject parameters that the view does not declare."""
         namespace = request.resolver_match.namespace if request.resolver_match else ""
         is_own = namespace != "admin" and view.__module__.startswith(_OWN)
         if not request.GET or request.method not in ("GET", "HEAD") or not is_own:
             return None
-        known = declared_parameters(view, options)
+        declared_names = declared_parameters(view, options)
         for name in request.GET:
-            if name not in TRACKING and not any(fnmatchcase(name, pattern) for pattern in known):
-                return _refusal(request, UnknownParameter(name, known))
+            if name not in TRACKING and not any(fnmatchcase(name, pattern) for pattern in declared_names):
+                return _refusal(request, UnknownParameter(name, declared_names))
         return None
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
-        """Refuse values that the view does not know."""
+        """Reject values that the view does not know."""
         return _refusal(request, error) if isinstance(error, UnknownChoice) else None
 
 
 def _refusal(request: HttpRequest, error: UnknownChoice) -> HttpResponse:
-    """Return 400 with the valid choices, in the format of the address."""
+    """Return 400 with the valid choices, in the format of the URL."""
     response: HttpResponse
     if request.path.startswith("/api/") or request.path.endswith(".json"):
         response = JsonResponse(unknown_choice(error).body, status=400)
@@ -82,14 +82,14 @@ def _refusal(request: HttpRequest, error: UnknownChoice) -> HttpResponse:
         response = HttpResponse(f"{error}\n", content_type="text/plain; charset=utf-8", status=400)
     else:
         links = [(choice, _corrected(request, error, choice)) for choice in error.choices]
-        unknown = error.value if isinstance(error, UnknownParameter) else error.parameter
+        unknown_name = error.value if isinstance(error, UnknownParameter) else error.parameter
         rest = request.GET.copy()
-        rest.pop(unknown, None)
+        rest.pop(unknown_name, None)
         context = {
             "error": error,
             "near": [link for link in links if link[0] in error.near],
             "links": links,
-            "unknown": unknown,
+            "unknown": unknown_name,
             "rest": _address(request, rest),
         }
         response = render(request, "leaderboard/unknown_choice.html", context, status=400)
@@ -98,7 +98,7 @@ def _refusal(request: HttpRequest, error: UnknownChoice) -> HttpResponse:
 
 
 def _corrected(request: HttpRequest, error: UnknownChoice, choice: str) -> str:
-    """Return the URL with a choice in place of the unknown one, or an empty text if there is none."""
+    """Return the URL with a choice in place of the unknown one; empty if it cannot be built."""
     query = request.GET.copy()
     if isinstance(error, UnknownParameter):
         if "*" in choice:

@@ -1,4 +1,4 @@
-"""Addresses of what was merged or renamed: they lead to where it is now, for good."""
+"""Permanent redirects from the addresses of merged and renamed objects."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -12,29 +12,34 @@ View = Callable[..., HttpResponseBase]
 
 
 def follow_redirects(redirects: type[Model], owner: str, folder: str) -> Callable[[View], View]:
-    """A decorator of views by `slug`: where there is nothing, the same address below `folder` with the present slug.
+    """Return a decorator that redirects views by `slug` from an earlier slug to the current one.
 
-    `redirects` are rows with an earlier `slug` and what had it, in the field `owner`.
+    Args:
+        redirects: Model whose rows have an earlier `slug` and a reference to the object that had it.
+        owner: Name of that reference.
+        folder: Path segment before the slug.
     """
 
     def decorate(view: View) -> View:
         @wraps(view)
         def following(request: HttpRequest, slug: str, **options: Any) -> HttpResponseBase:
-            missing: Http404 | None = None
+            not_found: Http404 | None = None
             response = None
             try:
                 response = view(request, slug=slug, **options)
             except Http404 as error:
-                missing = error
+                not_found = error
             if response is not None and response.status_code != 404:
                 return response
             rows = redirects._default_manager.filter(slug=slug)
-            into = rows.values_list(f"{owner}__slug", flat=True).first()
-            if into is not None:
-                address = request.get_full_path().replace(f"/{folder}/{slug}/", f"/{folder}/{into}/", 1)
+            current_slug = rows.values_list(f"{owner}__slug", flat=True).first()
+            if current_slug is not None:
+                address = request.get_full_path().replace(
+                    f"/{folder}/{slug}/", f"/{folder}/{current_slug}/", 1
+                )
                 return HttpResponsePermanentRedirect(address, preserve_request=request.method == "POST")
-            if missing is not None or response is None:
-                raise missing or Http404
+            if not_found is not None or response is None:
+                raise not_found or Http404
             return response
 
         return following

@@ -1,7 +1,7 @@
-"""Limits on how slowly the body of a request may arrive: each holds a thread of its web process until then.
+"""Limits on how slowly a request body may arrive, because each occupies a thread of the web process.
 
-A proxy that buffers requests keeps slow senders away. Without one, this does. The reader of a body that was given up
-finds the end of the stream, as where a connection breaks.
+A buffering proxy keeps slow senders away; this module replaces it where there is none. Readers of an abandoned body
+see the end of the stream, as for a broken connection.
 """
 
 import socket
@@ -12,25 +12,27 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-#: What is read at a time, in bytes.
+#: Number of bytes read at a time.
 BLOCK = 64 * 1024
-#: After so many seconds of waiting for a block the sender is taken to be gone.
+#: Seconds of waiting for a block after which the sender counts as gone.
 SILENCE = 30.0
-#: After so many seconds of waiting, a body brings at least so many bytes a second, and as many as it takes to be there
-#: within so many seconds. One without a length is given up then.
+#: Seconds of waiting after which a minimum rate applies, that rate in bytes per second, and the maximum time
+#: of a body in seconds. Larger bodies need a higher rate to arrive in time; those without a length are
+#: abandoned at the maximum time.
 GRACE, LEAST_RATE, LONGEST = 30.0, 4096, 3600.0
-#: Seconds between two looks at that.
+#: Seconds between two checks of the rate.
 LOOK = 1.0
 
 
 class TooSlow(OSError):
-    """The body was given up. Django makes its UnreadablePostError of it."""
+    """The request body was abandoned. Django converts it to UnreadablePostError."""
 
 
 class WatchedBody:
-    """A request's body, for as long as it is waited for: time in which nobody reads it is not the sender's.
+    """A request body that is abandoned if its sender is too slow.
 
-    `length` is 0 for a body that comes in chunks.
+    Only time spent waiting for the sender counts, not time in which the body is not read. `length` is 0 for a body in
+    chunks.
     """
 
     def __init__(self, stream: Any, connection: socket.socket, length: int) -> None:
@@ -44,19 +46,21 @@ class WatchedBody:
         self._over, self._given_up = threading.Event(), False
 
     def read(self, size: int = -1) -> bytes:
-        """Return so many bytes, fewer at the end. Raises TooSlow once it was given up."""
-        wanted = self._length - self._came if size is None or size < 0 else size
+        """Return up to `size` bytes, fewer only at the end. Raises TooSlow if the body was abandoned."""
+        target_size = self._length - self._came if size is None or size < 0 else size
         read, content = self._stream.read, bytearray()
-        while len(content) < wanted and (block := self._take(read, min(wanted - len(content), BLOCK))):
+        while len(content) < target_size and (
+            block := self._take(read, min(target_size - len(content), BLOCK))
+        ):
             content += block
         return bytes(content)
 
     def readline(self, size: int = -1) -> bytes:
-        """Return a line, or the bytes of it that `size` allows. Raises TooSlow once it was given up."""
+        """Return a line of at most `size` bytes. Raises TooSlow if the body was abandoned."""
         return self._take(self._stream.readline, size)
 
     def close(self) -> None:
-        """Stop watching: the request is answered."""
+        """Stop watching once the request is answered."""
         self._over.set()
 
     def _take(self, read: Callable[[int], bytes], size: int) -> bytes:
@@ -72,31 +76,31 @@ class WatchedBody:
         if self._came >= self._length or not block:
             self._over.set()
         if self._given_up:
-            raise TooSlow("the request came too slowly")
+            raise TooSlow("the request arrived too slowly")
         return block
 
     def _watch(self) -> None:
         while not self._given_up and not self._over.wait(LOOK):
-            if (since := self._waits_since) is None:
+            if (waiting_since := self._waits_since) is None:
                 continue
-            here = time.monotonic() - since
-            waited = self._waited + here
-            # A block counts when it is whole: one may be on its way.
+            current_wait = time.monotonic() - waiting_since
+            waited = self._waited + current_wait
+            # Only complete blocks count, so one may be in transit.
             slow = waited > GRACE and self._came + BLOCK < self._least * waited
-            if here > SILENCE or slow or waited > self.longest:
+            if current_wait > SILENCE or slow or waited > self.longest:
                 self._given_up = True
                 with suppress(OSError):
                     self._connection.shutdown(socket.SHUT_RD)
 
 
 def is_chunked(environ: Mapping[str, Any]) -> bool:
-    """Return whether a request's body comes in chunks, without a length."""
+    """Return whether a request body arrives in chunks, without a length."""
     chunked = environ.get("HTTP_TRANSFER_ENCODING", "").lower() == "chunked"
     return chunked and bool(environ.get("wsgi.input_terminated"))
 
 
 def watch_body(environ: dict[str, Any]) -> Callable[[], None]:
-    """Watch the body of a request that has one and comes over a connection. Returns what to call at its end."""
+    """Watch the request body, if there is one, and return a function to call after the response."""
     connection, text = environ.get("gunicorn.socket"), environ.get("CONTENT_LENGTH") or ""
     length = int(text) if text.isdecimal() else 0
     if connection is None or not (length or is_chunked(environ)):

@@ -1,1 +1,1 @@
-"""Bytes on disk: content-addressed files, stored runs, free space."""
+"""File storage: content-addressed files, stored runs, and free space."""

@@ -1,8 +1,7 @@
-"""Nothing that a copy of the database may name is deleted from the store while a backup copies its files.
+"""A lock that keeps stored files from being deleted while a backup copies them.
 
-A backup keeps a mark in the store, which every process sees that has the store. Whoever would delete a file first asks
-which rows name it, then for the mark. Where there is one the file stays: no row names it any more, so a later sweep
-takes it.
+A backup creates a mark in the store, which every process with access to the store sees. Code that deletes a file first
+checks that no row names it, then checks for the mark. If there is one, the file stays until a later sweep.
 """
 
 import tempfile
@@ -15,17 +14,19 @@ from django.conf import settings
 
 from leaderboard.core.storage.store import PARTIAL
 
-#: How long a mark counts, in seconds: that of a backup which was killed is nobody's concern for ever.
+#: Seconds after which a mark is ignored, so that the mark of a killed backup does not block deletions
+#: forever.
 LONGEST = 24 * 3600
-#: What begins so is in no backup.
+#: Prefix of marks; backups skip files that begin with it.
 _MARK = f"{PARTIAL}backup-"
 
 
 @contextmanager
 def pause_deletions() -> Iterator[None]:
-    """While the block runs nobody deletes stored files; of a block that takes longer, for the first LONGEST seconds.
+    """Prevent deletions from the store during the block, for at most LONGEST seconds.
 
-    Whoever found none before it began had by then seen, committed, that no row names the file: no copy made since does.
+    A process that saw no mark had already seen, committed, that no row names its file. Later copies of the database
+    therefore do not name it either.
     """
     folder = _folder()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -41,7 +42,10 @@ def pause_deletions() -> Iterator[None]:
 
 
 def deletions_are_paused() -> bool:
-    """Whether a backup runs. To be asked after the rows: one that begins between the two has copied older ones."""
+    """Return whether a backup is running.
+
+    Call it after checking the rows: a backup that begins in between has copied the database without them.
+    """
     return any(_counts(mark) for mark in _folder().glob(f"{_MARK}*"))
 
 
@@ -50,7 +54,7 @@ def _folder() -> Path:
 
 
 def _counts(mark: Path) -> bool:
-    """Not where it is old, nor where it comes from a clock that has been set back since."""
+    """Return whether a mark is valid: neither old nor from a clock that was set back since."""
     with suppress(FileNotFoundError):
         return abs(time.time() - mark.stat().st_mtime) < LONGEST
     return False

@@ -1,4 +1,4 @@
-"""A disk that is full: told from other faults, named in the log, and kept from being filled by uploads."""
+"""Full disks: detection, error reports, and a reserve that uploads may not use."""
 
 import errno
 import shutil
@@ -8,21 +8,21 @@ from pathlib import Path
 
 from django.conf import settings
 
-#: No room on the device, none in the quota, and a file as large as the system lets this process write.
+#: No space on the device, exceeded quota, and a file beyond the process's size limit.
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-#: PostgreSQL's code for the same on its own disk.
+#: PostgreSQL's code for a full disk on its own machine.
 _POSTGRESQL_NO_ROOM = "53100"
 
 
 class DiskFull(OSError):
-    """There is no room under `filename`. A fault of ours: nobody who sends something can mend it."""
+    """The disk of the folder `filename` is full. Senders cannot fix this."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(errno.ENOSPC, "The disk is full", str(folder))
 
 
 def is_disk_full(error: BaseException | None) -> bool:
-    """Whether this, or what it came from, says that a disk is full: ours, or the database's."""
+    """Return whether an error, or any of its causes, indicates a full disk of ours or of the database."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
             return True
@@ -36,7 +36,7 @@ def is_disk_full(error: BaseException | None) -> bool:
 
 @contextmanager
 def disk_errors(folder: Path) -> Iterator[None]:
-    """Raise DiskFull, which names the folder, for a system's error that names none."""
+    """Convert operating system errors about a full disk to DiskFull, which names the folder."""
     try:
         yield
     except OSError as error:
@@ -46,9 +46,9 @@ def disk_errors(folder: Path) -> Iterator[None]:
 
 
 def require_free_space(folder: Path, size: int = 0) -> None:
-    """Raise DiskFull where `size` bytes more would leave less than DISK_RESERVE_BYTES free.
+    """Raise DiskFull if `size` more bytes would leave less than DISK_RESERVE_BYTES free.
 
-    The database is often on the same disk: uploads stop before it has to.
+    The database is often on the same disk, so uploads must stop before it runs out of space.
     """
     if shutil.disk_usage(folder).free - size < settings.DISK_RESERVE_BYTES:
         raise DiskFull(folder)

@@ -1,4 +1,4 @@
-"""Stored runs: the text of a run, zstd-compressed, under the sha256 of the text."""
+"""Stored runs: zstd-compressed text, named by the SHA-256 of the text."""
 
 import hashlib
 import io
@@ -26,23 +26,23 @@ from leaderboard.core.storage.store import (
 )
 
 _BLOCK = 1 << 20
-#: What tells zlib to write gzip.
+#: The value of `wbits` that makes zlib write gzip.
 _GZIP = 31
-#: Runs shrink about fivefold at this level, at some 200 MB a second.
+#: This level shrinks runs about fivefold, at some 200 MB per second.
 _LEVEL = 3
 
 
 class StoredRun(NamedTuple):
-    """The key of a stored run and the bytes of its text."""
+    """Key of a stored run, and the size of its text in bytes."""
 
     sha256: str
     size: int
 
 
 def store_run(path: Path | bytes, limits: FileLimits | None = None) -> StoredRun:
-    """Store a run file, or its content, however it is compressed.
+    """Store a run file, or its content, in any supported compression.
 
-    The same text is stored once, without its byte order mark.
+    Equal texts are stored once, without a byte order mark.
 
     Raises evaluation.core.problems.InvalidContent for a damaged file or one over `limits`, and
     leaderboard.core.storage.disk.DiskFull.
@@ -64,39 +64,38 @@ def store_run(path: Path | bytes, limits: FileLimits | None = None) -> StoredRun
         sha256 = digest.hexdigest()
         target = path_of(Area.RUNS, sha256)
         if not touch_existing(target):
-            with atomic_write(target) as whole:
-                whole.unlink()
-                whole.hardlink_to(temporary)
+            with atomic_write(target) as temporary_target:
+                temporary_target.unlink()
+                temporary_target.hardlink_to(temporary)
         shared.send(target)
     return StoredRun(sha256, size)
 
 
 def run_path(sha256: str) -> Path:
-    """Where the compressed run lies; every reader of runs in `evaluation` takes it as it is."""
+    """Return the path of the compressed run, which all readers of runs in `evaluation` accept."""
     return local_path(Area.RUNS, sha256)
 
 
 @contextmanager
 def open_run(sha256: str) -> Iterator[BinaryIO]:
-    """The text of a stored run as a stream of bytes. Raises FileNotFoundError for an unknown run."""
+    """Open the text of a stored run as a byte stream. Raises FileNotFoundError for an unknown run."""
     with run_path(sha256).open("rb") as stored, zstandard.ZstdDecompressor().stream_reader(stored) as text:
         yield io.BufferedReader(cast(io.RawIOBase, text), _BLOCK)
 
 
 def read_text(sha256: str) -> bytes:
-    """The text of a stored run in memory. Raises FileNotFoundError for an unknown run."""
     with open_run(sha256) as text:
         return text.read()
 
 
 def write_text(sha256: str, target: Path) -> None:
-    """Write the text of a stored run into a file. Raises FileNotFoundError for an unknown run."""
+    """Write the text of a stored run to a file. Raises FileNotFoundError for an unknown run."""
     with open_run(sha256) as text, target.open("wb") as file:
         shutil.copyfileobj(text, file, _BLOCK)
 
 
 def gzipped_run(sha256: str) -> Iterator[bytes]:
-    """The text of a stored run as gzip, piece by piece. Raises FileNotFoundError for an unknown run."""
+    """Yield the text of a stored run as gzip blocks. Raises FileNotFoundError for an unknown run."""
     compressor = isal_zlib.compressobj(level=1, wbits=_GZIP)
     with open_run(sha256) as text:
         while block := text.read(_BLOCK):

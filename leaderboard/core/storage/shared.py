@@ -1,7 +1,7 @@
-"""The store on storage that several hosts have, such as a bucket: `STORAGES["store"]`, where there is one.
+"""Shared storage of several hosts, such as a bucket: `STORAGES["store"]`, if configured.
 
-What workers on other hosts need is sent there before a row names it, and brought to a host that lacks it when it is
-read. Judgements stay where they are: nothing but what is listed here travels.
+Files that workers on other hosts need are uploaded before a row references them, and downloaded on first read.
+Judgments are never uploaded, except public ones: only the listed areas are shared.
 """
 
 import fcntl
@@ -22,35 +22,35 @@ from leaderboard.core.storage.bundles import CONTENT, Bundle, BundleDamaged, Man
 
 logger = logging.getLogger(__name__)
 
-#: What travels, by folders of the store: corpora and queries, tables of document ids, runs, checkpoints, and judgements
-#: that everyone may see.
+#: Shared areas of the store: corpora and queries, tables of document ids, runs, checkpoints, and public
+#: judgments.
 AREAS = ("files", "indexes", "runs", "checkpoints", "open-qrels")
-#: How the names of files begin that are not whole yet.
+#: Name prefix of incomplete files.
 PARTIAL = ".partial-"
-#: A copy that was used within so many seconds stays: a child may be about to open it.
+#: Seconds since the last use for which a copy stays, because a child process may be about to open it.
 GRACE = 24 * 3600
 
 
 def is_shared() -> bool:
-    """Whether there is such a storage. Asking loads no client of any."""
+    """Return whether shared storage is configured, without importing its client."""
     return "store" in settings.STORAGES
 
 
 def is_away(error: BaseException) -> bool:
-    """Whether a bucket cannot be reached, or refuses us: a fault of ours that passes by itself, or with an operator."""
+    """Return whether an error means that the bucket is unavailable or denies access, which is no fault of the user."""
     raised = sys.modules.get("botocore.exceptions")
     return raised is not None and isinstance(error, (raised.BotoCoreError, raised.ClientError))
 
 
 def travels(path: Path) -> bool:
-    """Whether this path is on such a storage too: of the store, and of an area that is listed."""
+    """Return whether a path belongs to a shared area and shared storage is configured."""
     return is_shared() and path.is_relative_to(_root()) and path.relative_to(_root()).parts[0] in AREAS
 
 
 def send(path: Path) -> None:
-    """Send a file or folder, unless it is there whole. Nothing where it does not travel.
+    """Upload a file or folder of a shared area, unless it is already there.
 
-    Raises the storage's errors, and then nothing is there.
+    Raises the storage's errors, in which case the upload does not exist.
     """
     if not travels(path) or _bundle(path).is_there():
         return
@@ -60,7 +60,7 @@ def send(path: Path) -> None:
 
 
 def send_all() -> int:
-    """Send whatever this host has and the storage has not; returns how much of the store travels."""
+    """Upload everything that the storage lacks and return the number of shared paths on this host."""
     paths = [path for area in AREAS for path in _paths(area)]
     for path in paths:
         send(path)
@@ -68,9 +68,10 @@ def send_all() -> int:
 
 
 def local(path: Path) -> Path:
-    """The path, once what has it is on this host: brought if it is not. What is nowhere, or damaged, is not there then.
+    """Return the path after downloading it if it is not on this host.
 
-    What is damaged is marked: whoever has it sends it again. Raises the storage's errors.
+    Missing and damaged files do not exist afterwards. Damaged ones are marked, so that hosts with a copy upload it
+    again. Raises the storage's errors.
     """
     if not travels(path):
         return path
@@ -80,13 +81,13 @@ def local(path: Path) -> Path:
                 try:
                     _fetch(path)
                 except BundleDamaged as error:
-                    logger.error("%s came back damaged: %s", path.relative_to(_root()), error)
+                    logger.error("%s is damaged on shared storage: %s", path.relative_to(_root()), error)
                     _bundle(path).mark_damaged()
     return path
 
 
 def _is_used_now(path: Path) -> bool:
-    """Whether the path is on this host; it is then marked as used, and stays."""
+    """Return whether the path is on this host, and mark it as recently used."""
     with suppress(FileNotFoundError):
         os.utime(path)
         return True
@@ -94,13 +95,16 @@ def _is_used_now(path: Path) -> bool:
 
 
 def fetch_all() -> None:
-    """Bring all that was sent, as a backup has to. Raises the storage's errors."""
+    """Download everything on shared storage, as backups need. Raises the storage's errors."""
     for path in sent_paths():
         local(path)
 
 
 def remove(path: Path, grace: float = 0.0) -> bool:
-    """Delete what was sent of the file or folder, unless it was written within so many seconds; whether it went."""
+    """Delete a file or folder from shared storage and return whether it was deleted.
+
+    Files that were written within the last `grace` seconds are skipped.
+    """
     if not travels(path) or (grace and _bundle(path).last_written() > time.time() - grace):
         return False
     _bundle(path).remove()
@@ -108,20 +112,20 @@ def remove(path: Path, grace: float = 0.0) -> bool:
 
 
 def sent_paths() -> Iterator[Path]:
-    """The paths of all that was sent, and of what is being sent."""
+    """Yield the paths of complete and incomplete uploads."""
     for area in AREAS if is_shared() else ():
         for group in _folders(area):
             yield from (_root() / area / group / name for name in _folders(f"{area}/{group}"))
 
 
 def trim_copies(largest: int) -> int:
-    """Remove this host's copies beyond so many bytes, those used longest ago first; returns how many.
+    """Delete the least recently used copies on this host until they fit into `largest` bytes; return their number.
 
-    None that was used within `GRACE`, nor one that could not be brought again.
+    Copies that were used within `GRACE` seconds or cannot be downloaded again are never deleted.
     """
     copies, sizes, count = {}, {}, 0
     for path in (path for area in AREAS for path in _paths(area)):
-        with suppress(FileNotFoundError):  # another worker of this host was quicker, here as below
+        with suppress(FileNotFoundError):  # Another worker of this host was faster, here and below.
             copies[path], sizes[path] = path.stat().st_mtime, _size(path)
     total = sum(sizes.values())
     for path in sorted(sizes, key=copies.__getitem__):
@@ -130,7 +134,7 @@ def trim_copies(largest: int) -> int:
         if not _bundle(path).is_there():
             continue
         with suppress(FileNotFoundError):
-            if path.stat().st_mtime != copies[path]:  # somebody was given it meanwhile
+            if path.stat().st_mtime != copies[path]:  # Another process has used it in the meantime.
                 continue
             _remove_copy(path)
             count += 1
@@ -139,18 +143,18 @@ def trim_copies(largest: int) -> int:
 
 
 def remove_damaged_copy(path: Path) -> None:
-    """Remove this host's copy, which is not whole, where it can be brought again."""
+    """Delete this host's damaged copy if it can be downloaded again."""
     if travels(path) and _bundle(path).is_there():
         with suppress(FileNotFoundError):
             _remove_copy(path)
 
 
 def remove_partial() -> int:
-    """Remove what processes that were killed have left of copies on this host; returns how many."""
-    found = [path for area in AREAS for path in (_root() / area).glob(f"*/{PARTIAL}*")]
+    """Delete incomplete copies of killed processes on this host; return their number."""
+    partial_paths = [path for area in AREAS for path in (_root() / area).glob(f"*/{PARTIAL}*")]
     count, limit = 0, time.time() - GRACE
-    for path in found:
-        with suppress(FileNotFoundError):  # another worker of this host was quicker
+    for path in partial_paths:
+        with suppress(FileNotFoundError):  # Another worker of this host was faster.
             if path.stat().st_mtime < limit:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
                 count += 1
@@ -158,7 +162,7 @@ def remove_partial() -> int:
 
 
 def _remove_copy(path: Path) -> None:
-    """Of a removal that is cut off nothing is left under the name: half a checkpoint would be taken for a whole one."""
+    """Delete a copy after renaming it, because an interrupted removal must not leave half a checkpoint."""
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=PARTIAL) as folder:
         path.rename(Path(folder) / "leaving")
 
@@ -173,8 +177,8 @@ def _fetch(path: Path) -> None:
         arriving = Path(folder) / "arriving"
         arriving.mkdir(mode=0o700)
         bundle.fetch(manifest, arriving, _ignore)
-        single = arriving / CONTENT
-        (single if single.is_file() else arriving).rename(path)
+        single_file = arriving / CONTENT
+        (single_file if single_file.is_file() else arriving).rename(path)
 
 
 def _bundle(path: Path) -> Bundle:
@@ -182,14 +186,14 @@ def _bundle(path: Path) -> Bundle:
 
 
 def _paths(area: str) -> Iterator[Path]:
-    """What this host has of an area, whole."""
+    """Yield the complete paths of an area on this host."""
     return (_root() / area).glob("[!.]*/[!.]*")
 
 
 def _folders(name: str) -> list[str]:
     try:
         return storages["store"].listdir(name)[0]
-    except FileNotFoundError:  # of a folder that nobody wrote to yet
+    except FileNotFoundError:  # A folder that was never written to.
         return []
 
 
@@ -203,7 +207,7 @@ def _root() -> Path:
 
 @contextmanager
 def _one_at_a_time() -> Iterator[None]:
-    """Wait until no other process of this host brings anything."""
+    """Wait until no other process of this host is downloading."""
     _root().mkdir(parents=True, exist_ok=True, mode=0o700)
     with (_root() / f"{PARTIAL}fetching").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -211,4 +215,4 @@ def _one_at_a_time() -> Iterator[None]:
 
 
 def _ignore(size: int) -> None:
-    """Report nothing."""
+    """Accept a progress report and do nothing."""

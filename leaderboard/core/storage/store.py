@@ -1,8 +1,7 @@
-"""Where bytes are kept: content-addressed files under `var/store`, judgements and what tells of them apart under
-`var/private`.
+"""Content-addressed files below `var/store`; judgments and data derived from them are below `var/private`.
 
-No URL maps to either folder. A file is written aside, synced and renamed, sent to where other hosts find it
-(`shared`), and only then named by a row, so a crash leaves at most a file without a row, never a row without its file.
+No URL maps to either folder. A file is written to a temporary name, synced, renamed, and uploaded to shared storage
+(`shared`) before a row references it, so that a crash leaves at most a file without a row.
 """
 
 import os
@@ -22,7 +21,7 @@ from leaderboard.core.storage.shared import PARTIAL
 
 
 class Area(StrEnum):
-    """The kinds of stored content."""
+    """Kinds of stored content."""
 
     FILES = "store/files"
     RUNS = "store/runs"
@@ -33,9 +32,9 @@ class Area(StrEnum):
     CHECKPOINTS = "store/checkpoints"
     EMBEDDINGS = "store/embeddings"
     PROFILES = "store/profiles"
-    #: BM25's indexes of corpora: folders, by checksums of what they are built from.
+    #: BM25 indexes of corpora: folders, named by checksums of their inputs.
     WORD_INDEXES = "store/word-indexes"
-    #: Copies of those judgements that everyone may see, for processes that have no private storage.
+    #: Copies of public judgments, for processes without private storage.
     OPEN_QRELS = "store/open-qrels"
     QRELS = "private/qrels"
     CURATION = "private/curation"
@@ -45,25 +44,25 @@ _PRIVATE = (Area.QRELS, Area.CURATION)
 
 
 def path_of(area: Area, sha256: str) -> Path:
-    """The path of the content with this checksum.
+    """Return the path of the content with a checksum.
 
-    Raises ValueError for anything but 64 hexadecimal digits, PermissionError for private content in a process that is
-    to have none.
+    Raises ValueError for anything but 64 hexadecimal digits, and PermissionError for private content in a process
+    without access to it.
     """
     if area in _PRIVATE and not settings.PRIVATE_STORAGE:
-        raise PermissionError(f"{area.value} is not for this process")
+        raise PermissionError(f"this process has no access to {area.value}")
     if len(sha256) != 64 or not set(sha256) <= set("0123456789abcdef"):
         raise ValueError("not a sha256")
     return Path(settings.VAR) / area.value / sha256[:2] / sha256
 
 
 def local_path(area: Area, sha256: str) -> Path:
-    """`path_of` for reading: the content is brought to this host where it lies elsewhere (`shared`)."""
+    """Return `path_of` for reading, after downloading content that is on shared storage only."""
     return shared.local(path_of(area, sha256))
 
 
 def put(area: Area, source: Path, sha256: str | None = None) -> str:
-    """Copy the file into the store under the sha256 of its bytes (or a given one) and return that."""
+    """Copy a file into the store and return its key: the SHA-256 of its bytes, or the given one."""
     key = sha256 or sha256_of(source)
     target = path_of(area, key)
     if not touch_existing(target):
@@ -74,30 +73,26 @@ def put(area: Area, source: Path, sha256: str | None = None) -> str:
 
 
 def put_by_link(area: Area, source: Path, sha256: str | None = None) -> str:
-    """`put` for a file that nobody changes any more: the store gets a link to its bytes, and nothing is copied.
-
-    Where the store is on another disk, it is copied after all.
-    """
+    """Store a file that will not change any more by a hard link; copy it if the store is on another disk."""
     key = sha256 or sha256_of(source)
     target = path_of(area, key)
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     sync(source)
     try:
         os.link(source, target)
-    except OSError:  # it is there already, or cannot be linked to here
+    except OSError:  # It exists already, or cannot be linked.
         return put(area, source, key)
     touch_existing(target)
     return key
 
 
 def remove(area: Area, sha256: str) -> None:
-    """Delete the content where it exists."""
     path_of(area, sha256).unlink(missing_ok=True)
 
 
 @contextmanager
 def work_folder(prefix: str) -> Iterator[Path]:
-    """A folder that only we can read, for what is written on the way; gone when the block ends."""
+    """Yield a private temporary folder that is deleted when the block ends."""
     work = Path(settings.VAR) / "work"
     work.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(dir=work, prefix=f"{prefix}-") as folder:
@@ -106,9 +101,9 @@ def work_folder(prefix: str) -> Iterator[Path]:
 
 @contextmanager
 def atomic_write(target: Path) -> Iterator[Path]:
-    """A temporary file beside `target` that becomes it, whole and synced, when the block ends well.
+    """Yield a temporary file that is synced and renamed to `target` if the block succeeds.
 
-    Raises leaderboard.core.storage.disk.DiskFull where there is no room, and then leaves nothing behind.
+    Raises leaderboard.core.storage.disk.DiskFull if there is no space, and leaves no file behind.
     """
     with disk_errors(target.parent):
         new_folder = not target.parent.exists()
@@ -118,15 +113,15 @@ def atomic_write(target: Path) -> Iterator[Path]:
             sync(temporary)
             temporary.rename(target)
             sync(target.parent)
-            if new_folder:  # its own name is in the folder above
+            if new_folder:  # The new folder's name is an entry of its parent.
                 sync(target.parent.parent)
 
 
 @contextmanager
 def temporary_file(folder: Path) -> Iterator[Path]:
-    """An empty file in the folder, gone when the block ends unless it was renamed: on a full disk too.
+    """Yield an empty file that is deleted when the block ends, unless it was renamed.
 
-    `tempfile.NamedTemporaryFile` stays there when closing it fails, until nobody refers to it.
+    `tempfile.NamedTemporaryFile` keeps the file if closing it fails, as on a full disk.
     """
     descriptor, name = tempfile.mkstemp(dir=folder, prefix=PARTIAL)
     os.close(descriptor)
@@ -138,10 +133,10 @@ def temporary_file(folder: Path) -> Iterator[Path]:
 
 
 def touch_existing(target: Path) -> bool:
-    """Whether the content is there already. It is then as if it had been written now.
+    """Return whether the content exists, and mark it as just written.
 
-    The sweep removes old files that no row names, and the caller's row is yet to come; whoever wrote it may have got no
-    further than its name.
+    The sweep deletes old files without a row, and the caller's row does not exist yet. The first writer may not have
+    synced the folders, so this does.
     """
     try:
         os.utime(target)
@@ -153,7 +148,7 @@ def touch_existing(target: Path) -> bool:
 
 
 def sync(path: Path) -> None:
-    """Have the disk keep the file, or the names in a folder, through a loss of power."""
+    """Fsync a file, or the entries of a folder."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

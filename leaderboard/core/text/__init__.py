@@ -1,1 +1,1 @@
-"""Numbers, Markdown, CSV, BibTeX and LaTeX as text."""
+"""Text formats: numbers, names, Markdown, BibTeX and LaTeX."""

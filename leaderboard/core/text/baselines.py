@@ -1,17 +1,17 @@
-"""How baselines are called, wherever something is compared with them."""
+"""Display names of baselines."""
 
 from collections.abc import Iterable
 
 
 def baseline_label(system: str, dataset: str) -> str:
-    """How the baseline of a dataset is called: as its system, by the names of both.
+    """Return a baseline's display name: the name of its system.
 
-    The system of a run that was imported as the baseline alone has the dataset's name behind its own.
+    Systems that were created for an imported baseline carry the dataset's name in parentheses, which is removed.
     """
     return system.removesuffix(f" ({dataset})")
 
 
 def baselines_label(names: Iterable[str]) -> str:
-    """How baselines of these names are called together: by the one name that they have, or as the baseline."""
+    """Return the common display name of several baselines, or “the baseline” if they differ."""
     different = {name for name in names if name}
     return different.pop() if len(different) == 1 else "the baseline"

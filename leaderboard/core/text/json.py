@@ -1,23 +1,23 @@
-"""JSON that people type: read so that every database can keep what comes out."""
+"""Strict parsing of user-provided JSON into values that every database can store."""
 
 import json
 from typing import Any, NoReturn
 
-#: How deep objects and lists may be nested.
+#: Maximum nesting depth of objects and lists.
 DEEPEST = 16
-#: How many digits a whole number may have.
+#: Maximum number of digits of an integer.
 LONGEST_NUMBER = 300
 
 
 def read_json(text: str) -> Any:
-    """The value. Raises ValueError for anything but strict JSON without NUL characters, and for deep nesting."""
+    """Parse strict JSON. Raises ValueError for any other syntax, NUL characters, and deep nesting."""
 
     def refuse(name: str) -> NoReturn:
         raise ValueError(f"{name} is not a JSON number")
 
     def integer(digits: str) -> int:
         if len(digits) > LONGEST_NUMBER:
-            raise ValueError(f"a number has {len(digits):,} digits, of which {LONGEST_NUMBER} are taken")
+            raise ValueError(f"a number has {len(digits):,} digits; the maximum is {LONGEST_NUMBER}")
         return int(digits)
 
     try:
@@ -35,7 +35,7 @@ def _check(value: Any, depth: int) -> None:
         if "\0" in value:
             raise ValueError("it has a NUL character")
         if any("\ud800" <= letter <= "\udfff" for letter in value):
-            raise ValueError("it has half of a surrogate pair")
+            raise ValueError("it has an unpaired surrogate")
     elif isinstance(value, float) and abs(value) == float("inf"):
         raise ValueError("a number is too large")
     elif isinstance(value, dict):

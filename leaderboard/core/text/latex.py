@@ -1,4 +1,4 @@
-"""Any text as LaTeX that compiles: every character is escaped, written as mathematics, or one that pdfLaTeX has."""
+"""Conversion of arbitrary text to LaTeX that compiles with pdfLaTeX."""
 
 import re
 import unicodedata
@@ -52,27 +52,27 @@ _ESCAPED = {
 _GREEK = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi o pi rho varsigma sigma tau upsilon"
 _ESCAPED |= {chr(0x3B1 + place): rf"$\{name}$" for place, name in enumerate(_GREEK.split()) if name != "o"}
 _ESCAPED |= {"φ": r"$\phi$", "χ": r"$\chi$", "ψ": r"$\psi$", "ω": r"$\omega$"}
-#: What a text to be cited has no use for: commands that read, write or run something, give signs another meaning, or
-#: make commands of letters; and the notation of TeX for any sign (`^^5c` is a backslash).
+#: Commands that citations do not need: those that read, write or execute, change the meaning of characters,
+#: or define commands; and TeX's notation for arbitrary characters (`^^5c` is a backslash).
 _COMMAND = re.compile(
     r"\\(?:(?:openin|openout|input|include|includegraphics|verbatiminput|lstinputlisting|InputIfFileExists|read|readline"
     r"|write|immediate|special|usepackage|RequirePackage|directlua|latelua|luaexec|ShellEscape|catcode"
     r"|csname|scantokens|newcommand|renewcommand|def|edef|gdef|xdef|let|futurelet|pdf[a-z]+)(?![A-Za-z])|@@)|\^\^"
 )
-#: A straight quotation mark that opens: what is quoted follows, and no word stands before.
+#: A straight quotation mark that opens a quotation: text follows and no word precedes it.
 _OPENING = re.compile(r"(?<![^\s(\[{/–—-])\"(?=\S)")
-#: Letters of Latin-1 and Latin Extended-A: LaTeX reads them as UTF-8 since 2018.
+#: Letters of Latin-1 and Latin Extended-A, which LaTeX reads as UTF-8 since 2018.
 _LATIN = range(0xC0, 0x180)
 
 
 def find_forbidden_command(text: str) -> str:
-    """The first thing in a text that is LaTeX already which does more than set type; empty where there is none."""
-    found = _COMMAND.search(text)
-    return found[0] if found else ""
+    """Return the first command in LaTeX text that does more than typesetting; empty if there is none."""
+    match = _COMMAND.search(text)
+    return match[0] if match else ""
 
 
 def escape(text: str) -> str:
-    """The text as LaTeX, on one line. A letter of no Latin alphabet becomes its nearest one, else a question mark."""
+    """Return the text as one line of LaTeX. Unsupported letters become their closest ASCII form, or a question mark."""
     return "".join(map(_character, _OPENING.sub("“", " ".join(text.split()))))
 
 
@@ -81,18 +81,18 @@ def _character(character: str) -> str:
         return _ESCAPED[character]
     if " " <= character <= "~" or (ord(character) in _LATIN and character.isalpha()):
         return character
-    plain = [
+    replacements = [
         part
         for part in unicodedata.normalize("NFKD", character)
         if " " <= part <= "~" or (part in _ESCAPED and part != character)
     ]
-    if plain:
-        return "".join(_ESCAPED.get(part, part) for part in plain)
+    if replacements:
+        return "".join(_ESCAPED.get(part, part) for part in replacements)
     return "" if unicodedata.category(character)[0] in "CM" else "?"
 
 
 def escape_url(url: str) -> str:
-    r"""An address for `\url` within a caption, where `%`, `#` and unbalanced braces would end the table."""
+    r"""Escape a URL for `\url` in a caption, where `%`, `#` and unbalanced braces would break the table."""
     quoted = "".join(
         character if character.isascii() and character not in ' {}\\^`"<>|' else _quoted(character)
         for character in url

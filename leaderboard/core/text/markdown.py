@@ -1,4 +1,4 @@
-"""Descriptions in Markdown, as HTML that is safe to show."""
+"""Rendering of Markdown descriptions as safe HTML."""
 
 import re
 from functools import lru_cache
@@ -14,15 +14,15 @@ _TAGS = {
     "a", "blockquote", "br", "code", "em", "h3", "h4", "hr", "li", "ol", "p", "pre", "strong", "table", "tbody",
     "td", "th", "thead", "tr", "ul",
 }  # fmt: skip
-#: Where a link may lead: to an absolute address, whose host its reader sees, or within the page.
+#: Allowed link targets: absolute URLs, whose host readers can see, and anchors on the page.
 _LINK = re.compile(r"https?://[^/\\]|mailto:|#", re.IGNORECASE)
 
 
 @lru_cache(maxsize=512)
 def to_html(text: str) -> SafeString:
-    """The text's HTML: no images, scripts, styles or headings above the third level.
+    """Render Markdown without images, scripts, styles, or headings above the third level.
 
-    Links are absolute (http, https, mailto) or within the page, and not followed by search engines.
+    Links are absolute (http, https, mailto) or within the page, and search engines do not follow them.
     """
     rendered = _PARSER.render(text)
     for level in ("1", "2"):
@@ -39,12 +39,12 @@ def to_html(text: str) -> SafeString:
 
 
 def _kept_attribute(tag: str, attribute: str, value: str) -> str | None:
-    """The attribute's value; None for a link that is relative, or takes only its scheme from the page (`//host`)."""
+    """Return the attribute's value, or None for relative and protocol-relative (`//host`) links."""
     return value if attribute != "href" or _LINK.match(value) else None
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence of a description, as plain text, for lists."""
+    """Return the first sentence of a Markdown description as plain text, for lists."""
     paragraph = unescape(strip_tags(to_html(text.strip().split("\n\n")[0]))).strip().replace("\n", " ")
     head, stop, _ = paragraph.partition(". ")
     return head + "." if stop else paragraph

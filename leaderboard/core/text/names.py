@@ -1,32 +1,31 @@
-"""Names and texts as others read them: something to see, nothing that hides or turns around what stands beside it."""
+"""Validation of names and texts against invisible and direction-changing characters."""
 
 import unicodedata
 from collections.abc import Iterator
 
 from django.core.exceptions import ValidationError
 
-#: Controls (line ends among them), invisible formatting such as text direction, separators of lines and paragraphs,
-#: private use, halves of surrogate pairs.
+#: Forbidden Unicode categories of names: controls (including line ends), invisible formatting such as text
+#: direction, line and paragraph separators, private use, and surrogates.
 _REFUSED = frozenset({"Cc", "Cf", "Zl", "Zp", "Co", "Cs"})
-#: Those of them that no program takes in a text: controls and halves of surrogate pairs.
+#: Forbidden categories of longer texts: controls and surrogates.
 _CONTROLS = frozenset({"Cc", "Cs"})
-#: What turns around how the rest of its paragraph reads.
+#: Characters that change the text direction of the rest of a paragraph.
 _TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-#: Letters and symbols by their category that fonts draw as nothing: Hangul fillers, the empty Braille pattern.
+#: Characters in letter and symbol categories that fonts draw as blank: Hangul fillers, the empty Braille
+#: pattern.
 _BLANK = frozenset("\u115f\u1160\u3164\uffa0\u2800")
 
 
 def validate_name(text: str) -> None:
-    """Raises ValidationError for characters that nobody sees, and for a text that has none that anybody sees."""
+    """Raise ValidationError if a name has invisible characters or no visible ones."""
     _refuse(character for character in text if unicodedata.category(character) in _REFUSED)
     if not any(unicodedata.category(each)[0] in "LNPS" and each not in _BLANK for each in text):
-        raise ValidationError("It needs at least one character that can be seen.")
+        raise ValidationError("Enter at least one visible character.")
 
 
 def validate_text(text: str) -> None:
-    """Raises ValidationError for what no text of several lines needs: control characters but tabs and line ends, and
-    those that turn the direction of reading around.
-    """
+    """Raise ValidationError if a text has control characters other than tabs and line ends, or direction overrides."""
     _refuse(
         character
         for character in text
@@ -37,6 +36,4 @@ def validate_text(text: str) -> None:
 
 def _refuse(characters: Iterator[str]) -> None:
     if (character := next(characters, None)) is not None:
-        raise ValidationError(
-            f"U+{ord(character):04X} cannot be part of it: nobody can see it. Type it without."
-        )
+        raise ValidationError(f"U+{ord(character):04X} is an invisible character. Remove it.")

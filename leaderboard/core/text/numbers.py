@@ -1,29 +1,29 @@
-"""Numbers as text, and differences of numbers."""
+"""Formatting of numbers, and differences between scores."""
 
 from math import floor, isfinite, log10
 
 from leaderboard.core.measures import better
 
 MINUS = "\u2212"
-#: So many have scores on pages, and differences of two; exports and the API have them in full.
+#: Decimals of scores and differences on pages; exports and the API have full precision.
 DECIMALS = 3
 
 
 def parse_number(text: str, digits: int = 18) -> int | None:
-    """The number from 0 on that the text is, in ASCII digits, at most so many; None for anything else.
+    """Parse a non-negative integer of at most `digits` ASCII digits; None for any other text.
 
-    Eighteen digits fit a key of the database.
+    The default of eighteen digits fits a database key.
     """
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= digits else None
 
 
 def format_value(value: float | None, decimals: int) -> str:
-    """A value as text, a dash where there is none."""
+    """Format a value, or a dash if it is missing."""
     return "—" if value is None else f"{value:.{decimals}f}"
 
 
 def signed(value: float | None, decimals: int, *, percent: bool = False) -> str:
-    """A difference as text, with its sign."""
+    """Format a difference with its sign, or a dash if it is missing."""
     if value is None:
         return "—"
     if value == 0:
@@ -32,12 +32,12 @@ def signed(value: float | None, decimals: int, *, percent: bool = False) -> str:
 
 
 def signed_percent(ratio: float) -> str:
-    """A relative difference as people read it: `+9.9%` for 0.099."""
+    """Format a relative difference: `+9.9%` for 0.099."""
     return f"{signed(ratio, 1, percent=True)}%"
 
 
 def format_quantity(value: float, digits: int = 3) -> str:
-    """A quantity as people read it: three significant digits, whole numbers in full with commas, never an exponent."""
+    """Format a quantity with `digits` significant digits, thousands separators, and no exponent."""
     if value == 0 or not isfinite(value):
         return f"{value:g}"
     decimals = digits - 1 - floor(log10(abs(value)))
@@ -45,7 +45,7 @@ def format_quantity(value: float, digits: int = 3) -> str:
 
 
 def lead(delta: float, baseline: str) -> str:
-    """How far a score is from the baseline's: `+0.021 over BM25`, `0.021 below BM25`, `level with BM25`."""
+    """Describe a score's distance from the baseline: `+0.021 over BM25`, `0.021 below BM25`, `level with BM25`."""
     if not round(delta, DECIMALS):
         return f"level with {baseline}"
     if delta > 0:
@@ -54,18 +54,18 @@ def lead(delta: float, baseline: str) -> str:
 
 
 def direction(value: float | None, measure: str) -> str:
-    """The class of a difference: `up` is better and `down` worse, whichever way the measure goes."""
+    """Return the CSS class of a difference: `up` for better and `down` for worse, given the measure's direction."""
     if not value:
         return ""
     return "up" if (value > 0) == (better(measure) == "higher") else "down"
 
 
-#: Decimals of differences: far more than are published, and without the errors of binary fractions.
+#: Decimals of stored differences: far more than are published, and without binary rounding errors.
 DIGITS = 10
 
 
 def difference(value: float | None, baseline: float | None) -> float | None:
-    """Return value − baseline, None if either is missing. Both must be of one comparison group."""
+    """Return value − baseline, None if either is missing. Both must belong to one comparison group."""
     if value is None or baseline is None:
         return None
     return round(value - baseline, DIGITS)

@@ -1,4 +1,4 @@
-"""Values of records as people read them: lists joined by commas, numbers to four decimals; texts for XML and CSV."""
+"""Plain-text formatting of values for people, XML, and CSV."""
 
 import re
 from collections.abc import Mapping
@@ -6,17 +6,18 @@ from typing import Any
 
 from evaluation.judgements.import_file import FORMULA_STARTS
 
-#: What XML 1.0 has no way to write (its production 2, Char), so that one sign would spoil a whole feed or picture.
+#: Characters that XML 1.0 forbids (production 2, Char): a single one would make a whole feed or image
+#: invalid.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def for_xml(text: str) -> str:
-    """The text without the characters that no XML can have; what else has a meaning there is still to be escaped."""
+    """Remove the characters that XML forbids; markup characters must still be escaped."""
     return _NOT_XML.sub("", text)
 
 
 def plain_text(value: Any) -> str:
-    """A value as one line of text, without quotes and brackets of a programming language."""
+    """Format a value as one line of text, without programming-language quotes and brackets."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
@@ -29,5 +30,5 @@ def plain_text(value: Any) -> str:
 
 
 def safe_cell(text: str) -> str:
-    """Text that no spreadsheet takes for a formula."""
+    """Prefix text that spreadsheets would interpret as a formula with an apostrophe."""
     return f"'{text}" if text.startswith(FORMULA_STARTS) else text

@@ -1,4 +1,4 @@
-"""Addresses made of names."""
+"""Slugs for URLs."""
 
 import re
 
@@ -6,5 +6,5 @@ from django.utils.text import slugify
 
 
 def name_slug(name: str) -> str:
-    """The name as an address has it: versions and paths keep their parts, as `base.v3` is `base-v3`."""
+    """Return the slug of a name, separating versions and paths by hyphens: `base.v3` becomes `base-v3`."""
     return slugify(re.sub(r"[./]", "-", name))

@@ -18,7 +18,7 @@ from evaluation.runs.stored import run_name
 from evaluation.text import analyser_for
 from evaluation.text.languages import known_language_code
 from leaderboard.core.audit import actor, record
-from leaderboard.core.permissions import opened_despite_agreement
+from leaderboard.core.permissions import conflicting_visibility_settings
 from leaderboard.core.storage.runs import StoredRun, store_run
 from leaderboard.core.storage.store import work_folder
 from leaderboard.core.work_requests import request_work
@@ -353,7 +353,7 @@ def _request_bm25(dataset: Dataset, qrels: Qrels | None, changes: Sequence[str],
 def _agreement_problems(dataset: Dataset, options: ImportOptions) -> Iterator[Problem]:
     """Yield problems for options that would publish data protected by the dataset's agreement."""
     hint = "Correct the option, or disable the agreement."
-    for name, message in opened_despite_agreement(dataset, options.columns()).items():
+    for name, message in conflicting_visibility_settings(dataset, options.columns()).items():
         yield problem(f"option_{name}", f"{name}: {message}", hint)
 
 

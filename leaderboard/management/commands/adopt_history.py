@@ -1,4 +1,4 @@
-"""`manage.py adopt_history`: a database of the earlier migrations goes on with the present ones."""
+"""`manage.py adopt_history`: move a database of the earlier migrations to the current ones."""
 
 import re
 from typing import Any
@@ -12,8 +12,9 @@ from django.db.migrations.recorder import MigrationRecorder
 from leaderboard.core.schema_version import EARLIER_LAST, INITIAL, describe_earlier_history
 
 SCRATCH = "adopt_history"
-#: Tables of the site. Indexes and triggers come with their whole text, which names neither a schema nor another table
-#: where `search_path` has one schema. What `database_rights` adds is no migration's.
+#: Definitions of the site's tables. Indexes and triggers are compared by their full text, which contains
+#: neither a schema nor another table if `search_path` has one schema. Triggers of `database_rights` do not
+#: come from migrations.
 POSTGRESQL = r"""
 WITH ours AS (
     SELECT oid, relname FROM pg_class WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace
@@ -30,7 +31,7 @@ UNION ALL SELECT format('trigger %s, enabled: %s, %s', pg_get_triggerdef(pg_trig
 FROM ours JOIN pg_trigger ON tgrelid = ours.oid JOIN pg_proc ON tgfoid = pg_proc.oid
 WHERE NOT tgisinternal AND proname NOT IN ('runboard_only_kinds', 'runboard_stays_ended')
 """
-#: Casts of text. PostgreSQL writes those of `IN` in another place after a dump was restored.
+#: Text casts. PostgreSQL moves those of `IN` after a dump was restored.
 TEXT_CASTS = re.compile(r"::(character varying|text)(\[\])?")
 SQLITE = r"""
 SELECT type, tbl_name, sql FROM sqlite_master
@@ -39,21 +40,21 @@ WHERE sql IS NOT NULL AND (tbl_name LIKE 'leaderboard\_%' ESCAPE '\' OR tbl_name
 
 
 class Command(BaseCommand):
-    """Compares the tables with what the present migrations make, then replaces the record of migrations."""
+    """Command that compares the tables with those of the current migrations, then replaces the migration history."""
 
     help = (
-        "For a database that the migrations before the present ones have made: where its tables are what the present "
-        "ones make, record these as applied. Nothing else is changed. As the owner of the tables."
+        "Move a database of the earlier migrations to the current ones: if its tables match, record the current "
+        "migrations as applied. It changes only that record. Run it as the owner of the tables."
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Adopt it, in one transaction; refuse it with what differs, or where it is of neither history."""
+        """Replace the migration history in one transaction, or report the differences between the tables."""
         recorder = MigrationRecorder(connection)
         with transaction.atomic():
             rows = recorder.migration_qs.select_for_update()
             recorded = {(row.app, row.name) for row in rows} if recorder.has_table() else set()
             if recorded >= INITIAL:
-                self.stdout.write("The database has the present migrations: there is nothing to adopt.")
+                self.stdout.write("The database has the current migrations already, so nothing was changed.")
                 return
             if not recorded >= EARLIER_LAST:
                 raise CommandError(
@@ -61,22 +62,22 @@ class Command(BaseCommand):
                 )
             if differences := compare(describe_new_tables(), describe_tables(connection)):
                 raise CommandError(
-                    "Nothing was changed, since the tables differ:\n  " + "\n  ".join(differences)
+                    "The tables differ, so the database was not changed:\n  " + "\n  ".join(differences)
                 )
             rows.filter(app__in={app for app, _ in INITIAL}).delete()
             for app, name in sorted(INITIAL):
                 recorder.record_applied(app, name)
-        self.stdout.write("The tables are what the present migrations make: these are recorded as applied.")
+        self.stdout.write("The tables match. The current migrations are now recorded as applied.")
 
 
-def compare(expected: set[str], present: set[str]) -> list[str]:
-    """Return missing and unexpected definitions, a line each."""
-    missing = [f"missing: {line}" for line in sorted(expected - present)]
-    return missing + [f"not expected: {line}" for line in sorted(present - expected)]
+def compare(expected: set[str], actual: set[str]) -> list[str]:
+    """Return missing and unexpected definitions, one per line."""
+    missing = [f"missing: {line}" for line in sorted(expected - actual)]
+    return missing + [f"not expected: {line}" for line in sorted(actual - expected)]
 
 
 def describe_new_tables() -> set[str]:
-    """`describe_tables` of a new database: SQLite's in memory, PostgreSQL's in a schema that is rolled back."""
+    """Return `describe_tables` of a new database: in memory, or a PostgreSQL schema that is rolled back."""
     scratch = connections[SCRATCH] = connection.copy(alias=SCRATCH)
     try:
         if scratch.vendor == "sqlite":
@@ -100,7 +101,7 @@ def _migrate_and_describe(scratch: BaseDatabaseWrapper) -> set[str]:
 
 
 def describe_tables(database: BaseDatabaseWrapper) -> set[str]:
-    """Columns, constraints, indexes and triggers of the site's tables, a line each; columns in any order."""
+    """Return the definitions of columns, constraints, indexes and triggers, one per line, in any column order."""
     with database.cursor() as cursor:
         if database.vendor == "postgresql":
             cursor.execute(POSTGRESQL)
@@ -114,7 +115,7 @@ def describe_tables(database: BaseDatabaseWrapper) -> set[str]:
 
 
 def split_definitions(sql: str) -> list[str]:
-    """Return the columns and constraints of a CREATE TABLE."""
+    """Return the columns and constraints of a CREATE TABLE statement."""
     parts, depth = [""], 0
     for character in sql[sql.index("(") + 1 : sql.rindex(")")]:
         depth += {"(": 1, ")": -1}.get(character, 0)

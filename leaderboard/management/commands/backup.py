@@ -1,4 +1,4 @@
-"""`manage.py backup`: everything that cannot be made anew, into a folder."""
+"""`manage.py backup`: write everything that cannot be rebuilt to a folder."""
 
 from pathlib import Path
 from typing import Any
@@ -9,29 +9,29 @@ from leaderboard.management.backup import Manifest, make_backup
 
 
 class Command(BaseCommand):
-    help = "Write the database, the stored files and the judgements, apart and encrypted, into a new folder."
+    help = "Write the database, the stored files and the judgments to a new folder, encrypted separately."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
-            "destination", type=Path, help="a folder; the backup is a folder of its own in it"
+            "destination", type=Path, help="folder in which a new folder is created for the backup"
         )
         for name, words in (
-            ("--recipient", "public key of who may read the backup; may repeat"),
+            ("--recipient", "public key that can decrypt the backup; repeatable"),
             (
                 "--judgements-recipient",
-                "of who may read the judgements in it; the same as --recipient unless named",
+                "public key that can decrypt the judgments; default: --recipient; repeatable",
             ),
         ):
             parser.add_argument(name, action="append", default=[], metavar="age1…", help=words)
         parser.add_argument(
             "--in-the-clear", action="store_true",
-            help="encrypt nothing: the folder is then as secret as the site's",
+            help="do not encrypt: protect the folder like the site's own",
         )  # fmt: skip
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not options["recipient"] and not options["in_the_clear"]:
             raise CommandError(
-                "Name a public key with --recipient (age-keygen makes a pair; keep the secret one elsewhere), or say "
+                "Give a public key with --recipient (age-keygen creates a pair; keep the secret key elsewhere), or "
                 "--in-the-clear."
             )
         folder = make_backup(options["destination"], options["recipient"], options["judgements_recipient"])

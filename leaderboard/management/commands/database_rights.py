@@ -1,4 +1,4 @@
-"""`manage.py database_rights`: what the site's roles may do to which table."""
+"""`manage.py database_rights`: grant the site's database roles their privileges."""
 
 from typing import Any
 
@@ -8,17 +8,17 @@ from leaderboard.core.database_grants import grant_rights
 
 
 class Command(BaseCommand):
-    """A door to `leaderboard.core.database_grants`."""
+    """Command-line interface of `leaderboard.core.database_grants`."""
 
     help = (
-        "Give the roles of docker/roles.sql their rights to all tables of PostgreSQL. For the owner of the tables, "
-        "after each migration; it may be run again."
+        "Grant the PostgreSQL roles of docker/roles.sql their privileges. Run it as the owner of the tables after "
+        "each migration; running it again is safe."
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Say how many tables each role may use."""
-        given = grant_rights()
-        for role, tables in given.items():
+        """Grant the privileges and report the number of tables per role."""
+        table_counts = grant_rights()
+        for role, tables in table_counts.items():
             self.stdout.write(f"{role} may use {tables} tables.")
-        if not given:
+        if not table_counts:
             self.stdout.write("This database has none of the roles, so nothing was changed.")

@@ -1,4 +1,4 @@
-"""`manage.py draw_pool DATASET`: what its runs rank first and nobody has judged, as files."""
+"""`manage.py draw_pool DATASET`: write the top-ranked unjudged documents of a dataset's runs to files."""
 
 import shutil
 from pathlib import Path
@@ -18,24 +18,32 @@ from leaderboard.models import Dataset, Pool, Round, System
 
 
 class Command(CurationCommand):
-    """Draws a pool at once. It reads judgements, so it has to run where the scorer runs."""
+    """Command that draws a pool immediately. It reads judgments, so it must run where the scorer runs."""
 
-    help = "Draw a pool of unjudged pairs from a dataset's runs, and write its files to a folder."
+    help = (
+        "Draw a pool of unjudged query-document pairs from a dataset's runs and write its files to a folder."
+    )
     subjects = ("dataset",)
     atomic = False
     refusals = (JudgingRefused, PoolTooLarge)
-    why_help = "kept in the record"
+    why_help = "reason, for the audit log"
 
     def add_more(self, parser: CommandParser) -> None:
-        add_form_arguments(parser, PoolForm, {}, without=("dataset", "runs"))
+        add_form_arguments(parser, PoolForm, {}, skipped=("dataset", "runs"))
         parser.add_argument(
-            "--system", action="append", default=[], metavar="SLUG", help="only this one's; may be repeated"
+            "--system",
+            action="append",
+            default=[],
+            metavar="SLUG",
+            help="use only runs of this system; repeatable",
         )
-        parser.add_argument("--to", type=Path, default=Path(), help="the folder for the files; here")
+        parser.add_argument(
+            "--to", type=Path, default=Path(), help="folder for the files (default: the current one)"
+        )
 
     def curate(self, dataset: Dataset, to: Path, **options: Any) -> str:
         if not to.is_dir():
-            raise CommandError(f"There is no folder {to}.")
+            raise CommandError(f"The folder {to} does not exist.")
         pool = self._draw(dataset, options)
         forms = downloadable_forms(pool, actor().person)
         for form in forms:
@@ -45,17 +53,17 @@ class Command(CurationCommand):
             self.stdout.write(str(to / name))
         counts = pool.statistics
         knows = may_see_counts(pool.dataset, actor().person)
-        judged = f"; {counts['judged']:,} were judged already" if knows else ""
-        others = number_of(counts["other_queries"], "query", "queries")
-        left_out = f" Left out: {others} of the runs that the dataset does not ask." * bool(
+        judged_note = f"; {counts['judged']:,} were already judged" if knows else ""
+        skipped_queries = number_of(counts["other_queries"], "query", "queries")
+        skipped_note = f" Skipped {skipped_queries} of the runs that the dataset does not have." * bool(
             counts["other_queries"]
         )
         lines = [
             f"Pool {pool.pk}: {counts['pairs']:,} pairs of {counts['queries']:,} queries "
-            f"from {number_of(counts['runs'], 'run')}{judged}.{left_out}"
+            f"from {number_of(counts['runs'], 'run')}{judged_note}.{skipped_note}"
         ]
         if "csv" not in forms:
-            lines.append("The queries' texts are hidden: the CSV is for those who may read judgements.")
+            lines.append("The query texts are hidden, so only users who may read judgments get the CSV file.")
         return "\n".join(lines)
 
     def _draw(self, dataset: Dataset, options: dict[str, Any]) -> Pool:

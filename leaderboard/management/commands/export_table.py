@@ -1,4 +1,4 @@
-"""`manage.py export_table TABLE`: what the admin's lists export, from a terminal."""
+"""`manage.py export_table TABLE`: export a table as the admin does."""
 
 from pathlib import Path
 from typing import Any
@@ -10,17 +10,17 @@ from leaderboard.admin.tables import FORMATS, TABLES, table_text
 
 
 class Command(BaseCommand):
-    """Writes a table as CSV or JSON."""
+    """Command that writes a table as CSV or JSON."""
 
-    help = "Write a table of curation as CSV or JSON, to be changed and brought back with import_table."
+    help = "Write a curation table as CSV or JSON, for editing and import_table."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("table", choices=list(TABLES))
         parser.add_argument("--format", choices=list(FORMATS), default="csv")
-        parser.add_argument("--to", type=Path, metavar="FILE", help="a file; the terminal otherwise")
+        parser.add_argument("--to", type=Path, metavar="FILE", help="output file (default: standard output)")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Write it."""
+        """Write the table to a file or standard output."""
         resource = TABLES[options["table"]]
         rows = resource().get_queryset().order_by("pk")
         text = table_text(resource, rows, options["format"])

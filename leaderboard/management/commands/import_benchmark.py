@@ -1,4 +1,4 @@
-"""`manage.py import_benchmark NAME`: fetch the datasets of a known benchmark, as far as they are available."""
+"""`manage.py import_benchmark NAME`: import the available datasets of a known benchmark."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -16,41 +16,43 @@ from leaderboard.management.curating import ProgressLine, add_import_arguments, 
 
 
 class Command(BaseCommand):
-    """Imports a benchmark's datasets; what is here is left alone, so that it goes on where it was interrupted."""
+    """Command that imports a benchmark's datasets and skips those that exist, so that it can be resumed."""
 
-    help = "Fetch and import the datasets of a benchmark, open, from the sources that the catalogue names."
+    help = "Import the datasets of a benchmark with open judgments from the sources in the catalog."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("benchmark", help=f"one of {', '.join(benchmarks())}")
-        parser.add_argument("--only", nargs="+", default=[], metavar="SLUG", help="these datasets alone")
+        parser.add_argument(
+            "--only", nargs="+", default=[], metavar="SLUG", help="import only these datasets"
+        )
         add_import_arguments(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Import one dataset after the other, and end with a table of what became of each."""
-        progress, found = ProgressLine(self.stdout), list[MemberOutcome]()
+        """Import the datasets one by one and print a table of the outcomes."""
+        progress, outcomes = ProgressLine(self.stdout), list[MemberOutcome]()
         try:
             with importing_person(options):
                 for each in import_benchmark(options["benchmark"], options["only"], progress.show):
                     progress.finish()
                     self.stdout.write(f"{each.dataset.slug}: {each.outcome}. {each.detail}")
-                    found.append(each)
+                    outcomes.append(each)
         except UnknownBenchmark as error:
             raise CommandError(str(error)) from error
         finally:
             progress.finish()
         rows = [("dataset", "outcome", "published BM25", "")]
-        for outcome in found:
+        for outcome in outcomes:
             row = outcome.dataset
-            published = f"{row.primary} {row.bm25:.3f}" if row.bm25 is not None else "—"
-            rows.append((row.slug, str(outcome.outcome), published, outcome.detail))
+            bm25 = f"{row.primary} {row.bm25:.3f}" if row.bm25 is not None else "—"
+            rows.append((row.slug, str(outcome.outcome), bm25, outcome.detail))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(map(str.ljust, cells, widths)).rstrip() for cells in rows]
         self.stdout.write("\n".join(["", *lines]))
         if state := completeness(options["benchmark"]):
             self.stdout.write(
-                f"The site takes runs for {state['here']} of {state['of']} datasets; for an imported one when BM25 is "
-                "there."
+                f"The site accepts runs for {state['here']} of {state['of']} datasets. Imported ones follow once their "
+                "BM25 baseline is ready."
             )
-        if failed := sum(each.outcome == Outcome.FAILED for each in found):
-            datasets = "1 dataset was" if failed == 1 else f"{failed} datasets were"
+        if failure_count := sum(each.outcome == Outcome.FAILED for each in outcomes):
+            datasets = "1 dataset was" if failure_count == 1 else f"{failure_count} datasets were"
             raise CommandError(f"{datasets} not imported. Run the same command again to retry.")

@@ -1,4 +1,4 @@
-"""`manage.py import_judgements DATASET FILE`: merge judgements into a dataset's next qrels."""
+"""`manage.py import_judgements DATASET FILE`: merge judgments into a dataset's next qrels."""
 
 from pathlib import Path
 from typing import Any
@@ -17,45 +17,44 @@ from leaderboard.judgements.pools import JudgingRefused
 from leaderboard.management.curating import CurationCommand, add_form_arguments
 from leaderboard.models import Dataset, JudgementImport, Pool
 
-#: Why somebody is not told.
-_NOT_TOLD = "what is new and where grades disagree is told to those only who may read hidden judgements."
+_NOT_TOLD = "only users who may read hidden judgments learn what is new and where grades disagree."
 
 
 class Command(CurationCommand):
-    """Takes judgements in at once. It reads judgements, so it runs where the scorer runs."""
+    """Command that imports judgments immediately. It reads judgments, so it must run where the scorer runs."""
 
     help = (
-        "Merge judgements (TREC qrels, BEIR's form, or a pool's CSV with grades) into the dataset's next qrels. First "
-        "judgements are adopted at once; where results stand on others, a rescore is started and nothing switches."
+        "Merge judgments (TREC qrels, BEIR's format, or a pool's CSV with grades) into the dataset's next qrels. The "
+        "first judgments apply at once; if there are results, a rescore starts and the board stays the same."
     )
 
     subjects = ("dataset",)
     atomic = False
     refusals = (JudgingRefused,)
-    why_help = "kept in the record"
+    why_help = "reason, for the audit log"
 
     def add_more(self, parser: CommandParser) -> None:
-        parser.add_argument("file", type=Path, help="plain, .gz, .zst or .bz2")
+        parser.add_argument("file", type=Path, help="file of judgments: plain, .gz, .zst or .bz2")
         parser.add_argument(
             "--conflicts", choices=imports.Conflicts.values,
-            help="where a pair has another grade: keep the old one, replace it, or take the highest",
+            help="if a pair has a different grade: keep the old one, replace it, or use the highest",
         )  # fmt: skip
-        parser.add_argument("--judge", default="", help="who judged: the people, or the model; public")
+        parser.add_argument("--judge", default="", help="assessors or model that judged (public)")
         add_form_arguments(
-            parser, JudgementUploadForm, {}, without=("dataset", "file", "judge_kind", "judge_name", "pool")
+            parser, JudgementUploadForm, {}, skipped=("dataset", "file", "judge_kind", "judge_name", "pool")
         )
-        parser.add_argument("--pool", type=int, help="the number of the pool that was judged")
-        parser.add_argument("--dry-run", action="store_true", help="say what would come of it; store nothing")
+        parser.add_argument("--pool", type=int, help="number of the judged pool")
+        parser.add_argument("--dry-run", action="store_true", help="show the changes without storing them")
 
     def curate(self, dataset: Dataset, file: Path, **options: Any) -> str:
         if not file.is_file():
-            raise CommandError(f"There is no file {file}.")
+            raise CommandError(f"The file {file} does not exist.")
         blind = dataset.current_qrels is not None and not may_see_counts(dataset, actor().person)
         checks = {name: options[name] for name in ("scale_grew", "strict")}
         if options["dry_run"]:
             return _try(dataset, file, blind, checks)
         if blind and not options["conflicts"]:
-            raise CommandError(f"Say --conflicts keep, replace or highest: {_NOT_TOLD}")
+            raise CommandError(f"Give --conflicts keep, replace or highest: {_NOT_TOLD}")
         kind = (
             imports.JudgeKind.MODEL
             if options["judge_version"] or options["judge_prompt"]
@@ -66,47 +65,51 @@ class Command(CurationCommand):
         pool = Pool.objects.filter(pk=options["pool"], dataset=dataset).first() if options["pool"] else None
         if options["pool"] and pool is None:
             raise CommandError(f"{dataset} has no pool {options['pool']}.")
-        brought = imports.import_judgements(
+        judgement_import = imports.import_judgements(
             dataset, file, judge, note=options["note"] or "", pool=pool, **checks
         )
-        if missing := brought.counts.get("missing"):
-            self.stdout.write(f"{number_of(missing, 'line')} with a document that the corpus lacks.")
-        compare_now(brought)
+        if missing_documents := judgement_import.counts.get("missing"):
+            self.stdout.write(
+                f"{number_of(missing_documents, 'line')} with a document that is not in the corpus."
+            )
+        compare_now(judgement_import)
         if blind:
             self.stdout.write(
-                f"{number_of(brought.counts['pairs'], 'judgement')}. {_NOT_TOLD[0].upper()}{_NOT_TOLD[1:]}"
+                f"{number_of(judgement_import.counts['pairs'], 'judgement')}. {_NOT_TOLD[0].upper()}{_NOT_TOLD[1:]}"
             )
-        elif self._is_known(brought):
-            return "Nothing changes: they are all there already."
-        elif brought.counts["conflicts"] and not options["conflicts"]:
-            imports.discard_import(brought)
+        elif self._is_known(judgement_import):
+            return "No changes: all judgments exist already."
+        elif judgement_import.counts["conflicts"] and not options["conflicts"]:
+            imports.discard_import(judgement_import)
             raise CommandError(
-                "Grades disagree: say --conflicts keep, replace or highest. Nothing was changed."
+                "Grades disagree, so nothing was changed. Give --conflicts keep, replace or highest."
             )
         try:
-            imports.request_merge(brought, imports.Conflicts(options["conflicts"] or imports.Conflicts.KEEP))
+            imports.request_merge(
+                judgement_import, imports.Conflicts(options["conflicts"] or imports.Conflicts.KEEP)
+            )
         except JudgingRefused:
-            imports.discard_import(brought)
+            imports.discard_import(judgement_import)
             raise
-        return merge_now(brought)
+        return merge_now(judgement_import)
 
-    def _is_known(self, brought: JudgementImport) -> bool:
-        """Write what was found; whether nothing of it is new, in which case the import ends."""
-        if is_secret(brought, brought.against):
-            record_comparison_read(brought, 0)
-        self.stdout.write(_summary(brought.counts))
-        known = not brought.counts["new"] and not brought.counts["conflicts"]
-        if known and brought.state != imports.State.DISCARDED:
-            imports.discard_import(brought)
-        return known
+    def _is_known(self, judgement_import: JudgementImport) -> bool:
+        """Print the comparison and return whether nothing is new, in which case the import is discarded."""
+        if is_secret(judgement_import, judgement_import.against):
+            record_comparison_read(judgement_import, 0)
+        self.stdout.write(_summary(judgement_import.counts))
+        is_unchanged = not judgement_import.counts["new"] and not judgement_import.counts["conflicts"]
+        if is_unchanged and judgement_import.state != imports.State.DISCARDED:
+            imports.discard_import(judgement_import)
+        return is_unchanged
 
 
 def _try(dataset: Dataset, file: Path, blind: bool, checks: dict[str, bool]) -> str:
-    """Describe what a file would bring, as far as the acting person may know."""
+    """Describe the effect of a file, as far as the acting user may know it."""
     if blind:
-        checked = imports.check_judgements(dataset, file, **checks)
-        pairs = number_of(checked.pairs, "judgement")
-        return f"The file can be taken: {pairs}, {checked.unjudged:,} not judged yet."
+        result = imports.check_judgements(dataset, file, **checks)
+        pairs = number_of(result.pairs, "judgement")
+        return f"The file can be imported: {pairs}, {result.unjudged:,} not judged yet."
     if dataset.hidden and dataset.current_qrels is not None:
         record_reading(f"{file.name} for {dataset}", dataset.pk, what="comparison")
     return _summary(preview_judgements(dataset, file, **checks).counts())

@@ -1,4 +1,4 @@
-"""`manage.py import_mteb_results FOLDER --source URL`: results in MTEB's layout, as reported rows."""
+"""`manage.py import_mteb_results FOLDER --source URL`: publish results in MTEB's layout as reported rows."""
 
 from pathlib import Path
 from typing import Any
@@ -16,30 +16,30 @@ from leaderboard.models import Source
 
 
 class Command(CurationCommand):
-    """Publishes what is in a folder: all of it, or nothing and everything that is wrong."""
+    """Command that publishes all results of a folder, or none if there are problems."""
 
     help = (
-        "Publish results in MTEB's layout (ORGANISATION__MODEL/REVISION/TASK.json beside model_meta.json) as reported "
-        "rows: the measures that boards show, of the tasks whose datasets are here. Again, new values replace old ones."
+        "Publish results in MTEB's layout (ORGANISATION__MODEL/REVISION/TASK.json and model_meta.json) as reported "
+        "rows. Imports the measures of boards for tasks whose datasets exist; importing again replaces old values."
     )
     right = "leaderboard.add_source"
 
     def add_more(self, parser: CommandParser) -> None:
-        parser.add_argument("path", type=Path, help="the folder, or a zip of it")
+        parser.add_argument("path", type=Path, help="folder or zip")
         parser.add_argument(
             "--source", required=True, metavar="URL",
-            help="where the folder lies for everybody, at a fixed commit: each row links to its file there",
+            help="public URL of the folder at a fixed commit, to which rows link",
         )  # fmt: skip
         parser.add_argument(
             "--publication", default="mteb-results", metavar="KEY",
-            help="the publication that the rows belong to (default: %(default)s); the rest describes a new one",
+            help="publication of the rows (default: %(default)s); --title, --authors and --year describe a new one",
         )  # fmt: skip
         parser.add_argument("--title", default="Results of MTEB")
-        parser.add_argument("--authors", default="MTEB", help="as in BibTeX: names joined by “ and ”")
+        parser.add_argument("--authors", default="MTEB", help="authors as in BibTeX: names joined by “ and ”")
         parser.add_argument("--year", type=int, default=timezone.now().year)
         parser.add_argument(
             "--task", dest="tasks", action="append", default=[], metavar="TASK=SLUG[:SPLIT[:SUBSET]]",
-            help="the dataset of a task whose name does not tell it; may be repeated",
+            help="dataset of a task that cannot be inferred from its name; repeatable",
         )  # fmt: skip
 
     def curate(self, path: Path, **options: Any) -> str:
@@ -48,7 +48,7 @@ class Command(CurationCommand):
             **{name: options[name] for name in ("title", "authors", "year")},
         )  # fmt: skip
         try:
-            # Also where the publication is here: the address is what the rows link to.
+            # Validate the URL even if the publication exists, because the rows link to it.
             Source(url=options["source"]).clean_fields(exclude=["key", "title", "authors", "year"])
             source.clean_fields()
             with work_folder("mteb") as work:
@@ -56,17 +56,17 @@ class Command(CurationCommand):
             enter_figures(source, results.figures, results.described)
         except ValidationError as error:
             raise CommandError(
-                "; ".join(f"{name}: {' '.join(said)}" for name, said in error.message_dict.items())
+                "; ".join(f"{name}: {' '.join(messages)}" for name, messages in error.message_dict.items())
             ) from error
         except InvalidContent as error:
-            text = list_problems("Nothing was published:", error.report.problems, hints=False)
+            text = list_problems("The results were not published:", error.report.problems, hints=False)
             raise CommandError(text) from error
         datasets = {each.dataset.pk for each in results.figures}
-        published = (
+        summary = (
             f"Published: {number_of(len(results.figures), 'figure')} of {number_of(len(results.described), 'model')} "
             f"on {number_of(len(datasets), 'dataset')}, as reported by {source}."
         )
-        return "\n".join([published, *results.left_out()])
+        return "\n".join([summary, *results.left_out()])
 
 
 def _task(text: str) -> tuple[str, Place]:

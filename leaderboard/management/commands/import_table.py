@@ -1,4 +1,4 @@
-"""`manage.py import_table TABLE FILE`: a table brought back, as in the admin."""
+"""`manage.py import_table TABLE FILE`: import an edited table as the admin does."""
 
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,14 @@ from leaderboard.management.curating import CurationCommand
 
 
 class Command(CurationCommand):
-    """Brings a table in: all of it, or nothing and everything that is wrong."""
+    """Command that imports a whole table, or nothing if there are problems."""
 
-    help = "Change what a table of curation says: CSV or JSON with the columns of an export; others stay as they are."
+    help = "Update a curation table from CSV or JSON with columns of an export; other columns stay unchanged."
 
     def add_more(self, parser: CommandParser) -> None:
         parser.add_argument("table", choices=list(TABLES))
         parser.add_argument("file", type=Path)
-        parser.add_argument("--dry-run", action="store_true", help="say what would change; store nothing")
+        parser.add_argument("--dry-run", action="store_true", help="show the changes without storing them")
 
     def curate(self, **options: Any) -> str:
         resource = TABLES[options["table"]]
@@ -27,11 +27,11 @@ class Command(CurationCommand):
         except (OSError, UnicodeDecodeError) as error:
             raise CommandError(f"{options['file']} cannot be read as UTF-8 text: {error}.") from error
         if table is None:
-            raise CommandError("This is neither CSV nor JSON. Begin with export_table.")
+            raise CommandError("The file is neither CSV nor JSON. Start from the output of export_table.")
         rows, problems = try_table(resource, table)
         if problems:
             lines = [f"- {each['message']}{at_lines(each['lines'])}" for each in problems]
-            raise CommandError("\n".join(["Nothing was changed:", *lines]))
+            raise CommandError("\n".join(["The table was not changed:", *lines]))
         lines = [
             f"{row['name']}: "
             + "; ".join(f"{each['field']}: {each['old']} → {each['new']}" for each in row["changes"])

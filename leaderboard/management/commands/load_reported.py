@@ -1,4 +1,4 @@
-"""`manage.py load_reported`: the published figures, as reported entries."""
+"""`manage.py load_reported`: load the published figures as reported entries."""
 
 from typing import Any
 
@@ -8,14 +8,13 @@ from leaderboard.importing.reported.loader import load_reported
 
 
 class Command(BaseCommand):
-    """Loads the reported boards; loading again changes nothing."""
+    """Command that loads the reported boards; loading again changes nothing."""
 
-    help = "Load the committed published figures as reported entries."
+    help = "Load the published figures of the repository as reported entries."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Load and say how much."""
-        loaded = load_reported()
+        counts = load_reported()
         self.stdout.write(
             "{entries} reported entries ({changed} new or changed) of {systems} systems on {datasets} datasets "
-            "from {sources} sources".format_map(loaded)
+            "from {sources} sources".format_map(counts)
         )

@@ -1,4 +1,4 @@
-"""`manage.py make_curator EMAIL`: the rights of curation, without those to read hidden judgements."""
+"""`manage.py make_curator EMAIL`: grant the permissions of curators, except reading hidden judgments."""
 
 from typing import Any
 
@@ -10,15 +10,17 @@ from leaderboard.models import User
 
 
 class Command(CurationCommand):
-    help = "Put an account into the group of curators. Reading hidden judgements is a right of its own: --read-qrels."
+    help = "Add an account to the curators. Reading hidden judgments is a separate permission: --read-qrels."
     subjects = ("account",)
 
     def add_more(self, parser: CommandParser) -> None:
         parser.add_argument(
-            "--read-qrels", action="store_true", help="may read hidden judgements; each is logged"
+            "--read-qrels",
+            action="store_true",
+            help="also allow reading hidden judgments; each access is logged",
         )
 
     def curate(self, account: User, read_qrels: bool, **options: Any) -> str:
         make_curator(account, read_qrels=read_qrels)
-        also = " and may read hidden judgements" if read_qrels else ""
-        return f"{account} ({account.email}) is a curator now{also}."
+        also = " and may read hidden judgments" if read_qrels else ""
+        return f"{account} ({account.email}) is now a curator{also}."

@@ -1,4 +1,4 @@
-"""`manage.py name_baseline ENTRY`: the result that others are compared with."""
+"""`manage.py name_baseline ENTRY`: make a result the baseline of its board."""
 
 from functools import partial
 

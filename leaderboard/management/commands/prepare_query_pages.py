@@ -1,4 +1,4 @@
-"""`manage.py prepare_query_pages`: what query pages need of large runs and corpora that were here before them."""
+"""`manage.py prepare_query_pages`: create the files that query pages need for older runs and corpora."""
 
 from typing import Any
 
@@ -9,21 +9,21 @@ from leaderboard.models import Dataset, Run
 
 
 class Command(BaseCommand):
-    """Reads every run and corpus of open datasets that has not been read for pages; again, it reads none."""
+    """Command that prepares the runs and corpora of open datasets; it skips those that are ready."""
 
-    help = "Find the first documents of the runs of open datasets, and the beginnings of their documents."
+    help = "Extract the top documents of the runs of open datasets, and excerpts of these documents."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("datasets", nargs="*", help="Slugs; none for all open datasets.")
+        parser.add_argument("datasets", nargs="*", help="slugs (default: all open datasets)")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Prepare one dataset after the other."""
+        """Prepare the datasets one by one."""
         datasets = Dataset.objects.filter(state=Dataset.State.PUBLISHED, hidden=False)
         datasets = datasets.exclude(current_qrels=None).select_related("current_version")
-        if wanted := options["datasets"]:
-            datasets = datasets.filter(slug__in=wanted)
-            if unknown := sorted(set(wanted).difference(datasets.values_list("slug", flat=True))):
-                raise CommandError(f"no published dataset with open judgements: {', '.join(unknown)}")
+        if slugs := options["datasets"]:
+            datasets = datasets.filter(slug__in=slugs)
+            if unknown_slugs := sorted(set(slugs).difference(datasets.values_list("slug", flat=True))):
+                raise CommandError(f"no published dataset with open judgements: {', '.join(unknown_slugs)}")
         for dataset in datasets:
             runs = Run.objects.filter(version=dataset.current_version_id).values_list("sha256", flat=True)
             prepare_files(dataset, runs.distinct())

@@ -1,4 +1,4 @@
-"""`manage.py protect_dataset SLUG --competition`: change how hidden judgements are protected."""
+"""`manage.py protect_dataset SLUG --competition`: change the protection of hidden judgments."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""`manage.py quarantine ENTRY`: out of the ranking, with the reason for everyone to read."""
+"""`manage.py quarantine ENTRY`: remove a result from the ranking and publish the reason."""
 
 from functools import partial
 

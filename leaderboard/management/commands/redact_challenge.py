@@ -1,4 +1,4 @@
-"""`manage.py redact_challenge NUMBER [--text TEXT]`: words out of the text of a challenge."""
+"""`manage.py redact_challenge NUMBER [--text TEXT]`: remove words from the text of a challenge."""
 
 from functools import partial
 

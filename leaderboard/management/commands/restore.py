@@ -1,4 +1,4 @@
-"""`manage.py restore ENTRY`: back on the board, or back to its team if that keeps it private."""
+"""`manage.py restore ENTRY`: return a result to the board, or to its team if the team keeps it private."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""`manage.py round create|change|reveal SLUG`: what the admin does with rounds, from a terminal."""
+"""`manage.py round create|change|reveal SLUG`: manage rounds as in the admin."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from leaderboard.management.curating import CurationCommand, find_by_slug, find_
 from leaderboard.models import Benchmark, Round
 from leaderboard.rounds.lifecycle import RevealTooEarly, quota_warning, reveal, save_round, utc
 
-#: Options that are stored as they are given.
+#: Options that are stored unchanged.
 _PLAIN = ("name", "description", "runs_per_team", "visible_per_team", "takes_late", "per_topic_at_reveal")
 
 
@@ -19,29 +19,29 @@ class Command(CurationCommand):
 
     def add_more(self, parser: CommandParser) -> None:
         parser.add_argument("verb", choices=["create", "change", "reveal"])
-        parser.add_argument("slug", help="of the round")
+        parser.add_argument("slug", help="slug of the round")
         parser.add_argument("--name")
-        parser.add_argument("--description", help="the rules, as Markdown")
-        parser.add_argument("--dataset", help="slug; or --benchmark")
-        parser.add_argument("--benchmark", help="slug: a round of all its datasets")
+        parser.add_argument("--description", help="rules, in Markdown")
+        parser.add_argument("--dataset", help="slug of the dataset; alternative: --benchmark")
+        parser.add_argument("--benchmark", help="slug of the benchmark; the round covers all its datasets")
         for name in ("opens", "closes", "reveals"):
-            parser.add_argument(f"--{name}", metavar="TIME", help="UTC, as 2026-12-05T12:00")
+            parser.add_argument(f"--{name}", metavar="TIME", help="time in UTC, such as 2026-12-05T12:00")
         parser.add_argument("--runs-per-team", type=int)
         parser.add_argument("--visible-per-team", type=int)
         parser.add_argument("--no-late", dest="takes_late", action="store_false", default=None)
         parser.add_argument(
             "--no-topics", dest="per_topic_at_reveal", action="store_false", default=None,
-            help="no scores by topic at the reveal: the judgements are to be used again",
+            help="reveal no scores per topic, because the judgments will be used again",
         )  # fmt: skip
 
     def curate(self, **options: Any) -> str:
         slug = options["slug"]
         if options["verb"] == "create":
             if Round.objects.filter(slug=slug).exists():
-                raise CommandError(f"There is a round {slug} already: change it, or choose another slug.")
+                raise CommandError(f"The round {slug} exists already. Change it, or choose another slug.")
             missing = [name for name in ("opens", "closes", "reveals") if not options[name]]
             if missing:
-                raise CommandError(f"Say when: {', '.join(f'--{name} TIME' for name in missing)}.")
+                raise CommandError(f"Give the times: {', '.join(f'--{name} TIME' for name in missing)}.")
             return self._write(Round(slug=slug, name=slug), options)
         row = find_by_slug(Round, slug)
         if options["verb"] == "change":

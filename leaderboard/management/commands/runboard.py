@@ -1,4 +1,4 @@
-"""`manage.py runboard`: the whole site, in one terminal, until Ctrl-C."""
+"""`manage.py runboard`: run the whole site in one terminal until Ctrl-C."""
 
 import gc
 import os
@@ -17,33 +17,32 @@ from leaderboard.management.supervisor.site import Site, port_from_environment
 
 
 class Command(BaseCommand):
-    """A door to `leaderboard.management.supervisor`."""
+    """Command-line interface of `leaderboard.management.supervisor`."""
 
-    help = (
-        "Run the whole site: Valkey, web, worker and beat. PORT and RUNBOARD_VAR say where; Ctrl-C ends it."
-    )
-    requires_system_checks = []  # the site's own processes check themselves; this one should be up at once
+    help = "Run the whole site: Valkey, web, worker and beat. Set PORT and RUNBOARD_VAR to change port and folder."
+    requires_system_checks = []  # The site's processes run the checks; this one should start immediately.
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
             "--stop-with-parent",
             action="store_true",
-            help="also stop when the process that ran this ends (Linux)",
+            help="also stop when the parent process ends (Linux)",
         )
         parser.add_argument(
-            "--prepare", action="store_true", help="only make what a first start makes, then end"
+            "--prepare", action="store_true", help="create the initial data of a first start, then exit"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if wrong := check_branding(None):
-            raise CommandError("\n".join(f"{each.msg} {each.hint}" for each in wrong))
-        os.umask(0o077)  # of all processes of the site: what they write is for nobody else on this machine
+        if problems := check_branding(None):
+            raise CommandError("\n".join(f"{each.msg} {each.hint}" for each in problems))
+        os.umask(0o077)  # For all processes of the site: other users of the machine cannot read their files.
         if options["prepare"]:
-            gc.disable()  # syntax trees of a whole library have no cycles; looking for some takes a third of the time
+            # Syntax trees of a whole library have no cycles; searching for them takes a third of the time.
+            gc.disable()
             bootstrap.prepare()
             return
         if options["stop_with_parent"]:
             die_with_parent(os.getppid(), signal.SIGTERM)
         for warning in check_folder(None):
-            echo(f"WARNING: {warning.msg} Better: {warning.hint}")
+            echo(f"WARNING: {warning.msg} Fix: {warning.hint}")
         sys.exit(Site(settings.VAR, port_from_environment()).run())

@@ -1,4 +1,4 @@
-"""`manage.py send_store`: the store goes to the bucket that several hosts have."""
+"""`manage.py send_store`: upload the store to the bucket that several hosts share."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ from leaderboard.core.storage import shared
 
 
 class Command(BaseCommand):
-    help = "Send what the store has to the bucket of STORE_STORAGE: once, when a site begins to use one."
+    help = "Upload the store to the bucket of STORE_STORAGE. Run it once, when a site starts to use a bucket."
 
     def handle(self, **options: Any) -> None:
         if not shared.is_shared():
-            raise CommandError("STORE_STORAGE names no bucket.")
-        self.stdout.write(f"{shared.send_all()} files and folders are there.")
+            raise CommandError("STORE_STORAGE is not set. Set it to the address of a bucket.")
+        self.stdout.write(f"{shared.send_all()} files and folders are in the bucket.")

@@ -1,4 +1,4 @@
-"""`manage.py set_measures DATASET PRIMARY [MEASURE …]`: which measures a board shows."""
+"""`manage.py set_measures DATASET PRIMARY [MEASURE …]`: choose the measures of a board."""
 
 from typing import Any
 
@@ -10,15 +10,11 @@ from leaderboard.results.measures import describe_shown, set_measures
 
 
 class Command(CurationCommand):
-    """Changes a dataset's list of measures."""
-
-    help = (
-        "Show these measures on a dataset's board, the first one is primary. Stored results follow at once."
-    )
+    help = "Show these measures on a dataset's board, the first as primary measure. Stored results are updated at once."
     subjects = ("dataset",)
 
     def add_more(self, parser: CommandParser) -> None:
-        parser.add_argument("measures", nargs="+", metavar="MEASURE", help="the primary one first")
+        parser.add_argument("measures", nargs="+", metavar="MEASURE", help="measures, primary one first")
 
     def curate(self, dataset: Dataset, measures: list[str], **options: Any) -> str:
         return describe_shown(dataset, set_measures(dataset, measures[0], measures[1:]))

@@ -1,4 +1,4 @@
-"""`manage.py settle_challenge NUMBER --uphold|--reject`: decide on a doubt, publicly."""
+"""`manage.py settle_challenge NUMBER --uphold|--reject`: decide a challenge publicly."""
 
 from typing import Any
 
@@ -10,18 +10,24 @@ from leaderboard.models import Challenge
 
 
 class Command(CurationCommand):
-    help = "Settle a challenge: --decision is public, on the system's page; --why is for the record."
+    help = "Settle a challenge. --decision appears on the system's page; --why goes to the audit log."
     subjects = ("challenge",)
 
     def add_more(self, parser: CommandParser) -> None:
         verdict = parser.add_mutually_exclusive_group(required=True)
-        verdict.add_argument("--uphold", action="store_true", help="the doubt is right")
-        verdict.add_argument("--reject", action="store_true", help="the claim stands")
-        parser.add_argument("--decision", required=True, help="what everyone reads, in Markdown")
+        verdict.add_argument("--uphold", action="store_true", help="the challenge is justified")
+        verdict.add_argument("--reject", action="store_true", help="the claim remains valid")
+        parser.add_argument("--decision", required=True, help="public explanation, in Markdown")
         parser.add_argument(
-            "--trained-on", metavar="NAMES", help="correct the system: slugs or names by commas, or “none”"
+            "--trained-on",
+            metavar="NAMES",
+            help="correct the system's training data: comma-separated slugs or names, or “none”",
         )
-        parser.add_argument("--adapted-to", metavar="NAMES", help="the same for corpora that it had seen")
+        parser.add_argument(
+            "--adapted-to",
+            metavar="NAMES",
+            help="correct the corpora that the system was adapted to, likewise",
+        )
 
     def curate(self, challenge: Challenge, **options: Any) -> str:
         trained, adapted = (

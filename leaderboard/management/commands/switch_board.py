@@ -1,4 +1,4 @@
-"""`manage.py switch_board DATASET`: use the judgements of its rescore on its board."""
+"""`manage.py switch_board DATASET`: switch a board to the judgments of its rescore."""
 
 from functools import partial
 

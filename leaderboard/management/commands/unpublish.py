@@ -1,4 +1,4 @@
-"""`manage.py unpublish ENTRY`: off the board; its team reads the reason."""
+"""`manage.py unpublish ENTRY`: remove a result from its board and tell its team the reason."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""`manage.py worker --queue gpu --device cuda:3`: one Celery worker, on a device of its own if it is given one."""
+"""`manage.py worker --queue gpu --device cuda:3`: run one Celery worker, optionally on a single device."""
 
 import os
 import re
@@ -13,29 +13,29 @@ _DEVICE = re.compile(r"(cpu|cuda):(\d{1,3})")
 
 
 class Command(BaseCommand):
-    """Becomes the worker: what ends this process ends that."""
+    """Command that replaces its process by the worker, so that signals reach the worker."""
 
-    help = "Start one worker. Any number of them, on any number of machines, serve one site."
+    help = "Start one worker. A site can have any number of workers, on any number of machines."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--queue", choices=services.WORKER_KINDS, required=True)
         parser.add_argument(
             "--device",
-            help="cuda:3: the fourth GPU of those that this process may see; a worker for each. cpu:0 and so on name "
-            "several workers of one processor",
+            help="cuda:3 for the fourth visible GPU (start one worker per GPU); cpu:0, cpu:1 and so on to distinguish "
+            "several workers on the CPU",
         )
         parser.add_argument(
             "--until-idle",
             type=float,
             metavar="SECONDS",
-            help="end after so long without work; never by default",
+            help="exit after this time without work (default: never)",
         )
-        parser.add_argument("--processes", type=int, help="how many jobs it does at a time; one for models")
+        parser.add_argument("--processes", type=int, help="number of simultaneous jobs; use 1 for models")
 
     def handle(self, *args: Any, **options: Any) -> None:
         queue, device, idle = options["queue"], options["device"], options["until_idle"]
         if idle is not None and idle < 1:
-            raise CommandError(f"--until-idle {idle:g} is no time; give at least one second.")
+            raise CommandError(f"--until-idle {idle:g} is too short. Give at least one second.")
         environment = {"WORKER_UNTIL_IDLE": str(idle)} if idle is not None else {}
         if device is not None:
             environment |= _device_environment(device, queue)
@@ -45,18 +45,18 @@ class Command(BaseCommand):
 
 
 def _device_environment(device: str, queue: str) -> dict[str, str]:
-    """Return the variables with which a worker and its children see one GPU only."""
-    found = _DEVICE.fullmatch(device)
-    if found is None or (found[1] == "cuda") != (queue == "gpu"):
-        right = "cuda:N for --queue gpu, cpu:N for the others"
-        raise CommandError(f"--device {device} does not fit --queue {queue}; give {right}.")
-    if found[1] == "cpu":
+    """Return the environment variables that restrict a worker and its children to one GPU."""
+    match = _DEVICE.fullmatch(device)
+    if match is None or (match[1] == "cuda") != (queue == "gpu"):
+        valid_devices = "cuda:N for --queue gpu, cpu:N for the others"
+        raise CommandError(f"--device {device} does not match --queue {queue}. Give {valid_devices}.")
+    if match[1] == "cpu":
         return {}
-    visible, number = visible_gpus(), int(found[2])
+    visible, number = visible_gpus(), int(match[2])
     if visible and number >= len(visible):
-        there = ", ".join(f"cuda:{place}" for place in range(len(visible)))
+        available_devices = ", ".join(f"cuda:{place}" for place in range(len(visible)))
         raise CommandError(
-            f"There is no {device} here, but {there}. CUDA_VISIBLE_DEVICES names what it may see."
+            f"{device} does not exist. Choose from {available_devices}; CUDA_VISIBLE_DEVICES restricts the list."
         )
-    gpu = visible[number] if visible else found[2]  # where the driver tells of none, CUDA may still find some
+    gpu = visible[number] if visible else match[2]  # CUDA may find GPUs that the driver does not list.
     return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": gpu}

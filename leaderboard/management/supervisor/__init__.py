@@ -1,5 +1,5 @@
-"""Keeps the whole site running under one process: Valkey, web, worker and beat.
+"""Supervisor that runs the whole site under one process: Valkey, web, worker and beat.
 
-`site.Site` says what runs and in which order; `processes.ProcessGroup` starts, watches, restarts and ends it;
-`watchdog.py` ends it when the supervisor itself was killed.
+`site.Site` defines what runs and in which order. `processes.ProcessGroup` starts, watches, restarts and ends
+processes; `watchdog.py` ends them if the supervisor itself was killed.
 """

@@ -1,4 +1,4 @@
-"""What children print: kept in capped files, and shown on the console where a person should see it."""
+"""Output of child processes, written to size-limited files and filtered for the console."""
 
 import contextlib
 import re
@@ -8,14 +8,15 @@ from io import FileIO
 from pathlib import Path
 from typing import Literal
 
-#: A log file of this many bytes is moved to `NAME.log.1`, so a child's logs stay under twice this.
+#: Size in bytes at which a log file is moved to `NAME.log.1`; the logs of a child stay below twice this.
 FILE_LIMIT_BYTES = 5 * 1024 * 1024
-#: A longer line is broken, so that a child that never ends its line cannot fill memory.
+#: Maximum length of a line. Longer lines are split, so that a child that never ends a line cannot fill
+#: memory.
 LINE_LIMIT_BYTES = 64 * 1024
-#: How many last lines are told when a child's death ends the site.
+#: Number of last lines in the message when the end of a child stops the site.
 REASON_LINES = 12
 
-Shown = Literal["everything", "warnings", "nothing"]
+ConsoleOutput = Literal["everything", "warnings", "nothing"]
 
 _LEVEL = re.compile(r"\b(?P<calm>DEBUG|INFO)\b|\b(?P<loud>WARNING|ERROR|CRITICAL)\b|(?P<trace>^Traceback )")
 _MAIL_BEGINS = re.compile(r"^Content-Type: text/plain; charset=")
@@ -23,19 +24,19 @@ _MAIL_ENDS = re.compile(r"^-{79}$")
 
 
 class ConsoleFilter:
-    """Decides, line by line, what of a child's output is worth a person's eye.
+    """Line filter that selects the output to show on the console.
 
-    Warnings and errors with the lines that follow them (tracebacks), and e-mails that Django's console
-    backend prints, since with no mail server the console is where they are delivered.
+    It selects warnings and errors with the lines that follow them (tracebacks), and the emails of Django's console
+    backend, which delivers mail there if no mail server is configured.
     """
 
-    def __init__(self, shown: Shown) -> None:
-        self._shown = shown
+    def __init__(self, console: ConsoleOutput) -> None:
+        self._shown = console
         self._loud = False
         self._mail = False
 
     def admits(self, line: str) -> bool:
-        """Return whether to show a line. Lines are passed in order, since a traceback has several."""
+        """Return whether to show a line. Call it for all lines in order, because tracebacks span several."""
         if self._shown != "warnings":
             return self._shown == "everything"
         if _MAIL_BEGINS.match(line):
@@ -49,20 +50,20 @@ class ConsoleFilter:
 
 
 class ProcessLog:
-    """Takes a child's raw output; writes `NAME.log`, shows the important lines, remembers the last ones."""
+    """Log of a child: writes `NAME.log`, shows important lines, and remembers the last ones."""
 
-    def __init__(self, name: str, folder: Path, shown: Shown = "warnings") -> None:
+    def __init__(self, name: str, folder: Path, console: ConsoleOutput = "warnings") -> None:
         self.name = name
         self.path = folder / f"{name}.log"
-        self._filter = ConsoleFilter(shown)
-        #: The last lines of the child, oldest first.
+        self._filter = ConsoleFilter(console)
+        #: Last lines of the child, oldest first.
         self.last_lines: deque[str] = deque(maxlen=REASON_LINES)
         self._partial = b""
         folder.mkdir(parents=True, exist_ok=True)
         self._file = self._open()
 
     def feed(self, data: bytes) -> None:
-        """Take what the child has just written, whole lines or not."""
+        """Process output of the child, which may end in the middle of a line."""
         *lines, self._partial = (self._partial + data).split(b"\n")
         for line in lines:
             self._line(line)
@@ -70,17 +71,15 @@ class ProcessLog:
             self.flush()
 
     def flush(self) -> None:
-        """Write an unfinished line as a line: its writer has ended, or does not end it."""
+        """Write an unfinished line as a complete one."""
         if self._partial:
             self._line(self._partial)
             self._partial = b""
 
     def note(self, message: str) -> None:
-        """Write a line of the supervisor's own to the file."""
         self._write(f"--- {message}".encode())
 
     def close(self) -> None:
-        """End the file."""
         self.flush()
         self._file.close()
 
@@ -107,13 +106,13 @@ class ProcessLog:
         return self.path.open("ab", buffering=0)
 
 
-def echo(message: str, who: str = "") -> None:
-    """Print one line for the person at the console, with a short prefix naming the child it is from.
+def echo(message: str, source: str = "") -> None:
+    """Print a line on the console, prefixed with the name of the child that it is from.
 
-    A console that went away (a closed terminal, a full disk) must not end the site.
+    A console that disappears (a closed terminal, a full disk) must not end the site.
     """
     try:
-        sys.stdout.write(f"{who:<8}| {message}\n" if who else f"{message}\n")
+        sys.stdout.write(f"{source:<8}| {message}\n" if source else f"{message}\n")
         sys.stdout.flush()
     except (OSError, ValueError):
         pass

@@ -1,9 +1,9 @@
-"""Child processes in groups of their own: started, watched, restarted and ended in one thread, under one lock.
+"""Child processes in process groups, managed by one thread under one lock.
 
-No process manager stands in its place. Killed with SIGKILL while a child that ignores SIGTERM had forked another
-process, honcho 2.0 left 4 of 4 processes running twelve seconds later (with `setpriv --pdeathsig KILL` before the
-command 3 of 3), supervisord 4.3 and circus 0.19 left 2 of 2; here none is left, since the watchdog ends whole groups.
-Each would also need the lock, the steps of a start, readiness and the filter of the console beside it.
+Existing process managers are not sufficient. When they were killed with SIGKILL while a child that ignores SIGTERM had
+forked another process, honcho 2.0 left 4 of 4 processes running twelve seconds later (with `setpriv --pdeathsig KILL`
+before the command 3 of 3), and supervisord 4.3 and circus 0.19 left 2 of 2. This one leaves none, because the watchdog
+ends whole groups. Each alternative would also need the lock, the startup steps, readiness and the console filter.
 """
 
 import contextlib
@@ -21,41 +21,45 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Self
 
-from leaderboard.management.supervisor.logs import ProcessLog, Shown, echo
+from leaderboard.management.supervisor.logs import ConsoleOutput, ProcessLog, echo
 
 _WATCHDOG = Path(__file__).with_name("watchdog.py")
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
-# Loaded here, not between fork and exec, where little may be done.
+# Loaded here rather than between fork and exec, where little is allowed.
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
-#: Seconds that a start waits for the watchdog of a killed site to end what that site left behind.
+#: Seconds to wait at startup while the watchdog of a killed site ends its remaining processes.
 TIDYING_SECONDS = 10.0
-#: A child that ran for fewer seconds ended quickly. So many quick ends in a row stop the site during a start.
+#: Runs shorter than this many seconds count as quick ends. This many quick ends in a row stop the site
+#: during startup.
 QUICK_SECONDS = 10.0
 QUICK_ENDS = 4
-#: The pause before the first restart, in seconds, doubled with each further quick end up to the longest.
+#: Seconds before the first restart, doubled with each further quick end up to the maximum.
 BACKOFF = 0.5
 LONGEST_BACKOFF = 60.0
-#: Seconds that children get to end after SIGTERM, and then those that end last. A worker without a broker takes 6.6 s
-#: on a busy machine.
+#: Seconds that children get to end after SIGTERM, and then those that end last. A worker without a broker
+#: takes 6.6 s on a busy machine.
 ENDING_SECONDS = 8.0
 ENDING_LAST_SECONDS = 2.0
 
 
 class SupervisorError(Exception):
-    """The site ends with exit status 1. The message is printed as it is, so it says what to do."""
+    """The site ends with exit status 1. The message is printed unchanged, so it must say what to do."""
 
 
 class StopRequested(Exception):
-    """SIGINT, SIGTERM or SIGHUP arrived: everything is ended, with exit status 0."""
+    """SIGINT, SIGTERM or SIGHUP arrived: all children are ended, and the exit status is 0."""
 
 
 def die_with_parent(parent: int, ending: signal.Signals = signal.SIGTERM) -> None:
-    """Ask Linux to send `ending` to this process when the thread that started it ends; elsewhere do nothing.
+    """Ask Linux to send a signal to this process when the thread that started it ends; elsewhere do nothing.
 
-    `parent` is that process's id: if it has gone already, between fork and this call, the process ends at
-    once. Elsewhere the watchdog alone ends orphans; on Linux it does so too, for whole groups, and this is
-    the second rope.
+    Other platforms rely on the watchdog alone, which also ends whole groups on Linux; there this is a second
+    safeguard.
+
+    Args:
+        parent: Id of the parent process. If it ended between fork and this call, this process exits at once.
+        ending: The signal to send.
     """
     if _LIBC is None:
         return
@@ -65,7 +69,7 @@ def die_with_parent(parent: int, ending: signal.Signals = signal.SIGTERM) -> Non
 
 
 def die_with_this_process() -> Callable[[], None]:
-    """Return a `preexec_fn` for `subprocess` that ties the child to the process calling this."""
+    """Return a `preexec_fn` for `subprocess` that ends the child with the calling process."""
     parent = os.getpid()
     return lambda: die_with_parent(parent)
 
@@ -79,9 +83,9 @@ class Command:
     environment: Mapping[str, str] = field(default_factory=dict)
     #: Whether it runs as long as the site; otherwise it is a step that ends by itself.
     lasting: bool = True
-    #: Whether it is ended after the others, which may still need it while they end.
+    #: Whether it ends after the others, which may need it while they end.
     ends_last: bool = False
-    shown: Shown = "warnings"
+    console: ConsoleOutput = "warnings"
 
 
 class Child:
@@ -91,16 +95,16 @@ class Child:
 
     def __init__(self, command: Command, log_folder: Path, working_folder: Path) -> None:
         self.command = command
-        self.log = ProcessLog(command.name, log_folder, command.shown)
+        self.log = ProcessLog(command.name, log_folder, command.console)
         self.started_at = 0.0
-        #: Ends in a row that came soon after a start.
+        #: Consecutive ends soon after a start.
         self.quick_ends = 0
-        #: When to start it again, on the monotonic clock; None while it runs or is not to run.
+        #: Time of the next start on the monotonic clock; None while it runs or should not run.
         self.restart_at: float | None = None
         self._working_folder = working_folder
 
     def start(self) -> None:
-        """Start the process. Only from the main thread: Linux ties a child to the *thread* it came from."""
+        """Start the process. Call it only from the main thread: Linux ties a child to the *thread* that started it."""
         self.restart_at = None
         self.started_at = time.monotonic()
         try:
@@ -112,7 +116,7 @@ class Child:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 process_group=0,
-                preexec_fn=die_with_this_process(),  # safe: the supervisor has one thread
+                preexec_fn=die_with_this_process(),  # Safe, because the supervisor has one thread.
             )
         except OSError as error:
             raise SupervisorError(f"{self.command.name} cannot be started: {error}") from error
@@ -121,13 +125,13 @@ class Child:
 
     @property
     def output(self) -> int:
-        """Descriptor of what the process prints."""
+        """Descriptor of the process's output."""
         assert self.process.stdout is not None
         return self.process.stdout.fileno()
 
     @property
     def running(self) -> bool:
-        """Whether the process was not yet seen to end."""
+        """Whether the process has not been observed to end."""
         return self.process.returncode is None
 
     def ending(self) -> str:
@@ -141,7 +145,7 @@ class Child:
             return f"signal {-status}"
 
     def read(self) -> bool:
-        """Read printed output into the log; return False when there will be no more."""
+        """Read available output into the log; return False at its end."""
         try:
             data = os.read(self.output, 65536)
         except BlockingIOError:
@@ -153,15 +157,16 @@ class Child:
         return bool(data)
 
     def kill_group(self) -> None:
-        """Kill every process of its group, workers of the child included."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
 
     def reap(self) -> None:
-        """Kill the remaining processes of its group, and read the rest of its output."""
+        """Kill the remaining processes of the group and read the rest of the output."""
         self.kill_group()
         self.process.wait()
-        with contextlib.suppress(OSError):  # BlockingIOError: nothing left, though somebody has the pipe
+        with contextlib.suppress(
+            OSError
+        ):  # BlockingIOError: no output remains, but another process holds the pipe.
             while data := os.read(self.output, 65536):
                 self.log.feed(data)
         assert self.process.stdout is not None
@@ -170,22 +175,22 @@ class Child:
         self.log.note(f"process {self.process.pid} ended with {self.ending()}")
 
     def failure(self, message: str) -> SupervisorError:
-        """Return an error with the last lines of the log."""
-        lines = [message, f"Its last lines (all of them: {self.log.path}):", *self.log.last_lines]
+        """Return an error that includes the last lines of the log."""
+        lines = [message, f"Last lines (full log: {self.log.path}):", *self.log.last_lines]
         return SupervisorError("\n    ".join(lines))
 
 
 class WatchdogPipe:
-    """The supervisor's end of the pipe to its watchdog, which is told what it would have to end and remove."""
+    """Pipe to the watchdog, which receives everything that it may have to end or remove."""
 
     def __init__(self, lock: int) -> None:
-        """`lock` is a descriptor that the watchdog keeps open until it has tidied up (see `hold_lock`)."""
+        """Start the watchdog, which holds the lock of this descriptor until it has cleaned up (see `hold_lock`)."""
         self._lock = lock
         self._lines: list[str] = []
         self._process = self._start()
 
     def _start(self) -> subprocess.Popen[str]:
-        # -I -S: no site-packages, so that it starts in milliseconds and weighs little.
+        # Without site-packages (-I -S) it starts in milliseconds and uses little memory.
         return subprocess.Popen(
             [sys.executable, "-I", "-S", str(_WATCHDOG)],
             stdin=subprocess.PIPE,
@@ -197,27 +202,24 @@ class WatchdogPipe:
         )
 
     def add_group(self, group: int) -> None:
-        """Name a process group to end."""
         self._add(f"+{group}")
 
     def discard_group(self, group: int) -> None:
-        """Report that the group has ended."""
         self._lines.remove(f"+{group}")
         self._write(f"-{group}")
 
     def add_path(self, path: Path) -> None:
-        """Name a file or folder to remove in the end."""
         self._add(f"remove {path}")
 
     def restart_if_ended(self) -> None:
-        """Start another watchdog, and tell it everything, if this one was killed."""
+        """Start a new watchdog with the same information if this one was killed."""
         if self._process.poll() is not None:
             self._process = self._start()
             for line in self._lines:
                 self._write(line)
 
     def close(self) -> None:
-        """Let the watchdog end and remove what it still knows of, and wait until it has."""
+        """Let the watchdog end and remove everything it still knows, and wait for it."""
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):
             self._process.stdin.close()
@@ -229,27 +231,27 @@ class WatchdogPipe:
 
     def _write(self, line: str) -> None:
         assert self._process.stdin is not None
-        with contextlib.suppress(OSError):  # it was killed: `restart_if_ended` notices
+        with contextlib.suppress(OSError):  # The watchdog was killed; `restart_if_ended` notices that.
             self._process.stdin.write(line + "\n")
             self._process.stdin.flush()
 
 
 class ProcessGroup:
-    """Use it as a context: leaving it ends every child. Only the main thread may use it."""
+    """Context manager that ends every child on exit. Only the main thread may use it."""
 
     def __init__(self, log_folder: Path, working_folder: Path, lock: int) -> None:
         self.watchdog = WatchdogPipe(lock)
         self._log_folder = log_folder
         self._working_folder = working_folder
         self._children: list[Child] = []
-        #: Whether children that keep failing are restarted for as long as the site runs. During a start such a child
-        #: stops the site, since it usually means a wrong setting; later it must not stop the others.
+        #: Whether children that keep failing are restarted indefinitely. During startup such a child stops
+        #: the site, because a setting is probably wrong; later it must not stop the others.
         self.keeps_trying = False
         self._selector = selectors.DefaultSelector()
         self._stop_requested = False
         self._impatient = False
         self._requested_at = 0.0
-        # A signal writes a byte here, which ends the wait in `_turn` at once.
+        # Signals write a byte to this pipe, which ends the wait in `_turn` at once.
         self._wake, self._wakener = os.pipe()
         os.set_blocking(self._wake, False)
         os.set_blocking(self._wakener, False)
@@ -282,7 +284,7 @@ class ProcessGroup:
                 child.log.close()
 
     def start(self, *commands: Command) -> list[Child]:
-        """Start each; a lasting one is kept running from now on."""
+        """Start commands; lasting ones are kept running from now on."""
         children = [Child(command, self._log_folder, self._working_folder) for command in commands]
         for child in children:
             self._start(child)
@@ -290,37 +292,39 @@ class ProcessGroup:
         return children
 
     def finish(self, *commands: Command) -> None:
-        """Run steps side by side until all have ended well. Raises SupervisorError if one fails."""
+        """Run steps in parallel until all have succeeded. Raises SupervisorError if one fails."""
         steps = self.start(*commands)
         self.run_until(lambda: not any(step.running for step in steps))
 
-    def run_until(self, condition: Callable[[], bool], every: float = 0.25) -> None:
-        """Look after the children until the condition, asked once in `every` seconds, holds.
+    def run_until(self, condition: Callable[[], bool], interval: float = 0.25) -> None:
+        """Watch the children until the condition, checked every `interval` seconds, holds.
 
-        Raises StopRequested on a signal, SupervisorError when a child cannot be kept alive or a step failed.
+        Raises StopRequested on a signal, and SupervisorError if a child cannot be kept running or a step failed.
         """
         while not condition():
-            turn_ends = time.monotonic() + every
+            turn_ends = time.monotonic() + interval
             while (remaining := turn_ends - time.monotonic()) > 0:
                 if self._turn(remaining):
                     break
 
     def _turn(self, timeout: float) -> bool:
-        """Wait for output, a signal or a time to restart; return True when a child has ended."""
+        """Wait for output, a signal or a restart time; return True if a child has ended."""
         restarts = [child.restart_at for child in self._children if child.restart_at is not None]
         if not self._stop_requested:
             self._read(min([timeout, *(max(0.0, moment - time.monotonic()) for moment in restarts)]))
         if self._stop_requested:
             raise StopRequested
         self.watchdog.restart_if_ended()
-        ended = [child for child in self._children if child.running and child.process.poll() is not None]
-        for child in ended:
+        ended_children = [
+            child for child in self._children if child.running and child.process.poll() is not None
+        ]
+        for child in ended_children:
             self._reap(child)
             self._decide_restart(child)
         for child in self._children:
             if child.restart_at is not None and child.restart_at <= time.monotonic():
                 self._start(child)
-        return bool(ended)
+        return bool(ended_children)
 
     def _start(self, child: Child) -> None:
         child.start()
@@ -337,7 +341,7 @@ class ProcessGroup:
                     os.read(self._wake, 4096)
 
     def _reap(self, child: Child) -> None:
-        with contextlib.suppress(KeyError, ValueError):  # it may have closed its output before it ended
+        with contextlib.suppress(KeyError, ValueError):  # It may have closed its output before it ended.
             self._selector.unregister(child.output)
         child.reap()
         self.watchdog.discard_group(child.process.pid)
@@ -347,23 +351,23 @@ class ProcessGroup:
         name, ending = child.command.name, child.ending()
         if not child.command.lasting:
             if child.process.returncode != 0:
-                raise child.failure(f"The step '{name}' has failed with {ending}.")
+                raise child.failure(f"The step '{name}' failed with {ending}.")
             return
         quick = time.monotonic() - child.started_at < QUICK_SECONDS
         child.quick_ends = child.quick_ends + 1 if quick else 1
         if child.quick_ends >= QUICK_ENDS and not self.keeps_trying:
             times = f"{child.quick_ends} times in a row, the last time with {ending}"
-            raise child.failure(f"'{name}' has ended {times}.")
-        doublings = min(child.quick_ends - 1, 32)  # a larger power of two is no float
+            raise child.failure(f"'{name}' ended {times}.")
+        doublings = min(child.quick_ends - 1, 32)  # Larger powers of two overflow a float.
         delay = min(BACKOFF * 2**doublings, LONGEST_BACKOFF)
         child.restart_at = time.monotonic() + delay
-        echo(f"ended with {ending}; starting it again in {delay:g} s (log: {child.log.path})", name)
+        echo(f"ended with {ending}; restarting in {delay:g} s (log: {child.log.path})", name)
 
     def _end(self, children: list[Child], seconds: float) -> None:
-        """End children: politely, then not. A second signal skips the politeness."""
+        """Terminate children, and kill those that do not end in time; a second signal kills them at once."""
         remaining = [child for child in children if child.running]
         for child in remaining:
-            child.process.terminate()  # the process alone, which tells its own workers in its own manner
+            child.process.terminate()  # Only the process itself, which ends its own workers in its own way.
         deadline = time.monotonic() + seconds
         while remaining:
             if self._impatient or time.monotonic() > deadline:
@@ -375,7 +379,7 @@ class ProcessGroup:
                 remaining.remove(child)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        # One wish to end can arrive twice at once: from the terminal and through `make`.
+        # A single request to stop can arrive twice: from the terminal and through `make`.
         now = time.monotonic()
         if self._stop_requested:
             self._impatient = self._impatient or now - self._requested_at > 1
@@ -385,11 +389,15 @@ class ProcessGroup:
 
 @contextlib.contextmanager
 def hold_lock(path: Path, holder: str) -> Iterator[int]:
-    """Hold an exclusive `flock` on a file that names us and `holder`, a few words such as an address; its descriptor.
+    """Hold an exclusive `flock` on a file that names this process and `holder`, and yield its descriptor.
 
-    The watchdog inherits the lock, so after a SIGKILL of the supervisor it is held until the last orphan is
-    gone: a start in that moment waits instead of meeting a site that is half ended. The file stays: removing it would
-    let two sites lock two different files. Raises SupervisorError, naming the holding process, when a live site has it.
+    The watchdog inherits the lock. After a SIGKILL of the supervisor it is therefore held until the last orphan has
+    ended, and a new site waits until then. The file is never removed, because two sites could then lock two different
+    files. Raises SupervisorError, naming the holding process, if another site is running.
+
+    Args:
+        path: Path of the lock file.
+        holder: A few words about this site, such as its address.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -401,12 +409,12 @@ def hold_lock(path: Path, holder: str) -> Iterator[int]:
                 break
             except BlockingIOError:
                 text = os.pread(descriptor, 1000, 0).decode(errors="replace")
-            pid, _, where = text.strip().partition(" ")
-            if not pid.isdigit():  # it has the lock and is about to write its name
-                pid, where = "0", "starting"
+            pid, _, address = text.strip().partition(" ")
+            if not pid.isdigit():  # The other process has the lock and is about to write its id.
+                pid, address = "0", "starting"
             if _is_running(int(pid)) or time.monotonic() > deadline:
                 raise SupervisorError(
-                    f"A site is already running on {path.parent} (process {pid}, {where}). Stop it "
+                    f"A site is already running on {path.parent} (process {pid}, {address}). Stop it "
                     "first, or give this one its own folder and port: "
                     "RUNBOARD_VAR=/some/folder PORT=8001 make run"
                 )
@@ -422,7 +430,7 @@ def hold_lock(path: Path, holder: str) -> Iterator[int]:
 
 
 def _is_running(pid: int) -> bool:
-    """Return whether a process exists and, as far as Linux tells, has not ended."""
+    """Return whether a process exists and is not a zombie, as far as Linux shows."""
     try:
         os.kill(pid, 0)
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -433,11 +441,19 @@ def _is_running(pid: int) -> bool:
 
 
 def run(folder: Path, holder: str, working_folder: Path, live: Callable[[ProcessGroup], None]) -> int:
-    """Hold `folder` and let `live` start children and look after them, until asked to stop.
+    """Hold the lock of `folder` and let `live` start and watch children until a stop is requested.
 
-    `holder` is told, beside our process id, to another that wants the folder. Logs go to `logs` in the folder.
-    Returns the exit status: 0 when asked to stop (or `live` has returned); 1, its reason printed, on a failure.
-    Children have ended when this returns.
+    All children have ended when this returns. Logs are in `logs` in the folder.
+
+    Args:
+        folder: State folder of the site.
+        holder: Words about this site that another process sees if it wants the same folder.
+        working_folder: Working directory of the children.
+        live: Function that starts and watches the children.
+
+    Returns:
+        The exit status: 0 after a requested stop, or once `live` has returned; 1 after a failure, whose reason is
+        printed.
     """
     try:
         with (

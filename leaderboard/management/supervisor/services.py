@@ -1,4 +1,4 @@
-"""The site's own processes: how each is run."""
+"""Commands of the site's own processes."""
 
 import os
 import shutil
@@ -9,39 +9,40 @@ from pathlib import Path
 from django.conf import settings
 
 from evaluation.efficiency.hardware import visible_gpus
-from leaderboard.management.supervisor.logs import Shown
+from leaderboard.management.supervisor.logs import ConsoleOutput
 from leaderboard.management.supervisor.processes import Command
 
-#: What it is that serves: its workers, and what of a request it believes.
+#: Configuration module of gunicorn.
 GUNICORN_CONFIG = "python:leaderboard.core.http.gunicorn"
 WEB_WORKERS = 2
 WEB_THREADS = 4
-#: Runs are scored beside each other; what is measured runs alone.
+#: Number of runs that are scored in parallel; efficiency is measured one run at a time.
 SCORING_PROCESSES = 2
-#: Of workers and their clock: readers' pages come first where all share a machine. On an idle one it changes nothing.
+#: Niceness of workers and the clock, so that pages have priority if all share a machine. It has no effect on
+#: an idle machine.
 NICENESS = 10
-#: Workers hear messages from their queues and say nothing to each other through the broker.
+#: Options that disable communication between workers through the broker.
 WITHOUT_TALK = ("--without-gossip", "--without-mingle", "--without-heartbeat")
-#: What the driver of an NVIDIA GPU makes.
+#: Device file of the NVIDIA driver.
 _GPU = Path("/dev/nvidiactl")
 
 
 def web(port: int, environment: Mapping[str, str]) -> Command:
-    """Return gunicorn on the loopback address. It loads before it forks, so its workers share their memory."""
+    """Return the command of gunicorn on the loopback address, preloaded so that its workers share memory."""
     options = [
         *("--bind", f"127.0.0.1:{port}", "--workers", str(WEB_WORKERS), "--preload"),
         *("--config", GUNICORN_CONFIG, "--threads", str(WEB_THREADS), "--keep-alive", "5"),
         *("--timeout", "60", "--graceful-timeout", "4", "--no-control-socket"),
     ]
-    if os.access("/dev/shm", os.W_OK):  # noqa: S108  heartbeats must not wait for a disk
+    if os.access("/dev/shm", os.W_OK):  # noqa: S108  Heartbeats must not wait for a disk.
         options += ["--worker-tmp-dir", "/dev/shm"]  # noqa: S108
     return Command(
         "web", [sys.executable, "-m", "gunicorn", *options, "leaderboard.wsgi:application"], environment
     )
 
 
-#: Queues and number of processes of workers, by the queue that each is started for. What sends mail and webhooks works
-#: without a pool, in the process that takes messages: it waits for servers, and the memory counts.
+#: Queues and number of processes of each kind of worker, by the queue that it is started for. The notices
+#: worker has no pool, to save memory: it mostly waits for servers.
 WORKER_KINDS = {
     "score": ("score,dispatch", SCORING_PROCESSES),
     "notices": ("notices", 0),
@@ -53,17 +54,18 @@ WORKER_KINDS = {
 def worker_for(
     queue: str, name: str, environment: Mapping[str, str], processes: int | None = None
 ) -> Command:
-    """Return a Celery worker for a queue, with as many processes as its kind has or as are asked for."""
+    """Return the command of a Celery worker for a queue, with the usual or a given number of processes."""
     queues, usual = WORKER_KINDS[queue]
-    if queue == "notices":  # it is kept apart from whatever may read private storage
+    if queue == "notices":  # It must not access private storage.
         environment = {**environment, "PRIVATE_STORAGE": "off"}
     return worker(name, queues, usual if processes is None else processes, environment)
 
 
 def retrievers(environment: Mapping[str, str]) -> list[Command]:
-    """Return Celery workers that retrieve, one job at a time each: one, or one for the processor and for each GPU.
+    """Return the commands of retrieval workers: a single one, or one for the CPU and one per GPU.
 
-    Several share the machine's memory and cores, unless variables say what each has.
+    Each runs one job at a time. Several share the machine's memory and cores, unless environment variables set the
+    share.
     """
     gpus = visible_gpus()
     if len(gpus) < 2:
@@ -81,7 +83,7 @@ def retrievers(environment: Mapping[str, str]) -> list[Command]:
 
 
 def worker(name: str, queues: str, processes: int, environment: Mapping[str, str]) -> Command:
-    """Return a Celery worker for these queues, separated by commas. With 0 processes it works in its own."""
+    """Return the command of a Celery worker for comma-separated queues; with 0 processes it has no pool."""
     pool = ("prefork", "--concurrency", str(processes)) if processes else ("solo",)
     options = [
         *("--pool", *pool, "--queues", queues, "--hostname", f"{name}@%h"),
@@ -91,19 +93,20 @@ def worker(name: str, queues: str, processes: int, environment: Mapping[str, str
 
 
 def beat(run_folder: Path, environment: Mapping[str, str]) -> Command:
-    """Return the clock that wakes the dispatcher."""
     options = ["--schedule", str(run_folder / "beat-schedule"), "--pidfile", "", "--loglevel", "INFO"]
     return _celery("beat", ["beat", *options], environment)
 
 
-def manage(name: str, *arguments: str, environment: Mapping[str, str], shown: Shown = "warnings") -> Command:
-    """Return a step: one management command that ends by itself."""
+def manage(
+    name: str, *arguments: str, environment: Mapping[str, str], console: ConsoleOutput = "warnings"
+) -> Command:
+    """Return a step that runs a management command."""
     command = [sys.executable, "manage.py", *arguments]
-    return Command(name, command, environment, lasting=False, shown=shown)
+    return Command(name, command, environment, lasting=False, console=console)
 
 
 def _celery(name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> Command:
-    """Return a Celery command that gives way to the web processes."""
+    """Return a Celery command with lower priority than the web processes."""
     nice = shutil.which("nice")
     priority = [nice, "-n", str(NICENESS)] if nice else []
     command = [

@@ -1,4 +1,4 @@
-"""What runs, in which order, and when the site is ready."""
+"""Startup order of the site's processes, and readiness."""
 
 import hashlib
 import os
@@ -26,14 +26,14 @@ from leaderboard.management.supervisor import services, valkey
 from leaderboard.management.supervisor.logs import echo
 from leaderboard.management.supervisor.processes import ProcessGroup, SupervisorError, run
 
-#: How long the broker may take to load its file, in seconds.
+#: Seconds that the broker may take to load its file.
 BROKER_SECONDS = 30.0
-#: How often a person who waits is told that we still are, in seconds.
+#: Seconds between two messages during a long startup.
 REMINDER_SECONDS = 30.0
 
 
 class Site:
-    """One site on one folder of state."""
+    """A site and its state folder."""
 
     def __init__(self, folder: Path, port: int) -> None:
         self.address = f"http://127.0.0.1:{port}"
@@ -43,11 +43,11 @@ class Site:
         self._web_answers = False
 
     def run(self) -> int:
-        """Run until asked to stop. The exit status: 0 then; 1, the reason printed, when it cannot go on."""
+        """Run until a stop is requested; return exit status 0, or 1 after a failure whose reason was printed."""
         return run(self._folder, self.address, settings.BASE_DIR, self._live)
 
     def _live(self, group: ProcessGroup) -> None:
-        started = time.monotonic()
+        started_at = time.monotonic()
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -69,52 +69,54 @@ class Site:
             services.worker_for("score", "scorer", environment),
             *services.retrievers(environment),
             services.beat(self._run_folder, environment),
-            services.manage("prepare", "runboard", "--prepare", environment=environment, shown="everything"),
+            services.manage(
+                "prepare", "runboard", "--prepare", environment=environment, console="everything"
+            ),
         )
         self._wait_until_ready(group)
         connection.close()
-        seconds = time.monotonic() - started
+        seconds = time.monotonic() - started_at
         file = bootstrap.password_file()
         sign_in = f" (sign in as {bootstrap.CURATOR}; the password is in {file})" if file.exists() else ""
         echo(f"Ready in {seconds:.0f} s: {self.address}{sign_in}")
         group.keeps_trying = True
         group.start(services.worker_for("notices", "notifier", environment))
-        group.run_until(lambda: False, every=1.0)
+        group.run_until(lambda: False, interval=1.0)
 
     def _start_broker(self, group: ProcessGroup) -> str:
-        """Start a broker unless `REDIS_URL` names one; write its address where other commands look for it."""
-        written = self._run_folder / "redis-url"
-        group.watchdog.add_path(written)
+        """Start a broker unless `REDIS_URL` is set, and write its address to a file for other commands."""
+        address_file = self._run_folder / "redis-url"
+        group.watchdog.add_path(address_file)
         if not (address := os.environ.get("REDIS_URL", "")):
             folder = valkey.make_socket_folder()
             group.watchdog.add_path(folder)
             group.start(valkey.command(folder, self._folder / "valkey"))
             deadline = time.monotonic() + BROKER_SECONDS
-            group.run_until(lambda: valkey.answers(folder) or time.monotonic() > deadline, every=0.02)
+            group.run_until(lambda: valkey.answers(folder) or time.monotonic() > deadline, interval=0.02)
             if not valkey.answers(folder):
                 raise SupervisorError(
-                    f"Valkey takes no commands; its log: {self._folder / 'logs' / 'valkey.log'}"
+                    f"Valkey does not accept commands. See its log: {self._folder / 'logs' / 'valkey.log'}"
                 )
             address = valkey.url(folder)
-        written.unlink(missing_ok=True)
-        written.touch(0o600)  # an address can hold a password
-        written.write_text(address + "\n")
+        address_file.unlink(missing_ok=True)
+        address_file.touch(0o600)  # The address may contain a password.
+        address_file.write_text(address + "\n")
         return address
 
     def _bring_up_to_date(self, group: ProcessGroup, environment: dict[str, str]) -> None:
-        """Migrate and collect static files, side by side, where there is something to do."""
-        collected, wanted = self._run_folder / "collected-static", _static_fingerprint()
-        there = (Path(settings.STATIC_ROOT) / "staticfiles.json").exists() and collected.exists()
+        """Migrate and collect static files in parallel, if necessary."""
+        collected, fingerprint = self._run_folder / "collected-static", _static_fingerprint()
+        is_collected = (Path(settings.STATIC_ROOT) / "staticfiles.json").exists() and collected.exists()
         steps = []
         if _migrations_are_pending():
             echo("Preparing the database …")
             steps.append(services.manage("migrate", "migrate", "--no-input", environment=environment))
-        if not there or collected.read_text() != wanted:
+        if not is_collected or collected.read_text() != fingerprint:
             collect = ("collectstatic", "--no-input", "--clear", "--verbosity", "0")
             steps.append(services.manage("static", *collect, environment=environment))
         group.finish(*steps)
         _refuse_missing_columns()
-        collected.write_text(wanted)
+        collected.write_text(fingerprint)
 
     def _wait_until_ready(self, group: ProcessGroup) -> None:
         reminded = time.monotonic()
@@ -123,19 +125,19 @@ class Site:
             nonlocal reminded
             if time.monotonic() - reminded > REMINDER_SECONDS:
                 reminded = time.monotonic()
-                echo(f"Still getting ready; the logs are in {self._folder / 'logs'}")
+                echo(f"Still starting; the logs are in {self._folder / 'logs'}")
             self._web_answers = self._web_answers or _is_ok(f"{self.address}/healthz")
             try:
                 return self._web_answers and bootstrap.ready()
-            except DatabaseError:  # it is briefly away
+            except DatabaseError:  # The database is briefly unavailable.
                 connection.close()
                 return False
 
-        group.run_until(ready, every=0.1)
+        group.run_until(ready, interval=0.1)
 
 
 def _static_fingerprint() -> str:
-    """Return a hash of the static files to collect (path, size, and time of change) and of their storage."""
+    """Return a hash of the static files (path, size and modification time) and of their storage."""
     digest = hashlib.sha256(repr(settings.STORAGES["staticfiles"]).encode())
     for finder in get_finders():
         for path, storage in sorted(finder.list([]), key=lambda item: str(item[0])):
@@ -159,7 +161,7 @@ def _refuse_missing_columns() -> None:
 
 @contextmanager
 def _supervised_database() -> Iterator[None]:
-    """Translate database errors for the supervisor, and close the connection afterwards."""
+    """Convert database errors for the supervisor, and close the connection afterwards."""
     try:
         yield
     except DatabaseError as error:
@@ -179,7 +181,7 @@ def _is_ok(url: str) -> bool:
 
 
 def port_from_environment() -> int:
-    """Return `PORT`, or 8000 without it. Raises CommandError if it is not a port."""
+    """Return `PORT`, or 8000 by default. Raises CommandError if it is not a port number."""
     text = os.environ.get("PORT", "") or "8000"
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 65535:
         raise CommandError(f"PORT must be a number from 1 to 65535, not {text!r}.")

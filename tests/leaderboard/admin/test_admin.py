@@ -108,7 +108,9 @@ def test_what_is_hidden_is_opened_by_who_may_read_it(tmp_path: Path, client: Cli
     opening = {"judgements": "open", "collecting": "on"}
     refused = send(client, sent, **opening, queries_visibility="public")
     assert refused.status_code == 400
-    assert refused.content.decode().count("Only who may read hidden judgements can do that") == 2
+    assert (
+        refused.content.decode().count("Only users with permission to read hidden judgments can do that") == 2
+    )
     page = client.get(reverse("admin:leaderboard_dataset_change", args=[dataset.pk]))
     assert "queries_visibility" in page.content.decode()
     save(client, page.request["PATH_INFO"], name="Tiny one", queries_visibility="public")
@@ -139,8 +141,8 @@ def test_who_may_not_open_what_only_collects_is_told_what_it_would_open(
     refused = send(client, sent, judgements="open", collecting="on")
     text = refused.content.decode()
     assert refused.status_code == 400
-    assert "This opens every run over Tiny once it is judged, and those judgements." in text
-    assert "hidden judgements of" not in text
+    assert "This would publish all runs on Tiny once it is judged, and those judgments." in text
+    assert "hidden judgments of" not in text
 
 
 def test_asking_for_a_baseline_takes_the_right_to_change_datasets_and_is_recorded(

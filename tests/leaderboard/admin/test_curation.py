@@ -30,7 +30,7 @@ def test_a_change_of_public_text_needs_a_reason_and_is_recorded_with_it() -> Non
     carol, person = signed_in("Carol")
     dataset = make_dataset(name="Old", licence="CC BY")
     answer = save(carol, change_page(dataset), why="", name="New")
-    assert "Say why in a few words" in answer.content.decode()
+    assert "Give a reason in a few words" in answer.content.decode()
     dataset.refresh_from_db()
     assert dataset.name == "Old"
     assert save(carol, change_page(dataset), why="its authors renamed it", name="New").status_code == 302
@@ -66,7 +66,7 @@ def test_of_two_curators_the_second_sees_what_the_first_changed() -> None:
 
     answer = dan.post(address, stale)
     text = answer.content.decode()
-    assert "Not saved: this changed while you were editing it." in text
+    assert "The form was not saved, because the object changed while you were editing it." in text
     assert "Carol changed it at" in text
     assert "(“as printed”): title from “On paper” to “On nests”." in text
     assert 'value="SIGIR"' in text
@@ -105,7 +105,7 @@ def test_deleting_needs_a_reason() -> None:
     source = make_source("paper")
     address = reverse("admin:leaderboard_source_delete", args=[source.pk])
     assert 'name="why"' in carol.get(address).content.decode()
-    assert "say why" in carol.post(address, {"post": "yes"}, follow=True).content.decode()
+    assert "Give a reason" in carol.post(address, {"post": "yes"}, follow=True).content.decode()
     assert carol.post(address, {"post": "yes", "why": "never printed"}).status_code == 302
     assert not Source.objects.exists()
     record = AuditRecord.objects.get(action="deleted")

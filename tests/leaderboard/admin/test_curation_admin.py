@@ -56,7 +56,7 @@ def test_moderating_asks_why_first_and_does_all_or_nothing(curator: Client) -> N
     page = act(curator, "quarantine", first, second)
     assert "Quarantine results" in page
     assert "First on" in page
-    assert "Say why in a few words" in act(curator, "quarantine", first, confirmed="yes", why="")
+    assert "Give a reason in a few words" in act(curator, "quarantine", first, confirmed="yes", why="")
     refused = act(curator, "quarantine", first, second, confirmed="yes", why="copied")
     assert "Name another baseline first" in refused
     assert not Entry.objects.exclude(visibility="public").exists()
@@ -65,7 +65,7 @@ def test_moderating_asks_why_first_and_does_all_or_nothing(curator: Client) -> N
     assert (first.visibility, first.moderation_reason) == ("quarantined", "copied")
     assert "is restored" in act(curator, "restore", first, confirmed="yes", why="it was not")
     assert AuditRecord.objects.get(action="restored").reason == "it was not"
-    assert "is the baseline now" in act(
+    assert "is now the baseline" in act(
         curator, "make_baseline", first, confirmed="yes", why="the stronger one"
     )
 
@@ -213,7 +213,7 @@ def test_the_first_page_says_what_waits_for_a_decision(admin_client: Client) -> 
     assert "<strong>1</strong> challenge is open" in page
     groups = re.findall(r'<h2 id="[a-z-]+">([^<]+)</h2>', page)[1:]
     assert groups == [
-        "Datasets and judgements", "Results and flags", "Rounds and agreements", "People and teams", "System",
+        "Datasets and judgments", "Results and flags", "Rounds and agreements", "People and teams", "System",
     ]  # fmt: skip
     assert re.search(
         r'href="/admin/leaderboard/challenge/">Challenges</a>\s*<a class="count" href="[^"]+">1<', page
@@ -245,7 +245,7 @@ def test_no_list_is_filtered_by_a_column_that_it_does_not_offer(client: Client) 
 @pytest.mark.parametrize(
     ("typed", "told"),
     [
-        ("9" * 5_000, "a number has 5,000 digits, of which 300 are taken"),
+        ("9" * 5_000, "a number has 5,000 digits; the maximum is 300"),
         (r'["\ud800"]', "it has half of a surrogate pair"),
         ('["a"', "Expecting"),
     ],

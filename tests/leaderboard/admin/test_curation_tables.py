@@ -94,7 +94,7 @@ def test_everything_wrong_is_listed_and_nothing_is_stored(curator: Client) -> No
     assert "There is no system with slug nobody" in text
     file = SimpleUploadedFile("table.csv", b"\xff\xfe\x00")
     refused = curator.post("/admin/leaderboard/system/table/", {"file": file, "why": "x"})
-    assert "no UTF-8 text" in refused.content.decode()
+    assert "not UTF-8 text" in refused.content.decode()
     assert "Choose a file" in curator.post("/admin/leaderboard/system/table/", {"why": "x"}).content.decode()
 
 

@@ -76,7 +76,7 @@ def test_three_mistakes_of_a_table_are_told_in_one_answer_by_line(curator: Clien
     for words in (
         "There is no dataset bolts",
         "51.5 is no share",
-        "say which architecture",
+        "Choose an architecture",
         "an earlier line",
     ):
         assert words in page

@@ -82,7 +82,7 @@ def test_sessions_that_cannot_be_read_are_no_bare_error(
         assert answer.json()["problems"] == []
         assert answer.json()["fault"] in answer.json()["detail"]
     else:
-        assert "We are briefly away" in answer.content.decode()
+        assert "We are briefly unavailable" in answer.content.decode()
 
 
 def test_a_page_of_faults_that_fails_is_a_line_of_text(calm: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,7 @@ def _while_the_error_is_told(patch: Patch) -> None:
 def _while_it_is_answered(patch: Patch) -> None:
     """The answer to the fault fails: at every layer of middleware anew."""
     patch.setattr(home, "render", fail)
-    patch.setattr(errors, "view_of", _failing_first(4, errors.view_of))
+    patch.setattr(errors, "view_name", _failing_first(4, errors.view_name))
 
 
 def _failing_first(times: int, real: Callable[..., Any]) -> Callable[..., Any]:
@@ -88,7 +88,7 @@ def _connected(patch: Patch, signal: Signal) -> None:
 
 PLACES: dict[str, Callable[[Patch], None]] = {
     "the request begins": _at_the_beginning,
-    "the line of the log": lambda patch: patch.setattr(middleware, "view_of", fail),
+    "the line of the log": lambda patch: patch.setattr(middleware, "view_name", fail),
     "headers": lambda patch: patch.setattr(middleware.HeadersMiddleware, "__call__", fail),
     "the session is read": lambda patch: patch.setattr(SessionStore, "load", fail),
     "the session is saved": _saving,
@@ -170,7 +170,7 @@ def test_what_fails_behind_the_answer_takes_nothing_of_it(signed_in: Client, mon
 
 def test_without_that_it_would_be_the_servers_own_error(signed_in: Client, monkeypatch: Patch) -> None:
     with kept(monkeypatch), monkeypatch.context() as patch:
-        patch.setattr(wsgi, "application", wsgi.application.within)
+        patch.setattr(wsgi, "application", wsgi.application.application)
         PLACES["the request begins"](patch)
         with pytest.raises(OperationalError):
             Answer("/datasets/", signed_in)

@@ -319,7 +319,7 @@ def test_a_character_0_is_refused_wherever_it_stands(client: Client, dataset: Da
     for address in addresses:
         answer = client.get(address)
         assert (answer.status_code, "%00" in answer.content.decode()) == (400, True), address
-    assert re.search("character 0", client.get("/api/v1/datasets/?x=%00").json()["detail"])
+    assert re.search("NUL character", client.get("/api/v1/datasets/?x=%00").json()["detail"])
 
 
 def test_weights_beyond_sense_are_refused_and_extreme_ones_are_numbers(

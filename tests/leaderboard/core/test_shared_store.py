@@ -97,7 +97,7 @@ def test_what_comes_back_damaged_is_not_taken_and_is_sent_again(
     content.write_bytes(damage)
     be("worker")
     assert not local_path(Area.FILES, corpus).exists()
-    assert "came back damaged" in caplog.text
+    assert "is damaged on shared storage" in caplog.text
     be("site")
     put(Area.FILES, written(tmp_path))
     be("worker")

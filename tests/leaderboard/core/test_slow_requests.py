@@ -16,7 +16,7 @@ from django.test import RequestFactory
 from leaderboard.core.http import slow_requests
 from leaderboard.core.http.errors import error_response
 from leaderboard.core.http.slow_requests import TooSlow, WatchedBody, watch_body
-from leaderboard.wsgi import Answering
+from leaderboard.wsgi import FaultTolerantApplication
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +89,7 @@ def test_the_sender_is_told(rf: RequestFactory) -> None:
         sender.sendall(b"x")
         environ = rf.post("/api/v1/check/", b"", content_type="text/plain").environ
         environ |= {"wsgi.input": stream, "gunicorn.socket": ours, "CONTENT_LENGTH": "1000"}
-        told: Any = Answering(application)(environ, lambda *said: began.append(said))  # type: ignore[arg-type]
+        told: Any = FaultTolerantApplication(application)(environ, lambda *said: began.append(said))  # type: ignore[arg-type]
     assert told.status_code == 408
     assert b"too slowly" in told.content or b"too_slow" in told.content
 

@@ -227,8 +227,8 @@ def test_a_repository_that_lacks_a_part_is_told_before_it_is_fetched(mirror: Fak
     [
         (["--from", "ftp:x"], "Enter hf:OWNER/NAME"),
         (["--from", "hf:../etc"], "is not a repository name"),
-        (["--from", "hf:a/b", "folder"], "either the folder or zip"),
-        ([], "either the folder or zip"),
+        (["--from", "hf:a/b", "folder"], "either a folder or zip"),
+        ([], "either a folder or zip"),
     ],
 )
 def test_a_source_is_named_plainly(words: list[str], message: str) -> None:

@@ -254,7 +254,7 @@ def test_a_curator_sends_a_zip_of_results(client: Client, tmp_path: Path) -> Non
         file = SimpleUploadedFile("results.zip", packed.getvalue())
         return client.post("/admin/leaderboard/entry/report/", {**new, **fields, "mteb": file})
 
-    assert "The publication needs an address" in send().content.decode()
+    assert "The publication needs a URL" in send().content.decode()
     address = "https://example.org/mteb"
     assert send(url=address).status_code == 302
     entry = Entry.objects.get(source__key="mteb")

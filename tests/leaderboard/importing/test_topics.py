@@ -80,7 +80,8 @@ def test_the_command_tells_both_numbers(tmp_path: Path) -> None:
     out = StringIO()
     call_command("import_dataset", str(write_folder(tmp_path, SPLITS)), slug="tiny", stdout=out)
     assert (
-        "5 documents, 4 queries to answer and 1 of other splits, 3 judgements of 3 queries" in out.getvalue()
+        "5 documents, 4 queries with judgments and 1 of other splits, 3 judgements of 3 queries"
+        in out.getvalue()
     )
 
 

@@ -307,7 +307,7 @@ def test_an_import_in_the_admin_ends_after_its_time(
             {"archive": file, "slug": "toy", "split": "test", "twin": twin},
         )
     assert answer.status_code == 400
-    assert "Import a large collection on the server" in answer.content.decode()
+    assert "Import large ones on the server" in answer.content.decode()
     assert not Dataset.objects.exists()
 
 

@@ -35,7 +35,7 @@ def test_results_are_quarantined_restored_unpublished_and_named_by_commands() ->
     entry.refresh_from_db()
     assert (entry.visibility, entry.moderation_reason) == (Entry.Visibility.QUARANTINED, "looks copied")
     assert "public now" in run("restore", named, by=carol.email)
-    assert "is the baseline now" in run("name_baseline", str(entry.pk), by=carol.email)
+    assert "is now the baseline" in run("name_baseline", str(entry.pk), by=carol.email)
     with pytest.raises(CommandError, match="Name another baseline first"):
         run("unpublish", named, by=carol.email)
     other = score(dataset, "Other", ndcg=0.5)

@@ -107,7 +107,7 @@ def test_an_address_that_orders_by_ranks_holds_while_they_are_found_anew(
     score_queries(board, "Newcomer", spread(0.5))
     assert said in page()
     assert "Newcomer" in page()
-    assert "p vs best: not applied, being computed" in page(), "the bound can be taken back"
+    assert "p vs best: not applied yet, still being computed" in page(), "the bound can be taken back"
     assert '<input type="hidden" name="min-p-best" value="0">' in page(), (
         "another choice in the form keeps it"
     )

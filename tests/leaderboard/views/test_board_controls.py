@@ -71,7 +71,7 @@ def test_every_choice_in_force_has_a_link_that_removes_it_alone(client: Client) 
 @pytest.mark.usefixtures("dataset")
 def test_the_chip_of_cpu_only_says_that_the_unmeasured_are_left_out(client: Client) -> None:
     html = page(client, "?cpu-only=1")
-    assert "measured without a GPU; what was not measured is left out" in html
+    assert "measured without a GPU; unmeasured systems are hidden" in html
     assert "1 of 3" in html
 
 

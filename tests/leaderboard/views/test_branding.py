@@ -122,7 +122,7 @@ def test_a_logo_that_is_none_is_named(settings: Any, tmp_path: Path) -> None:
         ("logo.gif", b"GIF89a", "neither .svg nor .png"),
         ("logo.png", b"<svg/>", "not PNG"),
         ("broken.png", b"\x89PNG\r\n\x1a\nnonsense", "not PNG"),
-        ("large.png", png(5000, 1), "5,000 × 1 pixels; 4,096 a side are the most"),
+        ("large.png", png(5000, 1), "5,000 × 1 pixels; the maximum is 4,096 per side"),
         ("bomb.png", png(30_000, 30_000), "larger than 4,096 pixels"),
         ("logo.svg", b" " * 300_000, "300,000 bytes"),
     ):

@@ -169,7 +169,7 @@ def test_pages_that_say_sorry_need_no_database(rf: RequestFactory) -> None:
     assert len(queries) == 0
     assert "Fault <code>" in page
     assert "our fault" in bare
-    assert "briefly away" in away
+    assert "briefly unavailable" in away
 
 
 # --- the page cache

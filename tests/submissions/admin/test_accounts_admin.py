@@ -168,7 +168,7 @@ def test_who_joins_is_locked_in_everybodys_order(
 ) -> None:
     first, second = make_user("Nora"), make_user("Olaf")
     locked: list[str] = []
-    lock_row, boards_of = TeamAdmin.lock_row, TeamAdmin.boards_of
+    lock_row, get_board_ids = TeamAdmin.lock_row, TeamAdmin.get_board_ids
 
     def lock(page: TeamAdmin, key: Any) -> None:
         locked.append("team")
@@ -176,10 +176,10 @@ def test_who_joins_is_locked_in_everybodys_order(
 
     def boards(page: TeamAdmin, key: Any) -> Any:
         locked.append("boards")
-        return boards_of(page, key)
+        return get_board_ids(page, key)
 
     monkeypatch.setattr(TeamAdmin, "lock_row", lock)
-    monkeypatch.setattr(TeamAdmin, "boards_of", boards)
+    monkeypatch.setattr(TeamAdmin, "get_board_ids", boards)
     client, joining = browser(root), {**row(2, second), **row(3, first)}
     assert save(client, page_of(owls), **joining).status_code == 302
     assert locked == ["boards", "team"]

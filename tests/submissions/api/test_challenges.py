@@ -326,7 +326,7 @@ def test_a_curator_settles_in_the_admin(challenge: Challenge, curator: User) -> 
     path = "/admin/leaderboard/challenge/"
     chosen = {"action": "uphold", "_selected_action": challenge.pk}
     page = client.post(path, chosen)
-    assert "Public, on the system" in page.content.decode()
+    assert "Shown on the system" in page.content.decode()
     fields = {**chosen, "confirmed": "yes", "why": "checked", "decision": "It says so.", "correct": "on"}
     answer = client.post(path, {**fields, "training_datasets": "demo", "adapted_to": ""})
     assert answer.status_code == 302, answer.content.decode()[-2000:]

@@ -79,8 +79,9 @@ def test_a_pool_is_drawn_and_downloaded(demo: Dataset, api: Api, judge: Client) 
         assert b"q1" in b"".join(file.streaming_content)
     records = AuditRecord.objects.filter(action="pool downloaded")
     assert [(each.actor_name, each.after) for each in records] == [
-        ("Judith", {"form": "trec"}), ("Judith", {"form": "csv"}),
-    ]  # fmt: skip
+        ("Judith", {"form": "trec"}),
+        ("Judith", {"form": "csv"}),
+    ]
 
 
 def test_without_the_right_nothing_of_it_is_there(demo: Dataset, api: Api, judge: Client) -> None:
@@ -113,7 +114,7 @@ def test_a_file_with_problems_is_listed_whole(demo: Dataset, judge: Client) -> N
     answer = judge.post(f"{IMPORTS}bring/", {**data, "strict": "on"})
     page = answer.content.decode()
     assert answer.status_code == 400
-    assert "Nothing was stored: 3 problems." in page
+    assert "The file was not stored: 3 problems." in page
     assert "a query that is not in the dataset: 1 line" in page
     assert not JudgementImport.objects.exists()
 
@@ -133,7 +134,7 @@ def test_judgements_are_compared_and_merged_on_one_page(demo: Dataset, judge: Cl
     assert demo.current_qrels is not None
     assert load_qrels(demo.current_qrels).as_dict()["q1"] == {"d1": 2, "d2": 1, "d3": 2, "d900": 0}
     assert (
-        "They are in qrels v2; where grades disagreed: take the higher grade"
+        "They are in qrels v2; where grades disagreed: use the higher grade"
         in judge.get(address).content.decode()
     )
     late = judge.post(address, {"discard": "Throw away", "why": "no"}, follow=True).content.decode()
@@ -168,8 +169,8 @@ def test_only_topics_are_pooled_and_what_was_left_out_is_said(
     work()
     by = {"by": with_rights("judge_dataset").email, "why": "October"}
     said = run("draw_pool", "demo", depth=4, to=tmp_path, **by)
-    assert "6 pairs of 3 queries from 1 run; 6 were judged already." in said
-    assert "Left out: 9 queries of the runs that the dataset does not ask." in said
+    assert "6 pairs of 3 queries from 1 run; 6 were already judged." in said
+    assert "Skipped 9 queries of the runs that the dataset does not have." in said
     page = one_line(judge.get(f"/admin/leaderboard/pool/{Pool.objects.get().pk}/change/").content.decode())
     assert "not asked by the dataset</dt><dd>9</dd>" in page
 
@@ -204,7 +205,7 @@ def test_commands_draw_and_import_at_once(demo: Dataset, api: Api, judge: Client
     said = run("draw_pool", "demo", depth=4, to=tmp_path, **by)
     by["judge"] = "NIST assessors"
     pool = Pool.objects.get()
-    assert f"Pool {pool.pk}: 28 pairs of 12 queries from 1 run; 20 were judged already." in said
+    assert f"Pool {pool.pk}: 28 pairs of 12 queries from 1 run; 20 were already judged." in said
     lines = (tmp_path / f"pool-demo-{pool.pk}.qrels").read_text().splitlines()
     judged = tmp_path / "judged.qrels"
     judged.write_text("".join(line.replace(" -1", " 1\n") for line in lines))
@@ -217,7 +218,7 @@ def test_commands_draw_and_import_at_once(demo: Dataset, api: Api, judge: Client
     page = judge.get(f"{IMPORTS}{merged.pk}/change/").content.decode()
     assert "compare the boards, then switch" in page
     judged.write_text("q1 0 d1 2\n")
-    with pytest.raises(CommandError, match="say --conflicts"):
+    with pytest.raises(CommandError, match="Give --conflicts"):
         run("import_judgements", "demo", str(judged), **by)
     with pytest.raises(CommandError, match="is already being rescored"):
         run("import_judgements", "demo", str(judged), conflicts="replace", **by)
@@ -245,7 +246,7 @@ def test_hidden_judgements_are_told_by_no_import_but_to_readers(secret: Dataset,
     pages = [judge.get(each).content.decode() for each in (address, known)]
     # Of two files, one that changes nothing and one that does, nothing differs but what is theirs.
     assert not any("<td>d3</td>" in page or "New pairs" in page for page in pages)
-    assert all("waiting for the curator" in page and "added or changed" not in page for page in pages)
+    assert all("awaiting a curator" in page and "added or changed" not in page for page in pages)
     assert all('name="policy" value="highest"' in page for page in pages)
     compared = AuditRecord.objects.filter(action="compared with hidden judgements")
     assert [(each.actor_name, each.after) for each in compared] == [("Judith", {"qrels": 1})] * 2
@@ -268,7 +269,7 @@ def test_hidden_judgements_are_merged_blindly(secret: Dataset, judge: Client) ->
     assert secret.current_qrels is not None
     assert load_qrels(secret.current_qrels).as_dict()["q1"] == {"d1": 1, "d2": 1, "d3": 2, "d900": 0}
     page = judge.get(address).content.decode()
-    assert "They are in qrels v2; where grades disagreed: take the higher grade" in page
+    assert "They are in qrels v2; where grades disagreed: use the higher grade" in page
     assert "New pairs" not in page
     told = "".join(f"{each.before} {each.after}" for each in AuditRecord.objects.all())
     assert not any(name in told for name in ("new", "same", "raised", "lowered"))
@@ -279,9 +280,9 @@ def test_commands_tell_hidden_judgements_to_readers_alone(secret: Dataset, tmp_p
     judged.write_text(PROBES)
     by = {"by": with_rights("judge_dataset").email, "why": "October", "judge": "NIST assessors"}
     assert run("import_judgements", "secret", str(judged), dry_run=True, **by) == (
-        "The file can be taken: 10 judgements, 0 not judged yet.\n"
+        "The file can be imported: 10 judgements, 0 not judged yet.\n"
     )
-    with pytest.raises(CommandError, match="Say --conflicts"):
+    with pytest.raises(CommandError, match="Give --conflicts"):
         run("import_judgements", "secret", str(judged), **by)
     assert not JudgementImport.objects.exists()
     said = run("import_judgements", "secret", str(judged), conflicts="keep", **by)

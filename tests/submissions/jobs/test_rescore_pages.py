@@ -65,7 +65,7 @@ def test_a_switch_asks_why_and_goes_by_what_was_seen(desk: Client, demo: Dataset
     demo.refresh_from_db()
     assert demo.current_qrels_id == rescore.from_qrels_id
     done = desk.post(address, {"seen": "", "why": "looks right"}, follow=True)
-    assert "stands on qrels v2 now" in done.content.decode()
+    assert "now uses qrels v2" in done.content.decode()
     assert AuditRecord.objects.filter(action="rescored", reason="looks right").count() == 2
     again = desk.post(address, {"why": "once more"})
     assert (again.status_code, "on the board by Cora" in again.content.decode()) == (409, True)

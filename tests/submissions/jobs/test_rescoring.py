@@ -56,7 +56,7 @@ def test_one_rescore_at_a_time_and_each_act_is_recorded(
             adopt_qrels(demo, third, "another pool")
         discard_rescore(rescore)
         assert rescore.state == Rescore.State.DISCARDED
-        with pytest.raises(CannotRescore, match="thrown away by Cora"):
+        with pytest.raises(CannotRescore, match="discarded by Cora"):
             discard_rescore(rescore)
         start_rescore(demo, third, "another pool")
     demo.refresh_from_db()
@@ -68,8 +68,10 @@ def test_one_rescore_at_a_time_and_each_act_is_recorded(
     ]
     acts = AuditRecord.objects.filter(action__startswith="rescore").order_by("pk")
     assert list(acts.values_list("action", "actor_name")) == [
-        ("rescore started", "Cora"), ("rescore discarded", "Cora"), ("rescore started", "Cora"),
-    ]  # fmt: skip
+        ("rescore started", "Cora"),
+        ("rescore discarded", "Cora"),
+        ("rescore started", "Cora"),
+    ]
 
 
 def test_first_judgements_are_taken_at_once(demo: Dataset, curator: User, tmp_path: Path) -> None:
@@ -89,10 +91,7 @@ def test_judgements_of_another_split_are_another_test(
     qrels = more_judgements(demo, tmp_path)
     Qrels.objects.filter(pk=qrels.pk).update(split="dev")
     qrels.refresh_from_db()
-    with (
-        acting(curator, "dev"),
-        pytest.raises(CannotRescore, match="not for the version and split"),
-    ):
+    with acting(curator, "dev"), pytest.raises(CannotRescore, match="not for the version and split"):
         start_rescore(demo, qrels, "dev")
 
 
@@ -268,13 +267,13 @@ def test_the_commands_do_what_the_pages_do(demo: Dataset, api: Api, curator: Use
     who = {"by": curator.email, "why": "the pool of October"}
     out = StringIO()
     call_command("rescore", "demo", here=True, stdout=out, **who)
-    assert "1 of 1 runs, 0 cannot be evaluated: waiting for the curator." in out.getvalue()
+    assert "1 of 1 runs, 0 cannot be evaluated: awaiting a curator's decision." in out.getvalue()
     with pytest.raises(CommandError, match="already being rescored on qrels v2"):
         call_command("rescore", "demo", **who)
     call_command("discard_rescore", "demo", stdout=out, **who)
     call_command("rescore", "demo", here=True, stdout=out, **who)
     call_command("switch_board", "demo", stdout=out, **who)
-    assert "The board of Demo stands on qrels v2: 1 results moved, 0 stay as they were." in out.getvalue()
+    assert "The board of Demo now uses qrels v2: 1 results changed, 0 are unchanged." in out.getvalue()
     with pytest.raises(CommandError, match="Demo is not being rescored"):
         call_command("switch_board", "demo", **who)
 

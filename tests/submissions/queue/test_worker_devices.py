@@ -53,7 +53,7 @@ def test_a_worker_has_the_gpu_that_it_is_given(gpus: Path, monkeypatch: pytest.M
 
 
 def test_a_gpu_that_is_not_there_is_refused(gpus: Path) -> None:
-    with pytest.raises(CommandError, match=r"no cuda:2 here, but cuda:0, cuda:1\."):
+    with pytest.raises(CommandError, match=r"cuda:2 does not exist. Choose from cuda:0, cuda:1;"):
         _device_environment("cuda:2", "gpu")
 
 

@@ -64,7 +64,7 @@ def test_operators_see_workers_queues_jobs_and_failures(staff: Client) -> None:
     announce(
         "host:20",
         "cpu",
-        refusal="The database lacks submissions.0007: manage.py migrate brings it up to date.",
+        refusal="The database lacks submissions.0007: run manage.py migrate.",
     )
     make_job(dataset, queue=Job.Queue.GPU)
     make_job(
