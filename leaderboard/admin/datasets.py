@@ -321,7 +321,7 @@ class DatasetAdmin(ExchangeAdmin):
     def import_view(self, request: HttpRequest) -> HttpResponse:
         """Show the form of *Import dataset*, import the zip, or list its problems."""
         require(request, "leaderboard.add_dataset")
-        existing = Dataset.objects.filter(slug=request.GET.get("dataset", "")).first()
+        existing = Dataset.objects.filter(slug=request.GET.get("dataset", "").replace("\0", "")).first()
         form = ImportForm(request.POST or None, request.FILES or None, existing=existing)
         problems: list[dict[str, Any]] = []
         disk_error = ""

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin, messages
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import PermissionDenied, ValidationError
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.template.response import TemplateResponse
@@ -73,9 +73,12 @@ class DatasetForm(ReasonForm):
 
 def selected_dataset(request: HttpRequest) -> Dataset | None:
     """Return the dataset selected in the URL or the form."""
-    slug = request.POST.get("dataset") or request.GET.get("dataset")
-    datasets = DatasetForm.datasets().filter(slug=slug) if slug else DatasetForm.datasets().none()
-    return datasets.select_related("current_qrels", "current_version").first()
+    datasets = DatasetForm.datasets().select_related("current_qrels", "current_version")
+    field = forms.ModelChoiceField(datasets, to_field_name="slug", required=False)
+    try:
+        return field.clean(request.POST.get("dataset") or request.GET.get("dataset"))
+    except ValidationError:
+        return None
 
 
 class RunChoice(forms.ModelMultipleChoiceField):

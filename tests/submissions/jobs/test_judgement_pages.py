@@ -50,6 +50,14 @@ def scorer() -> None:
     drain_queue("score", "test-worker")
 
 
+@pytest.mark.database
+@pytest.mark.parametrize("address", [f"{IMPORTS}bring/", f"{POOLS}draw/"])
+def test_a_nul_character_in_the_dataset_is_an_error_of_the_form(judge: Client, address: str) -> None:
+    answer = judge.post(address, {"dataset": "a\0b"})
+    assert answer.status_code == 400
+    assert judge.get(address, {"dataset": "a\0b"}).status_code < 500
+
+
 def bring(client: Client, text: str, **fields: Any) -> str:
     """Send a file; the address of the import's page."""
     data = {"dataset": "demo", "file": upload(text, "judged.qrels"), "why": "assessed", **JUDGED_BY, **fields}
