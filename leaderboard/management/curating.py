@@ -104,7 +104,7 @@ def add_form_arguments(
         parser: Parser of the command.
         form: Class of the form.
         names: Argument names by field, as in `Operation.arguments`.
-        without: Fields to skip.
+        skipped: Fields without an argument.
     """
     for name, field in form.base_fields.items():
         if name in ("why", *skipped) or field.widget.is_hidden:
