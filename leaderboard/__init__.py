@@ -7,7 +7,7 @@ from leaderboard.celery import app as celery_app
 
 __all__ = ["VERSION", "celery_app"]
 
-#: As `pyproject.toml` has it; workers announce it.
+#: The version in `pyproject.toml`; workers report it.
 VERSION: str = tomllib.loads(Path(__file__).parents[1].joinpath("pyproject.toml").read_text())["project"][
     "version"
 ]
