@@ -1,1 +1,1 @@
-"""Accounts, teams and tokens: the only writer of `User`, `Team`, `Membership` and `ApiToken`."""
+"""Accounts, teams, and tokens; the only writer of `User`, `Team`, `Membership`, and `ApiToken`."""

@@ -1,6 +1,6 @@
-"""Ways in, and how they end: API tokens, sessions, the second factor, and records of sign-ins.
+"""API tokens, sessions, the second factor, and sign-in records.
 
-Tokens are shown once, stored hashed, and last for 90 days at most.
+Tokens are shown once, stored hashed, and valid for at most 90 days.
 """
 
 import base64
@@ -39,47 +39,54 @@ from submissions.models import ApiToken, Scope
 
 #: Hours after which staff must show their second factor again.
 STAFF_SESSION_HOURS = 12
-#: For how many days a token may be made; the last is what a script gets that does not say.
+#: Selectable lifetimes of a token in days. The last is the default for scripts.
 LIFETIMES = (7, 30, 90)
-#: How long a token works at most.
+#: Maximum lifetime of a token.
 LIFETIME = timedelta(days=max(LIFETIMES))
-#: How many tokens that work a person may hold at a time.
+#: Maximum number of valid tokens per user.
 LIMIT = 10
-#: How long a token that has expired stays in the list, to say so.
-REMEMBERED = timedelta(days=30)
+#: Period in which expired tokens are still listed, marked as expired.
+EXPIRED_TOKEN_LISTING = timedelta(days=30)
 
 
 class TokenRefused(ChangeRefused):
-    """The token cannot be made; the message says why and what would be right."""
+    """Refusal to create a token. The message states the reason and the remedy."""
 
 
 class TooManyTokens(TokenRefused):
-    """The person holds as many tokens as they may."""
+    """Refusal because the user has the maximum number of tokens."""
 
 
 @transaction.atomic
 def make_token(
     user: User, name: str, *, scopes: Iterable[str] = Scope.values, days: int = LIFETIME.days
 ) -> str:
-    """Create token and return its text, which is stored nowhere. Raises TokenRefused."""
-    chosen = [scope for scope in Scope.values if scope in set(scopes)]
-    if not chosen:
-        raise TokenRefused("Choose what the token may be used for.")
+    """Create a token and return its text, which is not stored. Raises TokenRefused."""
+    token_scopes = [scope for scope in Scope.values if scope in set(scopes)]
+    if not token_scopes:
+        raise TokenRefused("Choose at least one scope for the token.")
     if not 1 <= days <= LIFETIME.days:
-        raise TokenRefused(f"A token works for 1 to {LIFETIME.days} days.")
+        raise TokenRefused(
+            f"A token is valid for 1 to {LIFETIME.days} days. Choose a lifetime in this range."
+        )
     if not has_good_address(user):
         raise TokenRefused("Verify your e-mail address first.")
-    User.objects.select_for_update(no_key=True).get(pk=user.pk)  # of two at once the second counts the first
+    User.objects.select_for_update(no_key=True).get(
+        pk=user.pk
+    )  # concurrent requests count each other's tokens
     now = timezone.now()
-    ApiToken.objects.filter(user=user, expiry__lt=now - REMEMBERED).delete()
+    ApiToken.objects.filter(user=user, expiry__lt=now - EXPIRED_TOKEN_LISTING).delete()
     if ApiToken.objects.filter(user=user).exclude(expiry__lt=now).count() >= LIMIT:
-        raise TooManyTokens(f"You hold {LIMIT} tokens. Revoke one you no longer use, then make a new one.")
-    _, text = ApiToken.objects.create(user=user, expiry=timedelta(days=days), name=name, scopes=chosen)
+        raise TooManyTokens(
+            f"You have {LIMIT} tokens, which is the maximum. Revoke one that you no longer use, then create "
+            "a new one."
+        )
+    _, text = ApiToken.objects.create(user=user, expiry=timedelta(days=days), name=name, scopes=token_scopes)
     return str(text)
 
 
 def revoke_token(user: User, digest: str) -> bool:
-    """End one of the person's tokens; whether there was one."""
+    """Delete one of the user's tokens. Return whether it existed."""
     deleted, _ = ApiToken.objects.filter(user=user, digest=digest).delete()
     return deleted > 0
 
@@ -87,7 +94,7 @@ def revoke_token(user: User, digest: str) -> bool:
 # --- sessions
 
 
-#: What a browser calls itself, the particular before what others pretend to be.
+#: Marks of browsers in user agents. Specific ones come first, because most browsers also claim to be others.
 _BROWSERS = (
     ("Edg", "Edge"), ("OPR", "Opera"), ("Firefox", "Firefox"), ("Chrome", "Chrome"), ("Safari", "Safari"),
     ("curl", "curl"),
@@ -96,39 +103,41 @@ _SYSTEMS = (
     ("iPhone", "iPhone"), ("iPad", "iPad"), ("Android", "Android"), ("Windows", "Windows"), ("Mac OS X", "macOS"),
     ("Linux", "Linux"),
 )  # fmt: skip
-#: For how long a session that is listed and not there may still come.
+#: Period in which a listed session may not be in the session store yet.
 _SEEN_LATELY = timedelta(days=1)
-#: For how long after it was written a session that is not listed is looked for.
+#: Period after the last write in which sessions missing from the list are searched for.
 _WRITTEN_LATELY = timedelta(hours=1)
 
 
-def sessions_of(person: User) -> list[UserSession]:
-    """Return the person's sessions that are still good, the one of this request first, then the latest used."""
+def get_sessions(person: User) -> list[UserSession]:
+    """Return the user's valid sessions, the current one first, then by last use."""
     rows = UserSession.objects.purge_and_list(person)
     return sorted(rows, key=lambda row: (not row.is_current(), -row.last_seen_at.timestamp()))
 
 
 def end_access(person: User, *, keep: str | None = None) -> dict[str, int]:
-    """End the person's sessions, but for the one to keep, and their tokens: a password is no longer good, or the
-    account is closed. Returns how many of each ended, in words for a record.
+    """End the user's sessions, except the one to keep, and delete their tokens.
+
+    Used when a password is no longer trusted or an account is closed. Return the number of each for the audit record.
     """
     sessions = end_sessions(person, keep=keep)
     tokens, _ = ApiToken.objects.filter(user=person).delete()
     return {"sessions ended": sessions, "tokens ended": tokens}
 
 
-def device_name(agent: str, unknown: str = "") -> str:
-    """Browser and system in a few words, from what the browser says of itself: “Firefox on Linux”.
+def device_name(agent: str, fallback: str = "") -> str:
+    """Return browser and system from a user agent, such as “Firefox on Linux”.
 
-    `unknown` is said of other programs, whose own words may be an address to click on, and have no place in mail.
+    If `fallback` is given, it replaces unrecognized user agents: their text could be a link, which must not get into
+    mail.
     """
-    names = (next((name for mark, name in known if mark in agent), "") for known in (_BROWSERS, _SYSTEMS))
+    names = (next((name for mark, name in marks if mark in agent), "") for marks in (_BROWSERS, _SYSTEMS))
     device = " on ".join(filter(None, names))
-    return device or unknown or re.sub(r"[^\w ./-]", "", agent)[:40] or "unknown"
+    return device or fallback or re.sub(r"[^\w ./-]", "", agent)[:40] or "unknown"
 
 
 def end_session(person: User, key: int) -> bool:
-    """Sign out one of the person's sessions; whether there was one."""
+    """Sign out one of the user's sessions. Return whether it existed."""
     row = UserSession.objects.filter(user=person, pk=key).first()
     if row is None:
         return False
@@ -137,63 +146,64 @@ def end_session(person: User, key: int) -> bool:
 
 
 def end_sessions(person: User, *, keep: str | None = None) -> int:
-    """Sign out every session of the person but the one to keep; how many ended.
+    """Sign out all sessions of the user except the one to keep. Return their number.
 
-    Those of the list, and those that were written lately: one that was begun while the list could not be written comes
-    into it with its next request. Looking into all sessions would take a minute where somebody has made a million.
+    Covers listed sessions and recently written ones: a session that started while the list was not writable is
+    listed with its next request. Decoding all sessions would take a minute if a user has created a million.
     """
-    listed = UserSession.objects.filter(user=person).exclude(session_key=keep or "")
-    keys = set(listed.values_list("session_key", flat=True))
-    lately = timezone.now() + timedelta(seconds=settings.SESSION_COOKIE_AGE) - _WRITTEN_LATELY
-    for row in Session.objects.filter(expire_date__gt=lately).exclude(session_key__in=keys).iterator():
+    listed_sessions = UserSession.objects.filter(user=person).exclude(session_key=keep or "")
+    keys = set(listed_sessions.values_list("session_key", flat=True))
+    written_after = timezone.now() + timedelta(seconds=settings.SESSION_COOKIE_AGE) - _WRITTEN_LATELY
+    for row in Session.objects.filter(expire_date__gt=written_after).exclude(session_key__in=keys).iterator():
         if row.session_key != keep and row.get_decoded().get(SESSION_KEY) == str(person.pk):
             keys.add(row.session_key)
-    listed.delete()
+    listed_sessions.delete()
     Session.objects.filter(session_key__in=keys).delete()
     return len(keys)
 
 
 def delete_expired_sessions() -> int:
-    """Remove sessions that have expired, and the list's rows of sessions that are gone; how many of both.
+    """Delete expired sessions and list rows without a session. Return the number of both.
 
-    A row that was seen within a day stays: its session may be about to be written.
+    Rows used within a day are kept, because their session may not be written yet.
     """
     now = timezone.now()
-    expired, _ = Session.objects.filter(expire_date__lt=now).delete()
-    gone = UserSession.objects.filter(last_seen_at__lt=now - _SEEN_LATELY)
-    listed, _ = gone.exclude(session_key__in=Session.objects.values("session_key")).delete()
-    return expired + listed
+    session_count, _ = Session.objects.filter(expire_date__lt=now).delete()
+    stale_rows = UserSession.objects.filter(last_seen_at__lt=now - _SEEN_LATELY)
+    row_count, _ = stale_rows.exclude(session_key__in=Session.objects.values("session_key")).delete()
+    return session_count + row_count
 
 
 # --- the second factor
 
 
 class SecondFactorAdapter(DefaultMFAAdapter):
-    """allauth's handling; secrets lie encrypted, and staff who need a second factor cannot switch it off themselves."""
+    """allauth adapter that encrypts secrets and requires staff to keep their second factor."""
 
     error_messages = DefaultMFAAdapter.error_messages | {
-        "cannot_delete_authenticator": "Curators need a second factor, so yours cannot be switched off.",
+        "cannot_delete_authenticator": "You cannot turn off two-factor authentication, because curators need "
+        "it.",
         "cannot_generate_recovery_codes": "Set up a second factor first.",
-        "incorrect_code": "This code is wrong, was used already, or is too old. Type the one that is shown now.",
+        "incorrect_code": "This code is wrong, used, or expired. Enter the code that the app shows now.",
         "unverified_email": "Verify your e-mail addresses before you set up a second factor.",
     }
 
     def encrypt(self, text: str) -> str:
-        """Return a secret as the database has it: who reads a copy of the tables cannot make codes of it."""
+        """Encrypt a secret for the database, so that a leaked copy of the tables cannot generate codes."""
         return _fernet().encrypt(text.encode()).decode()
 
     def decrypt(self, encrypted_text: str) -> str:
-        """Return a secret as it is. Raises InvalidToken where `SECRET_KEY` is another than it was stored with."""
+        """Decrypt a secret. Raises InvalidToken if it was encrypted with an unknown `SECRET_KEY`."""
         return _fernet().decrypt(encrypted_text.encode()).decode()
 
     def can_delete_authenticator(self, authenticator: Authenticator) -> bool:
-        """Return whether it may go: not the one that staff come in with."""
+        """Return whether the user may delete the authenticator. Staff may not if they must use one."""
         person = authenticator.user
         return not (settings.STAFF_MFA_REQUIRED and (person.is_staff or person.is_superuser))
 
 
 def _fernet() -> MultiFernet:
-    """By the present `SECRET_KEY`, and for reading by those it replaced (`SECRET_KEY_FALLBACKS`)."""
+    """Return the cipher for the current `SECRET_KEY`, which also decrypts with `SECRET_KEY_FALLBACKS`."""
     keys = [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
     return MultiFernet(
         [
@@ -204,25 +214,29 @@ def _fernet() -> MultiFernet:
 
 
 def session_has_second_factor(request: HttpRequest, person: User) -> bool:
-    """Return whether this session has shown the person's second factor within the hours for which it counts."""
-    since = time.time() - STAFF_SESSION_HOURS * 3600
+    """Return whether the user entered a second factor in this session within `STAFF_SESSION_HOURS`."""
+    earliest = time.time() - STAFF_SESSION_HOURS * 3600
     records = get_authentication_records(request, person)
-    shown = any(each.get("method") == "mfa" and each.get("at", 0) >= since for each in records)
-    # Recovery codes alone are no second factor.
-    return shown and Authenticator.objects.filter(user=person, type=Authenticator.Type.TOTP).exists()
+    has_shown_factor = any(each.get("method") == "mfa" and each.get("at", 0) >= earliest for each in records)
+    # Recovery codes alone do not count as a second factor.
+    return (
+        has_shown_factor and Authenticator.objects.filter(user=person, type=Authenticator.Type.TOTP).exists()
+    )
 
 
 @transaction.atomic
 def reset_second_factor(person: User) -> int:
-    """Take the person's second factor and recovery codes away and end all their sessions and tokens; how many ended.
+    """Remove the user's second factor and recovery codes, and end all sessions and tokens. Return the number ended.
 
-    For an operator who knows by other means that it is them: what was lost may be in other hands. Inside
-    `audit.acting`, which says who and why.
+    For operators who have verified the user's identity by other means; a lost device may be in other hands. Call it
+    within `audit.acting`, which records the operator and the reason.
     """
-    removed, _ = Authenticator.objects.filter(user=person).delete()
-    ended = end_access(person)
-    audit.record("second factor reset", person, before={"second factor": bool(removed)}, after=ended)
-    return sum(ended.values())
+    removed_count, _ = Authenticator.objects.filter(user=person).delete()
+    ended_counts = end_access(person)
+    audit.record(
+        "second factor reset", person, before={"second factor": bool(removed_count)}, after=ended_counts
+    )
+    return sum(ended_counts.values())
 
 
 # --- sign-ins; connected when the site starts
@@ -233,35 +247,33 @@ logger = logging.getLogger("runboard.sign_in")
 
 @receiver(authenticator_added)
 def count_enrolment(request: HttpRequest, user: User, authenticator: Authenticator, **kwargs: Any) -> None:
-    """Who sets up a second factor has just shown a code of it: the session counts as one that has."""
+    """Record the second factor for this session, because enrolment just verified a code."""
     if authenticator.type == Authenticator.Type.TOTP:
         record_authentication(request, user, "mfa", id=authenticator.pk, type=authenticator.type)
 
 
 @receiver(password_reset)
 def end_access_after_reset(request: HttpRequest, user: User, **kwargs: Any) -> None:
-    """Who resets a password may have lost the account: sessions and tokens end with the old one."""
+    """End other sessions and tokens, because the account may have been compromised before the reset."""
     end_access(user, keep=request.session.session_key)
     logger.info("password reset account=%s", user.pk)
 
 
 @receiver(user_logged_in)
 def log_sign_in(request: HttpRequest, user: User, **kwargs: Any) -> None:
-    """Who came in, by number."""
     logger.info("signed in account=%s", user.pk)
 
 
 @receiver(user_logged_out)
 def log_sign_out(request: HttpRequest, user: User | None, **kwargs: Any) -> None:
-    """Who left, by number."""
     logger.info("signed out account=%s", user.pk if user else None)
 
 
 @receiver(user_login_failed)
 def log_failure(credentials: dict[str, Any], request: HttpRequest | None = None, **kwargs: Any) -> None:
-    """That somebody failed to come in: the address as a keyed hash, which tells one account from many.
+    """Log a failed sign-in with a keyed hash of the address, which identifies repeated attempts on an account.
 
-    Never the address nor, of course, the password: people type one into the field of the other.
+    The address itself is never logged, because users sometimes type their password into that field.
     """
     address = str(credentials.get("email") or credentials.get("username") or "").strip().lower()
     digest = salted_hmac("failed sign-in", address).hexdigest()[:12]
@@ -270,5 +282,5 @@ def log_failure(credentials: dict[str, Any], request: HttpRequest | None = None,
 
 @receiver(authentication_failed)
 def log_wrong_code(user: User, **kwargs: Any) -> None:
-    """That a wrong code was sent after a right password: somebody may know it."""
+    """Log a wrong code after a correct password, which may be compromised."""
     logger.warning("second factor failed account=%s", user.pk)

@@ -1,8 +1,8 @@
-"""Signup and sign-in beyond allauth's own handling, at the site and with other services, under the same rules.
+"""Signup and sign-in on the site and through external services, extending allauth.
 
-No address that a service names leads into an existing account, unless the operator's provider is the way in (SIGN_IN).
-An address that the service has not verified is verified by mail, and the second factor and the approval of accounts are
-stages of every sign-in.
+An address from an external service never gives access to an existing account, unless the operator's provider is the
+only way to sign in (SIGN_IN). Addresses that the service has not verified are verified by email. The second factor
+and the approval of accounts are stages of every sign-in.
 """
 
 import time
@@ -47,32 +47,32 @@ _DAY = 86400
 
 
 class AccountAdapter(DefaultAccountAdapter):
-    """allauth's account handling, giving everyone a team of one, and a plain 429 to who fails too often."""
+    """allauth account adapter that creates personal teams and responds with 429 to too many failed attempts."""
 
     error_messages = DefaultAccountAdapter.error_messages | {
         "account_inactive": "This account is closed.",
         "cannot_remove_primary_email": "This is your primary address. Make another one primary first.",
-        "duplicate_email": "This address is in your list already.",
-        "email_password_mismatch": "No account has this e-mail address and this password.",
-        "email_taken": "Another account has this e-mail address.",
-        "enter_current_password": "This is not your present password.",
-        "incorrect_code": "This code is wrong, was used already, or is too old. Type the one that is shown now.",
+        "duplicate_email": "This address is already in your list.",
+        "email_password_mismatch": "No account has this e-mail address and password.",
+        "email_taken": "Another account uses this e-mail address.",
+        "enter_current_password": "This is not your current password.",
+        "incorrect_code": "This code is wrong, used, or expired. Enter the code that the app shows now.",
         "incorrect_password": "This is not your password.",
-        "invalid_password_reset": "This link has expired. Ask for another.",
-        "max_email_addresses": "An account has %d e-mail addresses at most. Remove one first.",
+        "invalid_password_reset": "This link has expired. Request a new one.",
+        "max_email_addresses": "An account can have at most %d e-mail addresses. Remove one first.",
         "rate_limited": "Too many attempts in a short time. Wait a few minutes.",
         "too_many_login_attempts": "Too many failed attempts. Wait a few minutes.",
-        "too_many_codes": "Too many wrong codes for this account. Wait an hour; after 50 in a day, a day.",
+        "too_many_codes": "Too many wrong codes for this account. Wait an hour, or a day after 50 wrong "
+        "codes in one day.",
         "unknown_email": "No account has this e-mail address.",
         "unverified_primary_email": "Verify an address before you make it primary.",
     }
 
     def is_open_for_signup(self, request: HttpRequest) -> bool:
-        """Return whether anybody may sign up: an invitation to a team opens no account where nobody may."""
+        """Return whether the site accepts new accounts. An invitation to a team does not override this."""
         return settings.SIGNUP != "closed"
 
     def get_login_stages(self) -> list[str]:
-        """allauth's, and after the verification of the address the approval of the account."""
         stages: list[str] = super().get_login_stages()
         place = stages.index("allauth.account.stages.EmailVerificationStage") + 1
         return [*stages[:place], "submissions.accounts.approval.ApprovalStage", *stages[place:]]
@@ -80,18 +80,18 @@ class AccountAdapter(DefaultAccountAdapter):
     def save_user(
         self, request: HttpRequest, user: AbstractBaseUser, form: Any, commit: bool = True
     ) -> AbstractBaseUser:
-        """Store the new account and its team. Where curators approve accounts it waits for one."""
+        """Store the new account and its team. If curators approve accounts, it waits for approval."""
         if isinstance(user, User):
             user.approval_awaited = settings.SIGNUP == "approval"
-        saved = super().save_user(request, user, form, commit)
-        if commit and isinstance(saved, User):
-            personal_team(saved)
-        return saved
+        stored_user = super().save_user(request, user, form, commit)
+        if commit and isinstance(stored_user, User):
+            personal_team(stored_user)
+        return stored_user
 
     def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
-        """Write the mail down; the notifier sends it, so that nobody waits for a mail server or fails by one.
+        """Queue the email; the notifier sends it, so that requests do not depend on a mail server.
 
-        What people typed or their browsers say is one line of text in it; its links lead to the site's own address.
+        Text from users or browsers is reduced to one line, and links use the site's own address.
         """
         request: HttpRequest = allauth_context.request
         address = site_address(request) if is_own_address(request) else default_site_address()
@@ -111,60 +111,63 @@ class AccountAdapter(DefaultAccountAdapter):
         queue_account_mail(self.render_mail(template_prefix, email, values))
 
     def get_reauthentication_methods(self, user: AbstractBaseUser | AnonymousUser) -> list[dict[str, Any]]:
-        """Return how the person shows again who they are: with the second factor where they have one, and by it alone.
+        """Return how users confirm their identity: only with the second factor if they have one.
 
-        Who has stolen a session and the password would pass otherwise, as they cannot when signing in.
+        Otherwise, someone with a stolen session and the password could confirm, although they could not sign in.
         """
         methods: list[dict[str, Any]] = super().get_reauthentication_methods(user)
-        stronger = [each for each in methods if each["id"] == "mfa_reauthenticate"]
-        return stronger or methods
+        second_factor_methods = [each for each in methods if each["id"] == "mfa_reauthenticate"]
+        return second_factor_methods or methods
 
     def is_reauthentication_required(self, *, app: str, **options: Any) -> bool:
-        """Return whether users must confirm their identity: with a password or code, or else at their service.
+        """Return whether users must confirm their identity with a password or a code.
 
-        allauth requires nothing from accounts that only have services. Here such a session ends when it is older than
-        `ACCOUNT_REAUTHENTICATION_TIMEOUT`, and the service decides. Raises ImmediateHttpResponse then.
+        allauth requires nothing from accounts that only use external services. Here, if their session is older than
+        `ACCOUNT_REAUTHENTICATION_TIMEOUT`, it ends and the service decides. Raises ImmediateHttpResponse in this
+        case.
         """
         required = bool(super().is_reauthentication_required(app=app, **options))
         request: HttpRequest = allauth_context.request
         person = request.user
         if not required or not isinstance(person, User):
             return required
-        # Services to sign in with, but neither a password nor a second factor:
+        # The account can sign in through services, but has neither a password nor a second factor.
         if not get_reauthentication_flows(person) and SocialAccount.objects.filter(user=person).exists():
             records = get_authentication_records(request, person)
             if not records or time.time() - records[-1]["at"] > app_settings.REAUTHENTICATION_TIMEOUT:
-                came_from = request.get_full_path() if request.method == "GET" else reverse("account")
+                return_address = request.get_full_path() if request.method == "GET" else reverse("account")
                 logout(request)
                 messages.info(request, _("Sign in again with your service to continue."))
-                raise ImmediateHttpResponse(redirect_to_login(came_from))
+                raise ImmediateHttpResponse(redirect_to_login(return_address))
         return required
 
     def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
-        """Count the attempt. Raises ImmediateHttpResponse (429) where there were too many."""
+        """Count the attempt. Raises ImmediateHttpResponse (429) after too many attempts."""
         try:
             super().pre_authenticate(request, **credentials)
         except ValidationError as error:
             raise ImmediateHttpResponse(ratelimit.respond_429(request)) from error
 
 
-# --- other services
+# --- external services
 
 
 class ElsewhereAdapter(DefaultSocialAccountAdapter):
-    """allauth's handling, with this site's rules for who may sign up."""
+    """allauth adapter for external services that applies this site's signup rules."""
 
     error_messages = DefaultSocialAccountAdapter.error_messages | {
-        "email_taken": "An account has this e-mail address. Sign in to it, then connect your %s account on its page.",
-        "no_password": "Set a password first: this is the only way in that the account has.",
+        "email_taken": "An account with this e-mail address exists. Sign in to it, then connect your %s "
+        "account on the account page.",
+        "no_password": "Set a password first, because this service is the only way to sign in to your "
+        "account.",
         "no_verified_email": "Verify an e-mail address first.",
     }
 
     def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
-        """Limit a new account to permitted addresses; the first becomes its primary address.
+        """Limit a new account to allowed addresses; the first becomes its primary address.
 
-        allauth would choose the primary address among all verified ones, regardless of which one was checked, and would
-        also store unverified ones, which may belong to someone else.
+        allauth would choose the primary address among all verified ones, regardless of which one was checked, and
+        would also store unverified ones, which may belong to someone else.
         """
         if sociallogin.is_existing:
             return
@@ -175,12 +178,12 @@ class ElsewhereAdapter(DefaultSocialAccountAdapter):
         )
 
     def can_authenticate_by_email(self, login: SocialLogin, email: str) -> bool:
-        """Return whether the operator's provider has verified this address of an account here."""
-        verified = {each.email for each in login.email_addresses if _is_verified(each)}
-        return email in verified and bool(super().can_authenticate_by_email(login, email))
+        """Return whether the operator's provider has verified this address of an existing account."""
+        verified_emails = {each.email for each in login.email_addresses if _is_verified(each)}
+        return email in verified_emails and bool(super().can_authenticate_by_email(login, email))
 
     def is_auto_signup_allowed(self, request: HttpRequest, sociallogin: SocialLogin) -> bool:
-        """Return whether nothing is asked: the service names an address that may sign up here."""
+        """Return whether signup needs no form, because the service provides an allowed address."""
         return bool(sociallogin.email_addresses and super().is_auto_signup_allowed(request, sociallogin))
 
     @transaction.atomic
@@ -191,27 +194,29 @@ class ElsewhereAdapter(DefaultSocialAccountAdapter):
         """
         person = sociallogin.user
         assert isinstance(person, User)
-        person.name = ""  # what the service calls somebody is not theirs to show here before they say so
+        person.name = ""  # users decide themselves whether this site shows the name that the service knows
         person.approval_awaited = settings.SIGNUP == "approval"
-        saved: User = super().save_user(request, sociallogin, form)
-        if not _may_sign_up(saved.email):
+        stored_user: User = super().save_user(request, sociallogin, form)
+        if not _may_sign_up(stored_user.email):
             raise PermissionDenied
-        personal_team(saved)
-        return saved
+        personal_team(stored_user)
+        return stored_user
 
 
 def _allowed_addresses(addresses: Iterable[EmailAddress]) -> list[EmailAddress]:
     """Return the valid addresses at allowed domains: verified ones, or else the first unverified one; primary first."""
-    allowed = [each for each in addresses if valid_email_or_none(each.email) and _may_sign_up(each.email)]
-    for each in allowed:
+    allowed_addresses = [
+        each for each in addresses if valid_email_or_none(each.email) and _may_sign_up(each.email)
+    ]
+    for each in allowed_addresses:
         each.verified = _is_verified(each)
-    allowed.sort(key=lambda each: (each.verified, each.primary), reverse=True)
-    verified = [each for each in allowed if each.verified]
-    return verified or allowed[:1]
+    allowed_addresses.sort(key=lambda each: (each.verified, each.primary), reverse=True)
+    verified_addresses = [each for each in allowed_addresses if each.verified]
+    return verified_addresses or allowed_addresses[:1]
 
 
 def _is_verified(address: EmailAddress) -> bool:
-    """Read the claim `email_verified`, which some OpenID Connect providers send as text, “false” included."""
+    """Return the `email_verified` claim, which some OpenID Connect providers send as text, “false” included."""
     return str(address.verified).lower() == "true"
 
 
@@ -224,13 +229,13 @@ def _may_sign_up(address: str) -> bool:
 
 
 class ElsewhereSignupForm(AllowedDomain, SiteLabels, SignupForm):
-    """Form for the address of a new account if the service names none that may sign up."""
+    """Form for the address of a new account if the service provides no allowed one."""
 
 
 def hide_unless(
     possible: Callable[[HttpRequest], bool], view: Callable[..., HttpResponseBase]
 ) -> Callable[..., Any]:
-    """Return allauth's view, with status 404 for impossible requests and for services that have no keys."""
+    """Return allauth's view with status 404 for disabled features and for services without keys."""
 
     @wraps(view)
     def answer(request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponseBase:
@@ -245,10 +250,8 @@ def hide_unless(
 
 
 def has_services(request: HttpRequest) -> bool:
-    """Return whether other services sign people in."""
     return bool(settings.SOCIALACCOUNT_PROVIDERS)
 
 
 def has_passwords(request: HttpRequest) -> bool:
-    """Return whether passwords sign people in, too."""
     return settings.SIGN_IN != "services"

@@ -1,4 +1,4 @@
-"""Approvals by curators: of accounts, of teams, and of registrations under agreements of datasets and rounds.
+"""Approval of accounts, teams, and registrations under agreements of datasets and rounds.
 
 Functions for curators are called within `audit.acting`. See docs/decisions/0018-quotas-and-young-teams.md and
 docs/decisions/0028-identity-and-access.md. This is the only writer of `Agreement` and `Acceptance`;
@@ -45,19 +45,19 @@ _ACCOUNT_TEXT = """Your account at {site} is approved. Sign in at
 
 {address}/account/login/
 """
-_TEAM_TEXT = """Your team “{team}” at {site} is approved: it may submit to datasets with hidden judgements.
+_TEAM_TEXT = """Your team “{team}” at {site} is approved and may submit to datasets with hidden judgments.
 
 {address}
 """
 
 
 class ApprovalStage(LoginStage):
-    """Keeps out whose account waits for a curator, after the address was verified."""
+    """Sign-in stage that stops accounts awaiting approval, after their address was verified."""
 
     key = "approval"
 
     def handle(self) -> tuple[HttpResponse | None, bool]:
-        """Go on, or say that the account waits; no session comes of it."""
+        """Continue, or show a page that the account awaits approval, without starting a session."""
         person: Any = self.login.user
         if not person.approval_awaited:
             return None, True
@@ -65,20 +65,19 @@ class ApprovalStage(LoginStage):
 
 
 def waiting_accounts() -> QuerySet[User]:
-    """Those that cannot sign in before somebody approves them."""
     return User.objects.filter(approval_awaited=True, is_active=True)
 
 
 def waiting_teams() -> QuerySet[Team]:
-    """Those that nobody approved, of people who can sign in; none where no team needs it."""
+    """Return the unapproved teams of users who can sign in; none if teams need no approval."""
     if not settings.TEAM_APPROVAL:
         return Team.objects.none()
-    of_people = Membership.objects.filter(user__is_active=True, user__approval_awaited=False)
-    return Team.objects.filter(pk__in=of_people.values("team"), approved_at=None)
+    active_memberships = Membership.objects.filter(user__is_active=True, user__approval_awaited=False)
+    return Team.objects.filter(pk__in=active_memberships.values("team"), approved_at=None)
 
 
 def approve_account(person: User) -> bool:
-    """Let the person sign in, and tell them by mail. False where the account did not wait."""
+    """Let the user sign in and notify them by email. Return False if the account was not waiting."""
     if not User.objects.filter(pk=person.pk, approval_awaited=True).update(approval_awaited=False):
         return False
     person.approval_awaited = False
@@ -90,9 +89,9 @@ def approve_account(person: User) -> bool:
 
 
 def approve_team(team: Team) -> bool:
-    """Let the team submit to hidden judgements, and tell its owners by mail. False where it was approved before.
+    """Let the team submit to hidden datasets and email its owners. Return False if it was already approved.
 
-    From now on it is young for YOUNG_TEAM_DAYS. What it was not told as a team that nobody knew is decided again.
+    The team counts as young for the next YOUNG_TEAM_DAYS. Results withheld while it was unapproved are reconsidered.
     """
     now = timezone.now()
     if not Team.objects.filter(pk=team.pk, approved_at=None).update(approved_at=now):
@@ -110,9 +109,9 @@ def approve_team(team: Team) -> bool:
 
 
 def withdraw_approval(team: Team) -> bool:
-    """Take the approval back: the team submits nothing more to hidden judgements. False where it had none.
+    """Withdraw the approval, so that the team cannot submit to hidden datasets. Return False if it had none.
 
-    What it was not told stays so, and has no day any more from which it would be.
+    Results that were withheld remain so, without a release date.
     """
     if not Team.objects.filter(pk=team.pk).exclude(approved_at=None).update(approved_at=None):
         return False
@@ -132,28 +131,33 @@ _TEXT = """Your registration for {subject} at {site} is approved. You may downlo
 
 
 class AgreementChanged(ChangeRefused):
-    """The agreement has another version than the person has read."""
+    """Refusal because the agreement changed after the user read it."""
 
     status = 409
 
 
 def refuse_unaccepted(person: User, datasets: Iterable[Dataset]) -> None:
-    """Raise Refused, with every agreement that keeps the person from submitting to these datasets now."""
-    if problems := [due.problem() for due in due_for_submission(person, datasets)]:
+    """Raise Refused with every agreement that blocks the user from submitting to these datasets."""
+    if problems := [due_agreement.problem() for due_agreement in due_for_submission(person, datasets)]:
         raise Refused(problems[0].code, problems[0].message, problems)
 
 
 def due_for_submission(person: User, datasets: Iterable[Dataset]) -> list[PendingAgreement]:
-    """Return the agreements that the person has yet to accept, or be approved for: the datasets' and their rounds'."""
+    """Return the agreements of the datasets and their rounds that the user must accept or be approved for."""
     keys, now = {dataset.pk for dataset in datasets}, timezone.now()
-    in_force = Agreement.objects.filter(Q(dataset__in=keys) | Q(dataset=None), in_force=True)
-    subjects = list(in_force.values_list("dataset", flat=True))
+    agreements = Agreement.objects.filter(Q(dataset__in=keys) | Q(dataset=None), in_force=True)
+    subjects = list(agreements.values_list("dataset", flat=True))
     if not subjects:
         return []
     rounds = announced_rounds(keys) if None in subjects else []
-    known = [(row, {each.pk for each in listed_datasets(row)}) for row in rounds]
-    governing = (governing_round([row for row, its in known if key in its], now) for key in keys)
-    return pending_agreements(person, datasets=keys, rounds={row.pk for row in governing if row is not None})
+    round_datasets = [(row, {each.pk for each in listed_datasets(row)}) for row in rounds]
+    governing_rounds = (
+        governing_round([row for row, dataset_ids in round_datasets if key in dataset_ids], now)
+        for key in keys
+    )
+    return pending_agreements(
+        person, datasets=keys, rounds={row.pk for row in governing_rounds if row is not None}
+    )
 
 
 # --- by curators, within `audit.acting`
@@ -161,10 +165,10 @@ def due_for_submission(person: User, datasets: Iterable[Dataset]) -> list[Pendin
 
 @transaction.atomic
 def apply_agreement(agreement: Agreement) -> None:
-    """Bring its dataset and the approvals up to date with an agreement that was saved.
+    """Update the dataset and the approvals after an agreement was saved.
 
-    While it is in force nobody sees the texts of its dataset who has not accepted it; afterwards the dataset's
-    settings are what they were.
+    While it is in force, only users who accepted it can see the dataset's texts. Afterwards, the dataset's previous
+    settings are restored.
     """
     if agreement.dataset_id is not None:
         lock_boards([agreement.dataset_id])
@@ -177,47 +181,51 @@ def apply_agreement(agreement: Agreement) -> None:
 
 
 def _apply_visibilities(agreement: Agreement, dataset: Dataset) -> None:
-    """Restrict the dataset's texts to people who accepted, or restore the settings before the agreement."""
+    """Restrict the dataset's texts to users who accepted, or restore the settings before the agreement."""
     before = {name: getattr(dataset, name) for name in VISIBILITIES}
     if agreement.in_force:
-        changed = [name for name, value in before.items() if value in WITHOUT_AGREEMENT]
-        values = dict.fromkeys(changed, Visibility.ACCEPTED.value)
-        remembered = agreement.settings_before | {name: before[name] for name in changed}
+        changed_names = [name for name, value in before.items() if value in WITHOUT_AGREEMENT]
+        values = dict.fromkeys(changed_names, Visibility.ACCEPTED.value)
+        stored_settings = agreement.settings_before | {name: before[name] for name in changed_names}
     else:
-        earlier, remembered = agreement.settings_before, {}
-        values = {name: earlier[name] for name in earlier if getattr(dataset, name) == Visibility.ACCEPTED}
+        earlier_settings, stored_settings = agreement.settings_before, {}
+        values = {
+            name: earlier_settings[name]
+            for name in earlier_settings
+            if getattr(dataset, name) == Visibility.ACCEPTED
+        }
     if not values:
         return
     for name, value in values.items():
         setattr(dataset, name, value)
-    Agreement.objects.filter(pk=agreement.pk).update(settings_before=remembered)
-    agreement.settings_before = remembered
+    Agreement.objects.filter(pk=agreement.pk).update(settings_before=stored_settings)
+    agreement.settings_before = stored_settings
     dataset.save()
     record("settings", dataset, dataset=dataset, before={name: before[name] for name in values}, after=values)
 
 
 def same_documents(agreement: Agreement) -> list[Dataset]:
-    """Datasets without an agreement that offer the documents of its dataset, such as its other half."""
+    """Return the datasets with the same documents but without an agreement, such as the other half."""
     dataset = agreement.dataset
     version = dataset.current_version if dataset is not None else None
     if not agreement.in_force or version is None or not version.corpus_sha256:
         return []
-    same = Dataset.objects.filter(current_version__corpus_sha256=version.corpus_sha256)
-    return list(same.filter(documents_visibility__in=WITHOUT_AGREEMENT).exclude(pk=version.dataset_id))
+    datasets = Dataset.objects.filter(current_version__corpus_sha256=version.corpus_sha256)
+    return list(datasets.filter(documents_visibility__in=WITHOUT_AGREEMENT).exclude(pk=version.dataset_id))
 
 
 def waiting_acceptances() -> QuerySet[Acceptance]:
-    """Acceptances of the present version of agreements in force that a curator is to approve, oldest first."""
-    approved = Agreement.approved.through._default_manager.filter(
+    """Return the acceptances of current agreements that await a curator's approval, oldest first."""
+    approvals = Agreement.approved.through._default_manager.filter(
         agreement=OuterRef("agreement"), user=OuterRef("person")
     )
-    asked = Acceptance.objects.filter(agreement__in_force=True, agreement__needs_approval=True)
-    present = asked.filter(version=F("agreement__version"), person__is_active=True)
-    return present.exclude(Exists(approved)).select_related("agreement", "person").order_by("pk")
+    acceptances = Acceptance.objects.filter(agreement__in_force=True, agreement__needs_approval=True)
+    current_acceptances = acceptances.filter(version=F("agreement__version"), person__is_active=True)
+    return current_acceptances.exclude(Exists(approvals)).select_related("agreement", "person").order_by("pk")
 
 
 def approve_registration(agreement: Agreement, person: User) -> bool:
-    """Let the person in, and tell them by mail. False where they were approved before."""
+    """Approve the registration and notify the user by email. Return False if it was already approved."""
     if agreement.approved.filter(pk=person.pk).exists():
         return False
     agreement.approved.add(person)
@@ -230,7 +238,7 @@ def approve_registration(agreement: Agreement, person: User) -> bool:
 
 
 def withdraw_registration(agreement: Agreement, person: User) -> bool:
-    """Take the approval back: downloads and submissions are refused again. False where there was none."""
+    """Withdraw the approval, which blocks downloads and submissions. Return False if there was none."""
     if not agreement.approved.filter(pk=person.pk).exists():
         return False
     agreement.approved.remove(person)
@@ -239,21 +247,19 @@ def withdraw_registration(agreement: Agreement, person: User) -> bool:
     return True
 
 
-# --- by people themselves
+# --- by users themselves
 
 
 @transaction.atomic
 def accept_agreement(person: User, agreement: Agreement, version: int) -> None:
-    """Record that the person accepts this version of the text. Twice is once.
+    """Record that the user accepts this version of the text, at most once.
 
-    Whoever is on the agreement's list is approved at once, or once the address on it is verified. Raises
-    AgreementChanged for another version than the present one: the text has changed since it was shown.
+    Users on the agreement's list are approved immediately, or once their listed address is verified. Raises
+    AgreementChanged if the version is not current, because the text has changed since it was shown.
     """
     row = Agreement.objects.select_for_update(no_key=True, of=("self",)).get(pk=agreement.pk)
     if not row.in_force or row.version != version:
-        raise AgreementChanged(
-            "The agreement was changed while you were reading it. Read the new text below."
-        )
+        raise AgreementChanged("The agreement changed while you were reading it. Read the new text below.")
     digest = hashlib.sha256(row.text.encode()).hexdigest()
     _, new = Acceptance.objects.get_or_create(
         agreement=row, person=person, version=version, defaults={"text_sha256": digest}
@@ -267,8 +273,8 @@ def accept_agreement(person: User, agreement: Agreement, version: int) -> None:
 
 
 @receiver(email_confirmed)
-def approve_the_listed(email_address: EmailAddress, **said: object) -> None:
-    """Approve whoever accepted an agreement before an address on its list was verified."""
+def approve_listed_acceptances(email_address: EmailAddress, **options: object) -> None:
+    """Approve registrations that waited for this address to be verified."""
     with transaction.atomic(), acting(email_address.user):
         for acceptance in waiting_acceptances().filter(person=email_address.user):
             if _is_listed(acceptance.agreement, acceptance.person):
@@ -276,15 +282,14 @@ def approve_the_listed(email_address: EmailAddress, **said: object) -> None:
 
 
 def _is_listed(agreement: Agreement, person: User) -> bool:
-    """Return whether an address of the person is on the list. Only a verified one is known to be theirs."""
     addresses = EmailAddress.objects.filter(user=person, verified=True).values_list("email", flat=True)
     return not {address.lower() for address in addresses}.isdisjoint(agreement.listed)
 
 
 def forget_addresses(addresses: Collection[str]) -> None:
-    """Take the addresses of a closed account off every list; its acceptances keep the account's number."""
-    gone = {address.lower() for address in addresses}
+    """Remove the addresses of a closed account from all lists. Acceptances keep the account's number."""
+    removed_addresses = {address.lower() for address in addresses}
     for agreement in Agreement.objects.select_for_update(no_key=True, of=("self",)).order_by("pk"):
-        if not gone.isdisjoint(agreement.listed):
-            left = [each for each in agreement.listed if each not in gone]
-            Agreement.objects.filter(pk=agreement.pk).update(listed=left)
+        if not removed_addresses.isdisjoint(agreement.listed):
+            remaining_addresses = [each for each in agreement.listed if each not in removed_addresses]
+            Agreement.objects.filter(pk=agreement.pk).update(listed=remaining_addresses)

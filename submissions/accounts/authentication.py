@@ -1,7 +1,7 @@
-"""`Authorization: Bearer <token>`: whose token it is, whether it is good now, and whether it may be used for this.
+"""Authentication of API calls by `Authorization: Bearer <token>`, and checks of token scopes.
 
-A call says in `required_scope` what a token needs for it: one scope, or one for each method. Without a word no token
-is taken, so that a call whose author forgot is closed to tokens, not open to all.
+A view declares the scope that a token needs in `required_scope`: one scope, or one per method. Views without it
+accept no tokens, so that a forgotten declaration closes a call instead of opening it.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,73 +24,83 @@ from leaderboard.core.http.api_errors import ApiError, problem
 from leaderboard.models import User
 from submissions.models import ApiToken, Scope
 
-MISSING_SCOPE = ProblemCode("missing_scope", "The token may not be used for this call.", "Make one with the scope "
-    "that the message names, on your account page.")  # fmt: skip
+MISSING_SCOPE = ProblemCode("missing_scope", "The token lacks the scope for this "
+"call.", "Create a token with the "
+    "scope that the message names on your account page.")  # fmt: skip
 MEMBERS_ONLY = ProblemCode(
-    "members_only", "The site is for its members.", "Sign in, or send a token of yours."
+    "members_only", "This site is for members only.", "Sign in, or send your API token."
 )
-NO_TOKENS = ProblemCode("no_tokens", "The call takes no tokens.", "Use it signed in.")
+NO_TOKENS = ProblemCode("no_tokens", "The call does not accept tokens.", "Sign in and use the page instead.")
 
 
 class TokenAuthentication(KnoxTokenAuthentication):
-    """Our check of a token, noting to the minute when it was last used."""
+    """Token authentication that records the last use to the minute."""
 
     def __init__(self, scope: Scope | None = None) -> None:
         self.scope = scope
 
     def authenticate(self, request: Request) -> tuple[Any, Any] | None:
-        """Return the person and the token, None where none is sent.
+        """Return the user and the token, or None without a token.
 
-        Raises AuthenticationFailed for one that is not good, ApiError (403) for one that is not good for this call.
+        Raises AuthenticationFailed for an invalid token and ApiError (403) if it lacks the scope for this call.
         """
         credentials: tuple[Any, Any] | None = super().authenticate(request)
         if credentials is None:
             return None
         token = credentials[1]
         if request.method != "OPTIONS":
-            check_scope(token, self.scope or scope_of(request))
+            check_scope(token, self.scope or get_required_scope(request))
         now = timezone.now()
         if token.last_used_at is None or (now - token.last_used_at).total_seconds() > 60:
             ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
         return credentials
 
     def authenticate_credentials(self, token: bytes) -> tuple[User, ApiToken]:
-        """Return the token's person, who has here no rights of staff: a token shows no second factor."""
+        """Return the token's user and the token.
+
+        The user has no staff rights, because tokens prove no second factor.
+        """
         text = token.decode("ascii", errors="replace")
         row = ApiToken.objects.select_related("user").filter(digest=hash_token(text)).first()
         if row is None:
-            raise AuthenticationFailed("There is no such token: it was revoked, or is not written as it was.")
+            raise AuthenticationFailed(
+                "Unknown token. It was revoked or mistyped; create a new one on the account page."
+            )
         if row.expiry is not None and row.expiry < timezone.now():
             raise AuthenticationFailed(
-                f"This token expired on {row.expiry:%-d %B %Y}. Make a new one on the account page."
+                f"This token expired on {row.expiry:%-d %B %Y}. Create a new one on the account page."
             )
         person: User = row.user
         if not person.is_active:
             raise AuthenticationFailed("The account of this token is closed.")
         if not has_good_address(person):
             raise AuthenticationFailed(
-                "Verify the e-mail address of your account first: sign in to have mail sent."
+                "Your e-mail address is not verified. Sign in to receive a verification link."
             )
         person.restrained = settings.STAFF_MFA_REQUIRED
         return person, row
 
 
 def has_good_address(person: User) -> bool:
-    """Return whether the person verified an address, where the site can send mail to have one verified."""
+    """Return whether the user has verified an address, or the site does not require it."""
     if settings.ACCOUNT_EMAIL_VERIFICATION != "mandatory":
         return True
     return EmailAddress.objects.filter(user=person, verified=True).exists()
 
 
 def own_addresses(person: User) -> set[str]:
-    """Return a person's addresses in lower case: verified ones, and the account's own if the site sends no mail."""
+    """Return the user's verified addresses in lowercase; without mandatory verification, also the account's address."""
     addresses = EmailAddress.objects.filter(user=person, verified=True).values_list("email", flat=True)
-    own = {address.lower() for address in addresses}
-    return own if settings.ACCOUNT_EMAIL_VERIFICATION == "mandatory" else {person.email.lower(), *own}
+    lowercase_addresses = {address.lower() for address in addresses}
+    return (
+        lowercase_addresses
+        if settings.ACCOUNT_EMAIL_VERIFICATION == "mandatory"
+        else {person.email.lower(), *lowercase_addresses}
+    )
 
 
 def is_good_token(request: HttpRequest) -> bool:
-    """Return whether the request brings a token that is good for anything."""
+    """Return whether the request contains a valid token, regardless of its scopes."""
     kind, _, token = request.headers.get("Authorization", "").partition(" ")
     if kind.lower() != "bearer" or not token:
         return False
@@ -101,8 +111,8 @@ def is_good_token(request: HttpRequest) -> bool:
     return True
 
 
-def scope_of(request: Request) -> Scope | None:
-    """What the call that is asked needs a token to have; None where it says nothing."""
+def get_required_scope(request: Request) -> Scope | None:
+    """Return the scope that the requested view declares, or None."""
     view = request.parser_context.get("view") if request.parser_context else None
     declared = getattr(view, "required_scope", None)
     if isinstance(declared, Mapping):
@@ -111,16 +121,18 @@ def scope_of(request: Request) -> Scope | None:
 
 
 def check_scope(token: ApiToken, scope: Scope | None) -> None:
-    """Raise ApiError (403) where the token may not be used for this."""
+    """Raise ApiError (403) if the token lacks the scope."""
     if scope is None:
         raise ApiError(
-            NO_TOKENS, "This call takes no tokens: use it signed in.", status_code=status.HTTP_403_FORBIDDEN
+            NO_TOKENS,
+            "This call does not accept tokens. Sign in and use the page instead.",
+            status_code=status.HTTP_403_FORBIDDEN,
         )
     if scope in token.scopes:
         return
     message = f"This token lacks the scope “{scope.value}” ({scope.label})."
-    held = ", ".join(token.scopes) or "none"
-    hint = f"It has: {held}. Create token with “{scope.value}” on the account page."
+    token_scopes = ", ".join(token.scopes) or "none"
+    hint = f"Its scopes: {token_scopes}. Create a token with “{scope.value}” on the account page."
     raise ApiError(
         MISSING_SCOPE,
         message,
@@ -131,10 +143,10 @@ def check_scope(token: ApiToken, scope: Scope | None) -> None:
 
 
 def takes_tokens(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
-    """Return a page that scripts may read as well: a token that may read counts as its person's session.
+    """Return a view that also accepts tokens with the scope `read` in place of a session.
 
-    One that is not good is answered 401, one that may not read 403. Only for views that change nothing, for a token is
-    asked for no CSRF token.
+    Invalid tokens get status 401, tokens without the scope 403. Only for views that change nothing, because requests
+    with a token need no CSRF token.
     """
 
     @wraps(view)

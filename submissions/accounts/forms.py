@@ -1,4 +1,4 @@
-"""Forms of accounts and teams: allauth's in the site's words, and the account page's own."""
+"""Forms of accounts and teams: allauth's forms with the site's labels, and forms of the account page."""
 
 from typing import Any
 
@@ -25,8 +25,8 @@ from submissions.models import Scope
 _LABELS = {
     "email": _("E-mail address"),
     "login": _("E-mail address"),
-    "remember": _("Stay signed in here for two weeks"),
-    "oldpassword": _("Present password"),
+    "remember": _("Keep me signed in for two weeks"),
+    "oldpassword": _("Current password"),
     "password1": _("Password"),
     "password2": _("Password again"),
     "code": _("Code"),
@@ -34,11 +34,11 @@ _LABELS = {
 _LABELS_WHERE_CHANGED = {"password1": _("New password"), "password2": _("New password again")}
 
 
-check_address = EmailValidator(message=_("This is not an e-mail address. One looks like name@example.org."))
+check_address = EmailValidator(message=_("This is not an e-mail address. Enter one like name@example.org."))
 
 
 class SiteLabels:
-    """Mixin of a form: its fields have the site's labels."""
+    """Form mixin that applies the site's labels."""
 
     labels: dict[str, Any] = {}
     fields: dict[str, forms.Field]
@@ -50,58 +50,60 @@ class SiteLabels:
             field.label = labels.get(name, field.label)
             field.widget.attrs.pop("placeholder", None)
             if isinstance(field, forms.EmailField):
-                others = [each for each in field.validators if not isinstance(each, EmailValidator)]
-                field.validators = [check_address, *others]
+                other_validators = [each for each in field.validators if not isinstance(each, EmailValidator)]
+                field.validators = [check_address, *other_validators]
 
 
 class LoginForm(SiteLabels, account.LoginForm):
-    """Signing in."""
+    """Sign-in form."""
 
 
 def check_domain(address: str) -> None:
-    """Raise ValidationError for an address whose domain is neither in `SIGNUP_DOMAINS` nor below one of these.
+    """Raise ValidationError unless the address's domain is one of `SIGNUP_DOMAINS` or a subdomain.
 
-    A domain with non-ASCII characters is refused, because lowercasing and IDNA can turn it into another domain.
+    Domains with non-ASCII characters are refused, because lowercasing and IDNA can turn them into other domains.
     """
-    allowed: list[str] = settings.SIGNUP_DOMAINS
+    allowed_domains: list[str] = settings.SIGNUP_DOMAINS
     domain = address.rpartition("@")[2]
     host = domain.lower()
-    is_allowed = any(host == each or host.endswith(f".{each}") for each in allowed)
-    if allowed and not (domain.isascii() and is_allowed):
+    is_allowed = any(host == each or host.endswith(f".{each}") for each in allowed_domains)
+    if allowed_domains and not (domain.isascii() and is_allowed):
         raise ValidationError(
-            f"Accounts on this site require an address at {', '.join(allowed)}. Enter such an address, or ask the "
-            "site's operators."
+            f"Accounts on this site require an address at {', '.join(allowed_domains)}. Enter such an "
+            "address, or ask the site's operators."
         )
 
 
 class AllowedDomain:
-    """Mixin for forms with an address of an account, whose domain must be allowed."""
+    """Form mixin that restricts account addresses to allowed domains."""
 
     cleaned_data: dict[str, Any]
 
     def clean_email(self) -> str:
-        """Return the address. Its domain is checked first, so that the answer does not reveal who has an account."""
+        """Return the address. Its domain is checked first, so that the response does not reveal existing accounts."""
         check_domain(self.cleaned_data["email"])
-        address: str = super().clean_email()  # type: ignore[misc]  # of the form that this is part of
+        address: str = super().clean_email()  # type: ignore[misc]  # defined by the form
         return address
 
 
 class SignupForm(AllowedDomain, SiteLabels, account.SignupForm):
-    """Signing up."""
+    """Signup form."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         hints: list[Any] = []
         if settings.SIGNUP_DOMAINS:
-            hints.append(_("An address at {domains}.").format(domains=", ".join(settings.SIGNUP_DOMAINS)))
+            hints.append(
+                _("Enter an address at {domains}.").format(domains=", ".join(settings.SIGNUP_DOMAINS))
+            )
         if settings.SIGNUP == "approval":
-            hints.append(_("A curator approves each account before it can sign in. You are told by mail."))
+            hints.append(_("A curator approves each account before it can sign in. You will get an e-mail."))
         self.fields["email"].help_text = " ".join(map(str, hints))
 
     def try_save(self, request: HttpRequest) -> Any:
-        """Return the account and an answer. For an address that has one as much is computed, and thrown away.
+        """Return the account and a response; for existing addresses, hash the password anyway.
 
-        Hashing the password takes most of the time: without it the time would tell who has an account.
+        Hashing dominates the response time. Without it, the time would reveal which accounts exist.
         """
         if self.account_already_exists:
             make_password(self.cleaned_data["password1"])
@@ -109,43 +111,44 @@ class SignupForm(AllowedDomain, SiteLabels, account.SignupForm):
 
 
 class AddEmailForm(AllowedDomain, SiteLabels, account.AddEmailForm):
-    """A further address."""
+    """Form that adds an address to an account."""
 
 
 class ChangePasswordForm(SiteLabels, account.ChangePasswordForm):
-    """Another password, for who knows the present one."""
+    """Form that replaces the current password."""
 
     labels = _LABELS_WHERE_CHANGED
 
 
 class SetPasswordForm(SiteLabels, account.SetPasswordForm):
-    """A password for an account without one."""
+    """Form that sets the first password of an account."""
 
 
 class ResetPasswordForm(SiteLabels, account.ResetPasswordForm):
-    """Asking for the link."""
+    """Form that requests a link to reset the password."""
 
 
 class ResetPasswordKeyForm(SiteLabels, account.ResetPasswordKeyForm):
-    """Another password, for who has the link."""
+    """Form that sets a new password with the link."""
 
     labels = _LABELS_WHERE_CHANGED
 
 
 class ReauthenticateForm(SiteLabels, account.ReauthenticateForm):
-    """The password once more."""
+    """Form that confirms the user's identity by password."""
 
 
 class _CountedCode:
-    """Mixin of a form with a code: wrong ones are counted by the hour and the day too, for the account alone.
+    """Form mixin that also limits wrong codes per hour and day, for each account.
 
-    Passwords are not, since strangers can send wrong ones; whoever comes here has shown the password.
+    Wrong passwords are not limited this way, because anyone can send them. Users who enter codes have already
+    entered the password.
     """
 
     user: Any
 
     def clean_code(self) -> str:
-        """Return the right code. Raises ValidationError for a wrong one, and where there were too many."""
+        """Return the verified code. Raises ValidationError if it is wrong or after too many attempts."""
         limit: dict[str, Any] = {
             "app": "allauth.account",
             "action": "second_factor",
@@ -155,95 +158,95 @@ class _CountedCode:
         if usage is None:
             raise get_adapter().validation_error("too_many_codes")
         try:
-            code: str = super().clean_code()  # type: ignore[misc]  # of the form that this is part of
+            code: str = super().clean_code()  # type: ignore[misc]  # defined by the form
         except ValidationError as error:
             if error.code == "too_many_login_attempts":
-                usage.rollback()  # the code was not looked at
+                usage.rollback()  # the code was not checked
             raise
         ratelimit.clear(context.request, **limit)
         return code
 
 
 class AuthenticateCodeForm(_CountedCode, SiteLabels, second_factor.AuthenticateForm):
-    """A code, when signing in."""
+    """Form for the code at sign-in."""
 
 
 class ReauthenticateCodeForm(_CountedCode, SiteLabels, second_factor.ReauthenticateForm):
-    """A code once more."""
+    """Form that confirms the user's identity by code."""
 
 
 class ActivateCodeForm(SiteLabels, totp.ActivateTOTPForm):
-    """The first code of an authenticator app."""
+    """Form for the first code of a new authenticator app."""
 
-    labels = {"code": _("Code that the app shows")}
+    labels = {"code": _("Code shown by the app")}
 
 
 class TeamNameField(NameField):
-    """How a team is called."""
+    """Name of a team."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(label=_("Team name"), max_length=120, **options)
 
     def clean(self, value: Any) -> str:
-        """The name. Raises ValidationError for the site's own, and for what boards call teams that are kept back."""
+        """Return the name. Raises ValidationError for reserved names."""
         name: str = super().clean(value)
         if is_site_name(name):
-            raise ValidationError("This is the name of the site itself. Choose another.")
+            raise ValidationError("This is the name of the site. Choose another name.")
         if name.casefold() in (ANONYMOUS, HOUSE):
-            raise ValidationError(f"“{name}” stands on boards for something else. Choose another name.")
+            raise ValidationError(
+                f"“{name}” is reserved, because boards use it with another meaning. Choose another name."
+            )
         return name
 
 
 class TeamForm(forms.Form):
-    """A new team, or a team's new name."""
+    """Form for the name of a team."""
 
-    name = TeamNameField(help_text=_("Shown on boards beside the team's systems."))
+    name = TeamNameField(help_text=_("Shown on boards next to the team's systems."))
 
 
 class InvitationForm(forms.Form):
-    """Whom to let into the team."""
+    """Form that invites an address to the team."""
 
     email = forms.EmailField(
         label=_("E-mail address"),
         max_length=254,
-        help_text=_("Who accepts must be signed in with this address."),
+        help_text=_("The recipient must sign in with this address to accept."),
         widget=forms.EmailInput(attrs={"autocomplete": "off"}),
     )
-    owner = forms.BooleanField(required=False, label=_("As an owner, who decides for the team as you do"))
+    owner = forms.BooleanField(required=False, label=_("Invite as an owner with the same rights as you"))
 
 
 class ProfileForm(forms.Form):
-    """How the person, and their team, are shown."""
+    """Form for the names of the user and their first team."""
 
     name = NameField(
         label=_("Your name"),
         max_length=150,
         required=False,
-        help_text=_(
-            "Shown to your team, and publicly on challenges. Your e-mail address is never shown to anyone."
-        ),
+        help_text=_("Shown to your team and publicly on challenges. Your e-mail address is never shown."),
         widget=forms.TextInput(attrs={"autocomplete": "name"}),
     )
-    team = TeamNameField(help_text=_("Of your first team. Shown on boards beside its systems."))
+    team = TeamNameField(help_text=_("Name of your first team. Shown on boards next to your systems."))
 
 
 class TokenForm(forms.Form):
-    """A new API token."""
+    """Form that creates an API token."""
 
     name = NameField(
-        label=_("What is it for?"),
+        label=_("Token name"),
         max_length=80,
-        help_text=_("A name you will recognise in this list, such as “laptop” or “cluster”."),
+        help_text=_("A name to recognize the token by, such as “laptop” or “cluster”."),
     )
     scopes = forms.MultipleChoiceField(
-        label=_("What may it be used for?"),
+        label=_("Scopes"),
         choices=[(scope.value, f"{scope.value}: {scope.label}") for scope in Scope],
         initial=[Scope.READ, Scope.SUBMIT],
         widget=forms.CheckboxSelectMultiple,
-        error_messages={"required": _("Choose what the token may be used for.")},
+        error_messages={"required": _("Choose at least one scope for the token.")},
     )
     days = forms.TypedChoiceField(
-        label=_("For how long?"),
+        label=_("Expires after"),
         choices=[(days, format_lazy(_("{days} days"), days=days)) for days in LIFETIMES],
         initial=30,
         coerce=int,

@@ -1,4 +1,4 @@
-"""The outbox of account mail. The notifier sends what is written here."""
+"""Outbox of account email. The notifier sends the messages that are stored here."""
 
 from django.core.mail import EmailMessage
 from django.db import transaction
@@ -6,12 +6,12 @@ from django.db import transaction
 from leaderboard.core import wakeup
 from submissions.models import AccountMail
 
-#: The notifier's task and its queue. Names on the wire.
+#: Name of the notifier's task and of its queue, which are part of the wire format.
 NOTIFY, QUEUE = "runboard.notify", "notices"
 
 
 def queue_account_mail(message: EmailMessage) -> None:
-    """Write the mail down for its one recipient, and wake the notifier: it is sent at once where that is alive."""
+    """Store an email to one recipient and wake the notifier, which sends it immediately if it is running."""
     (address,) = message.to
     AccountMail.objects.create(
         address=address,
@@ -23,5 +23,5 @@ def queue_account_mail(message: EmailMessage) -> None:
 
 
 def one_line(text: str) -> str:
-    """Return a text that somebody typed as mail may have it: on one line, without characters that nobody can see."""
+    """Return user-provided text for use in emails: on one line and without invisible characters."""
     return " ".join("".join(each if each.isprintable() else " " for each in text).split())

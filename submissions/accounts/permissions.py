@@ -1,4 +1,4 @@
-"""Who may see and do what with a submission. Views and API ask here and nowhere else."""
+"""Permissions on submissions, used by views and the API."""
 
 from collections.abc import Callable
 
@@ -20,131 +20,131 @@ View = Callable[..., HttpResponse]
 
 
 def personal_page(*methods: str) -> Callable[[View], View]:
-    """A decorator: the page answers these methods, to people who are signed in, and no browser or proxy keeps it."""
+    """Return a decorator for views that require sign-in, allow only these methods, and are never cached."""
     return lambda view: login_required(never_cache(require_http_methods(methods)(view)))
 
 
 def signed_in(request: HttpRequest | Request) -> User:
-    """Who asks. Raises PermissionDenied for nobody in particular."""
+    """Return the signed-in user. Raises PermissionDenied for anonymous users."""
     if not isinstance(request.user, User):
         raise PermissionDenied
     return request.user
 
 
-def teams_of(person: Person) -> QuerySet[Team]:
-    """Return the teams the person belongs to, their first one first."""
+def get_teams(person: Person) -> QuerySet[Team]:
+    """Return the user's teams, in the order in which they joined."""
     if not isinstance(person, User):
         return Team.objects.none()
     return Team.objects.filter(memberships__user=person).order_by("memberships__pk")
 
 
-def systems_of(person: Person) -> QuerySet[System]:
-    """Return the systems that the person may submit results for."""
-    return System.objects.filter(team__in=teams_of(person))
+def get_systems(person: Person) -> QuerySet[System]:
+    return System.objects.filter(team__in=get_teams(person))
 
 
 def editable_systems(person: Person) -> QuerySet[System]:
-    """Return the systems whose description the person may change: their teams', and for curators everybody's."""
+    """Return the systems that the user may edit: those of their teams, and for curators those of all teams."""
     if has_right(person, "leaderboard.change_system"):
         return System.objects.exclude(team=None)
-    return systems_of(person)
+    return get_systems(person)
 
 
-def submissions_of(person: Person) -> QuerySet[Submission]:
-    """Return the submissions of the person's present teams, and none of teams that they have left."""
-    return Submission.objects.filter(team__in=teams_of(person))
+def get_submissions(person: Person) -> QuerySet[Submission]:
+    return Submission.objects.filter(team__in=get_teams(person))
 
 
-def checkpoints_of(person: Person) -> QuerySet[Checkpoint]:
-    """Return the models that the person's teams have sent, newest first."""
-    return Checkpoint.objects.filter(team__in=teams_of(person))
+def get_checkpoints(person: Person) -> QuerySet[Checkpoint]:
+    return Checkpoint.objects.filter(team__in=get_teams(person))
 
 
 def may_manage(person: Person, submission: Submission) -> bool:
-    """Return whether the person may see everything of the submission, cancel, withdraw and show or hide it."""
+    """Return whether the user may see all details of the submission and cancel, withdraw, publish, or hide it."""
     if not isinstance(person, User):
         return False
-    # Who may take any team's results off the boards sees and manages its submissions.
-    moderates = has_right(person, "leaderboard.moderate_entry")
-    return moderates or submissions_of(person).filter(pk=submission.pk).exists()
+    # Moderators of entries can see and manage all submissions.
+    is_moderator = has_right(person, "leaderboard.moderate_entry")
+    return is_moderator or get_submissions(person).filter(pk=submission.pk).exists()
 
 
 def may_go_unprotected(person: Person, *, local: bool) -> bool:
-    """Whether the person's models may run without a sandbox: who has the machine itself, at the machine itself."""
+    """Return whether the user's models may run without a sandbox: only for curators on the machine itself."""
     return local and isinstance(person, User) and person.curates
 
 
 def may_see_facts(submission: Submission) -> bool:
-    """Return whether anyone may see the public facts of the submission: those that a board, or a tombstone, shows."""
+    """Return whether everyone may see the submission's public facts: those on a board or tombstone."""
     if not submission.public:
         return False
-    shown = [Entry.Visibility.PUBLIC, Entry.Visibility.WITHDRAWN, Entry.Visibility.SUPERSEDED]
-    return Entry.objects.filter(submission_reference=submission.pk, visibility__in=shown).exists()
+    visibilities = [Entry.Visibility.PUBLIC, Entry.Visibility.WITHDRAWN, Entry.Visibility.SUPERSEDED]
+    return Entry.objects.filter(submission_reference=submission.pk, visibility__in=visibilities).exists()
 
 
 def visible_submission(
     person: Person, submissions: QuerySet[Submission], identifier: str, *, manage: bool = False
 ) -> Submission:
-    """Return a submission that exists for the person. Raises Http404.
+    """Return a submission that the user may see. Raises Http404.
 
-    With `manage`, one that they may change. Raises PermissionDenied.
+    With `manage`, raises PermissionDenied if the user may see the submission but not change it.
     """
     submission = submissions.filter(pk=identifier).first()
-    manages = submission is not None and may_manage(person, submission)
-    if submission is None or not (manages or may_see_facts(submission)):
-        raise Http404("There is no such submission, or it is private.")
-    if manage and not manages:
-        raise PermissionDenied("Only its team may change this submission.")
+    is_manager = submission is not None and may_manage(person, submission)
+    if submission is None or not (is_manager or may_see_facts(submission)):
+        raise Http404("This submission does not exist or is private.")
+    if manage and not is_manager:
+        raise PermissionDenied("Only members of its team can change this submission.")
     return submission
 
 
 def downloadable_runs(person: Person, submission: Submission, *, own: bool | None = None) -> list[Job]:
-    """Return the submission's scored jobs whose run the person may download.
+    """Return the submission's scored jobs whose runs the user may download.
 
-    Its team has its own, but what a model retrieved here only over open judgements and public queries: a model may
-    write into its run what it saw. Others, curators among them, have none over hidden judgements, which many runs
-    with their scores would give away, and of the rest those of public results, where the dataset's setting names them.
-    `own` is whether it is known to be the person's or their teams'; None asks.
+    Teams may download their own runs. The exception are runs of models over hidden judgments or restricted queries,
+    because a model could write what it saw into the run. All other users, curators included, may download runs of
+    public results if the dataset's settings allow it, but none over hidden judgments: many runs with scores would
+    reveal these.
+
+    `own` states whether the submission belongs to the user or their teams; None looks it up.
     """
-    scored = [
-        job for job in submission.jobs.all() if evaluation_of(job) is not None and not run_stays_private(job)
+    scored_jobs = [
+        job
+        for job in submission.jobs.all()
+        if get_evaluation_key(job) is not None and not run_stays_private(job)
     ]
     if own is None:
-        own = bool(scored) and submissions_of(person).filter(pk=submission.pk).exists()
+        own = bool(scored_jobs) and get_submissions(person).filter(pk=submission.pk).exists()
     if own:
-        return scored
+        return scored_jobs
     return [
         job
-        for job in scored
+        for job in scored_jobs
         if job.entry is not None
         and job.entry.visibility == Entry.Visibility.PUBLIC
         and not job.dataset.hidden
-        and submission.system.anonymous_until is None  # its tag may say whose it is
+        and submission.system.anonymous_until is None  # the run tag may identify the team
         and sees(person, job.dataset, job.dataset.runs_visibility)
     ]
 
 
-def evaluation_of(job: Job) -> int | None:
-    """Return the key of the evaluation that the job made: of its own entry, or of its seed, published or not."""
+def get_evaluation_key(job: Job) -> int | None:
+    """Return the key of the job's evaluation, of its entry or of its seed."""
     return job.evaluation_id or (job.entry.evaluation_id if job.entry is not None else None)
 
 
 def run_stays_private(job: Job) -> bool:
-    """Whether the run stays here: a model made it beside hidden judgements, or from queries that not all may see."""
-    open_to_all = not job.dataset.hidden and job.dataset.queries_visibility == Visibility.PUBLIC
-    return job.kind == Job.Kind.MODEL and not open_to_all
+    """Return whether a model made the run with access to hidden judgments or restricted queries."""
+    is_open = not job.dataset.hidden and job.dataset.queries_visibility == Visibility.PUBLIC
+    return job.kind == Job.Kind.MODEL and not is_open
 
 
 def is_owner(person: Person, team: Team) -> bool:
-    """Return whether the person decides for the team: who is in it, in which role, and how it is called."""
     if not isinstance(person, User):
         return False
     return team.memberships.filter(user=person, owner=True).exists()
 
 
 def owned_team(person: Person, slug: str) -> Team:
-    """Return a team that the person owns. Raises Http404 for everybody else."""
+    """Return a team that the user owns. Raises Http404 otherwise."""
     team = Team.objects.filter(Team.has_address(slug)).first()
     if team is None or not is_owner(person, team):
-        raise Http404("There is no such team, or you are not an owner of it.")
+        raise Http404("This team does not exist, or you are not one of its owners.")
     return team

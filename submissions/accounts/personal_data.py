@@ -1,4 +1,4 @@
-"""What is stored of a person: to download, and what goes when they close the account."""
+"""Export of personal data, and closing of accounts."""
 
 import io
 import json
@@ -21,7 +21,7 @@ from submissions.accounts.approval import forget_addresses
 from submissions.accounts.teams import TeamRefused, rename_team, revoke_access
 from submissions.core.errors import ChangeRefused
 
-#: By name: the table, its field that names the person, and what of it is theirs to have. Never a secret, nor a score.
+#: Exported tables by name, with the field that refers to the user and the exported columns. No secrets, no scores.
 _TABLES: dict[str, tuple[type[Model], str, tuple[str, ...]]] = {
     "addresses": (EmailAddress, "user", ("email", "verified", "primary")),
     "sign_in_elsewhere": (SocialAccount, "user", ("provider", "uid", "date_joined", "last_login", "extra_data")),
@@ -46,57 +46,57 @@ _TABLES: dict[str, tuple[type[Model], str, tuple[str, ...]]] = {
     "notice_preferences": (models.NoticePreference, "person", ("kind", "by_mail", "in_inbox", "everywhere")),
     "audit_records": (AuditRecord, "actor", ("at", "action", "subject", "reason")),
 }  # fmt: skip
-#: What goes with the account; the rest keeps its number, which names nobody.
+#: Tables deleted with the account. The others keep the account's number, which does not identify the user.
 _GO = (EmailAddress, SocialAccount, Authenticator, models.Webhook, models.Notice, models.NoticePreference)
-#: What is shown in the place of a name.
+#: Display name of closed accounts.
 FORMER = "A former member"
 
 
 def personal_data(person: User) -> bytes:
-    """Return a zip with one file, `account.json`: what is stored of the person."""
-    of_account = ("id", "email", "name", "date_joined", "last_login", "is_staff", "approval_awaited")
-    data: dict[str, Any] = {"account": {name: getattr(person, name) for name in of_account}}
+    """Return a zip archive with one file, `account.json`, containing the user's stored data."""
+    account_fields = ("id", "email", "name", "date_joined", "last_login", "is_staff", "approval_awaited")
+    data: dict[str, Any] = {"account": {name: getattr(person, name) for name in account_fields}}
     for name, (table, field, columns) in _TABLES.items():
         data[name] = list(table._default_manager.filter(**{field: person}).order_by("pk").values(*columns))
-    written = io.BytesIO()
-    with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(
             "account.json", json.dumps(data, cls=DjangoJSONEncoder, indent=2, ensure_ascii=False)
         )
-    return written.getvalue()
+    return buffer.getvalue()
 
 
 def check_can_close(person: User) -> None:
-    """Raise TeamRefused where others would be left without an owner, ChangeRefused for staff."""
+    """Raise TeamRefused if a team would lose its only owner, ChangeRefused for staff."""
     if person.is_staff or person.is_superuser:
-        raise ChangeRefused(
-            "Your account has rights of curation. Ask whoever gave you these to take them back first."
-        )
-    owned = Team.objects.filter(memberships__user=person, memberships__owner=True)
-    for team in owned.order_by("pk"):
-        others = team.memberships.exclude(user=person)
-        if others.exists() and not others.filter(owner=True).exists():
+        raise ChangeRefused("Your account has curator rights. Ask an administrator to remove them first.")
+    owned_teams = Team.objects.filter(memberships__user=person, memberships__owner=True)
+    for team in owned_teams.order_by("pk"):
+        other_members = team.memberships.exclude(user=person)
+        if other_members.exists() and not other_members.filter(owner=True).exists():
             raise TeamRefused(
-                f"You are the only owner of “{team.name}”. Hand it over, or make somebody else an owner."
+                f"You are the only owner of “{team.name}”. Transfer the team or make another member an owner "
+                "first."
             )
 
 
 @transaction.atomic
 def close_account(person: User) -> None:
-    """Take away name, address, and every way in; results stay with their teams, and records keep the number.
+    """Remove name, addresses, and all ways to sign in.
 
-    A team of one that has the person's name gets a neutral one. Raises TeamRefused or ChangeRefused.
+    Results stay with their teams, and records keep the account's number. A team of one that has the user's name gets
+    a neutral name. Raises TeamRefused or ChangeRefused.
     """
     teams = Team.objects.filter(memberships__user=person).order_by("pk")
-    named = [team for team in teams if team.name == person.name and team.memberships.count() == 1]
-    for team in named:  # its boards are locked before any person
+    teams_to_rename = [team for team in teams if team.name == person.name and team.memberships.count() == 1]
+    for team in teams_to_rename:  # locks boards, which must be locked before users
         rename_team(team, FORMER)
     User.objects.select_for_update(no_key=True).get(pk=person.pk)
     list(teams.select_for_update(no_key=True, of=("self",)).values_list("pk"))
     check_can_close(person)
     addresses = {person.email, *EmailAddress.objects.filter(user=person).values_list("email", flat=True)}
     models.AccountMail.objects.filter(address__in=addresses).delete()
-    ended = {**end_access(person), **revoke_access(person)}
+    ended_counts = {**end_access(person), **revoke_access(person)}
     person.email = f"account-{person.pk}@closed.invalid"
     forget_addresses(addresses)
     Invitation.objects.filter(email__in=addresses).update(email=person.email)
@@ -108,4 +108,4 @@ def close_account(person: User) -> None:
     person.set_unusable_password()
     person.groups.clear()
     person.save()
-    audit.record("account closed", person, after=ended)
+    audit.record("account closed", person, after=ended_counts)

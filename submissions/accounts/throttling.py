@@ -1,4 +1,4 @@
-"""How often one person may send files or change what boards say: one count for the page and the API."""
+"""Rate limits per user for uploads and changes, shared by pages and the API."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -15,103 +15,99 @@ Saved = TypeVar("Saved")
 
 
 class _PersonThrottle(SimpleRateThrottle):
-    """Counts by person, or by address for those not signed in, from the first request on for the rate's period.
+    """Throttle per user, or per address for anonymous users, over a period that starts with the first request.
 
-    The cache counts, in one step: of requests that come at once each is a number of its own.
+    The cache increments the count atomically, so that concurrent requests get distinct numbers.
     """
 
-    #: Of the rate: how many, in how many seconds. The base class reads them of it.
+    #: Number of requests and period in seconds, parsed from the rate by the base class.
     num_requests: int
     duration: int
 
     def allow_request(self, request: Request, view: APIView) -> bool:
-        """Return whether this one is within the rate; it counts in any case."""
+        """Count the request and return whether it is within the rate."""
         name = self.get_cache_key(request, view) if self.rate is not None else None
         if name is None:
             return True
         self.now = self.timer()
         self.cache.add(f"{name}_since", self.now, self.duration)
         self.since = float(self.cache.get(f"{name}_since", self.now))
-        # A count belongs to its period, so none that is over is added to.
+        # Each period has its own count, so that requests never add to an old one.
         name = f"{name}_{self.since:.3f}"
         self.cache.add(name, 0, 2 * self.duration)
         try:
             return bool(self.cache.incr(name) <= self.num_requests)
-        except ValueError:  # begun by this process alone, while the cache was away: it begins there now
+        except ValueError:  # the count was lost while the cache was unavailable; it restarts now
             return True
 
     def wait(self) -> float:
-        """Seconds until the period ends."""
         return max(0.0, self.since + self.duration - self.now)
 
     def get_cache_key(self, request: Request, view: APIView) -> str | None:
-        """Return the name the count is kept under."""
-        who = f"user-{request.user.pk}" if request.user.is_authenticated else self.get_ident(request)
-        return f"throttle_{self.scope}_{who}"
+        identifier = f"user-{request.user.pk}" if request.user.is_authenticated else self.get_ident(request)
+        return f"throttle_{self.scope}_{identifier}"
 
 
 class CheckThrottle(_PersonThrottle):
-    """For reports without a submission."""
+    """Limit of validations without a submission."""
 
     scope = "check"
 
 
 class SubmitThrottle(_PersonThrottle):
-    """For submissions."""
+    """Limit of submissions."""
 
     scope = "submit"
 
 
 class ChangeThrottle(_PersonThrottle):
-    """For showing results or keeping them back, and for what systems and teams say of themselves.
+    """Limit of changes of visibility and of descriptions of systems and teams.
 
-    Each such change is a revision of every board concerned, for good.
+    Each such change adds a permanent revision of every affected board.
     """
 
     scope = "change"
 
 
 class InviteThrottle(_PersonThrottle):
-    """For mail that the site sends to addresses which somebody names."""
+    """Limit of emails to addresses that users enter."""
 
     scope = "invite"
 
 
 class ChallengeThrottle(_PersonThrottle):
-    """For challenges of systems, each of which somebody has to look into."""
+    """Limit of challenges, each of which a curator has to check."""
 
     scope = "challenge"
 
 
 class TokenThrottle(_PersonThrottle):
-    """For tokens that are made on the account page."""
+    """Limit of tokens created on the account page."""
 
     scope = "token"
 
 
 def throttle_message(seconds: int) -> str:
-    """What somebody reads who changed too much in a short time."""
     wait = f"{seconds} second{'s' * (seconds != 1)}" if seconds < 120 else f"{-(-seconds // 60)} minutes"
-    return f"That was many changes in a short time. Please wait {wait}, then send this again."
+    return f"Too many changes in a short time. Wait {wait}, then try again."
 
 
 def seconds_to_wait(throttle: _PersonThrottle, request: HttpRequest) -> int:
-    """Count a page's request; 0 when it may go on, else after how many seconds the next one may."""
+    """Count a page request and return 0 if it is allowed, otherwise the seconds to wait."""
     if throttle.allow_request(request, None):  # type: ignore[arg-type]
         return 0
     wait = max(1, int(throttle.wait() or 1))
-    request.retry_after = wait  # type: ignore[attr-defined]  # what the answer's header says
+    request.retry_after = wait  # type: ignore[attr-defined]  # read by PersonMiddleware
     return wait
 
 
 class TooManyChanges(ChangeRefused):
-    """Somebody changed too much in a short time."""
+    """Refusal because of too many changes in a short time."""
 
     status = 429
 
 
 def enforce_limit(throttle: _PersonThrottle, request: HttpRequest) -> None:
-    """Count a page's request. Raises TooManyChanges."""
     if wait := seconds_to_wait(throttle, request):
         raise TooManyChanges(throttle_message(wait))
 
@@ -123,16 +119,17 @@ def save_within_limit(
     save: Callable[[dict[str, Any]], Saved],
     *refusals: type[Exception],
 ) -> tuple[Saved | None, int]:
-    """Save a valid form, unless the person has saved too many. What stands against it is put into the form.
+    """Save a valid form within the rate limit. Errors are added to the form.
 
-    `refusals` are exceptions of `save` beside ChangeRefused. Returns what `save` returned, and the status of the page.
+    `refusals` are exceptions of `save` in addition to ChangeRefused. Returns the result of `save`, or None, and the
+    status of the page.
     """
-    shown: tuple[type[Exception], ...] = (ChangeRefused, *refusals)
+    refusal_types: tuple[type[Exception], ...] = (ChangeRefused, *refusals)
     if not form.is_valid():
         return None, 400
     try:
         enforce_limit(throttle, request)
         return save(form.cleaned_data), 200
-    except shown as error:
+    except refusal_types as error:
         form.add_error(None, str(error))
         return None, getattr(error, "status", 400)

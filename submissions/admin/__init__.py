@@ -1,4 +1,4 @@
-"""Curation of what is submitted, beside `leaderboard.admin`."""
+"""Admin of submissions, in addition to `leaderboard.admin`."""
 
 from submissions.admin import accounts, operators, quotas, results
 

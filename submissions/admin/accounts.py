@@ -1,6 +1,7 @@
-"""Accounts, their addresses, groups, teams, and agreements. Every change is recorded, and no secret with it.
+"""Admin of accounts, addresses, groups, teams, and agreements. Every change is recorded, without secrets.
 
-Curators correct the names of teams. Who is in a team decides who gets its runs, and needs another permission.
+Curators may change the names of teams. Changing members needs another permission, because members can access the
+team's runs.
 """
 
 import re
@@ -38,28 +39,28 @@ from leaderboard.results.publishing.descriptions import boards_of_team, team_cha
 from submissions.accounts import approval, teams
 from submissions.accounts.access import end_access
 
-#: Fields of a new account that no record has.
+#: Fields of a new account that are never recorded.
 _SECRET = ("password1", "password2", "usable_password")
 
-#: Who may say that an account or a team is welcome.
+#: Permission to approve accounts and teams.
 APPROVES = "leaderboard.change_team"
-#: Who may change accounts may put people into teams: a team's own may read what no curator may.
+#: Permission to change members of teams, the same as for accounts: members can read what curators cannot.
 RIGHT = "leaderboard.change_user"
-#: Fields that name somebody for a place in the team.
+#: Form fields that contain users to be added to the team.
 _NAMED = re.compile(r"memberships-[0-9]+-user")
 _KEY = re.compile(r"[0-9]{1,18}")
-#: What nobody takes from their own account.
+#: Rights that users cannot remove from their own account.
 _OWN_WAY_IN = ("is_active", "is_staff", "is_superuser")
 
-# The pages that come with Group and EmailAddress record nothing. Those of second factors and sessions would take a
-# factor away, or add one, without the record and the end of all sessions that `manage.py reset_second_factor` makes.
+# The default admin pages of groups and addresses do not record changes. The pages of second factors and sessions would
+# change factors without the record and the end of all sessions that `manage.py reset_second_factor` ensures.
 admin.site.unregister(
     [Group, EmailAddress, Authenticator, UserSession, SocialAccount, SocialApp, SocialToken]
 )
 
 
 class NewPersonForm(CurationForm, AdminUserCreationForm):
-    """A new account is known by its e-mail address."""
+    """Form that creates an account with an email address."""
 
     class Meta:
         model = User
@@ -67,38 +68,35 @@ class NewPersonForm(CurationForm, AdminUserCreationForm):
 
     @property
     def changed_data(self) -> list[str]:
-        """Return the changed fields without passwords."""
         return [name for name in super().changed_data if name not in _SECRET]
 
 
 class PersonForm(CurationForm, UserChangeForm):
-    """An account; its password has a page of its own."""
+    """Form that edits an account. Passwords are set on a separate page."""
 
     def clean(self) -> dict[str, Any] | None:
-        """Refuse to remove one's own access, so that the last superuser keeps it."""
-        cleaned = super().clean()
+        """Prevent users from removing their own access, so that a superuser remains."""
+        values = super().clean()
         if self.instance.pk == self.request.user.pk:
             for name in _OWN_WAY_IN:
                 if name in self.changed_data and not self.cleaned_data.get(name):
-                    self.add_error(
-                        name, "You cannot take this from yourself. Ask somebody else who may change accounts."
-                    )
-        return cleaned
+                    self.add_error(name, "You cannot remove your own access. Ask another administrator.")
+        return values
 
 
-def _decision(decide: Callable[[Any], bool], done: str, refusal: str) -> Callable[[Any, object], str]:
-    """Return the act of an operation. `decide` returns False where nothing is to be done, which `refusal` says."""
+def _decision(decide: Callable[[Any], bool], success: str, refusal: str) -> Callable[[Any, object], str]:
+    """Return the action of an operation. If `decide` returns False, it raises ActionRefused with `refusal`."""
 
     def act(row: Any, _values: object) -> str:
         if not decide(row):
             raise ActionRefused(refusal.format(row))
-        return done.format(row)
+        return success.format(row)
 
     return act
 
 
 class AccountAdmin(CurationAdmin):
-    """Base class of pages about accounts. Records, which are never deleted, abbreviate addresses."""
+    """Base of admin pages about accounts. Permanent records contain only abbreviated addresses."""
 
     def recorded(self, name: str, value: Any) -> Any:
         return _ends(str(value or "")) if name == "email" else super().recorded(name, value)
@@ -106,7 +104,7 @@ class AccountAdmin(CurationAdmin):
 
 @admin.register(User)
 class PersonAdmin(AccountAdmin, UserAdmin):
-    """Accounts, by e-mail address."""
+    """Admin of accounts."""
 
     form = PersonForm
     add_form = NewPersonForm
@@ -122,14 +120,20 @@ class PersonAdmin(AccountAdmin, UserAdmin):
     )
     add_fieldsets = ((None, {"fields": ("email", "name", "usable_password", "password1", "password2")}),)
     readonly_fields = ("approval_awaited", "last_login", "date_joined")
-    may_delete = False  # clearing “active” closes one, and teams and records keep their names
+    may_delete = False  # clearing “active” closes an account; teams and records still refer to it
 
     approve = Operation(
-        "Approve: it may sign in (asks why)", APPROVES,
-        _decision(approval.approve_account, "Approved: account {0.pk}.", "Account {0.pk} does not wait for approval."),
-        title="Approve accounts", button="Approve",
-        explanation="They can sign in from now on, and are told by mail.",
-    )  # fmt: skip
+        "Approve sign-in (asks for a reason)",
+        APPROVES,
+        _decision(
+            approval.approve_account,
+            "Approved: account {0.pk}.",
+            "Account {0.pk} is not waiting for approval.",
+        ),
+        title="Approve accounts",
+        button="Approve",
+        explanation="The users can sign in from now on and get an e-mail.",
+    )
 
     pending = ("account waits for approval", "accounts wait for approval", "?approval_awaited__exact=1")
 
@@ -140,48 +144,48 @@ class PersonAdmin(AccountAdmin, UserAdmin):
         return ("approve",) if obj.approval_awaited else ()
 
     def save_model(self, request: HttpRequest, obj: User, form: Any, change: bool) -> None:
-        """Save; who is closed out comes in no more, lets nobody in, and is told nothing."""
+        """Save the account. If it was deactivated, end its sessions, tokens, invitations, and webhooks."""
         super().save_model(request, obj, form, change)
         if change and "is_active" in form.changed_data and not obj.is_active:
             record("access ended", obj, after={**end_access(obj), **teams.revoke_access(obj)})
 
     @transaction.atomic
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:
-        """Set somebody's password: whoever knew the old one, or came in by it, is out, and so are their tokens."""
+        """Set a user's password, and end their sessions and tokens."""
         with acting(curator(request)):
             key = self.parse_key(unquote(id))
-            before = _password_of(key)
+            hash_before = _get_password_hash(key)
             answer = super().user_change_password(request, id, form_url)
-            if _password_of(key) != before:
+            if _get_password_hash(key) != hash_before:
                 person = User.objects.get(pk=key)
                 after = end_access(person, keep=request.session.session_key)
                 record("password set", person, after=after)
         return answer
 
 
-def _password_of(key: Any) -> str | None:
-    """Return the stored password hash, which differs each time it is set."""
+def _get_password_hash(key: Any) -> str | None:
+    """Return the stored password hash, which changes whenever the password is set."""
     return User.objects.filter(pk=key).values_list("password", flat=True).first()
 
 
 @admin.register(Group)
 class RightsAdmin(AccountAdmin, GroupAdmin):
-    """Groups: what all who are in them may do."""
+    """Admin of groups and their permissions."""
 
 
 @admin.register(EmailAddress)
 class AddressAdmin(AccountAdmin, EmailAddressAdmin):
-    """Addresses that accounts have; a verified one lets its account sign in, and into teams that invited it."""
+    """Admin of addresses. A verified address allows sign-in and joining teams that invited it."""
 
     actions = ["make_verified"]
 
     @admin.action(description="Mark as verified", permissions=["change"])
     @transaction.atomic
     def make_verified(self, request: HttpRequest, queryset: QuerySet[EmailAddress]) -> None:
-        """Take it for granted that the address is the person's."""
-        waiting = list(queryset.filter(verified=False).values_list("pk", flat=True))
+        """Mark addresses as verified and record each."""
+        unverified_ids = list(queryset.filter(verified=False).values_list("pk", flat=True))
         super().make_verified(request, queryset)
-        for address in EmailAddress.objects.filter(pk__in=waiting, verified=True).order_by("pk"):
+        for address in EmailAddress.objects.filter(pk__in=unverified_ids, verified=True).order_by("pk"):
             before, after = {"verified": False}, {"verified": True}
             record("edited", self._record_name(address), before=before, after=after)
 
@@ -190,13 +194,12 @@ class AddressAdmin(AccountAdmin, EmailAddressAdmin):
 
 
 def _ends(address: str) -> str:
-    """Return the first letter and the host of an address."""
     name, _, host = address.rpartition("@")
     return f"{name[:1]}…@{host}" if host else ""
 
 
 class MembershipForm(forms.ModelForm):
-    """A member, who may change roles; somebody else is another member."""
+    """Form of a membership. The role can change, but not the user."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -205,19 +208,19 @@ class MembershipForm(forms.ModelForm):
 
 
 class MembershipFormSet(BaseInlineFormSet):
-    """The members of a team, one of whom at least decides for it."""
+    """Memberships of a team, at least one of which must be an owner's."""
 
     def clean(self) -> None:
-        """Raise ValidationError if the team would have no owner, or a person cannot join."""
+        """Raise ValidationError if the team would have no owner or a user cannot join."""
         super().clean()
         if any(form.errors for form in self.forms) or not (self.has_changed() or self.instance._state.adding):
             return
-        kept = [form for form in self.forms if form not in self.deleted_forms]
-        if not any(form.cleaned_data.get("owner") for form in kept):
+        remaining_forms = [form for form in self.forms if form not in self.deleted_forms]
+        if not any(form.cleaned_data.get("owner") for form in remaining_forms):
             raise ValidationError(
-                "A team is never without an owner. Tick “owner” for a member who stays, or add one."
+                "A team needs an owner. Tick “owner” for a remaining member, or add an owner."
             )
-        for form in kept:
+        for form in remaining_forms:
             person = form.cleaned_data.get("user")
             if form.instance.pk is None and person is not None:
                 try:
@@ -226,11 +229,11 @@ class MembershipFormSet(BaseInlineFormSet):
                     else:
                         teams.check_can_join(self.instance, person)
                 except teams.TeamRefused as error:
-                    raise ValidationError(f"{person} cannot join. They would be told: {error}") from error
+                    raise ValidationError(f"{person} cannot join the team: {error}") from error
 
 
 class MembershipInline(admin.TabularInline):
-    """Members of a team, which curators who may change accounts can edit."""
+    """Memberships of a team, editable for curators who may change accounts."""
 
     model = Membership
     form = MembershipForm
@@ -250,7 +253,7 @@ class MembershipInline(admin.TabularInline):
 
 @admin.register(Team)
 class TeamAdmin(CurationAdmin):
-    """Teams and their members."""
+    """Admin of teams and their members."""
 
     list_display = ("name", "slug", "created_at", "approved_at")
     list_filter = (("approved_at", admin.EmptyFieldListFilter),)
@@ -260,24 +263,30 @@ class TeamAdmin(CurationAdmin):
     actions = ("approve", "withdraw_approval")
 
     approve = Operation(
-        "Approve for hidden judgements (asks why)", APPROVES,
-        _decision(approval.approve_team, "Approved: {}.", "{} is approved already."),
-        title="Approve teams", button="Approve",
-        explanation="They may submit to datasets with hidden judgements, and their owners are told by mail. Approve "
-        "teams whose people you can name: several that work together read more of what is hidden.",
-    )  # fmt: skip
+        "Approve for hidden datasets (asks for a reason)",
+        APPROVES,
+        _decision(approval.approve_team, "Approved: {}.", "{} is already approved."),
+        title="Approve teams",
+        button="Approve",
+        explanation="The teams can submit to datasets with hidden judgments, and their owners get an e-mail. "
+        "Approve only teams whose members you can identify, because colluding teams can infer more of the hidden "
+        "judgments.",
+    )
     withdraw_approval = Operation(
-        "Withdraw the approval (asks why)", APPROVES,
+        "Withdraw approval (asks for a reason)",
+        APPROVES,
         _decision(approval.withdraw_approval, "Approval withdrawn: {}.", "{} is not approved."),
-        title="Withdraw approvals", button="Withdraw",
-        explanation="They submit nothing more to datasets with hidden judgements, where teams need to be approved. "
-        "Their results stay.",
-    )  # fmt: skip
+        title="Withdraw approvals",
+        button="Withdraw",
+        explanation="The teams can no longer submit to datasets with hidden judgments if teams need "
+        "approval. Their results remain.",
+    )
 
     pending = (
-        "team waits to be approved for hidden judgements", "teams wait to be approved for hidden judgements",
+        "team waits for approval for hidden datasets",
+        "teams wait for approval for hidden datasets",
         "?approved_at__isempty=1",
-    )  # fmt: skip
+    )
 
     def pending_rows(self) -> QuerySet[Team]:
         return approval.waiting_teams()
@@ -286,15 +295,15 @@ class TeamAdmin(CurationAdmin):
         return ("withdraw_approval",) if obj.approved_at else ("approve",)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Require the permission to name an owner, since a team always has one."""
+        """Require the permission to change members, because a team needs an owner."""
         return request.user.has_perm(RIGHT) and super().has_add_permission(request)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Require the permission to remove members, since a deleted team has none."""
+        """Require the permission to change members, because deleting a team removes them."""
         return request.user.has_perm(RIGHT) and super().has_delete_permission(request, obj)
 
     def lost(self, obj: Team) -> dict[str, Any]:
-        """Return the members by account number, and whether they were owners."""
+        """Return the members by account number, with their roles, for the record."""
         members = obj.memberships.order_by("pk").values_list("user_id", "owner")
         return {"members": [{"person": person, "owner": owner} for person, owner in members]}
 
@@ -302,76 +311,76 @@ class TeamAdmin(CurationAdmin):
         return boards_of_team(key)
 
     def lock(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> None:
-        """Lock the boards, then those who are to join it, then the team: everybody's order."""
+        """Lock the boards, then new members, then the team, the same order as everywhere."""
         key = self.parse_key(object_id)
         lock_boards(self.get_board_ids(key))
-        named = [str(value) for name, value in request.POST.items() if _NAMED.fullmatch(name)]
+        user_ids = [str(value) for name, value in request.POST.items() if _NAMED.fullmatch(name)]
         people = User.objects.select_for_update(no_key=True)
-        joining = people.filter(pk__in=[int(value) for value in named if _KEY.fullmatch(value)])
-        list(joining.order_by("pk").values_list("pk"))
+        new_members = people.filter(pk__in=[int(value) for value in user_ids if _KEY.fullmatch(value)])
+        list(new_members.order_by("pk").values_list("pk"))
         self.lock_row(key)
 
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        """Show or save the form; save nothing if the team has changed meanwhile."""
+        """Show or save the form. Saving fails if the team has changed in the meantime."""
         try:
             return super().changeform_view(request, *args, **kwargs)
         except teams.TeamRefused as error:
-            messages.error(request, f"Nothing was saved: {error}")
+            messages.error(request, f"Your changes were not saved: {error}")
             return HttpResponseRedirect(request.get_full_path())
 
     def save_model(self, request: HttpRequest, obj: Team, form: Any, change: bool) -> None:
-        """Save, so that no cached page outlives the name; the address follows it, and the earlier one leads there."""
-        earlier = form.initial.get("slug", "")
-        if change and obj.slug == earlier and "name" in form.changed_data:
+        """Save the team and refresh boards. A new name changes the slug, and the earlier slug redirects."""
+        earlier_slug = form.initial.get("slug", "")
+        if change and obj.slug == earlier_slug and "name" in form.changed_data:
             obj.slug = teams.free_team_slug(obj.name, obj)
         super().save_model(request, obj, form, change)
         if change:
-            teams.keep_address(obj, earlier)
+            teams.keep_address(obj, earlier_slug)
         team_changed(obj)
 
     def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:
-        """Change who is in the team by the verbs that its own owners use, which record it. Raises TeamRefused."""
+        """Change members with the same functions as team owners, which record the changes. Raises TeamRefused."""
         formset.save(commit=False)
-        team, by = form.instance, curator(request)
-        # Of a new team nobody is locked yet: by number, as everywhere.
+        team, user = form.instance, curator(request)
+        # Members of a new team are not locked yet; lock them by number, as everywhere.
         for row in sorted(formset.new_objects, key=lambda each: each.user_id):
-            teams.add_member(team, row.user, owner=row.owner, by=by)
-        # Owners are made before others cease to be: the team is never without one.
+            teams.add_member(team, row.user, owner=row.owner, by=user)
+        # Add owners before removing others, so that the team always has one.
         for row, _ in sorted(formset.changed_objects, key=lambda each: not each[0].owner):
-            teams.set_role(team, row.pk, owner=row.owner, by=by, curating=True)
+            teams.set_role(team, row.pk, owner=row.owner, by=user, curating=True)
         for row in formset.deleted_objects:
-            teams.remove_member(team, row.pk, by=by, curating=True)
+            teams.remove_member(team, row.pk, by=user, curating=True)
 
 
-#: Addresses on one list.
+#: Maximum number of addresses per list.
 MOST_ADDRESSES = 20_000
 
 
 def read_addresses(text: str) -> list[str]:
-    """Return the distinct lower-case e-mail addresses of a list, separated by lines or commas.
+    """Parse distinct lowercase email addresses, separated by whitespace, commas, or semicolons.
 
-    Raises ValidationError with every line that has something else.
+    Raises ValidationError with every invalid line.
     """
-    found: dict[str, None] = {}
-    wrong = []
+    addresses: dict[str, None] = {}
+    messages = []
     for number, line in enumerate(text.splitlines(), 1):
         for word in filter(None, re.split(r"[\s,;]+", line)):
             try:
                 validate_email(word)
-                found[word.lower()] = None
+                addresses[word.lower()] = None
             except ValidationError:
-                wrong.append(
-                    f"Line {number}: “{word[:80]}” is not an e-mail address, such as ada@example.org."
+                messages.append(
+                    f"Line {number}: “{word[:80]}” is not an e-mail address. Enter one like ada@example.org."
                 )
-    if len(found) > MOST_ADDRESSES:
-        wrong.append(f"There are {len(found):,} addresses; a list has at most {MOST_ADDRESSES:,}.")
-    if wrong:
-        raise ValidationError(wrong)
-    return list(found)
+    if len(addresses) > MOST_ADDRESSES:
+        messages.append(f"The list has {len(addresses):,} addresses. Enter at most {MOST_ADDRESSES:,}.")
+    if messages:
+        raise ValidationError(messages)
+    return list(addresses)
 
 
 class AddressListField(forms.CharField):
-    """A list of addresses, a line each."""
+    """List of email addresses, one per line."""
 
     widget = forms.Textarea(attrs={"rows": 8, "class": "vLargeTextField"})
 
@@ -386,14 +395,14 @@ class AddressListField(forms.CharField):
 
 
 class AgreementForm(CurationForm):
-    """The agreement of a dataset or a round, and who is approved at once."""
+    """Form for the agreement of a dataset or a round, with addresses that are approved automatically."""
 
     listed = AddressListField(
         label="Approved addresses",
         required=False,
         max_length=1_000_000,
-        help_text="Whoever accepts the agreement with one of these verified e-mail addresses is approved at once; "
-        "one a line, or between commas.",
+        help_text="Users with one of these verified addresses are approved as soon as they accept the "
+        "agreement. Enter one per line or separate them by commas.",
     )
 
     class Meta:
@@ -402,15 +411,15 @@ class AgreementForm(CurationForm):
 
     def clean(self) -> dict[str, Any]:
         """Require either a dataset or a round."""
-        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
-        if self.instance.pk is None and bool(cleaned.get("dataset")) == bool(cleaned.get("round")):
-            self.add_error("dataset", "Name either a dataset or a round.")
-        return cleaned
+        values: dict[str, Any] = super().clean() or self.cleaned_data
+        if self.instance.pk is None and bool(values.get("dataset")) == bool(values.get("round")):
+            self.add_error("dataset", "Choose either a dataset or a round.")
+        return values
 
 
 @admin.register(Agreement)
 class AgreementAdmin(CurationAdmin):
-    """While one is in force, downloads and submissions wait for its acceptance."""
+    """Admin of agreements. While one is in force, downloads and submissions require its acceptance."""
 
     form = AgreementForm
     list_display = ("subject", "version", "in_force", "needs_approval", "accepted_by")
@@ -418,8 +427,8 @@ class AgreementAdmin(CurationAdmin):
     list_select_related = ("dataset", "round")
     search_fields = ("dataset__name", "dataset__slug", "round__name", "round__slug")
     readonly_fields = ("version",)
-    view_on_site = False  # `tools` has it while there is a page
-    may_delete = False  # acceptances stand on it; it is switched off instead
+    view_on_site = False  # `tools` links to the page while it exists
+    may_delete = False  # acceptances refer to it; clear “in force” instead
     fieldsets = (
         (None, {"fields": ("dataset", "round", "text", "version", "in_force")}),
         ("Approval", {"fields": ("needs_approval", "listed")}),
@@ -427,7 +436,6 @@ class AgreementAdmin(CurationAdmin):
 
     @admin.display(description="accepted by")
     def accepted_by(self, agreement: Agreement) -> int:
-        """Return the number of people who accepted the present version."""
         return agreement.acceptances.filter(version=agreement.version).count()
 
     def get_readonly_fields(self, request: HttpRequest, obj: Agreement | None = None) -> Any:
@@ -441,28 +449,28 @@ class AgreementAdmin(CurationAdmin):
         return [("On the site", obj.get_absolute_url())] if obj.in_force else []
 
     def save_model(self, request: HttpRequest, obj: Agreement, form: Any, change: bool) -> None:
-        """Save: a changed text is the next version, and the dataset's settings follow."""
+        """Save the agreement. A changed text becomes the next version, and the dataset's settings are updated."""
         lock_boards([obj.dataset_id] if obj.dataset_id else [])
         if change and "text" in form.changed_data:
             obj.version += 1
         super().save_model(request, obj, form, change)
         approval.apply_agreement(obj)
-        if others := approval.same_documents(obj):
+        if other_datasets := approval.same_documents(obj):
             messages.warning(
                 request,
-                f"{', '.join(map(str, others))}: the same documents are offered there without an agreement. Give it "
-                "one of its own, or change who may see its documents.",
+                f"{', '.join(map(str, other_datasets))}: the same documents are available there without an "
+                "agreement. Add an agreement there, or restrict access to the documents.",
             )
 
     def recorded(self, name: str, value: Any) -> Any:
-        """Record only the number of addresses, since records are never deleted."""
+        """Record only the number of addresses, because records are permanent."""
         if name == "listed":
             return len(value or [])
         return super().recorded(name, value)
 
 
 class WaitingFilter(admin.SimpleListFilter):
-    """Filter of registrations that wait for a curator."""
+    """Filter for registrations that wait for approval."""
 
     title, parameter_name = "approval", "approval"
 
@@ -470,13 +478,13 @@ class WaitingFilter(admin.SimpleListFilter):
         return [("waiting", "waiting")]
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
-        waiting = approval.waiting_acceptances().values("pk")
-        return queryset.filter(pk__in=waiting) if self.value() else queryset
+        waiting_ids = approval.waiting_acceptances().values("pk")
+        return queryset.filter(pk__in=waiting_ids) if self.value() else queryset
 
 
 @admin.register(Acceptance)
 class AcceptanceAdmin(ReadOnlyAdmin):
-    """Acceptances of agreements."""
+    """Admin of accepted agreements and registrations."""
 
     list_display = ("accepted_at", "person", "agreement", "version", "approved")
     list_filter = (WaitingFilter, "agreement")
@@ -491,27 +499,32 @@ class AcceptanceAdmin(ReadOnlyAdmin):
 
     @admin.display(description="approved")
     def approved(self, acceptance: Acceptance) -> str:
-        """Return whether the person is approved, if the agreement needs approval."""
         if not acceptance.agreement.needs_approval:
             return "not needed"
         return "yes" if acceptance.agreement.approved.filter(pk=acceptance.person_id).exists() else "no"
 
     approve = Operation(
-        "Approve (asks why)", "leaderboard.change_agreement",
+        "Approve (asks for a reason)",
+        "leaderboard.change_agreement",
         _decision(
             lambda each: approval.approve_registration(each.agreement, each.person),
-            "Approved: {0.person}, {0.agreement}.", "{0.person} is approved already.",
+            "Approved: {0.person}, {0.agreement}.",
+            "{0.person} is already approved.",
         ),
-        title="Approve registrations", button="Approve",
-        explanation="They may download and submit from now on, also after a new version once they have accepted it, "
-        "and are told by mail.",
-    )  # fmt: skip
+        title="Approve registrations",
+        button="Approve",
+        explanation="The users can download and submit from now on and get an e-mail. After a change of the "
+        "agreement, they only need to accept it again.",
+    )
     withdraw = Operation(
-        "Withdraw the approval (asks why)", "leaderboard.change_agreement",
+        "Withdraw approval (asks for a reason)",
+        "leaderboard.change_agreement",
         _decision(
             lambda each: approval.withdraw_registration(each.agreement, each.person),
-            "Withdrawn: {0.person}, {0.agreement}.", "{0.person} is not approved.",
+            "Withdrawn: {0.person}, {0.agreement}.",
+            "{0.person} is not approved.",
         ),
-        title="Withdraw approvals", button="Withdraw",
-        explanation="Their downloads and submissions are refused. What they submitted stays.",
-    )  # fmt: skip
+        title="Withdraw approvals",
+        button="Withdraw",
+        explanation="The users can no longer download or submit. Their earlier submissions remain.",
+    )

@@ -1,6 +1,6 @@
-"""Pages for operators: workers and queues, switches, and the delivery of notices.
+"""Admin for operators: workers and queues, switches, and delivery of notices.
 
-Texts of notices, addresses, bodies and secrets are not shown.
+Texts of notices, addresses, bodies, and secrets are not shown.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ from submissions.status.overview import overview
 
 @admin.register(Worker)
 class WorkerAdmin(ReadOnlyAdmin):
-    """Not a list of rows to open, but what they and the jobs' rows tell together."""
+    """Overview of workers and queues in place of a change list."""
 
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view(never_cache(self.changelist_view))
@@ -30,7 +30,7 @@ class WorkerAdmin(ReadOnlyAdmin):
         return self.has_view_permission(request)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Allow everyone who may enter the admin: the page has no judgements or scores."""
+        """Allow all users of the admin, because the page contains no judgments or scores."""
         return request.user.is_active and may_operate(request.user)
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> TemplateResponse:
@@ -45,21 +45,20 @@ class WorkerAdmin(ReadOnlyAdmin):
 
 @admin.register(Switch)
 class SwitchAdmin(CurationAdmin):
-    """Switches; a missing row is off. Environment variables can switch the same things on."""
+    """Admin of switches. A missing row means off; environment variables can also enable features."""
 
     list_display = ("__str__", "is_on", "environment", "changed_at")
     readonly_fields = ("environment",)
     may_delete = False
 
-    @admin.display(description="Turned on by the environment")
+    @admin.display(description="Enabled by the environment")
     def environment(self, switch: Switch) -> str:
-        """Return the environment variable that overrides the switch."""
         return "HUB_DOWNLOADS" if settings.HUB_DOWNLOADS else "no"
 
 
 @admin.register(Notice)
 class NoticeAdmin(ReadOnlyAdmin):
-    """Notices by subject."""
+    """Admin of notices, without their texts."""
 
     list_display = ("subject", "kind", "mail_state", "mail_attempts", "created_at")
     list_filter = ("kind", "mail_state", "created_at")
@@ -69,7 +68,7 @@ class NoticeAdmin(ReadOnlyAdmin):
 
 @admin.register(Webhook)
 class WebhookAdmin(ReadOnlyAdmin):
-    """Webhooks by host, since the rest of an address may be a key."""
+    """Admin of webhooks. Only hosts are shown, because URLs can contain keys."""
 
     list_display = ("team", "host", "active", "created_at")
     list_filter = ("active",)
@@ -81,7 +80,7 @@ class WebhookAdmin(ReadOnlyAdmin):
 
 @admin.register(Delivery)
 class DeliveryAdmin(ReadOnlyAdmin):
-    """Deliveries to webhooks."""
+    """Admin of webhook deliveries."""
 
     list_display = ("event", "team", "host", "state", "attempts", "answer", "created_at", "sent_at")
     list_filter = ("state", "event", "created_at")

@@ -1,4 +1,4 @@
-"""Quotas: exceptions for single teams, the ledger, and flags of submissions that look like probes."""
+"""Admin of quota exceptions, the quota ledger, and flags of submissions that look like probes."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -17,18 +17,18 @@ from submissions.quotas.ledger import flag_details, refund_unit, settle_flag
 
 @admin.register(QuotaException)
 class QuotaExceptionAdmin(CurationAdmin):
-    """Another quota for a team, with a reason and a history."""
+    """Admin of quota exceptions, with reason and history."""
 
     list_display = ("team", "for_dataset", "daily", "monthly", "until", "reason")
     list_filter = (("dataset", admin.RelatedOnlyFieldListFilter), "until")
     list_select_related = ("team", "dataset")
     search_fields = ("team__name", "team__slug", "reason")
-    # Not autocomplete_fields: select2 sets styles inline, which the policy for browsers refuses.
+    # autocomplete_fields is not usable: select2 sets inline styles, which the content security policy forbids.
     raw_id_fields = ("team",)
     fields = ("team", "dataset", ("daily", "monthly"), "until")
 
     def save_model(self, request: HttpRequest, obj: QuotaException, form: Any, change: bool) -> None:
-        """Save, with the reason that was given as the exception's own."""
+        """Save the exception with the reason of the change."""
         obj.reason = get_reason(request)[:300]
         super().save_model(request, obj, form, change)
 
@@ -39,12 +39,12 @@ class QuotaExceptionAdmin(CurationAdmin):
 
 def _refund(use: Any, _: object) -> str:
     refund_unit(use)
-    return f"Given back: {use}."
+    return f"Refunded: {use}."
 
 
 @admin.register(QuotaUse)
 class QuotaUseAdmin(ReadOnlyAdmin):
-    """The ledger. Rows are only added; a unit that is given back stays, with the reason."""
+    """Admin of the ledger. Rows are never removed; refunded units remain with the reason."""
 
     list_display = ("at", "kind", "dataset", "team", "person", "submission", "refunded_at", "refund_reason")
     list_filter = (
@@ -59,10 +59,14 @@ class QuotaUseAdmin(ReadOnlyAdmin):
     actions = ("refund",)
 
     refund = Operation(
-        "Give back (asks why)", "submissions.change_quotause", _refund, button="Give back", refusals=(ValueError,),
-        title="Give back what submissions cost",
-        explanation="Each of these no longer counts for its person and team. They read the reason.",
-    )  # fmt: skip
+        "Refund (asks for a reason)",
+        "submissions.change_quotause",
+        _refund,
+        button="Refund",
+        refusals=(ValueError,),
+        title="Refund quota",
+        explanation="These submissions no longer count for their users and teams, who can see the reason.",
+    )
 
 
 def _settle(flag: Flag, _: object, state: Flag.State) -> str:
@@ -70,26 +74,37 @@ def _settle(flag: Flag, _: object, state: Flag.State) -> str:
     return f"{state.label.capitalize()}: {flag}."
 
 
-#: An operation that settles flags with a note.
+#: Operation that decides flags, with a note.
 _settlement = partial(
-    Operation, permission="submissions.change_flag",
-    explanation="The note is kept with the flag and in the record. What follows (a quarantine, another quota) is "
-    "an act of its own.",
-)  # fmt: skip
+    Operation,
+    permission="submissions.change_flag",
+    explanation="The note is stored with the flag and in the record. Consequences, such as a quarantine or "
+    "another quota, are separate actions.",
+)
 
 
 @admin.register(Flag)
 class FlagAdmin(ReadOnlyAdmin):
-    """Flags of submissions. A flag refuses nothing."""
+    """Admin of flags. Flagged submissions are not rejected."""
 
     list_display = ("created_at", "kind", "figures", "dataset", "its_team", "its_submission", "state", "note")
     list_filter = ("state", "kind", ("dataset", admin.RelatedOnlyFieldListFilter), "created_at")
     list_select_related = ("dataset", "team", "submission__system", "submission__submitter")
     search_fields = ("team__name", "team__slug", "submission__id", "submission__system__name")
     fields = (
-        "kind", "figures", "dataset", "its_team", "its_submission", "submitter", "earlier", "state", "note",
-        "settled_by", "settled_at", "created_at",
-    )  # fmt: skip
+        "kind",
+        "figures",
+        "dataset",
+        "its_team",
+        "its_submission",
+        "submitter",
+        "earlier",
+        "state",
+        "note",
+        "settled_by",
+        "settled_at",
+        "created_at",
+    )
     readonly_fields = ("figures", "its_team", "its_submission", "submitter", "earlier")
     actions = ("clear", "confirm")
 
@@ -122,10 +137,14 @@ class FlagAdmin(ReadOnlyAdmin):
         return ("clear", "confirm") if obj.state == Flag.State.OPEN else ()
 
     clear = _settlement(
-        "Clear: it is no probe (asks for a note)", run=partial(_settle, state=Flag.State.CLEARED),
-        title="Clear flags", button="Clear",
-    )  # fmt: skip
+        "Clear: not a probe (asks for a note)",
+        run=partial(_settle, state=Flag.State.CLEARED),
+        title="Clear flags",
+        button="Clear",
+    )
     confirm = _settlement(
-        "Confirm: it is a probe (asks for a note)", run=partial(_settle, state=Flag.State.CONFIRMED),
-        title="Confirm flags", button="Confirm",
-    )  # fmt: skip
+        "Confirm: a probe (asks for a note)",
+        run=partial(_settle, state=Flag.State.CONFIRMED),
+        title="Confirm flags",
+        button="Confirm",
+    )

@@ -1,4 +1,4 @@
-"""Systems and results, with the operations that need their submissions: merging, and measuring again."""
+"""Admin of systems and results: merging systems and measuring costs again."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
@@ -18,47 +18,47 @@ from submissions.jobs.changes import CannotMeasure, merge_systems, request_measu
 
 
 class MergeForm(ReasonForm):
-    """The system that a duplicate is merged into."""
+    """Form for the system that a duplicate is merged into."""
 
     into = forms.ModelChoiceField(
         System.objects.all(),
         to_field_name="slug",
         widget=forms.TextInput(attrs={"class": "vTextField", "autocomplete": "off"}),
-        label="It is",
-        help_text="The slug of the system that stays and gets all results: /systems/slug/",
-        error_messages={"invalid_choice": "There is no system with this slug."},
+        label="Merge into",
+        help_text="Slug of the system that remains and gets all results, such as bm25 in /systems/bm25/.",
+        error_messages={"invalid_choice": "No system has this slug."},
     )
 
 
 def _merge(duplicate: System, values: Mapping[str, Any]) -> str:
-    name, into = str(duplicate), values["into"]
-    merge_systems(duplicate, into)
-    return f"{name} is {into} now; its address leads there."
+    name, target = str(duplicate), values["into"]
+    merge_systems(duplicate, target)
+    return f"{name} was merged into {target}. Its URL redirects there."
 
 
 MERGE = Operation(
     "Merge into another", MODERATES, _merge, form=MergeForm, refusals=(CannotMerge,),
-    help="Move all results and submissions of a duplicate to the other system; its address leads there from then on.",
-    report=lambda duplicate, values: f"{duplicate} is {values['into']} ({values['into'].slug}) now.",
+    help="Move all results and submissions of a duplicate to the other system and redirect its URL there.",
+    report=lambda duplicate, values: f"{duplicate} was merged into {values['into']} ({values['into'].slug}).",
     arguments={"into": "into"},
 )  # fmt: skip
 
 
 @admin.register(System)
 class MergingSystemAdmin(SystemAdmin):
-    """Systems, which can be merged into another."""
+    """Admin of systems that can be merged."""
 
     pages: ClassVar = {**SystemAdmin.pages, "merge": "<int:pk>/merge/"}
 
     def tools(self, request: HttpRequest, obj: System) -> list[Crumb]:
-        """Link to the public page and, for curators who may merge, to the merge."""
+        """Link to the public page and, for curators who may merge, to the merge page."""
         links = [("On the site", obj.get_absolute_url())]
         if request.user.has_perm(MERGE.permission):
             links.append((MERGE.short_description, reverse("admin:leaderboard_system_merge", args=[obj.pk])))
         return links
 
     def merge_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Ask which system it is, and merge it or list the conflicts."""
+        """Ask for the other system, and merge or list the conflicts."""
         require(request, MERGE.permission)
         duplicate = get_object_or_404(System, pk=pk)
         form = MergeForm(request.POST or None)
@@ -76,7 +76,7 @@ class MergingSystemAdmin(SystemAdmin):
 
 def _measure(entry: Entry, values: Mapping[str, Any]) -> str:
     job = request_measurement(entry)
-    return f"Job {job.pk} measures {entry} again. The present costs remain until it ends."
+    return f"Job {job.pk} measures {entry} again. The current costs remain until it has finished."
 
 
 @admin.register(Entry)
@@ -86,14 +86,14 @@ class MeasuredEntryAdmin(EntryAdmin):
     actions = (*EntryAdmin.actions, "measure_again")
 
     def acts(self, obj: Entry) -> Iterable[str]:
-        """Return the actions that the entry's state permits."""
-        ran = obj.provenance == Entry.Provenance.MEASURED
-        return (*super().acts(obj), *(["measure_again"] if ran else []))
+        was_measured = obj.provenance == Entry.Provenance.MEASURED
+        return (*super().acts(obj), *(["measure_again"] if was_measured else []))
 
     measure_again = Operation(
-        "Measure again: latency, memory and index, without another score", MODERATES, _measure,
+        "Measure costs again (latency, memory, index; keeps scores)", MODERATES, _measure,
         refusals=(CannotMeasure,), title="Measure costs again", button="Measure again",
-        explanation="A job runs the model again and times it. The present costs remain until it ends:",
-        help="Run a result's model again and measure its costs anew, for example after a busy machine made them "
-        "doubtful.",
+        explanation="A job runs the model again and times it. The current costs remain until it has "
+        "finished:",
+        help="Run a result's model again to measure its costs, for example if the machine was busy during "
+        "the first measurement.",
     )  # fmt: skip

@@ -1,1 +1,1 @@
-"""The API calls that write, and those that follow what was written."""
+"""API views of submissions, uploads, notices, webhooks, and models."""

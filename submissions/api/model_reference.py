@@ -1,4 +1,4 @@
-"""`/api/v1/models/`: what `/models/` says, as data."""
+"""`/api/v1/models/`: the content of `/models/` as data."""
 
 from typing import Any
 
@@ -16,12 +16,11 @@ from submissions.checkpoints.hub import fetches
 
 
 class NamesField(serializers.ListField):
-    """The names of engines."""
+    """List of engines, shown by name."""
 
     child = text_field()
 
     def to_representation(self, value: Any) -> list[str]:
-        """In their order."""
         return [engine.name for engine in value]
 
 
@@ -31,47 +30,49 @@ class ModelKindSerializer(Answer):
     kind = text_field()
     description = text_field(source="words")
     example = text_field("A well-known model of this kind.")
-    engines = NamesField(help_text="What runs it.")
-    model_types = texts("What `model_type` in its config.json may be; empty: it has none.")
+    engines = NamesField(help_text="Engines that run this kind.")
+    model_types = texts(
+        "Accepted values of `model_type` in config.json; empty if the kind has no `model_type`."
+    )
 
 
 class EngineParameterSerializer(Answer):
     """A parameter of an engine."""
 
     name = text_field()
-    default = serializers.JSONField(help_text="A text, a number, true or false.")
-    values = text_field("What it takes, in words.")
+    default = serializers.JSONField(help_text="A string, number, or boolean.")
+    values = text_field("Accepted values, such as `an integer from 1 to 1000`.")
     description = text_field()
 
 
 class EngineSerializer(Answer):
-    """An engine."""
+    """A search engine."""
 
     name = text_field()
     title = text_field(source="label")
     architecture = text_field()
     description = text_field()
-    checkpoints = texts("Kinds that it takes; empty: it runs no model.")
+    checkpoints = texts("Checkpoint kinds that the engine runs; empty if it does not use a model.")
     runs = serializers.ListField(
-        child=serializers.IntegerField(), help_text="How many runs it builds on: at least, at most."
+        child=serializers.IntegerField(), help_text="Minimum and maximum number of input runs."
     )
     parameters = EngineParameterSerializer(many=True)
 
 
 class PromptTemplateSerializer(Answer):
-    """How a family of models wants texts to begin."""
+    """The prompts that a model family expects."""
 
     family = text_field(source="label")
-    query = text_field("`{task}` stands for an instruction.")
+    query = text_field("`{task}` is a placeholder for an instruction.")
     document = text_field()
-    card = serializers.URLField(source="source", help_text="What says so.")
+    card = serializers.URLField(source="source", help_text="Source of the prompts.")
 
 
 class ModelReferenceSerializer(Answer):
-    """What may be brought as a model."""
+    """Supported models, engines, and limits."""
 
-    transformers = text_field("The version whose types of models are listed.")
-    hub_downloads = flag_field("Whether this site fetches models from the hub.")
+    transformers = text_field("The transformers version whose model types are listed.")
+    hub_downloads = flag_field("Whether this site downloads models from the Hugging Face Hub.")
     limits = serializers.DictField(child=serializers.IntegerField())
     kinds = ModelKindSerializer(many=True)
     engines = EngineSerializer(many=True)
@@ -79,11 +80,11 @@ class ModelReferenceSerializer(Answer):
 
 
 class ModelsView(ReadView):
-    """What may be brought as a model."""
+    """API view of supported models, engines, and limits."""
 
-    @extend_schema(summary="Models that are taken", operation_id="models", responses=ModelReferenceSerializer)
+    @extend_schema(summary="Supported models", operation_id="models", responses=ModelReferenceSerializer)
     def get(self, request: Request) -> Response:
-        """Kinds of checkpoints, engines and their parameters, types of models, prompts of families, and limits."""
+        """List checkpoint kinds, engines with their parameters, model types, prompt templates, and limits."""
         answer = {
             "transformers": library_models().version,
             "hub_downloads": fetches(),

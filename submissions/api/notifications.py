@@ -1,6 +1,6 @@
-"""`/api/v1/notices/` and `/api/v1/teams/{slug}/webhooks/`: each call makes one call of the domain.
+"""API views of `/api/v1/notices/` and `/api/v1/teams/{slug}/webhooks/`.
 
-The serializers are the schema: they read what calls take and write what calls answer.
+The serializers define the schema; they read requests and write responses.
 """
 
 from collections.abc import Mapping
@@ -27,13 +27,13 @@ from submissions.notifications.inbox import get_inbox, mark_read, unread_count
 
 
 class NoticeSerializer(Answer):
-    """Something that you were told."""
+    """A notice in a user's inbox."""
 
     id = integer_field(source="pk")
     kind = serializers.ChoiceField(choices=NoticeKind.choices)
     subject = text_field()
     text = text_field()
-    url = AddressField(source="path", allow_null=True, help_text="Where to read more.")
+    url = AddressField(source="path", allow_null=True, help_text="Page with details.")
     at = MomentField(source="created_at")
     read = IsSetField(source="read_at")
 
@@ -41,71 +41,80 @@ class NoticeSerializer(Answer):
 class NoticePageSerializer(requests.PageSerializer):
     """A page of notices."""
 
-    unread = integer_field("How many you have not read, up to 100.")
+    unread = integer_field("Number of unread notices, at most 100.")
     results = NoticeSerializer(many=True)
 
 
 class ReadRequest(requests.RequestSerializer):
-    """Which notices you have read."""
+    """Ids of the notices to mark as read."""
 
     id = serializers.ListField(
-        child=serializers.IntegerField(), required=False, help_text="May repeat; left out: all of them."
+        child=serializers.IntegerField(),
+        required=False,
+        help_text="Ids of notices; may be repeated. Default: all notices.",
     )
 
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the numbers, None for all. Raises ApiError."""
-        numbers = [parse_number(text) for text in requests.list_of(data, "id")]
+        """Return the ids, or None for all notices. Raises ApiError."""
+        numbers = [parse_number(text) for text in requests.get_list(data, "id")]
         if None in numbers:
-            raise requests.malformed("id", "id: not the id of a notice.", "Send numbers.")
+            raise requests.malformed(
+                "id", "id: not the id of a notice.", "Send the numeric ids of your notices."
+            )
         return {"id": numbers if "id" in data else None}
 
 
 class ReadAnswer(Answer):
-    """What was marked."""
+    """Result of marking notices as read."""
 
-    marked = integer_field("How many were unread before.")
+    marked = integer_field("Number of notices that were unread before.")
     unread = integer_field()
 
 
 class WebhookSerializer(Answer):
-    """An address that finished and rescored results are sent to."""
+    """A URL that receives finished and rescored results."""
 
     id = integer_field(source="pk")
     url = serializers.URLField()
-    active = serializers.BooleanField(help_text="False: it took nothing for days, or was switched off.")
+    active = serializers.BooleanField(
+        help_text="False if deliveries failed for days or an owner deactivated the webhook."
+    )
     created = MomentField(source="created_at")
 
 
 class DeliverySerializer(Answer):
-    """A message to a webhook."""
+    """A message to a webhook and its delivery state."""
 
-    id = text_field("As in webhook-id.", "body.id")
+    id = text_field("Value of the webhook-id header.", "body.id")
     event = text_field()
     state = serializers.ChoiceField(choices=["waiting", "sent", "failed"])
     attempts = integer_field()
-    answer = text_field("What came of the last attempt.")
+    answer = text_field("Result of the last attempt.")
     at = MomentField(source="created_at")
 
 
 class WebhookDetailSerializer(WebhookSerializer):
-    """The same with the last messages."""
+    """A webhook with its latest messages."""
 
     deliveries = DeliverySerializer(many=True, source="latest_deliveries", help_text="The last 50.")
 
 
 class NewWebhookSerializer(WebhookSerializer):
-    """The same with its secret, which is shown this once."""
+    """A webhook with its secret, which is shown only once."""
 
-    secret = text_field("The key of the signature. Keep it: it is never shown again.")
+    secret = text_field("Signing key. Store it now: it is not shown again.")
 
 
 class WebhookRequest(requests.RequestSerializer):
     """A new webhook."""
 
-    url = serializers.URLField(max_length=500, help_text="https, port 443 or 8443.")
+    url = serializers.URLField(
+        max_length=500,
+        help_text="An https URL on port 443 or 8443, such as https://example.org/hooks/results.",
+    )
 
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """As the page reads it. Raises ApiError."""
+        """Return the form's cleaned data. Raises ApiError."""
         form = webhooks.WebhookForm(data)
         if not form.is_valid():
             raise requests.malformed("webhook", str(form.errors["url"][0]))
@@ -113,68 +122,72 @@ class WebhookRequest(requests.RequestSerializer):
 
 
 class SwitchRequest(requests.RequestSerializer):
-    """Whether a webhook is sent to."""
+    """Request to activate or deactivate a webhook."""
 
-    active = requests.FlagField(help_text="true: send to it again. To stop for good, delete it.")
+    active = requests.FlagField(
+        help_text="Set to true to resume deliveries. To stop them permanently, delete the webhook."
+    )
 
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Whether. Raises ApiError."""
+        """Return `active`. Raises ApiError if it is missing."""
         if "active" not in data:
             raise requests.malformed("webhook", "Send active=true or active=false.")
         return super().to_internal_value(data)
 
 
-_UNREAD = OpenApiParameter("unread", bool, description="Those alone that you have not read.")
+_UNREAD = OpenApiParameter("unread", bool, description="Return only unread notices.")
 
 
 @reads("unread", "limit", "offset")
 class NoticesView(APIView):
-    """What one was told."""
+    """API view of a user's notices."""
 
     required_scope = Scope.READ
     permission_classes = [IsAuthenticated]
 
     @call(
-        "notices", "My notices", {200: NoticePageSerializer}, 401,
-        operation_id="notices_list", parameters=[_UNREAD, *requests.PAGE_PARAMETERS],
-    )  # fmt: skip
+        "notices",
+        "My notices",
+        {200: NoticePageSerializer},
+        401,
+        operation_id="notices_list",
+        parameters=[_UNREAD, *requests.PAGE_PARAMETERS],
+    )
     def get(self, request: Request) -> Response:
-        """Your inbox, newest first, in pages (`limit`, `offset`)."""
+        """List your notices, newest first, in pages (`limit`, `offset`)."""
         rows = get_inbox(signed_in(request))
         if requests.parse_boolean(request.query_params, "unread", missing=False):
             rows = rows.filter(read_at=None)
         pagination = requests.Pages()
         page = pagination.paginate_queryset(rows, request, view=self) or []
-        written = NoticeSerializer(page, many=True, context={"request": request}).data
-        answer = pagination.get_paginated_response(written)
+        notices = NoticeSerializer(page, many=True, context={"request": request}).data
+        answer = pagination.get_paginated_response(notices)
         answer.data["unread"] = unread_count(signed_in(request))
         return answer
 
 
 class ReadView(APIView):
-    """Mark as read."""
+    """API view that marks notices as read."""
 
     required_scope = Scope.MANAGE
     permission_classes = [IsAuthenticated]
 
     @call("notices", "Mark notices as read", {200: ReadAnswer}, 400, 401, request=ReadRequest)
     def post(self, request: Request) -> Response:
-        """Those whose `id` is sent, or all of them."""
+        """Mark the notices with the given `id`s as read, or all of them without `id`."""
         person = signed_in(request)
-        marked = mark_read(person, ReadRequest.read(request)["id"])
-        return Response({"marked": marked, "unread": unread_count(person)})
+        marked_count = mark_read(person, ReadRequest.read(request)["id"])
+        return Response({"marked": marked_count, "unread": unread_count(person)})
 
 
-_SLUG = OpenApiParameter(
-    "slug", str, OpenApiParameter.PATH, description="The team's slug; you are an owner of it."
-)
+_SLUG = OpenApiParameter("slug", str, OpenApiParameter.PATH, description="Slug of a team that you own.")
 _WEBHOOK = OpenApiParameter("identifier", int, OpenApiParameter.PATH, description="The webhook's id.")
 
 
 def _schema(
     summary: str, answers: Mapping[int, Any], *codes: int, changes: bool = True, **options: Any
 ) -> Any:
-    """Return the schema of a call about webhooks."""
+    """Return the OpenAPI schema of a webhook call."""
     options = {
         "parameters": [_SLUG, _WEBHOOK],
         "remarks": requests.TOO_MANY_CHANGES if changes else None,
@@ -184,21 +197,19 @@ def _schema(
 
 
 class _WebhookCall(APIView):
-    """A call about webhooks, which exist only for owners of their team."""
+    """Base of the webhook views, which only owners of the team can access."""
 
     permission_classes = [IsAuthenticated]
 
     def get_throttles(self) -> list[ChangeThrottle]:  # type: ignore[override]
-        """Only changes are counted."""
         return [] if self.request.method in SAFE_METHODS else [ChangeThrottle()]
 
     def find(self, request: Request, slug: str, identifier: int) -> Webhook:
-        """Return the webhook. Raises Http404."""
         return get_object_or_404(Webhook, pk=identifier, team=owned_team(request.user, slug))
 
 
 class WebhooksView(_WebhookCall):
-    """A team's webhooks."""
+    """API view of a team's webhooks."""
 
     required_scope = {"GET": Scope.READ, "POST": Scope.MANAGE}
 
@@ -210,7 +221,7 @@ class WebhooksView(_WebhookCall):
         operation_id="webhooks_list",
     )
     def get(self, request: Request, slug: str) -> Response:
-        """Where finished and rescored results are sent to. For owners of the team."""
+        """List the URLs that receive finished and rescored results. Only for owners of the team."""
         rows = Webhook.objects.filter(team=owned_team(request.user, slug))
         return Response(WebhookSerializer(rows, many=True).data)
 
@@ -223,31 +234,31 @@ class WebhooksView(_WebhookCall):
         operation_id="webhooks_create",
     )
     def post(self, request: Request, slug: str) -> Response:
-        """Have finished and rescored results sent to an address. The secret is in this answer alone."""
+        """Add a URL that receives finished and rescored results. Only this response contains the secret."""
         team, values = owned_team(request.user, slug), WebhookRequest.read(request)
         try:
-            added = webhooks.add_webhook(team, values["url"], signed_in(request))
+            webhook = webhooks.add_webhook(team, values["url"], signed_in(request))
         except webhooks.TooManyWebhooks as error:
             raise requests.malformed("webhook", str(error)) from error
-        return Response(NewWebhookSerializer(added).data, status=status.HTTP_201_CREATED)
+        return Response(NewWebhookSerializer(webhook).data, status=status.HTTP_201_CREATED)
 
 
 class WebhookView(_WebhookCall):
-    """One webhook."""
+    """API view of one webhook."""
 
     required_scope = {"GET": Scope.READ, "PATCH": Scope.MANAGE, "DELETE": Scope.MANAGE}
 
     @_schema(
-        "A webhook and what was sent to it",
+        "A webhook and its messages",
         {200: WebhookDetailSerializer},
         changes=False,
         operation_id="webhooks_retrieve",
     )
     def get(self, request: Request, slug: str, identifier: int) -> Response:
-        """The last messages, with what came of each."""
+        """Return a webhook with its latest messages and their delivery state."""
         return Response(WebhookDetailSerializer(self.find(request, slug, identifier)).data)
 
-    @_schema("Switch a webhook on or off", {200: WebhookDetailSerializer}, 400, request=SwitchRequest)
+    @_schema("Activate or deactivate a webhook", {200: WebhookDetailSerializer}, 400, request=SwitchRequest)
     def patch(self, request: Request, slug: str, identifier: int) -> Response:
         """Set `active` to true or false."""
         webhook = self.find(request, slug, identifier)
@@ -255,33 +266,33 @@ class WebhookView(_WebhookCall):
         webhook.refresh_from_db()
         return Response(WebhookDetailSerializer(webhook).data)
 
-    @_schema("Remove a webhook", {204: None}, operation_id="webhooks_destroy")
+    @_schema("Delete a webhook", {204: None}, operation_id="webhooks_destroy")
     def delete(self, request: Request, slug: str, identifier: int) -> Response:
-        """Send nothing more to it, and forget what was sent."""
+        """Delete a webhook and its messages. No further messages are sent."""
         self.find(request, slug, identifier).delete()
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
 class RotateView(_WebhookCall):
-    """A new secret."""
+    """API view that replaces a webhook's secret."""
 
     required_scope = Scope.MANAGE
 
-    @_schema("Give a webhook a new secret", {200: NewWebhookSerializer}, request=None)
+    @_schema("Replace a webhook's secret", {200: NewWebhookSerializer}, request=None)
     def post(self, request: Request, slug: str, identifier: int) -> Response:
-        """It signs all that is sent from now on. It is in this answer alone."""
+        """Replace the secret that signs messages. Only this response contains the new secret."""
         webhook = self.find(request, slug, identifier)
         webhooks.rotate_secret(webhook)
         return Response(NewWebhookSerializer(webhook).data)
 
 
 class TestView(_WebhookCall):
-    """A test."""
+    """API view that sends a test event."""
 
     required_scope = Scope.MANAGE
 
     @_schema("Test a webhook", {202: DeliverySerializer}, request=None)
     def post(self, request: Request, slug: str, identifier: int) -> Response:
-        """Send an event `test`; the webhook's own call says what came of it."""
-        sent = webhooks.send_test(self.find(request, slug, identifier))
-        return Response(DeliverySerializer(sent).data, status=status.HTTP_202_ACCEPTED)
+        """Send a `test` event; retrieve the webhook to see the result."""
+        delivery = webhooks.send_test(self.find(request, slug, identifier))
+        return Response(DeliverySerializer(delivery).data, status=status.HTTP_202_ACCEPTED)

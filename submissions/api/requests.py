@@ -1,6 +1,6 @@
-"""What calls take: serializers that are its schema and read what was sent, in the domain's words.
+"""Request serializers, which define the schema of API calls and parse their input.
 
-What systems and submissions say is declared once, in the pages' forms: they check it here too.
+System and submission fields are declared once, in the forms of the pages; the API validates them with the same forms.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,27 +23,27 @@ from leaderboard.systems.challenges import challengeable_datasets
 from submissions.intake.forms import ChallengeForm, WithdrawalForm
 from submissions.intake.system_form import seen_systems
 
-#: What fields of a system are called in requests, where forms call them otherwise.
+#: Form fields of a system, by their request names where these differ.
 ALIASES = {"paper": "paper_url", "code": "code_url", "model": "model_url", "license": "licence"}
-#: The names in requests of fields of the forms.
+#: Request names of form fields, where these differ.
 FORM_NAMES = {"paper_url": "paper", "code_url": "code", "model_url": "model"}
 _NO = frozenset({"no", "false", "0", "off", "private"})
 _YES = frozenset({"yes", "true", "1", "on", "public"})
 
 
 class FlagField(serializers.BooleanField):
-    """Yes or no, in any of the usual words; a name with nothing behind it means `blank`."""
+    """Boolean in any common spelling; an empty value means `blank`."""
 
     def __init__(self, *, blank: bool = True, **options: Any) -> None:
         self.blank = blank
         super().__init__(**options)
 
     def get_value(self, dictionary: Mapping[str, Any]) -> Any:
-        """Return what was sent; forms, too, may leave it out."""
+        """Return the raw value. Unlike DRF, form data may omit the field."""
         return dictionary.get(str(self.field_name), empty)
 
     def run_validation(self, data: Any = empty) -> bool:
-        """Return the value. Raises ApiError."""
+        """Return the boolean. Raises ApiError."""
         name = str(self.field_name)
         if data is empty and self.default is empty:
             raise ApiError(INVALID, f"Send {name}=true or {name}=false.")
@@ -51,33 +51,32 @@ class FlagField(serializers.BooleanField):
 
 
 class WholeNumberField(serializers.IntegerField):
-    """A whole number from 1 on."""
+    """Integer of at least 1."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(min_value=1, **options)
 
     def run_validation(self, data: Any = empty) -> int:
-        """Return the value. Raises ApiError."""
+        """Return the integer. Raises ApiError."""
         text = "" if data is empty else str(data).strip()
         if not (text.isascii() and text.isdecimal() and int(text[:9]) > 0):
             name = str(self.field_name)
-            raise malformed(name, f"{name}: “{text[:40]}” is no whole number from 1 on.", f"Send {name}=1.")
+            raise malformed(name, f"{name}: “{text[:40]}” is not a positive integer.", f"Send {name}=1.")
         return int(text[:9])
 
 
 class TextField(serializers.CharField):
-    """A text without blanks around it; empty if it is left out."""
+    """Stripped text; empty if the field is omitted."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(required=False, **options)
 
     def run_validation(self, data: Any = empty) -> Any:
-        """Return the text."""
         return "" if data is empty else str(data or "").strip()
 
 
 class TextsField(serializers.ListField):
-    """Texts: the values of a field that may repeat, or a list; empty if it is left out."""
+    """List of texts: a repeated field or a JSON list; empty if the field is omitted."""
 
     child = serializers.CharField()
 
@@ -85,18 +84,16 @@ class TextsField(serializers.ListField):
         super().__init__(required=False, **options)
 
     def get_value(self, dictionary: Mapping[str, Any]) -> list[str]:
-        """Return all values."""
-        return list_of(dictionary, str(self.field_name))
+        return get_list(dictionary, str(self.field_name))
 
     def run_validation(self, data: Any = empty) -> Any:
-        """Return the values as they are."""
         return data
 
 
 class OptionField(serializers.ChoiceField):
-    """One of several words; the default, or else an empty text, if it is left out.
+    """One of several words; if omitted, the default or an empty text.
 
-    `message` has a place for the word that was sent. Without a message any word is taken.
+    `message` contains a placeholder for the value. Without a message, any value is accepted.
     """
 
     def __init__(self, choices: Sequence[str], message: str = "", hint: str = "", **options: Any) -> None:
@@ -104,7 +101,7 @@ class OptionField(serializers.ChoiceField):
         super().__init__(choices, **options)
 
     def run_validation(self, data: Any = empty) -> Any:
-        """Return the word. Raises ApiError."""
+        """Return the option. Raises ApiError."""
         text = "" if data is empty else str(data or "").strip()
         if self.message and text and text not in self.choices:
             raise malformed(str(self.field_name), self.message.format(text), self.hint)
@@ -112,16 +109,15 @@ class OptionField(serializers.ChoiceField):
 
 
 class RequestSerializer(serializers.Serializer[Any]):
-    """The fields of a call."""
+    """Base of all request serializers."""
 
     @classmethod
     def read(cls, request: Request) -> dict[str, Any]:
-        """Return what was sent. Raises ApiError for what is missing or cannot be read."""
-        return dict(cls(context={"request": request}).to_internal_value(data_of(request)))
+        return dict(cls(context={"request": request}).to_internal_value(get_request_fields(request)))
 
 
 class WithdrawRequest(RequestSerializer):
-    """Why a submission is withdrawn."""
+    """Reason for withdrawing a submission."""
 
     reason = text_field(max_length=300)
 
@@ -134,29 +130,31 @@ class WithdrawRequest(RequestSerializer):
 
 
 class VisibilityRequest(RequestSerializer):
-    """Who sees a submission."""
+    """Visibility of a submission."""
 
     public = FlagField()
 
 
 class PriorityRequest(RequestSerializer):
-    """A place among the team's runs in a round."""
+    """Priority of a submission among the team's runs in a round."""
 
-    priority = WholeNumberField(help_text="1 first; the run that has it gets the old one.")
+    priority = WholeNumberField(
+        help_text="Priority from 1 (highest). A run that already has it swaps priorities with this one."
+    )
 
 
 class ReusableRequest(RequestSerializer):
-    """Whether others may build on a submission's runs."""
+    """Permission to re-rank or fuse a submission's runs."""
 
     reusable = FlagField(blank=False)
 
 
 class ChallengeRequest(RequestSerializer):
-    """A doubt of what a system says of itself."""
+    """Challenge of a claim that a system makes."""
 
     claim = serializers.ChoiceField(choices=Challenge.Claim.choices)
-    text = text_field("Why: what can be checked. Public; Markdown.")
-    dataset = text_field("Slug, where it is about one dataset.", required=False)
+    text = text_field("Reason for the challenge, with evidence that a curator can check. Public; Markdown.")
+    dataset = text_field("Slug of the dataset, if the challenge concerns only one.", required=False)
 
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values that the page's form accepts. Raises ApiError."""
@@ -168,8 +166,8 @@ class ChallengeRequest(RequestSerializer):
         return form.cleaned_data
 
 
-#: The errors of calls that `ChangeThrottle` limits.
-TOO_MANY_CHANGES = {429: "Too many changes; `Retry-After` says when to send."}
+#: Errors of calls that `ChangeThrottle` limits.
+TOO_MANY_CHANGES = {429: "Too many changes; try again after `Retry-After` seconds."}
 #: Query parameters of paginated calls.
 PAGE_PARAMETERS = [
     OpenApiParameter("limit", int, description="Number of rows. Default: 50, at most 200."),
@@ -178,45 +176,43 @@ PAGE_PARAMETERS = [
 
 
 class PageSerializer(Answer):
-    """A page of rows. Subclasses have `results`."""
+    """A page of rows. Subclasses add `results`."""
 
-    count = integer_field("On all pages.")
+    count = integer_field("Number of rows on all pages.")
     next = serializers.URLField(allow_null=True)
     previous = serializers.URLField(allow_null=True)
 
 
 class Pages(LimitOffsetPagination):
-    """Pages of 50 rows, or of `limit`."""
+    """Pagination with 50 rows per page, or `limit` rows."""
 
     default_limit, max_limit = 50, 200
 
     def get_limit(self, request: Request) -> int:
-        """Return the number of rows. Raises UnknownChoice."""
         limit = whole_number(request.query_params, "limit", self.default_limit)
         return min(limit or self.default_limit, self.max_limit)
 
     def get_offset(self, request: Request) -> int:
-        """Return the number of rows to skip. Raises UnknownChoice."""
         return whole_number(request.query_params, "offset", 0)
 
 
-def data_of(request: Request) -> Mapping[str, Any]:
-    """Return the request's fields. Raises ApiError for JSON that is not an object, and for NUL characters."""
+def get_request_fields(request: Request) -> Mapping[str, Any]:
+    """Return the request's fields. Raises ApiError if JSON is not an object or a text contains NUL characters."""
     data = request.data
     if not isinstance(data, Mapping):
-        raise ApiError(INVALID, "The body is not a JSON object.")
+        raise ApiError(INVALID, "The request body is not a JSON object.")
     texts = (
         [text for _, values in data.lists() for text in values]
         if isinstance(data, QueryDict)
         else data.values()
     )
     if any("\0" in text for text in texts if isinstance(text, str)):
-        raise ApiError(INVALID, "A field has a NUL character.")
+        raise ApiError(INVALID, "A field contains a NUL character. Remove it.")
     return data
 
 
 def parse_boolean(data: Mapping[str, Any], name: str, *, missing: bool = True) -> bool:
-    """Return a yes or no. Raises ApiError for anything else."""
+    """Parse a boolean, or return `missing` if it is empty. Raises ApiError."""
     value = str(data.get(name, "")).strip().casefold()
     if value == "":
         return missing
@@ -224,28 +220,29 @@ def parse_boolean(data: Mapping[str, Any], name: str, *, missing: bool = True) -
         return False
     if value in _YES:
         return True
-    raise malformed(name, f"{name}: “{value}” is neither true nor false.", "Send true or false.")
+    raise malformed(name, f"{name}: “{value}” is not a boolean.", "Send true or false.")
 
 
-def list_of(data: Mapping[str, Any], name: str) -> list[str]:
-    """Return the values of a field that may repeat."""
+def get_list(data: Mapping[str, Any], name: str) -> list[str]:
+    """Return the non-empty values of a repeatable field."""
     values = data.getlist(name) if isinstance(data, QueryDict) else data.get(name, [])
     values = values if isinstance(values, list) else [values]
     return [str(value).strip() for value in values if str(value).strip()]
 
 
 def malformed(field: str, message: str, hint: str = "") -> ApiError:
-    """Return the error for one field that is missing or cannot be read."""
-    found = problem(INVALID_FIELD.named(field), message, hint)
-    return ApiError(INVALID, message, problems=[found])
+    field_problem = problem(INVALID_FIELD.named(field), message, hint)
+    return ApiError(INVALID, message, problems=[field_problem])
 
 
 def require_valid(form: Form) -> None:
-    """Raise ApiError with a problem for every message of the form."""
+    """Raise ApiError with one problem per message if the form is invalid."""
     if form.is_valid():
         return
-    named = [
-        (FORM_NAMES.get(field, field), message) for field, all_of in form.errors.items() for message in all_of
+    named_messages = [
+        (FORM_NAMES.get(field, field), message)
+        for field, messages in form.errors.items()
+        for message in messages
     ]
-    problems = [problem(INVALID_FIELD.named(name), f"{name}: {message}") for name, message in named]
-    raise ApiError(INVALID, "The request is not well formed.", problems=problems)
+    problems = [problem(INVALID_FIELD.named(name), f"{name}: {message}") for name, message in named_messages]
+    raise ApiError(INVALID, "The request has invalid fields.", problems=problems)

@@ -1,4 +1,4 @@
-"""The schema of a call, with the scope that a token needs for it, and how a token is sent."""
+"""OpenAPI schema of calls, with required token scopes and the token scheme."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,23 +18,23 @@ def call(
     remarks: Mapping[int, str] | None = None,
     **options: Any,
 ) -> Any:
-    """Return the schema of a call.
+    """Return the schema decorator of a call.
 
     Args:
-        tag: the group of calls.
-        summary: the title.
-        answers: the successful answers by status.
-        codes: the statuses of errors.
-        remarks: descriptions of further errors by status.
-        options: other arguments of `extend_schema`.
+        tag: Group of calls.
+        summary: Title of the call.
+        answers: Successful responses by status.
+        codes: Statuses of errors.
+        remarks: Descriptions of further errors by status.
+        options: Other arguments of `extend_schema`.
     """
-    described = {code: OpenApiResponse(ErrorSerializer, text) for code, text in (remarks or {}).items()}
-    responses = {**answers, **dict.fromkeys(codes, ErrorSerializer), **described}
+    error_responses = {code: OpenApiResponse(ErrorSerializer, text) for code, text in (remarks or {}).items()}
+    responses = {**answers, **dict.fromkeys(codes, ErrorSerializer), **error_responses}
     return extend_schema(tags=[tag], summary=summary, responses=dict(sorted(responses.items())), **options)
 
 
 class TokenScheme(OpenApiAuthenticationExtension):
-    """`Authorization: Bearer <token>`, with a token from the account page."""
+    """Scheme `Authorization: Bearer <token>`, with a token from the account page."""
 
     target_class = "submissions.accounts.authentication.TokenAuthentication"
     name = "token"
@@ -49,25 +49,23 @@ class TokenScheme(OpenApiAuthenticationExtension):
 
 
 class ScopedSchema(AutoSchema):
-    """drf-spectacular's description of a call, and what a token needs."""
+    """drf-spectacular's schema of a call, extended by the scope that a token needs."""
 
     def map_parsers(self) -> list[str]:
-        """JSON alone, of all that is taken: programs made from the schema then have one way to send a call.
+        """Return only JSON, so that generated clients have a single way to send a call.
 
-        Calls that take files name their own type.
+        Calls that accept files declare their own content type.
         """
         return ["application/json"]
 
     def get_description(self) -> str:  # type: ignore[override]  # drf-spectacular's own signature
-        """Return the description of the call, with the scope that it needs."""
-        said = super().get_description() or ""
+        description = super().get_description() or ""
         scope = self._scope()
-        return f"{said}\n\nA token needs the scope `{scope}`.".strip() if scope else said
+        return f"{description}\n\nA token needs the scope `{scope}`.".strip() if scope else description
 
     def get_extensions(self) -> dict[str, Any]:
-        """Return the scope for programs, as `x-required-scope`."""
-        found: dict[str, Any] = dict(super().get_extensions())
-        return {**found, "x-required-scope": scope} if (scope := self._scope()) else found
+        extensions: dict[str, Any] = dict(super().get_extensions())
+        return {**extensions, "x-required-scope": scope} if (scope := self._scope()) else extensions
 
     def _scope(self) -> str:
         declared = getattr(self.view, "required_scope", None)

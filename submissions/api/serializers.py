@@ -1,4 +1,4 @@
-"""What the API answers about submissions: these serializers write it, and are its schema."""
+"""Response serializers for submissions, which also define the API schema."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -35,48 +35,46 @@ from submissions.uploads.handler import REQUEST_TOO_LARGE
 
 
 class ScoresField(serializers.DictField):
-    """One thing of each `Score`, by measure: its value, or another that is not None."""
+    """One attribute of each `Score`, by measure; None is omitted."""
 
     def __init__(self, attribute: str = "value", **options: Any) -> None:
         self.attribute = attribute
         super().__init__(child=serializers.FloatField(), **options)
 
     def to_representation(self, value: Any) -> dict[str, float]:
-        """By measure."""
-        told = ((score.measure, getattr(score, self.attribute)) for score in value)
-        return {measure: number for measure, number in told if number is not None}
+        values = ((score.measure, getattr(score, self.attribute)) for score in value)
+        return {measure: number for measure, number in values if number is not None}
 
 
 class DeltasField(serializers.DictField):
-    """Differences of `Score`s by what they are to, by measure; empty where there is nothing to compare with."""
+    """Differences of `Score`s by reference and measure; empty without a reference."""
 
     child = serializers.DictField(child=serializers.FloatField())
 
     def to_representation(self, value: Any) -> dict[str, dict[str, float]]:
-        """Return the differences, rounded as pages show them."""
-        found: dict[str, dict[str, float]] = {}
+        """Return the differences, rounded as on pages."""
+        deltas: dict[str, dict[str, float]] = {}
         for score in value:
-            for name, compared in (("baseline", score), (LABEL, score.beside_word_pieces)):
-                if compared.delta is not None:
-                    found.setdefault(name, {})[score.measure] = round(compared.delta, DIGITS)
-        return found
+            for name, comparison in (("baseline", score), (LABEL, score.beside_word_pieces)):
+                if comparison.delta is not None:
+                    deltas.setdefault(name, {})[score.measure] = round(comparison.delta, DIGITS)
+        return deltas
 
 
 class SeedsField(serializers.ListField):
-    """The labels of runs in a seed set."""
+    """Labels of the runs in a seed set."""
 
     child = text_field()
 
     def to_representation(self, value: Iterable[JobStatus]) -> list[str]:
-        """In their order."""
         return [status.job.seed for status in value]
 
 
 class RunAddressField(serializers.URLField):
-    """Where the run of a `JobStatus` is, None for whoever may not have it; `runs` of the context are keys of jobs."""
+    """Download URL of a `JobStatus`'s run; None unless the context's `runs` contains the job's key."""
 
     def to_representation(self, value: Any) -> Any:
-        """Return the whole address."""
+        """Return the absolute URL."""
         job = value.job
         if job.pk not in self.context["runs"]:
             return None
@@ -87,11 +85,11 @@ class RunAddressField(serializers.URLField):
 
 
 class StatisticsSerializer(Answer):
-    """What was read."""
+    """Statistics of a validated file."""
 
     lines = integer_field()
     queries = integer_field()
-    known_queries = integer_field("Those of the queries that are the dataset's.")
+    known_queries = integer_field("Number of these queries that are in the dataset.")
     depth = integer_field("Number of documents in the longest ranking.")
     expanded_bytes = integer_field()
     tags = texts()
@@ -99,245 +97,265 @@ class StatisticsSerializer(Answer):
 
 
 class ModelSerializer(Answer):
-    """What a model is, as its files say."""
+    """A model as described by its files."""
 
     kind = text_field()
-    model_type = text_field("The architecture of its network, such as bert.")
-    parameters = integer_field("How many weights it has.")
-    dimension = integer_field("Of its vectors.", allow_null=True)
-    maximum_length = integer_field("In tokens.", allow_null=True)
-    pooling = text_field("Empty where the files do not say.")
-    similarity = text_field("cosine or dot; empty where the files do not say.")
+    model_type = text_field("Network architecture, such as bert.")
+    parameters = integer_field("Number of weights.")
+    dimension = integer_field("Dimension of the vectors.", allow_null=True)
+    maximum_length = integer_field("Maximum input length in tokens.", allow_null=True)
+    pooling = text_field("Pooling method; empty if the files do not specify it.")
+    similarity = text_field("`cosine` or `dot`; empty if the files do not specify it.")
     prompts = serializers.DictField(
         child=serializers.CharField(),
-        help_text="By name: those of queries and documents are put before them, others where a submission names them.",
+        help_text="Prompts by name. The query and document prompts apply by default, others when a "
+        "submission names them.",
     )
     prompt_template = text_field(
-        "The family whose prompts it should have, such as Nomic Embed; empty where none is recognised."
+        "Model family whose prompts apply, such as Nomic Embed; empty if no family matches."
     )
 
 
 class ReportSerializer(Answer):
-    """The verdict on a file."""
+    """Validation report of a file."""
 
     valid = flag_field(source="report.valid")
     problems = ProblemSerializer(source="report.problems", many=True)
     statistics = StatisticsSerializer(source="report.statistics")
-    checkpoint = ModelSerializer(allow_null=True, help_text="What a checkpoint is; null for all else.")
-    pending = texts("Sentences on checks that only a job performs; it can still reject a valid checkpoint.")
+    checkpoint = ModelSerializer(
+        allow_null=True, help_text="Description of a checkpoint; null for other files."
+    )
+    pending = texts("Checks that only run with the job, which can therefore still reject a valid checkpoint.")
 
 
 class EfficiencySerializer(MeasuredSerializer):
-    """What a model's job cost, as `/efficiency/` explains it."""
+    """Costs measured during a model's job, as documented on `/efficiency/`."""
 
-    hardware = text_field("The class of machine.")
+    hardware = text_field("Hardware class.")
     figures = serializers.DictField(
         help_text="Latency (mean, p50, p95, p99) in ms, memory in bytes, and more."
     )
     times_bm25 = number_field(
-        "Mean latency over BM25's; null where it began with stored runs.", allow_null=True
+        "Mean latency divided by that of BM25; null if the engine starts from stored runs.", allow_null=True
     )
 
 
 class VariantSerializer(Answer):
-    """A further result of the same job, such as a lesser depth."""
+    """An additional result of the same job, such as a smaller depth."""
 
     configuration = text_field(source="label")
     scores = serializers.DictField(source="entry.scores", child=serializers.FloatField())
     facts = serializers.DictField(source="entry.facts")
-    latency_ms = number_field("Null if it was not measured or is doubtful.", allow_null=True)
+    latency_ms = number_field(
+        "Latency per query in milliseconds; null if not measured or unreliable.", allow_null=True
+    )
 
 
 class CheckpointSerializer(ModelSerializer):
     """The model of a submission."""
 
     id = integer_field(source="pk")
-    sha256 = text_field("Of the rebuilt files: the identity of the model.", "model_sha256")
+    sha256 = text_field("SHA-256 of the rebuilt files, which identifies the model.", "model_sha256")
     file_name = text_field()
-    size = integer_field("Of the rebuilt files, in bytes.")
+    size = integer_field("Size of the rebuilt files in bytes.")
 
     def get_fields(self) -> dict[str, Any]:
-        """Its fields, of which only the kind is known of every model: descriptions of some kinds say less."""
+        """Return the fields; all but `kind` are nullable, because descriptions of some kinds lack them."""
         fields = super().get_fields()
         for name in ModelSerializer._declared_fields.keys() - {"kind"}:
             fields[name].allow_null = True
         return fields
 
     def to_representation(self, instance: SubmissionStatus) -> dict[str, Any] | None:  # type: ignore[override]
-        """None for runs and for engines that run no model; its file's name for its team alone."""
+        """Return None for runs and engines without a model. Only the team sees the file name."""
         row = instance.submission.checkpoint
         if row is None:
             return None
-        own = {name: getattr(row, name) for name in ("pk", "kind", "model_sha256", "size")}
+        columns = {name: getattr(row, name) for name in ("pk", "kind", "model_sha256", "size")}
         file_name = row.file_name if instance.complete else ""
-        known = {
+        defaults = {
             **dict.fromkeys(self.fields),
             "prompt_template": prompt_template(row.description, row.file_name),
         }
-        return super().to_representation({**known, **row.description, **own, "file_name": file_name})
+        return super().to_representation({**defaults, **row.description, **columns, "file_name": file_name})
 
 
 class ShardsSerializer(Answer):
-    """How far all workers are with the parts of a corpus."""
+    """Progress of all workers on the shards of a corpus."""
 
     done = integer_field()
-    expected = integer_field("Of how many.")
+    expected = integer_field("Total number of shards.")
     documents_per_second = number_field(
-        "Of all workers together, lately; null before there are two parts.", allow_null=True
+        "Recent throughput of all workers; null until two shards are done.", allow_null=True
     )
-    seconds_left = number_field("At that rate.", allow_null=True)
-    cost = number_field("Of the machines' time so far; null where one has no price.", allow_null=True)
-    currency = text_field("Empty where there is no cost.")
+    seconds_left = number_field("Estimated remaining time at this rate.", allow_null=True)
+    cost = number_field("Cost of machine time so far; null if a machine has no price.", allow_null=True)
+    currency = text_field("Currency of the cost; empty without a cost.")
 
 
 class JobSerializer(Answer):
-    """One dataset's part of a submission; of a seed set one run."""
+    """A submission's job for one dataset, or for one run of a seed set."""
 
     dataset = text_field(source="job.dataset.slug")
     seed = text_field(
-        "Its label in a seed set, else empty. Over hidden judgements no seed has scores.", "job.seed"
+        "Label in a seed set, otherwise empty. On hidden datasets, single seeds have no scores.", "job.seed"
     )
     state = text_field(source="state.value")
-    meaning = text_field("The state in words.")
+    meaning = text_field("Description of the state.")
     held = flag_field(
-        "Not told, as no significant change or not yet: `scores` are those that the team has already."
+        "Withheld: no significant change, or not yet released. `scores` are those of the team's earlier "
+        "result."
     )
     told_later = flag_field(
-        "Scored, and told in its turn: the dataset's results of new teams for today were told."
+        "Scored, but released later: today's results for new teams on this dataset were already released."
     )
     stage = text_field(source="job.stage")
-    progress = number_field("Share of the present stage's work, 0 to 1.")
-    progress_note = text_field("What a share cannot say: 12,000 of 50,000 documents.", "model.note")
+    progress = number_field("Completed share of the current stage, from 0 to 1.")
+    progress_note = text_field("Progress in words, such as `12,000 of 50,000 documents`.", "model.note")
     shards = ShardsSerializer(
-        source="model.shards", allow_null=True, help_text="While the corpus is encoded in parts; else null."
+        source="model.shards",
+        allow_null=True,
+        help_text="Progress while the corpus is encoded in shards; otherwise null.",
     )
     queue = text_field(source="job.queue")
-    queue_position = integer_field("Jobs before this one; null when it does not wait.", allow_null=True)
+    queue_position = integer_field(
+        "Number of jobs ahead of this one; null if it is not waiting.", allow_null=True
+    )
     no_worker = text_field(
-        "Why nobody takes it, such as 'No GPU worker is alive'; empty where a worker will."
+        "Reason why no worker can run the job, such as `No GPU worker is alive`; otherwise empty."
     )
     awaiting_judgements = flag_field(
-        "Whether it is scored only when its dataset, which collects runs, is judged.", "awaits_judgements"
+        "Whether scoring waits for the relevance judgments of a dataset that is collecting runs.",
+        "awaits_judgements",
     )
     attempts = integer_field(source="job.attempts")
-    scores = ScoresField(help_text="Measure → published value, once done.")
+    scores = ScoresField(help_text="Published values by measure, once the job is done.")
     deltas = DeltasField(
         source="scores",
-        help_text="What to (baseline, the dataset's; bm25-wordpiece, where the job gives that too) → measure → "
-        "difference.",
+        help_text="Differences by reference and measure. References: `baseline` (of the dataset) and, for "
+        "some jobs, `bm25-wordpiece`.",
     )
     missing_queries = integer_field(
-        "Judged queries that score 0; null where judgements are hidden.", allow_null=True
+        "Number of judged queries without results, which score 0; null for hidden datasets.", allow_null=True
     )
     problems = ProblemSerializer(many=True)
     log = texts()
     error = text_field()
-    error_code = text_field("Stable; empty where nothing went wrong.")
-    remedy = text_field("What would be right, where a model failed.", "model.remedy")
+    error_code = text_field("Stable error code; empty without an error.")
+    remedy = text_field("How to fix the failure of a model.", "model.remedy")
     parameters = serializers.DictField(
         source="model.own_parameters",
-        help_text="Those of the engine's that this dataset has for itself: prompts.",
+        help_text="Engine parameters specific to this dataset: prompts.",
     )
-    facts = serializers.DictField(help_text="What papers report of such a system.")
+    facts = serializers.DictField(help_text="Details of the system as papers report them.")
     efficiency = EfficiencySerializer(
-        source="model.costs.data", allow_null=True, help_text="What it cost, where it was measured."
+        source="model.costs.data", allow_null=True, help_text="Measured costs, if available."
     )
     variants = VariantSerializer(source="model.variants", many=True)
     board = AddressField(source="job.dataset.get_absolute_url")
     run_url = RunAddressField(
         source="*",
         allow_null=True,
-        help_text="The run as it was scored (gzip); null where you may not have it.",
+        help_text="Download URL of the scored run (gzip); null if you have no access.",
     )
 
 
 class ResultSerializer(Answer):
-    """Where a result stands on its dataset's board, by the primary measure; of hidden judgements what is published."""
+    """Rank of a result on its dataset's board by the primary measure; for hidden datasets, published values."""
 
-    dataset = text_field("Slug.", "standing.dataset_slug")
-    sentence = text_field("As pages, notices and mails say it, without a full stop.", "standing.sentence")
-    delta = number_field("To the baseline.", "standing.delta", allow_null=True)
-    rank = integer_field("Null off the board and on earlier judgements.", "standing.rank", allow_null=True)
-    of = integer_field("How many results it is ranked among.", "standing.of")
+    dataset = text_field("Slug of the dataset.", "standing.dataset_slug")
+    sentence = text_field(
+        "Description as in notices and e-mails, without the final period.", "standing.sentence"
+    )
+    delta = number_field("Difference from the baseline.", "standing.delta", allow_null=True)
+    rank = integer_field(
+        "Rank; null if the result is not on the board or was scored with earlier judgments.",
+        "standing.rank",
+        allow_null=True,
+    )
+    of = integer_field("Number of ranked results.", "standing.of")
     ties = serializers.ListField(
         source="standing.ties",
         child=serializers.IntegerField(),
         allow_null=True,
-        help_text="First and last rank that the tests of all pairs leave open; null if they are not known.",
+        help_text="First and last rank that the pairwise tests cannot rule out; null if unknown.",
     )
-    board = AddressField(source="standing.board_path", help_text="The board with its row marked.")
+    board = AddressField(source="standing.board_path", help_text="Board with this result's row marked.")
 
 
 class SeedSetSerializer(Answer):
-    """Several runs for one dataset: one result, published once all of them are scored."""
+    """Several runs for one dataset, published as one result once all are scored."""
 
     dataset = text_field(source="dataset.slug")
-    seeds = SeedsField(source="jobs", help_text="Labels, as of the jobs.")
+    seeds = SeedsField(source="jobs", help_text="Seed labels of the jobs.")
     published = flag_field()
     held = flag_field(
-        "Not told, as no significant change or not yet: `scores` are those that the team has already."
+        "Withheld: no significant change, or not yet released. `scores` are those of the team's earlier "
+        "result."
     )
     told_later = flag_field(
-        "Scored, and told in its turn: the dataset's results of new teams for today were told."
+        "Scored, but released later: today's results for new teams on this dataset were already released."
     )
-    meaning = text_field("How it stands, in words.")
+    meaning = text_field("Description of the state.")
     missing = SeedsField(
-        source="lost", help_text="Seeds that ended without a score: the set is not published."
+        source="lost", help_text="Seeds that ended without a score; the set is then not published."
     )
-    scores = ScoresField(help_text="Measure → mean of the seeds' published values.")
+    scores = ScoresField(help_text="Mean of the seeds' published values, by measure.")
     deviations = ScoresField(
-        "deviation", source="scores", help_text="Measure → their sample standard deviation (n − 1)."
+        "deviation", source="scores", help_text="Sample standard deviation (n − 1) over seeds, by measure."
     )
-    deltas = DeltasField(source="scores", help_text="Of the means, as of jobs.")
+    deltas = DeltasField(source="scores", help_text="Differences of the means, structured as those of jobs.")
 
 
 class WindowSerializer(Answer):
-    """A day or a calendar month, UTC."""
+    """Usage within a day or calendar month (UTC)."""
 
-    used = integer_field("The larger of the next two, which the limit stops.")
-    by_person = integer_field("Yours, for whatever team.")
-    by_team = integer_field("Everybody's for the team.")
-    limit = integer_field("Null: no limit.", allow_null=True)
+    used = integer_field("Number that counts against the limit: the larger of `by_person` and `by_team`.")
+    by_person = integer_field("Your submissions for any team.")
+    by_team = integer_field("Submissions of all members for the team.")
+    limit = integer_field("Limit; null means unlimited.", allow_null=True)
     left = integer_field(allow_null=True)
-    resets_at = MomentField(help_text="When counting begins anew, UTC.")
+    resets_at = MomentField(help_text="Time when the count is reset (UTC).")
 
 
 class QuotaSerializer(Answer):
-    """What may still be submitted to a dataset whose judgements are hidden."""
+    """Remaining submissions to a hidden dataset."""
 
-    dataset = text_field("Slug.", "dataset.slug")
-    team = text_field("Slug; null while you have none.", "team.slug", allow_null=True)
-    awaits_approval = flag_field("Whether a curator is to approve the team before it submits here.")
-    left = integer_field("How many now; null: no limit.", allow_null=True)
-    resets_at = MomentField(help_text="When there are more again, UTC.")
+    dataset = text_field("Slug of the dataset.", "dataset.slug")
+    team = text_field("Slug of the team; null if you have none.", "team.slug", allow_null=True)
+    awaits_approval = flag_field(
+        "Whether a curator must approve the team before it can submit to this dataset."
+    )
+    left = integer_field("Remaining submissions now; null means unlimited.", allow_null=True)
+    resets_at = MomentField(help_text="Time when more submissions become available (UTC).")
     day = WindowSerializer()
     month = WindowSerializer()
 
 
 class RefusalsSerializer(serializers.Serializer[Any]):
-    """Files for hidden datasets that were refused today: so many a day cost nothing, and no more are read."""
+    """Today's rejected files for hidden datasets. They are free up to the limit; above it, no more files are read."""
 
     used = integer_field()
     limit = integer_field()
     left = integer_field()
-    resets_at = MomentField(help_text="UTC.")
+    resets_at = MomentField(help_text="Time when the count is reset (UTC).")
 
 
 class QuotasSerializer(serializers.Serializer[Any]):
-    """What is left of every quota."""
+    """Remaining submissions under every quota."""
 
-    quotas = QuotaSerializer(many=True, help_text="One for each hidden dataset and each of your teams.")
+    quotas = QuotaSerializer(many=True, help_text="One quota per hidden dataset and team of yours.")
     refusals = RefusalsSerializer()
 
 
 class ChargeSerializer(Answer):
-    """What a submission cost on a dataset whose judgements are hidden."""
+    """Quota use of a submission to a hidden dataset."""
 
-    dataset = text_field("Slug.", "dataset.slug")
-    counted = flag_field("False once it was given back.", "is_counted")
-    refund_reason = text_field("Why it was given back, else empty.")
+    dataset = text_field("Slug of the dataset.", "dataset.slug")
+    counted = flag_field("False after a refund.", "is_counted")
+    refund_reason = text_field("Reason for the refund, otherwise empty.")
     quota = QuotaSerializer(
-        allow_null=True, help_text="As it is now; null in lists, and where nothing is limited."
+        allow_null=True, help_text="Current quota; null in lists and for unlimited datasets."
     )
 
 
@@ -346,35 +364,39 @@ class SubmissionSerializer(Answer):
 
     id = text_field(source="submission.pk")
     round = text_field(
-        "Slug of the round it came in; null outside of one.", "submission.round.slug", allow_null=True
+        "Slug of the round; null for submissions outside of rounds.", "submission.round.slug", allow_null=True
     )
-    late = flag_field("Whether it came after its round had closed.", "submission.late")
-    run_type = text_field("automatic or manual; empty where that was not said.", "submission.run_type")
-    priority = integer_field("Among its team's runs; null outside of rounds.", allow_null=True)
+    late = flag_field("Whether the submission arrived after its round had closed.", "submission.late")
+    run_type = text_field("`automatic` or `manual`; empty if not specified.", "submission.run_type")
+    priority = integer_field(
+        "Priority among the team's runs; null for submissions outside of rounds.", allow_null=True
+    )
     state = text_field(source="state.value")
     meaning = text_field()
     kind = text_field(source="submission.kind")
-    system = text_field("Slug.", "submission.system.slug")
+    system = text_field("Slug of the system.", "submission.system.slug")
     system_name = text_field(source="submission.system.name")
     team = text_field(source="submission.team.name")
     configuration = text_field(source="submission.configuration")
     public = flag_field(source="submission.public")
     reusable = flag_field(source="submission.reusable")
-    engine = text_field("Empty for runs.", "submission.engine")
+    engine = text_field("Engine of a model submission; empty for runs.", "submission.engine")
     parameters = serializers.DictField(
-        source="submission.parameters", help_text="All of the engine's; empty for runs."
+        source="submission.parameters", help_text="All engine parameters; empty for runs."
     )
     checkpoint = CheckpointSerializer(source="*", allow_null=True)
     created = MomentField(source="submission.created_at")
     withdrawal_reason = text_field(source="submission.withdrawal_reason")
     queue_position = integer_field(allow_null=True)
     workers_alive = integer_field(
-        "Workers that take its waiting jobs; null when none waits.", allow_null=True
+        "Number of live workers that can run its waiting jobs; null if no job is waiting.", allow_null=True
     )
     jobs = JobSerializer(many=True)
-    results = ResultSerializer(many=True, help_text="Where each published result stands.")
-    seed_sets = SeedSetSerializer(many=True, help_text="Several runs for one dataset, which are one result.")
-    charges = ChargeSerializer(many=True, help_text="What it cost of quotas; for its team alone.")
+    results = ResultSerializer(many=True, help_text="Rank of each published result.")
+    seed_sets = SeedSetSerializer(
+        many=True, help_text="Several runs for one dataset, published as one result."
+    )
+    charges = ChargeSerializer(many=True, help_text="Quota use of the submission; only visible to its team.")
     url = AddressField(source="submission.get_absolute_url")
 
 
@@ -393,19 +415,20 @@ class ChallengesSerializer(serializers.Serializer[Any]):
 def submission_answers(
     statuses: Iterable[SubmissionStatus], request: Request, *, own: bool | None = None
 ) -> list[dict[str, Any]]:
-    """Submissions and their jobs; `own` as `downloadable_runs` takes it."""
+    """Serialize submissions and their jobs; `own` is passed to `downloadable_runs`."""
     statuses = list(statuses)
     runs = {
         job.pk for status in statuses for job in downloadable_runs(request.user, status.submission, own=own)
     }
-    written = SubmissionSerializer(statuses, many=True, context={"request": request, "runs": runs})
-    return list(written.data)
+    serializer = SubmissionSerializer(statuses, many=True, context={"request": request, "runs": runs})
+    return list(serializer.data)
 
 
-def refused(refusal: Refused) -> ApiError:
-    """Return the error for a refusal, with its status and, if time helps, when to send it again.
+def build_refusal_error(refusal: Refused) -> ApiError:
+    """Build the API error for a refusal.
 
-    Beside the problems it says whose they are, and which quotas are used up.
+    The error contains the problems, the files that they concern, and exhausted quotas, and the time to wait if
+    waiting helps.
     """
     code: int = status.HTTP_400_BAD_REQUEST
     wait = None

@@ -1,4 +1,4 @@
-"""Requests that submit or check runs, or a model that is run here."""
+"""Requests that check or submit runs or models."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from leaderboard.core.text.json import read_json
 from leaderboard.core.text.names import validate_text
 from leaderboard.models import System, Team, User
 from leaderboard.systems.records import SystemFields, find_system
-from submissions.accounts.permissions import signed_in, systems_of, teams_of
+from submissions.accounts.permissions import get_systems, get_teams, signed_in
 from submissions.api.requests import (
     ALIASES,
     FORM_NAMES,
@@ -25,7 +25,7 @@ from submissions.api.requests import (
     RequestSerializer,
     TextField,
     TextsField,
-    list_of,
+    get_list,
     malformed,
     require_valid,
 )
@@ -43,26 +43,24 @@ from submissions.uploads.handler import CHECKPOINT_FIELD, refuse_oversize
 
 @extend_schema_field({"type": "string", "format": "binary"})
 class UploadField(serializers.FileField):
-    """A file that is sent; the generator would call it an address, which it is in answers."""
+    """File in a request, which drf-spectacular would otherwise describe as a URL."""
 
     def get_value(self, dictionary: Mapping[str, Any]) -> Any:
-        """Return all files of the name."""
         return self.context["request"].FILES.getlist(self.field_name)
 
     def run_validation(self, data: Any = empty) -> Any:
-        """Return the files."""
         return data
 
 
 class UploadsField(TextsField):
-    """Files that are sent."""
+    """List of files in a request."""
 
     child: Any = UploadField()
     get_value = UploadField.get_value
 
 
 class PromptsField(TextField):
-    """A JSON object of the prompts of single datasets."""
+    """JSON object of dataset-specific prompts."""
 
     def run_validation(self, data: Any = empty) -> Mapping[str, Mapping[str, object]]:
         """Return the prompts by dataset and parameter. Raises ApiError."""
@@ -71,21 +69,25 @@ class PromptsField(TextField):
             values = read_json(super().run_validation(data) or "{}")
         except ValueError as error:
             raise malformed("prompts", f"prompts: not a JSON object: {error}", hint) from None
-        if not isinstance(values, Mapping) or not all(isinstance(one, Mapping) for one in values.values()):
+        if not isinstance(values, Mapping) or not all(
+            isinstance(dataset_prompts, Mapping) for dataset_prompts in values.values()
+        ):
             raise malformed("prompts", "prompts: not an object of objects.", hint)
-        for slug, name, prompt in ((slug, *each) for slug, one in values.items() for each in one.items()):
-            wrong = f"prompts: {name} of {slug}"
+        for slug, name, prompt in (
+            (slug, *each) for slug, dataset_prompts in values.items() for each in dataset_prompts.items()
+        ):
+            location = f"prompts: {name} of {slug}"
             if not isinstance(prompt, str) or len(prompt) > intake.LONGEST_PROMPT:
-                message = f"{wrong} is no text of at most {intake.LONGEST_PROMPT:,} characters."
+                message = f"{location} is not a text of at most {intake.LONGEST_PROMPT:,} characters."
                 raise malformed("prompts", message, hint)
             try:
                 validate_text(prompt)
             except ValidationError as error:
-                raise malformed("prompts", f"{wrong}: {error.messages[0]}", hint) from None
+                raise malformed("prompts", f"{location}: {error.messages[0]}", hint) from None
         return values
 
 
-#: Fields of the forms that requests have under another name, or not at all.
+#: Form fields that have no counterpart of this name in requests.
 _OF_PAGES = frozenset({"system", "seeds", "name", "training_none"})
 _MADE = (
     (forms.IntegerField, serializers.IntegerField),
@@ -94,61 +96,66 @@ _MADE = (
 )
 
 
-def field_of(field: forms.Field) -> serializers.Field[Any, Any, Any, Any]:
-    """Return a form's field as the schema has it."""
-    made = next((made for known, made in _MADE if isinstance(field, known)), serializers.CharField)
-    unsaid = " Left out: not said." if isinstance(field, OptionalBooleanField) else ""
-    return made(required=False, help_text=f"{field.help_text}{unsaid}" or None)
+def build_schema_field(field: forms.Field) -> serializers.Field[Any, Any, Any, Any]:
+    """Return the schema field of a form field."""
+    field_class = next(
+        (field_class for form_classes, field_class in _MADE if isinstance(field, form_classes)),
+        serializers.CharField,
+    )
+    default_note = " Default: not specified." if isinstance(field, OptionalBooleanField) else ""
+    return field_class(required=False, help_text=f"{field.help_text}{default_note}" or None)
 
 
-#: Fields of requests that are validated as they are read. All others are validated by the pages' forms.
+#: Fields that validate their own input. The forms of the pages validate all others.
 _READ = (FlagField, OptionField, TextField, TextsField, UploadField)
 
 
 class _FilesRequest(RequestSerializer):
-    """A request with runs or a model."""
+    """Base of requests with runs or a model."""
 
     kind = OptionField(
         ("run", "model"), "“{}” cannot be submitted.", "Send kind=run or kind=model.", default="run"
     )
     pooling = OptionField(
         intake.POOLINGS,
-        "pooling: “{}” is not known.",
+        "pooling: unknown method “{}”.",
         f"Send one of {', '.join(intake.POOLINGS)}.",
         required=False,
-        help_text="Of a plain encoder whose files do not say it.",
+        help_text="Pooling method of an encoder whose files do not specify one.",
     )
 
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of the fields, and the files with the uploads. Raises ApiError or Refused."""
+        """Return the field values, with sent files and finished uploads as `files`. Raises ApiError or Refused."""
         request = self.context["request"]
-        refuse_oversize(request)  # first: what a request that was cut off seems to say is misleading
+        refuse_oversize(request)  # first, because the fields of a truncated request are misleading
         person = signed_in(request)
-        read = {name: field for name, field in self.fields.items() if isinstance(field, _READ)}
+        parsed_fields = {name: field for name, field in self.fields.items() if isinstance(field, _READ)}
         values: dict[str, Any] = {
-            name: field.run_validation(field.get_value(data)) for name, field in read.items()
+            name: field.run_validation(field.get_value(data)) for name, field in parsed_fields.items()
         }
         kind = Upload.Kind(values["kind"])
-        sent = values[CHECKPOINT_FIELD if kind == Upload.Kind.MODEL else "file"]
-        files = incoming_files(person, sent, list_of(data, "upload"), kind)
+        uploaded_files = values[CHECKPOINT_FIELD if kind == Upload.Kind.MODEL else "file"]
+        files = incoming_files(person, uploaded_files, get_list(data, "upload"), kind)
         if kind == Upload.Kind.RUN:
-            files = pair_with_datasets(files, list_of(data, "dataset"))
+            files = pair_with_datasets(files, get_list(data, "dataset"))
         return {**values, "files": files}
 
 
 @extend_schema_serializer(exclude_fields=("pooling", "seed"))
 class CheckRequest(_FilesRequest):
-    """A file to check."""
+    """A file to validate."""
 
-    dataset = TextField(help_text="Slug; may be left out where the file is named after it.")
-    file = UploadField(required=False, help_text="A run.")
-    checkpoint = UploadField(required=False, help_text="Of kind=model: a zip or tar.zst.")
-    upload = TextField(help_text="Instead of either: id of an upload that came in pieces. It stays.")
-    engine = TextField(help_text="Of kind=model: the engine that is to run it.")
+    dataset = TextField(help_text="Slug of the dataset. Default: taken from the file name.")
+    file = UploadField(required=False, help_text="Run file.")
+    checkpoint = UploadField(
+        required=False, help_text="Checkpoint as a zip or tar.zst archive, with kind=model."
+    )
+    upload = TextField(help_text="Id of a resumable upload, instead of a file. The upload is kept.")
+    engine = TextField(help_text="Engine that will run the checkpoint, with kind=model.")
     seed = TextsField()
 
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Return `files` and `seeds` of runs, else the `checkpoint` with the kinds that its engine would run."""
+        """Return `files` and `seeds` of runs, or the `checkpoint` with the kinds that its engine supports."""
         values = super().to_internal_value(data)
         if values["kind"] == "run":
             return {"files": values["files"], "seeds": split_labels(values["seed"])}
@@ -158,81 +165,95 @@ class CheckRequest(_FilesRequest):
                 intake.NO_CHECKPOINT, "No checkpoint was sent.", "Send -F checkpoint=@model.zip."
             )
         engine = values["engine"]
-        return {"checkpoint": (archive, intake.kinds_of(intake.engine_of(engine)) if engine else ())}
+        return {"checkpoint": (archive, intake.kinds_of(intake.find_engine(engine)) if engine else ())}
 
 
 class SubmissionRequest(_FilesRequest):
-    """A submission of runs, or of a model that is run here.
+    """A submission of runs, or of a model that Runboard runs.
 
-    Of runs: `dataset` and `file` may repeat, and pair in order; a zip names its files `<dataset>.*`. Several files for
-    one dataset (two to five; one `dataset` is enough then, or `<dataset>.<seed>.*` in a zip) are seeds of the system,
-    and one result: their mean and deviation. Of a model:
-    `engine`, the model (`checkpoint`, `checkpoint_id` or `hub_model`) where the engine needs one, and the datasets.
+    Runs: repeat `dataset` and `file` in matching order, or send a zip with files named `<dataset>.*`. Two to five
+    files for one dataset (repeat only `file`, or name files `<dataset>.<seed>.*` in a zip) are seeds of the system;
+    their mean and standard deviation are published as one result.
+
+    Models: send `engine`, the datasets, and, if the engine needs one, a model (`checkpoint`, `checkpoint_id`, or
+    `hub_model`).
     """
 
-    system = text_field("Slug or name of yours, a new name, or a JSON object of the fields below.")
-    dataset = TextsField(help_text="Slugs: of runs one for each file, of a model those that it is run on.")
-    file = UploadsField(help_text="Runs.")
+    system = text_field("Slug or name of your system, a new name, or a JSON object of the fields below.")
+    dataset = TextsField(
+        help_text="Slugs of datasets: one per run file, or all datasets that the model runs on."
+    )
+    file = UploadsField(help_text="Run files.")
     upload = TextsField(
-        help_text="Ids of uploads that came in pieces: runs, after those in `file`, or the model. Used up on 201."
+        help_text="Ids of resumable uploads: runs, which follow those in `file`, or the model. Deleted on "
+        "201."
     )
     seed = TextsField(
-        help_text="Labels of seeds in the order of their files; may be one list with commas. Else file names tell."
+        help_text="Seed labels in file order (repeat or comma-separate). Default: taken from the file names."
     )
-    engine = OptionField(list(ENGINES), required=False, help_text="What runs the model.")
-    checkpoint = UploadField(required=False, help_text="The model: a zip or tar.zst of its folder.")
-    checkpoint_id = integer_field("A model that your team sent before.", required=False)
-    hub_model = TextField(help_text="owner/name on the hub, where the site fetches models.")
-    hub_commit = TextField(help_text="Its commit, 40 hexadecimal digits.")
-    benchmark = TextField(help_text="Instead of datasets: all that are here.")
+    engine = OptionField(list(ENGINES), required=False, help_text="Engine that runs the model.")
+    checkpoint = UploadField(required=False, help_text="Zip or tar.zst archive of the model folder.")
+    checkpoint_id = integer_field("Id of a checkpoint that your team uploaded earlier.", required=False)
+    hub_model = TextField(
+        help_text="Model on the Hugging Face Hub as `owner/name`, if this site downloads models."
+    )
+    hub_commit = TextField(help_text="Commit of the model on the Hub (40 hexadecimal digits).")
+    benchmark = TextField(
+        help_text="Benchmark to run on instead of single datasets: all of its datasets on this site."
+    )
     run = TextsField(
-        help_text="Runs to re-rank or fuse: ids of submissions, or slugs of the site's own systems."
+        help_text="Runs to re-rank or fuse: submission ids, or slugs of systems that this site provides."
     )
     device = OptionField(
-        get_args(intake.Device), "device: “{}” is not possible.", "Send auto, cpu or gpu.", default="auto"
+        get_args(intake.Device), "device: unknown device “{}”.", "Send auto, cpu or gpu.", default="auto"
     )
-    reusable = FlagField(blank=False, default=False, help_text="Others may re-rank and fuse its runs.")
+    reusable = FlagField(blank=False, default=False, help_text="Allow others to re-rank and fuse the runs.")
     public = FlagField(default=True)
-    team = text_field(
-        "Slug of the team of yours that a new system is of; left out: your first.", required=False
-    )
+    team = text_field("Slug of your team that owns a new system. Default: your first team.", required=False)
     anonymous_until = serializers.DateField(
         required=False,
-        help_text="Until that day, nine months away at most, a new system's team, authors and links are kept back.",
+        help_text="Date, at most nine months ahead, until which a new system's team, authors, and links are "
+        "hidden.",
     )
     run_type = serializers.ChoiceField(
-        choices=["automatic", "manual"], required=False, help_text="Needed in a round."
+        choices=["automatic", "manual"], required=False, help_text="Required in a round."
     )
     tag = text_field(
-        "Run tag: 1 to 24 letters, digits, dots, hyphens and underscores. In a round unique within the "
-        "team's runs; left out, the one in the file.",
+        "Run tag: 1 to 24 letters, digits, dots, hyphens, and underscores; unique among the team's runs in a "
+        "round. Default: the tag in the file.",
         required=False,
     )
     priority = integer_field(
-        "Of the team's runs in the round, 1 first; left out, the next that is free.", required=False
+        "Priority among the team's runs in the round, 1 is highest. Default: the next free one.",
+        required=False,
     )
-    architecture = text_field("Needed for a new system.", required=False)
+    architecture = text_field("Architecture, required for a new system.", required=False)
     parameters = text_field(
-        "JSON object or key=value pairs: of a model its engine's, prompts to the last blank; of runs what "
-        "the system says of itself.",
+        "JSON object or key=value pairs: engine parameters of a model (spaces in prompts are kept), or the "
+        "parameters that describe the system of runs.",
         required=False,
     )
     prompts = PromptsField(
-        help_text="Of a model, JSON object: slug of a dataset → its own query_prompt, document_prompt (or prompt), "
-        "where they are not those of `parameters`."
+        help_text="JSON object that maps dataset slugs to `query_prompt` and `document_prompt` (or "
+        "`prompt`), if a model's prompts differ from those in `parameters`."
     )
-    training_datasets = TextsField(help_text="Slugs or names; `none` declares zero-shot.")
-    adapted_to = TextsField(help_text="Slugs or names of datasets here whose corpus it saw, without labels.")
-    closed_api = flag_field("Runs behind somebody's paid API.", default=False)
-    variant_of = text_field("Slug of a system here.", required=False)
+    training_datasets = TextsField(
+        help_text="Slugs or names of training datasets; `none` declares zero-shot."
+    )
+    adapted_to = TextsField(
+        help_text="Slugs or names of datasets on this site whose corpus the system was trained on without "
+        "labels."
+    )
+    closed_api = flag_field("Whether the system uses a paid API.", default=False)
+    variant_of = text_field("Slug of the system on this site that this one is a variant of.", required=False)
 
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of `accept_submission`, or with a `request` those of `accept_model`."""
+        """Return the arguments of `accept_submission`, or, with a `request`, those of `accept_model`."""
         values, person = super().to_internal_value(data), signed_in(self.context["request"])
         if values["kind"] == "run":
-            brought = {"files": values["files"], "seeds": split_labels(values["seed"])}
-            return {**_system_and_options(data, values, person), **brought}
-        engine = intake.engine_of(values["engine"])
+            run_arguments = {"files": values["files"], "seeds": split_labels(values["seed"])}
+            return {**_system_and_options(data, values, person), **run_arguments}
+        engine = intake.find_engine(values["engine"])
         hub = HubModel(values["hub_model"], values["hub_commit"]) if values["hub_model"] else None
         archive = intake.one_archive(values["files"], values["pooling"])
         request = intake.ModelRequest(
@@ -249,10 +270,10 @@ class SubmissionRequest(_FilesRequest):
         return {**_system_and_options(data, values, person, engine), "request": request}
 
 
-# The forms alone declare the others.
+# The remaining fields are declared by the forms.
 SubmissionRequest._declared_fields.update(
     {
-        name: field_of(field)
+        name: build_schema_field(field)
         for form_name, field in {**SubmissionForm.base_fields, **SystemForm.base_fields}.items()
         if form_name not in _OF_PAGES
         and (name := FORM_NAMES.get(form_name, form_name)) not in SubmissionRequest._declared_fields
@@ -261,7 +282,7 @@ SubmissionRequest._declared_fields.update(
 
 
 def _engine_parameters(data: Mapping[str, Any], engine: EngineDescription) -> Mapping[str, object]:
-    """Return the engine's parameters as they were sent, prompts to the last blank. Raises ApiError."""
+    """Parse the engine's parameters, keeping all spaces in prompts. Raises ApiError."""
     prompts = [parameter.name for parameter in intake.prompt_parameters(engine)]
     field = ParametersField(required=False, max_length=5000, verbatim=prompts)
     try:
@@ -270,40 +291,44 @@ def _engine_parameters(data: Mapping[str, Any], engine: EngineDescription) -> Ma
         raise malformed("parameters", f"parameters: {error.messages[0]}") from None
     for name, value in values.items():
         if not isinstance(value, str | int | float):
-            hint = 'Send a text or a number; a list as a text, such as "1,0.5".'
-            raise malformed("parameters", f"parameters: {name} = {json.dumps(value)} is not one value.", hint)
+            hint = 'Send a string or a number. Write a list as a string, such as "1,0.5".'
+            raise malformed(
+                "parameters", f"parameters: {name} = {json.dumps(value)} is not a string or number.", hint
+            )
     return values
 
 
 def _system_and_options(
     data: Mapping[str, Any], values: Mapping[str, Any], person: User, engine: EngineDescription | None = None
 ) -> dict[str, Any]:
-    """Return the `system` and the `options` of a submission of runs, or of a model for the engine.
+    """Return the `system` and the `options` of a submission of runs, or of a model if there is an engine.
 
-    The description of an existing system may be repeated; its page changes it. Raises ApiError.
+    The description of an existing system may be repeated but not changed. Raises ApiError.
     """
-    mine = list(teams_of(person))
-    sent = {name: str(data.get(name) or "") for name in SubmissionForm.base_fields if name != "system"}
-    sent |= {"public": "yes" if values["public"] else "no", "reusable": values["reusable"]}
-    form = SubmissionForm({**sent, "team": sent["team"].strip()}, systems=[], teams=mine)
+    teams = list(get_teams(person))
+    form_data = {name: str(data.get(name) or "") for name in SubmissionForm.base_fields if name != "system"}
+    form_data |= {"public": "yes" if values["public"] else "no", "reusable": values["reusable"]}
+    form = SubmissionForm({**form_data, "team": form_data["team"].strip()}, systems=[], teams=teams)
     if "team" in form.errors:
-        known = ", ".join(team.slug for team in mine)
+        team_slugs = ", ".join(team.slug for team in teams)
         raise malformed(
-            "team", f"You do not belong to a team “{sent['team'].strip()}”.", f"Your teams: {known}."
+            "team",
+            f"You are not a member of a team “{form_data['team'].strip()}”.",
+            f"Your teams: {team_slugs}.",
         )
     require_valid(form)
     options = form.options()
-    system = _system(data, person, [options.team] if options.team else mine, engine)
-    until = options.anonymous_until
+    system = _system(data, person, [options.team] if options.team else teams, engine)
+    anonymous_until = options.anonymous_until
     if (
         isinstance(system, System)
-        and until
-        and (not system.anonymous_until or system.anonymous_until.date() != until)
+        and anonymous_until
+        and (not system.anonymous_until or system.anonymous_until.date() != anonymous_until)
     ):
         raise malformed(
             "anonymous_until",
-            f"“{system.name}” is there already, and not anonymous until {until}.",
-            f"Change that on /systems/{system.slug}/edit/, and leave the field out here.",
+            f"“{system.name}” exists already and is not anonymous until {anonymous_until}.",
+            f"Change the date on /systems/{system.slug}/edit/ and omit the field here.",
         )
     return {"system": system, "options": options}
 
@@ -311,62 +336,71 @@ def _system_and_options(
 def _system(
     data: Mapping[str, Any], person: User, teams: Sequence[Team], engine: EngineDescription | None
 ) -> System | SystemFields:
-    """Return the system of these teams with the slug or name that was sent, or the description of a new one."""
-    given = str(data.get("system", "")).strip()
-    if not given:
-        raise malformed("system", "No system was named.", "Send system=<slug of yours> or a new name.")
-    if given.startswith("{"):
+    """Return the teams' system with this slug or name, or the description of a new system."""
+    system_text = str(data.get("system", "")).strip()
+    if not system_text:
+        raise malformed(
+            "system", "No system was named.", "Send system= with the slug of your system or a new name."
+        )
+    if system_text.startswith("{"):
         try:
-            described = {name: _text(value) for name, value in dict(read_json(given)).items()}
+            description = {name: _text(value) for name, value in dict(read_json(system_text)).items()}
         except (ValueError, TypeError) as error:
             raise malformed("system", f"system: not a JSON object: {error}", 'Send {"name": …}.') from None
     else:
         names = [*SystemForm.base_fields, *ALIASES]
         if engine is not None:
-            names.remove("parameters")  # they are the engine's
-        sent = {name: texts for name in names if (texts := list_of(data, name))}
+            names.remove("parameters")  # these are the engine's parameters
+        field_texts = {name: texts for name in names if (texts := get_list(data, name))}
         lists = ("training_datasets", "adapted_to")
-        described = {name: ", ".join(texts) if name in lists else texts[-1] for name, texts in sent.items()}
-        described["name"] = given
-    described = {ALIASES.get(name, name): text for name, text in described.items()}
-    system = find_system(teams, described.get("name", ""))
+        description = {
+            name: ", ".join(texts) if name in lists else texts[-1] for name, texts in field_texts.items()
+        }
+        description["name"] = system_text
+    description = {ALIASES.get(name, name): text for name, text in description.items()}
+    system = find_system(teams, description.get("name", ""))
     if system is not None:
-        _refuse_changes(system, described)
+        _refuse_changes(system, description)
         return system
     if engine is not None:
-        described = {"architecture": engine.architecture, **described}
-    if not described.get("architecture"):
-        known = ", ".join(systems_of(person).values_list("slug", flat=True)[:20])
+        description = {"architecture": engine.architecture, **description}
+    if not description.get("architecture"):
+        system_slugs = ", ".join(get_systems(person).values_list("slug", flat=True)[:20])
         raise malformed(
             "architecture",
-            f"You have no system “{described.get('name', '')}”, and a new one needs its architecture.",
-            f"Send architecture=dense (or another); your systems: {known or 'none yet'}.",
+            f"You have no system “{description.get('name', '')}”, and a new system needs an architecture.",
+            f"Send architecture=dense (or another); your systems: {system_slugs or 'none yet'}.",
         )
-    form = SystemForm(described)
+    form = SystemForm(description)
     require_valid(form)
     return form.fields_of_system()
 
 
-def _refuse_changes(system: System, described: Mapping[str, str]) -> None:
-    """Raise ApiError where the description differs: scripts may send the same one for every dataset."""
-    form = SystemForm({"architecture": system.architecture, **described, "name": system.name}, system=system)
-    given = [name for name in described if name in form.fields and name != "name"]
-    if not given:
+def _refuse_changes(system: System, description: Mapping[str, str]) -> None:
+    """Raise ApiError if the description differs; scripts may repeat the same description for every dataset."""
+    form = SystemForm(
+        {"architecture": system.architecture, **description, "name": system.name}, system=system
+    )
+    names = [name for name in description if name in form.fields and name != "name"]
+    if not names:
         return
     require_valid(form)
     fields = form.fields_of_system()
-    columns = {name: COLUMNS.get(name, name) for name in given}
-    changed = [name for name, column in columns.items() if getattr(fields, column) != getattr(system, column)]
-    if changed:
+    columns = {name: COLUMNS.get(name, name) for name in names}
+    changed_names = [
+        name for name, column in columns.items() if getattr(fields, column) != getattr(system, column)
+    ]
+    if changed_names:
         raise malformed(
             "system",
-            f"You have a system “{system.name}” ({system.slug}) already, with another {', '.join(changed)}.",
-            "Leave these fields out to submit for it, or give the new system another name.",
+            f"You have a system “{system.name}” ({system.slug}) already, with a different "
+            f"{', '.join(changed_names)}.",
+            "Omit these fields to submit for it, or give the new system another name.",
         )
 
 
 def _text(value: Any) -> str:
-    """Return a value of a JSON object as a form has it."""
+    """Convert a JSON value to the text that a form expects."""
     if isinstance(value, list):
         return ", ".join(str(each) for each in value) or "none"
     if isinstance(value, dict):

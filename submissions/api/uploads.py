@@ -1,4 +1,4 @@
-"""Calls that upload files in pieces, by tus 1.0.0. Each makes one call of the domain."""
+"""API views of resumable uploads (tus 1.0.0)."""
 
 import base64
 import binascii
@@ -32,25 +32,41 @@ from submissions.uploads import service
 from submissions.uploads.service import UPLOAD_CHECKSUM, Checksum
 from submissions.uploads.storage import UploadInUse
 
-UPLOAD_HEADER = ProblemCode("upload_header", "A header of an upload is missing, or is no number of bytes.",
-    "Send Upload-Length to begin, Upload-Offset to go on.", "Upload-Length: 1048576")  # fmt: skip
-UPLOAD_METADATA = ProblemCode("upload_metadata", "Upload-Metadata is not made of keys with values in base64.",
-    "Pairs with commas between them.", "filename cnVuLnR4dA==,kind cnVu")  # fmt: skip
-UPLOAD_KIND = ProblemCode("upload_kind", "Upload-Metadata names no kind of file.", "run or model.")
-WRONG_CONTENT_TYPE = ProblemCode("content_type", "The body of an upload is no piece of a file.", "Send the bytes as "
-    "they are.", "Content-Type: application/offset+octet-stream")  # fmt: skip
-TUS_VERSION = ProblemCode("tus_version", "The request does not say that it speaks tus 1.0.0.", "Send the header with "
-    "every request.", "Tus-Resumable: 1.0.0")  # fmt: skip
+UPLOAD_HEADER = ProblemCode(
+    "upload_header",
+    "An upload header is missing or is not a byte count.",
+    "Send Upload-Length to create an upload and Upload-Offset to continue one.",
+    "Upload-Length: 1048576",
+)
+UPLOAD_METADATA = ProblemCode(
+    "upload_metadata",
+    "Upload-Metadata does not consist of keys with base64 values.",
+    "Send comma-separated pairs.",
+    "filename cnVuLnR4dA==,kind cnVu",
+)
+UPLOAD_KIND = ProblemCode("upload_kind", "Upload-Metadata has an unknown kind of file.", "Send run or model.")
+WRONG_CONTENT_TYPE = ProblemCode(
+    "content_type",
+    "The body of an upload has the wrong content type.",
+    "Send raw bytes.",
+    "Content-Type: application/offset+octet-stream",
+)
+TUS_VERSION = ProblemCode(
+    "tus_version",
+    "The request lacks the protocol version tus 1.0.0.",
+    "Send the header with every request.",
+    "Tus-Resumable: 1.0.0",
+)
 
 VERSION = "1.0.0"
 EXTENSIONS = ("creation", "creation-with-upload", "termination", "expiration", "checksum")
 ALGORITHMS = ("sha1", "sha256")
 CONTENT_TYPE = "application/offset+octet-stream"
-#: What is read of a request at a time, in bytes.
+#: Block size for reading requests, in bytes.
 BLOCK = 64 * 1024
-#: After so many seconds a piece ends, and its sender goes on with another.
+#: Maximum duration of one PATCH request in seconds; the client then continues with another.
 PIECE_SECONDS = 900.0
-#: The longest Upload-Metadata that is kept.
+#: Maximum length of Upload-Metadata.
 LONGEST_METADATA = 1000
 
 #: Statuses of refusals other than 400.
@@ -62,74 +78,76 @@ _STATUSES: dict[str, int] = {
     WRONG_CONTENT_TYPE: status.HTTP_415_UNSUPPORTED_MEDIA_TYPE,
     service.UPLOAD_IN_USE: status.HTTP_423_LOCKED,
     service.TOO_MANY_UPLOADS: status.HTTP_429_TOO_MANY_REQUESTS,
-    service.TOO_MANY_PIECES: status.HTTP_503_SERVICE_UNAVAILABLE,  # the published clients try again after it
+    service.TOO_MANY_PIECES: status.HTTP_503_SERVICE_UNAVAILABLE,  # existing tus clients retry on this status
 }
-#: The status that the protocol has for bytes with another checksum.
+#: Status that tus defines for a checksum mismatch.
 _CHECKSUM_MISMATCH = 460
 
 
 def header(name: str, kind: type, description: str, **options: Any) -> OpenApiParameter:
-    """Return the schema of a header of requests, or of answers with the statuses of `response`."""
+    """Return the schema of a request header, or, with `response`, of a header of responses with these statuses."""
     return OpenApiParameter(name, kind, OpenApiParameter.HEADER, description=description, **options)
 
 
 class UploadSerializer(Answer):
-    """A file that comes in pieces."""
+    """A resumable upload."""
 
-    id = text_field("What a submission names in `upload`.", "pk")
+    id = text_field("Id to send as `upload` in a submission.", "pk")
     kind = serializers.ChoiceField(choices=["run", "model"])
-    file_name = text_field("What its sender called it.")
-    length = integer_field("Bytes that were announced.")
-    offset = integer_field("Bytes that are here.")
+    file_name = text_field("File name sent by the client.")
+    length = integer_field("Announced number of bytes.")
+    offset = integer_field("Number of bytes received.")
     complete = IsSetField(source="completed_at")
-    sha256 = text_field("Of the whole file; empty until it is here.")
+    sha256 = text_field("SHA-256 of the file; empty until the upload is complete.")
     created = serializers.DateTimeField(source="created_at")
     expires = serializers.DateTimeField(
-        source="expires_at", help_text="When it is given up, unless bytes or a submission come."
+        source="expires_at", help_text="Time when the upload is deleted unless it is continued or submitted."
     )
     url = AddressField(source="api_path")
 
 
 _ID = OpenApiParameter("identifier", str, OpenApiParameter.PATH, description="The upload's id.")
-_VERSION = header("Tus-Resumable", str, "The protocol's version, 1.0.0.", required=True)
-_CHECKSUM = header("Upload-Checksum", str, "sha1 or sha256, a blank, and the digest of this request's bytes.")
+_VERSION = header("Tus-Resumable", str, "Protocol version, 1.0.0.", required=True)
+_CHECKSUM = header(
+    "Upload-Checksum", str, "`sha1` or `sha256`, a space, and the base64 digest of this request's bytes."
+)
 _BEGIN_ERRORS = {
-    412: "Another version of tus than 1.0.0.",
-    413: "Over the limit for its kind, `Tus-Max-Size` at most.",
-    429: "Too many uploads begun.",
-    460: "The bytes are not those of the checksum.",
+    412: "A tus version other than 1.0.0.",
+    413: "Larger than the limit for its kind, which is at most `Tus-Max-Size`.",
+    429: "Too many unfinished uploads.",
+    460: "The bytes do not match the checksum.",
 }
 _PIECE_ERRORS = {
-    409: "The upload is elsewhere: ask with HEAD.",
-    410: "It was given up; begin another.",
-    423: "Another request writes to it.",
-    460: "The bytes are not those of the checksum; none was kept.",
+    409: "The offset does not match the upload's current size. Ask for it with HEAD.",
+    410: "The upload has expired. Create a new one.",
+    423: "Another request is writing to the upload.",
+    460: "The bytes do not match the checksum and were discarded.",
 }
 _BYTES = {CONTENT_TYPE: OpenApiTypes.BINARY}
 
 
 class _TusView(APIView):
-    """What all calls about uploads have in common."""
+    """Base of the upload views."""
 
     permission_classes = [IsAuthenticated]
     required_scope = Scope.SUBMIT
 
     def dispatch(self, request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponseBase:
-        """Answer; X-HTTP-Method-Override stands for the method where something between knows only a few."""
+        """Apply X-HTTP-Method-Override, for clients behind proxies that block PATCH or DELETE."""
         override = request.headers.get("X-HTTP-Method-Override", "").upper()
         if request.method == "POST" and override in ("PATCH", "DELETE", "HEAD"):
             request.method = override
         return super().dispatch(request, *arguments, **options)
 
     def initial(self, request: Request, *arguments: Any, **options: Any) -> None:
-        """Before each call: who asks, and whether in the protocol's version. Reading with GET needs none."""
+        """Check the client's protocol version, except for GET and OPTIONS. Raises Refused."""
         super().initial(request, *arguments, **options)
         if request.method not in ("GET", "OPTIONS") and request.headers.get("Tus-Resumable") != VERSION:
             hint = f"Send the header Tus-Resumable: {VERSION}."
             raise Refused.of(TUS_VERSION, f"Uploads here are tus {VERSION}.", hint)
 
     def finalize_response(self, request: Request, response: Any, *arguments: Any, **options: Any) -> Response:
-        """Every answer names the version, and nobody keeps one."""
+        """Add the protocol version and disable caching."""
         answer = super().finalize_response(request, response, *arguments, **options)
         answer["Tus-Resumable"] = VERSION
         answer["Cache-Control"] = "no-store"
@@ -138,30 +156,29 @@ class _TusView(APIView):
         return answer
 
     def get_permissions(self) -> list[Any]:
-        """Anybody may ask what is spoken here."""
         return [] if self.request.method == "OPTIONS" else list(super().get_permissions())
 
     def options(self, request: Request, *arguments: Any, **options: Any) -> Response:  # type: ignore[override]
-        """Versions, extensions, and the size of the largest file."""
-        told = {
+        """Return supported versions, extensions, and the maximum file size."""
+        headers = {
             "Tus-Version": VERSION,
             "Tus-Extension": ",".join(EXTENSIONS),
             "Tus-Max-Size": str(max(service.get_size_limit(kind) for kind in Upload.Kind.values)),
             "Tus-Checksum-Algorithm": ",".join(ALGORITHMS),
             "Allow": ", ".join(self.allowed_methods),
         }
-        return Response(status=status.HTTP_204_NO_CONTENT, headers=told)
+        return Response(status=status.HTTP_204_NO_CONTENT, headers=headers)
 
     def handle_exception(self, error: Exception) -> Response:
-        """Answer a refusal with the protocol's status."""
+        """Map refusals to the statuses that tus prescribes."""
         if isinstance(error, UploadInUse):
             error = Refused.of(
                 service.UPLOAD_IN_USE,
-                "Another request writes to this upload, or a submission or a backup of the site takes it.",
-                "Wait for that to end, then ask with HEAD how far the upload is.",
+                "Another request is writing to this upload, or a submission or backup is reading it.",
+                "Wait until it has finished, then ask for the offset with HEAD.",
             )
         if isinstance(error, Upload.DoesNotExist):
-            error = Http404("There is no such upload.")
+            error = Http404("This upload does not exist.")
         if isinstance(error, Refused):
             mismatch = isinstance(error, service.ChecksumMismatch)
             error = ApiError(
@@ -174,61 +191,73 @@ class _TusView(APIView):
         return super().handle_exception(error)
 
     def receive(self, request: Request, upload: Upload, offset: int) -> Upload:
-        """Write what the request brings. Raises Refused, UploadInUse, and Upload.DoesNotExist."""
-        announced, checksum = body_length(request._request), checksum_of(request)
+        """Write the request's bytes to the upload. Raises Refused, UploadInUse, and Upload.DoesNotExist."""
+        announced, checksum = body_length(request._request), parse_checksum(request)
         service.require_offset(upload, offset)
         if announced is not None and announced > upload.length - offset:
             raise service.too_long(upload)
         with service.piece_slot(upload.owner_id):
-            return service.receive_bytes(upload, offset, blocks_of(request._request), checksum)
+            return service.receive_bytes(upload, offset, read_blocks(request._request), checksum)
 
 
 class UploadsView(_TusView):
-    """Begin an upload, and list one's own."""
+    """API view that creates and lists uploads."""
 
     def get_throttles(self) -> list[Any]:
-        """Only what is begun is counted."""
         return [SubmitThrottle()] if self.request.method == "POST" else []
 
     @call("uploads", "My uploads", {200: UploadSerializer(many=True)}, 401, operation_id="uploads_list")
     def get(self, request: Request) -> Response:
-        """Files that came in pieces, or are on their way, and that no submission has taken; newest first."""
+        """List your partial and complete uploads that no submission has used, newest first."""
         rows = service.get_uploads(signed_in(request))
         return Response(UploadSerializer(rows, many=True, context={"request": request}).data)
 
     @call(
-        "uploads", "Begin an upload",
-        {201: OpenApiResponse(UploadSerializer, "Begun; `Location` is where its bytes go.")}, 400, 401, 415,
+        "uploads",
+        "Create an upload",
+        {201: OpenApiResponse(UploadSerializer, "Created; send the bytes to `Location`.")},
+        400,
+        401,
+        415,
         remarks=_BEGIN_ERRORS,
         operation_id="uploads_create",
         extensions={"x-curl": '-X POST -H "Tus-Resumable: 1.0.0" -H "Upload-Length: 1048576"'},
         parameters=[
             _VERSION,
-            header("Upload-Length", int, "The file's bytes.", required=True),
-            header("Upload-Metadata", str, "filename, and kind (run, the default, or model), each in base64."),
+            header("Upload-Length", int, "Size of the file in bytes.", required=True),
+            header(
+                "Upload-Metadata",
+                str,
+                "`filename` and `kind` (`run`, the default, or `model`), with base64 values.",
+            ),
             _CHECKSUM,
-            header("Location", str, "The upload's address.", response=[201]),
-            header("Upload-Offset", int, "How many bytes came with this request.", response=[201]),
-            header("Upload-Expires", str, "When it is given up, unless bytes come before.", response=[201]),
+            header("Location", str, "URL of the upload.", response=[201]),
+            header("Upload-Offset", int, "Number of bytes received with this request.", response=[201]),
+            header(
+                "Upload-Expires",
+                str,
+                "Time when the upload is deleted unless more bytes arrive.",
+                response=[201],
+            ),
         ],
         request=_BYTES,
-    )  # fmt: skip
+    )
     def post(self, request: Request) -> Response:
-        """Announce a file by its length; its first bytes may come with this (creation-with-upload).
+        """Create an upload of a given length. The request may contain the first bytes (creation-with-upload).
 
-        The protocol is [tus](https://tus.io/protocols/resumable-upload) 1.0.0, so its published clients work.
+        The protocol is [tus](https://tus.io/protocols/resumable-upload) 1.0.0, so existing tus clients work.
         """
-        length = number_of(request, "Upload-Length")
-        said = request.headers.get("Upload-Metadata", "")
-        metadata = parse_metadata(said)
-        brings = body_length(request._request) != 0
-        if brings:
+        length = parse_byte_count(request, "Upload-Length")
+        metadata_header = request.headers.get("Upload-Metadata", "")
+        metadata = parse_metadata(metadata_header)
+        has_body = body_length(request._request) != 0
+        if has_body:
             require_content_type(request)
-        name, kind = file_of(metadata)
+        name, kind = parse_file(metadata)
         upload = service.begin_upload(
-            signed_in(request), length=length, kind=kind, file_name=name, metadata=said
+            signed_in(request), length=length, kind=kind, file_name=name, metadata=metadata_header
         )
-        if brings:
+        if has_body:
             upload = self.receive(request, upload, 0)
         answer = _answer(upload, request)
         headers = {"Location": answer["url"], **_position(upload)}
@@ -236,19 +265,25 @@ class UploadsView(_TusView):
 
 
 class UploadView(_TusView):
-    """One upload, which exists for its sender alone."""
+    """API view of one upload, visible only to its sender."""
 
     @call(
-        "uploads", "An upload", {200: UploadSerializer}, 401, 404, 410,
-        operation_id="uploads_retrieve", parameters=[_ID],
-    )  # fmt: skip
+        "uploads",
+        "An upload",
+        {200: UploadSerializer},
+        401,
+        404,
+        410,
+        operation_id="uploads_retrieve",
+        parameters=[_ID],
+    )
     def get(self, request: Request, identifier: str) -> Response:
-        """How far it is; once it is whole, its sha256. (HEAD says the same in the protocol's headers.)"""
+        """Return the upload's offset and, once it is complete, its sha256. HEAD returns the same in tus headers."""
         return Response(_answer(service.finish_upload(_find(request, identifier)), request))
 
     @extend_schema(exclude=True)
     def head(self, request: Request, identifier: str) -> Response:
-        """How far it is, in headers."""
+        """Return the upload's offset in headers."""
         upload = service.finish_upload(_find(request, identifier))
         headers = {"Upload-Length": str(upload.length), **_position(upload)}
         if upload.metadata:
@@ -256,17 +291,30 @@ class UploadView(_TusView):
         return Response(headers=headers)
 
     @call(
-        "uploads", "Resume upload",
-        {204: OpenApiResponse(description="Written; `Upload-Offset` says how far it is.")},
-        400, 401, 404, 412, 413, 415,
+        "uploads",
+        "Resume upload",
+        {204: OpenApiResponse(description="Written; `Upload-Offset` is the new offset.")},
+        400,
+        401,
+        404,
+        412,
+        413,
+        415,
         remarks=_PIECE_ERRORS,
         parameters=[
             _ID,
             _VERSION,
-            header("Upload-Offset", int, "Where these bytes begin: how many came before.", required=True),
+            header(
+                "Upload-Offset", int, "Offset of these bytes: the number of bytes sent before.", required=True
+            ),
             _CHECKSUM,
-            header("Upload-Offset", int, "How many bytes are here now.", response=[204]),
-            header("Upload-Expires", str, "When it is given up, unless bytes come before.", response=[204]),
+            header("Upload-Offset", int, "Number of bytes received so far.", response=[204]),
+            header(
+                "Upload-Expires",
+                str,
+                "Time when the upload is deleted unless more bytes arrive.",
+                response=[204],
+            ),
         ],
         operation_id="uploads_partial_update",
         extensions={
@@ -274,25 +322,33 @@ class UploadView(_TusView):
             f'-H "Content-Type: {CONTENT_TYPE}" -T model.zip'
         },
         request=_BYTES,
-    )  # fmt: skip
+    )
     def patch(self, request: Request, identifier: str) -> Response:
-        """Write the next bytes. Where the connection breaks, what came is kept: ask with HEAD and go on."""
+        """Write the next bytes.
+
+        If the connection breaks, received bytes are kept: ask for the offset with HEAD and continue.
+        """
         upload = _find(request, identifier)
         require_content_type(request)
-        upload = self.receive(request, upload, number_of(request, "Upload-Offset"))
+        upload = self.receive(request, upload, parse_byte_count(request, "Upload-Offset"))
         return Response(status=status.HTTP_204_NO_CONTENT, headers=_position(upload))
 
     @call(
-        "uploads", "Delete an upload", {204: OpenApiResponse(description="It is gone, whole or not.")},
-        401, 404, 410, 412,
-        remarks={423: "It is being written, or taken by a submission or a backup."},
+        "uploads",
+        "Delete an upload",
+        {204: OpenApiResponse(description="Deleted.")},
+        401,
+        404,
+        410,
+        412,
+        remarks={423: "A request is writing to the upload, or a submission or backup is reading it."},
         operation_id="uploads_destroy",
         parameters=[_ID, _VERSION],
         extensions={"x-curl": '-X DELETE -H "Tus-Resumable: 1.0.0"'},
         request=None,
-    )  # fmt: skip
+    )
     def delete(self, request: Request, identifier: str) -> Response:
-        """Give the upload up; its bytes are deleted."""
+        """Delete the upload and its bytes."""
         service.discard_upload(_find(request, identifier))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -305,7 +361,6 @@ def _find(request: Request, identifier: str) -> Upload:
 
 
 def _position(upload: Upload) -> dict[str, str]:
-    """How far it is, and until when it waits."""
     return {"Upload-Offset": str(upload.offset), "Upload-Expires": http_date(upload.expires_at.timestamp())}
 
 
@@ -314,27 +369,27 @@ def _answer(upload: Upload, request: Request) -> dict[str, Any]:
 
 
 def require_content_type(request: Request) -> None:
-    """Raise Refused for a body that does not say that it is bytes of a file."""
+    """Raise Refused unless the content type is that of upload bytes."""
     if (request.content_type or "").partition(";")[0].strip().lower() != CONTENT_TYPE:
         raise Refused.of(
             WRONG_CONTENT_TYPE,
-            f"“{(request.content_type or '')[:80]}” is no piece of a file.",
-            f"Send the bytes as they are, with Content-Type: {CONTENT_TYPE}.",
+            f"“{(request.content_type or '')[:80]}” is not the content type of upload bytes.",
+            f"Send raw bytes with Content-Type: {CONTENT_TYPE}.",
         )
 
 
-def number_of(request: Request, header: str) -> int:
-    """Return a header that is a number of bytes."""
+def parse_byte_count(request: Request, header: str) -> int:
+    """Parse a header that contains a number of bytes. Raises Refused."""
     text = request.headers.get(header, "")
     number = parse_number(text, 15)
     if number is None:
-        said = f"“{text[:40]}” is no number of bytes" if text else "the header is missing"
-        raise Refused.of(UPLOAD_HEADER, f"{header}: {said}.", f"Send {header}: 1024.")
+        message = f"“{text[:40]}” is not a byte count" if text else "the header is missing"
+        raise Refused.of(UPLOAD_HEADER, f"{header}: {message}.", f"Send {header}: 1024.")
     return number
 
 
 def parse_metadata(header: str) -> dict[str, str]:
-    """Return Upload-Metadata: pairs with commas between them, a key and its value in base64."""
+    """Parse Upload-Metadata: comma-separated pairs of a key and a base64 value. Raises Refused."""
     try:
         if len(header) > LONGEST_METADATA or not header.isascii():
             raise ValueError
@@ -343,26 +398,30 @@ def parse_metadata(header: str) -> dict[str, str]:
     except (ValueError, binascii.Error) as error:
         raise Refused.of(
             UPLOAD_METADATA,
-            f"Upload-Metadata is not made of pairs of a key and a value in base64, {LONGEST_METADATA:,} bytes at most.",
-            "Send Upload-Metadata: filename bW9kZWwuemlw,kind bW9kZWw= for example.",
+            f"Upload-Metadata must consist of keys with base64 values, at most {LONGEST_METADATA:,} bytes in "
+            "all.",
+            "For example, send Upload-Metadata: filename bW9kZWwuemlw,kind bW9kZWw=.",
         ) from error
 
 
-def file_of(metadata: Mapping[str, str]) -> tuple[str, str]:
-    """Return the name of the file, which is shown to people only, and its kind."""
+def parse_file(metadata: Mapping[str, str]) -> tuple[str, str]:
+    """Return the file name, which is only displayed, and the kind. Raises Refused."""
     kind = metadata.get("kind", "") or Upload.Kind.RUN.value
     if kind not in Upload.Kind.values:
         raise Refused.of(
             UPLOAD_KIND,
-            f"Upload-Metadata: “{kind[:40]}” is no kind of file.",
+            f"Upload-Metadata: “{kind[:40]}” is not a kind of file.",
             f"Send one of {', '.join(Upload.Kind.values)}.",
         )
     name = metadata.get("filename", "").replace("\\", "/").rpartition("/")[2]
     return "".join(letter for letter in name if letter.isprintable())[:200], kind
 
 
-def checksum_of(request: Request) -> Checksum | None:
-    """Return Upload-Checksum: an algorithm and the digest of this request's bytes in base64; None without."""
+def parse_checksum(request: Request) -> Checksum | None:
+    """Parse Upload-Checksum: an algorithm and the base64 digest of the request's bytes. Return None without the header.
+
+    Raises Refused.
+    """
     header = request.headers.get("Upload-Checksum", "")
     if not header:
         return None
@@ -374,23 +433,23 @@ def checksum_of(request: Request) -> Checksum | None:
     if algorithm not in ALGORITHMS or len(digest) != hashlib.new(algorithm).digest_size:
         raise Refused.of(
             UPLOAD_CHECKSUM,
-            "Upload-Checksum is no checksum that can be tested.",
-            f"Send {' or '.join(ALGORITHMS)}, a blank and the digest in base64.",
+            "Upload-Checksum is malformed.",
+            f"Send {' or '.join(ALGORITHMS)}, a space, and the base64 digest.",
         )
     return Checksum(algorithm, digest)
 
 
 def body_length(request: HttpRequest) -> int | None:
-    """Return how many bytes the request announces; None where it comes in chunks and does not say."""
+    """Return the announced length of the body in bytes, or None if it is chunked."""
     return None if is_chunked(request.META) else int(request.META.get("CONTENT_LENGTH") or 0)
 
 
-def blocks_of(request: HttpRequest) -> Iterator[bytes]:
-    """Yield the bytes that the request brings, as they come; they end where the connection breaks."""
+def read_blocks(request: HttpRequest) -> Iterator[bytes]:
+    """Yield blocks of the request's body until it ends or the connection breaks."""
     body = request.META["wsgi.input"]
     if isinstance(body, WatchedBody):
         body.longest = PIECE_SECONDS
     stream = body if is_chunked(request.META) else request
-    with suppress(OSError):  # the sender is gone; it will ask how far it came
+    with suppress(OSError):  # the client has disconnected and will ask for the offset
         while block := stream.read(BLOCK):
             yield block

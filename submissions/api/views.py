@@ -1,4 +1,4 @@
-"""Calls about checks, submissions, quotas, and challenges. Each makes one call of the domain."""
+"""API views of submissions, quotas, and challenges."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -43,15 +43,14 @@ from submissions.status.description import (
     with_standings,
 )
 
-ONE_FILE = ProblemCode("one_file", "Several files were sent to be checked.", "The API checks one file at a "
-    "time.")  # fmt: skip
+ONE_FILE = ProblemCode("one_file", "Several files were sent for validation.", "Send one file at a time.")
 
 _IDENTIFIER = OpenApiParameter("identifier", str, OpenApiParameter.PATH, description="The submission's id.")
-_BUSY = {429: "Too many requests, or checkpoints at once; `Retry-After` says when to send."}
+_BUSY = {429: "Too many requests or concurrent checkpoints; try again after `Retry-After` seconds."}
 
 
 class CheckView(APIView):
-    """Is this file a run that can be scored, or a checkpoint that can be run?"""
+    """API view that validates a run file or a checkpoint without submitting it."""
 
     required_scope = Scope.SUBMIT
     permission_classes = [IsAuthenticated]
@@ -59,121 +58,139 @@ class CheckView(APIView):
     throttle_classes = [CheckThrottle]
 
     @call(
-        "submissions", "Check a run file or a checkpoint", {200: serializers.ReportSerializer}, 400, 401, 413,
+        "submissions",
+        "Check a run file or a checkpoint",
+        {200: serializers.ReportSerializer},
+        400,
+        401,
+        413,
         remarks=_BUSY,
         request={"multipart/form-data": CheckRequest},
         extensions={"x-curl": "-F dataset=SLUG -F file=@run.txt.gz"},
-    )  # fmt: skip
+    )
     def post(self, request: Request) -> Response:
-        """Validate one run file against a dataset, or with `kind=model` one checkpoint, for an `engine` if one is said.
+        """Validate a run file against a dataset, or, with `kind=model`, a checkpoint, optionally for an `engine`.
 
-        Nothing is stored; an invalid file is answered with 200 too.
+        The file is not stored. The response for an invalid file has status 200, too.
         """
         try:
-            sent = CheckRequest.read(request)
-            if "checkpoint" in sent:
-                return Response(serializers.ReportSerializer(check_checkpoint(*sent["checkpoint"])).data)
-            reports = check_only(**sent)
+            arguments = CheckRequest.read(request)
+            if "checkpoint" in arguments:
+                return Response(serializers.ReportSerializer(check_checkpoint(*arguments["checkpoint"])).data)
+            reports = check_only(**arguments)
         except Refused as refusal:
             if refusal.files and not refusal.problems:
                 return Response(serializers.ReportSerializer(refusal.files[0]).data)
-            raise serializers.refused(refusal) from refusal
+            raise serializers.build_refusal_error(refusal) from refusal
         if len(reports) != 1:
-            raise ApiError(ONE_FILE, "Send one file at a time to be checked.")
-        found = reports[0].report.problems
-        large = next((each for each in found if each.code == TOO_LARGE_TO_CHECK_AT_ONCE), None)
-        if large is not None:
+            raise ApiError(ONE_FILE, "Several files were sent. Send one file at a time.")
+        problems = reports[0].report.problems
+        size_problem = next((each for each in problems if each.code == TOO_LARGE_TO_CHECK_AT_ONCE), None)
+        if size_problem is not None:
             raise ApiError(
-                large.code,
-                f"{large.message[0].upper()}{large.message[1:]}. {large.hint}",
+                size_problem.code,
+                f"{size_problem.message[0].upper()}{size_problem.message[1:]}. {size_problem.hint}",
                 status_code=status.HTTP_413_REQUEST_ENTITY_TOO_LARGE,
-                problems=[replace(large, severity="error")],
+                problems=[replace(size_problem, severity="error")],
             )
         return Response(serializers.ReportSerializer(reports[0]).data)
 
 
 @reads("limit", "offset")
 class SubmissionsView(APIView):
-    """Submit, and list one's own."""
+    """API view that creates and lists submissions."""
 
     required_scope = {"GET": Scope.READ, "POST": Scope.SUBMIT}
     permission_classes = [IsAuthenticated]
     parser_classes = [MultiPartParser]
 
     def get_throttles(self) -> list[SubmitThrottle]:  # type: ignore[override]
-        """Only what is sent is counted."""
         return [SubmitThrottle()] if self.request.method == "POST" else []
 
     @call(
-        "submissions", "My submissions", {200: serializers.SubmissionPageSerializer}, 401,
-        operation_id="submissions_list", parameters=requests.PAGE_PARAMETERS,
-    )  # fmt: skip
+        "submissions",
+        "My submissions",
+        {200: serializers.SubmissionPageSerializer},
+        401,
+        operation_id="submissions_list",
+        parameters=requests.PAGE_PARAMETERS,
+    )
     def get(self, request: Request) -> Response:
-        """Your submissions and your teams', newest first, in pages (`limit`, `offset`)."""
-        rows = with_jobs(permissions.submissions_of(request.user))
+        """List your submissions and those of your teams, newest first, in pages (`limit`, `offset`)."""
+        rows = with_jobs(permissions.get_submissions(request.user))
         pagination = requests.Pages()
         page = pagination.paginate_queryset(rows, request, view=self) or []
         statuses = with_standings(describe(row, complete=True, compare=False) for row in page)
         return pagination.get_paginated_response(serializers.submission_answers(statuses, request, own=True))
 
     @call(
-        "submissions", "Submit runs, or a model", {201: serializers.SubmissionSerializer}, 400, 401,
+        "submissions",
+        "Submit runs, or a model",
+        {201: serializers.SubmissionSerializer},
+        400,
+        401,
         remarks=_BUSY,
         request={"multipart/form-data": SubmissionRequest},
-        extensions={"x-curl": '-F system="My system" -F architecture=dense -F dataset=SLUG -F file=@run.txt.gz'},
-    )  # fmt: skip
+        extensions={
+            "x-curl": '-F system="My system" -F architecture=dense -F dataset=SLUG -F file=@run.txt.gz'
+        },
+    )
     def post(self, request: Request) -> Response:
-        """Submit one or several run files for one system, or with `kind=model` a model that is run here.
+        """Submit one or more run files for a system, or, with `kind=model`, a model that Runboard runs.
 
-        On 400 nothing was stored and nothing counted.
+        If the status is 400, nothing was stored or counted.
         """
         try:
-            sent = SubmissionRequest.read(request)
-            accept = accept_model if "request" in sent else accept_submission
-            accepted = accept(permissions.signed_in(request), **sent)
+            arguments = SubmissionRequest.read(request)
+            accept = accept_model if "request" in arguments else accept_submission
+            submission = accept(permissions.signed_in(request), **arguments)
         except Refused as refusal:
-            raise serializers.refused(refusal) from refusal
-        load_jobs(accepted)
-        (answer,) = serializers.submission_answers([describe(accepted, complete=True)], request)
+            raise serializers.build_refusal_error(refusal) from refusal
+        load_jobs(submission)
+        (answer,) = serializers.submission_answers([describe(submission, complete=True)], request)
         return Response(answer, status=status.HTTP_201_CREATED, headers={"Location": answer["url"]})
 
 
 class _OneSubmission(APIView):
-    """A call about one submission, which exists only for those who may see it."""
+    """Base of views of a single submission, which exists only for users who may see it."""
 
     def find(self, request: Request, identifier: str, *, manage: bool = False) -> Submission:
-        """Return the submission, with `manage` one that may be changed. Raises Http404 or PermissionDenied."""
+        """Return the submission. Raises Http404, or PermissionDenied with `manage` if the user may not change it."""
         submissions = with_jobs(Submission.objects.all())
         return permissions.visible_submission(request.user, submissions, identifier, manage=manage)
 
-    def answer(self, request: Request, found: Submission) -> Response:
-        """Return the submission as it is now."""
-        fresh = with_jobs(Submission.objects.filter(pk=found.pk)).get()
-        complete = permissions.may_manage(request.user, fresh)
+    def answer(self, request: Request, submission: Submission) -> Response:
+        """Return the submission's current state."""
+        current_submission = with_jobs(Submission.objects.filter(pk=submission.pk)).get()
+        complete = permissions.may_manage(request.user, current_submission)
         (answer,) = serializers.submission_answers(
-            [describe_with_standing(fresh, complete=complete)], request
+            [describe_with_standing(current_submission, complete=complete)], request
         )
         return Response(answer)
 
 
 class SubmissionView(_OneSubmission):
-    """A submission's state."""
+    """API view of a submission's state."""
 
     required_scope = Scope.READ
 
     @call(
-        "submissions", "A submission", {200: serializers.SubmissionSerializer}, 404,
-        operation_id="submissions_retrieve", parameters=[_IDENTIFIER],
-    )  # fmt: skip
+        "submissions",
+        "A submission",
+        {200: serializers.SubmissionSerializer},
+        404,
+        operation_id="submissions_retrieve",
+        parameters=[_IDENTIFIER],
+    )
     def get(self, request: Request, identifier: str) -> Response:
-        """State, queue position, log, report and scores; for others than its team only what boards show."""
+        """Return state, queue position, log, report, and scores. Other users see only what boards show."""
         return self.answer(request, self.find(request, identifier))
 
 
 def _changes(
     summary: str, request: type[requests.RequestSerializer] | None, *, throttled: bool = False
 ) -> Any:
-    """Return the schema of a call that changes one submission."""
+    """Return the OpenAPI schema of a call that changes one submission."""
     codes = (403, 404) if request is None else (400, 403, 404)
     remarks = requests.TOO_MANY_CHANGES if throttled else None
     options: dict[str, Any] = {"parameters": [_IDENTIFIER], "request": request, "remarks": remarks}
@@ -181,7 +198,7 @@ def _changes(
 
 
 class _Change(_OneSubmission):
-    """A change of one submission."""
+    """Base of views that change a submission."""
 
     required_scope = Scope.MANAGE
     permission_classes = [IsAuthenticated]
@@ -193,134 +210,148 @@ class _Change(_OneSubmission):
         act: Callable[..., object],
         fields: type[requests.RequestSerializer] | None = None,
     ) -> Response:
-        """Call `act` with the submission, the value that was sent, and the person. Raises ApiError."""
-        found = self.find(request, identifier, manage=True)
+        """Call `act` with the submission, the parsed value, and the user. Raises ApiError."""
+        submission = self.find(request, identifier, manage=True)
         values = fields.read(request).values() if fields is not None else ()
         try:
-            act(found, *values, permissions.signed_in(request))
+            act(submission, *values, permissions.signed_in(request))
         except Refused as refusal:
-            raise serializers.refused(refusal) from refusal
-        return self.answer(request, found)
+            raise serializers.build_refusal_error(refusal) from refusal
+        return self.answer(request, submission)
 
 
 class _ThrottledChange(_Change):
-    """A change that scripts might make over and over."""
+    """Base of changes that scripts might repeat."""
 
     throttle_classes = [ChangeThrottle]
 
 
 class CancelView(_Change):
-    """Stop a submission."""
+    """API view that cancels a submission."""
 
     required_scope = Scope.SUBMIT
 
     @_changes("Cancel a submission", None)
     def post(self, request: Request, identifier: str) -> Response:
-        """Stop every job that has not ended: at once where it waits, within seconds where it runs."""
+        """Stop all unfinished jobs: waiting jobs immediately, running jobs within seconds."""
         return self.change(request, identifier, changes.cancel)
 
 
 class WithdrawView(_Change):
-    """Take a submission back."""
+    """API view that withdraws a submission."""
 
     @_changes("Withdraw a submission", requests.WithdrawRequest)
     def post(self, request: Request, identifier: str) -> Response:
-        """Take the results off every board. A line with the reason stays where they were."""
+        """Remove the results from all boards. A line with the reason remains in their place."""
         return self.change(request, identifier, changes.withdraw, requests.WithdrawRequest)
 
 
 class VisibilityView(_ThrottledChange):
-    """Show or keep back a submission."""
+    """API view that changes a submission's visibility."""
 
-    @_changes("Show a submission to everyone, or keep it private", requests.VisibilityRequest, throttled=True)
+    @_changes("Make a submission public or private", requests.VisibilityRequest, throttled=True)
     def post(self, request: Request, identifier: str) -> Response:
         """Set `public` to true or false."""
         return self.change(request, identifier, changes.set_public, requests.VisibilityRequest)
 
 
 class PriorityView(_ThrottledChange):
-    """Change the order of a team's runs in a round."""
+    """API view that changes the priority of a run in a round."""
 
-    @_changes("Give a submission another priority in its round", requests.PriorityRequest, throttled=True)
+    @_changes("Change a submission's priority in its round", requests.PriorityRequest, throttled=True)
     def post(self, request: Request, identifier: str) -> Response:
-        """Set `priority`, until the round closes. The team's run that has it gets the old one."""
+        """Set `priority` until the round closes. A run of the team that has this priority gets the old one."""
         return self.change(request, identifier, changes.set_priority, requests.PriorityRequest)
 
 
 class ReusableView(_ThrottledChange):
-    """Let others build on a submission's runs, or not."""
+    """API view that changes whether others may re-rank or fuse a submission's runs."""
 
     @_changes(
-        "Let others re-rank and fuse a submission's runs, or no longer",
-        requests.ReusableRequest,
-        throttled=True,
+        "Allow or forbid re-ranking and fusing a submission's runs", requests.ReusableRequest, throttled=True
     )
     def post(self, request: Request, identifier: str) -> Response:
-        """Set `reusable` to true or false. What was built on the runs before stays, with its credit."""
+        """Set `reusable` to true or false. Systems built on the runs earlier remain, with credit."""
         return self.change(request, identifier, changes.set_reusable, requests.ReusableRequest)
 
 
 @reads("dataset")
 class QuotasView(APIView):
-    """How often one may still submit."""
+    """API view of remaining submissions."""
 
     required_scope = Scope.READ
     permission_classes = [IsAuthenticated]
 
     @call(
-        "submissions", "My quotas", {200: serializers.QuotasSerializer}, 401, operation_id="quotas_list",
-        parameters=[OpenApiParameter("dataset", str, description="Slug: of this dataset alone.")],
-    )  # fmt: skip
+        "submissions",
+        "My quotas",
+        {200: serializers.QuotasSerializer},
+        401,
+        operation_id="quotas_list",
+        parameters=[
+            OpenApiParameter("dataset", str, description="Slug of a dataset; return only its quotas.")
+        ],
+    )
     def get(self, request: Request) -> Response:
-        """How many submissions you and your teams have used, and have left, where judgements are hidden.
+        """Return used and remaining submissions to hidden datasets, for you and your teams.
 
-        Counted by day and calendar month, UTC. Datasets that are not limited are not listed.
+        Counts are per day and calendar month (UTC). Unlimited datasets are not listed.
         """
         person = permissions.signed_in(request)
         datasets = Dataset.objects.open_for_runs().filter(hidden=True)
-        if wanted := request.query_params.get("dataset"):
-            known = Dataset.objects.open_for_runs().values_list("slug", flat=True)
-            if wanted not in known:
-                raise UnknownChoice("dataset", wanted, known.order_by("slug"))
-            datasets = datasets.filter(slug=wanted)
-        found = quotas_for(person, list(permissions.teams_of(person)), datasets)
+        if slug := request.query_params.get("dataset"):
+            known_slugs = Dataset.objects.open_for_runs().values_list("slug", flat=True)
+            if slug not in known_slugs:
+                raise UnknownChoice("dataset", slug, known_slugs.order_by("slug"))
+            datasets = datasets.filter(slug=slug)
+        quotas_by_dataset = quotas_for(person, list(permissions.get_teams(person)), datasets)
         answer = {
-            "quotas": [each for quotas in found.values() for each in quotas],
+            "quotas": [each for quotas in quotas_by_dataset.values() for each in quotas],
             "refusals": count_refusals(person),
         }
         return Response(serializers.QuotasSerializer(answer).data)
 
 
-CHALLENGE_REFUSED = ProblemCode("challenge_refused", "The system cannot be challenged so: it was already, or by its "
-    "own team, or the text is missing.", "The message says what would be right.")  # fmt: skip
+CHALLENGE_REFUSED = ProblemCode(
+    "challenge_refused",
+    "The challenge is not possible: it exists already, comes from the system's own team, or lacks a text.",
+    "Follow the hint in the message.",
+)
 
-_SLUG = OpenApiParameter("slug", str, OpenApiParameter.PATH, description="As in the address of its page.")
+_SLUG = OpenApiParameter(
+    "slug", str, OpenApiParameter.PATH, description="Slug in the URL of the system's page."
+)
 
 
 class ChallengesView(APIView):
-    """The challenges of a system."""
+    """API view of a system's challenges."""
 
     required_scope = {"GET": Scope.READ, "POST": Scope.MANAGE}
     permission_classes = [IsAuthenticatedOrReadOnly]
 
     def get_throttles(self) -> list[BaseThrottle]:
-        """Only raising one counts."""
         return [ChallengeThrottle()] if self.request.method == "POST" else []
 
     @call(
-        "systems", "What is doubted of a system", {200: serializers.ChallengesSerializer}, 404, parameters=[_SLUG]
-    )  # fmt: skip
+        "systems", "Challenges of a system", {200: serializers.ChallengesSerializer}, 404, parameters=[_SLUG]
+    )
     def get(self, request: Request, slug: str) -> Response:
-        """Every challenge on record, the newest first, with its decision."""
+        """List all challenges and their decisions, newest first."""
         return Response(_answer(get_object_or_404(seen_systems(), slug=slug)))
 
     @call(
-        "systems", "Challenge a system", {201: serializers.ChallengesSerializer}, 400, 401, 404,
-        remarks={429: "Too many challenges; `Retry-After` says when to send."},
-        parameters=[_SLUG], request=requests.ChallengeRequest,
-    )  # fmt: skip
+        "systems",
+        "Challenge a system",
+        {201: serializers.ChallengesSerializer},
+        400,
+        401,
+        404,
+        remarks={429: "Too many challenges; try again after `Retry-After` seconds."},
+        parameters=[_SLUG],
+        request=requests.ChallengeRequest,
+    )
     def post(self, request: Request, slug: str) -> Response:
-        """Doubt what the system says of itself. A curator settles it; until then boards mark the system."""
+        """Challenge a claim of the system. Boards mark the system until a curator decides."""
         system = get_object_or_404(seen_systems(), slug=slug)
         person = permissions.signed_in(request)
         try:

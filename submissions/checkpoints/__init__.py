@@ -1,1 +1,1 @@
-"""Checkpoints that people send: kept once per owner, or fetched from the hub."""
+"""Teams' checkpoints: validation, storage, and downloads from the Hugging Face Hub."""

@@ -1,7 +1,7 @@
-"""How many checkpoints are looked at while their senders wait: few, over all web processes of this machine.
+"""Limit of concurrent checkpoint validations in all web processes of this machine.
 
-Each takes up to a minute of a processor, and hundreds of megabytes. Places are files locked with flock, which the
-system releases when a process dies.
+Each validation takes up to a minute of CPU time and hundreds of megabytes. Slots are files locked with flock, which
+the system releases when a process dies.
 """
 
 import fcntl
@@ -17,11 +17,11 @@ from evaluation.core.problems import ProblemCode
 from submissions.core.errors import Refused
 from submissions.sandbox.machine_lock import try_flock
 
-BUSY = ProblemCode("busy", "As many checkpoints are being checked as the site checks at once.", "Nothing is wrong "
-    "with yours. Send it again after the seconds that the message, or Retry-After, says.", is_free=True)  # fmt: skip
+BUSY = ProblemCode("busy", "The maximum number of checkpoints is being validated.", "Your checkpoint was not "
+    "rejected. Send it again after the time in the message or in Retry-After.", is_free=True)  # fmt: skip
 
 AT_ONCE = 2
-#: So many more may wait for a place; the site needs its other threads for those who read.
+#: Maximum number of requests that wait for a slot; other threads must remain free for readers.
 WAITING = 2
 PATIENCE_SECONDS = 5.0
 RETRY_SECONDS = 15
@@ -29,20 +29,18 @@ _PAUSE = 0.1
 
 
 class TooManyChecks(Refused):
-    """Nothing is wrong with what was sent: it may be sent again in `seconds`."""
+    """Refusal because of too many concurrent validations. The request can be repeated after `seconds`."""
 
     def __init__(self) -> None:
-        message = "Other checkpoints are being checked right now, as many as this site checks at once."
-        hint = (
-            f"Nothing is wrong with yours, and nothing was stored. Send it again in {RETRY_SECONDS} seconds."
-        )
+        message = "Too many checkpoints are being validated at present."
+        hint = f"Your checkpoint was neither rejected nor stored. Send it again in {RETRY_SECONDS} seconds."
         self.seconds = RETRY_SECONDS
         super().__init__(BUSY, message, [BUSY.problem(message, hint)])
 
 
 @contextmanager
 def checking_slot() -> Iterator[None]:
-    """Hold a place while a checkpoint is looked at; wait for one a little. Raises TooManyChecks where there is none."""
+    """Hold a slot while a checkpoint is validated, after waiting for one if necessary. Raises TooManyChecks."""
     place = _try_lock_slot("checking", AT_ONCE)
     if place is None:
         place = _wait_for_slot()
@@ -53,7 +51,7 @@ def checking_slot() -> Iterator[None]:
 
 
 def _wait_for_slot() -> int:
-    """A place, as soon as somebody leaves one. Raises TooManyChecks where nobody does, or too many wait already."""
+    """Return a slot as soon as one is free. Raises TooManyChecks after a timeout or if too many requests wait."""
     seat = _try_lock_slot("waiting", WAITING)
     if seat is None:
         raise TooManyChecks
@@ -69,11 +67,11 @@ def _wait_for_slot() -> int:
     raise TooManyChecks
 
 
-def _try_lock_slot(name: str, most: int) -> int | None:
-    """One of the places of this name, as a file that is locked until it is closed; None where all are taken."""
+def _try_lock_slot(name: str, count: int) -> int | None:
+    """Return a free slot as a file descriptor that is locked until it is closed, or None."""
     folder = Path(settings.VAR) / "run"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for number in range(most):
+    for number in range(count):
         path = folder / f"checkpoint-{name}-{number}.lock"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         if try_flock(descriptor, fcntl.LOCK_EX):

@@ -1,8 +1,8 @@
-"""The process that fetches a model from the hub: it is given a name, a commit and a folder, and no secrets.
+"""Process that downloads a model from the Hugging Face Hub, without access to secrets.
 
-It is called with NAME COMMIT FOLDER MOST_BYTES, and prints a line of JSON: the bytes fetched and the heads left
-there, or a code and a sentence. Only files that a checkpoint is made of are asked for, and their sizes are known, and
-added up, before the first is.
+It is called with NAME COMMIT FOLDER MOST_BYTES and prints a line of JSON: the number of bytes and the skipped heads,
+or a code and a message. It requests only files that belong to checkpoints, and checks their total size before the
+first download.
 """
 
 import json
@@ -19,37 +19,38 @@ from evaluation.checkpoints.findings import Findings
 _MOST_FILES = 64
 
 
-def fetch(name: str, commit: str, folder: Path, most: int) -> tuple[int, list[str]]:
-    """Fetch the model's files into the empty folder; how many bytes, and pickled heads left. Raises NotFetched.
+def fetch(name: str, commit: str, folder: Path, maximum_bytes: int) -> tuple[int, list[str]]:
+    """Download the model's files into the empty folder. Return their size in bytes and the skipped pickled heads.
 
-    Weights that run code when they are opened are never asked for.
+    Weights that execute code when loaded are never requested. Raises NotFetched.
     """
     repository = Repository("models", name, commit)
     if repository.commit != commit:
-        raise NotFetched("hub_missing", "the hub answered with another commit")
+        raise NotFetched("hub_missing", "the Hugging Face Hub returned a different commit")
     files = repository.files(lambda each: check_file_name(each, Findings()))
     if not 0 < len(files) <= _MOST_FILES:
-        message = f"the model has {len(files)} usable files; 1 to {_MOST_FILES} are taken"
+        message = f"the model has {len(files)} usable files; 1 to {_MOST_FILES} are accepted"
         raise NotFetched("hub_missing", message)
     total = sum(file.size for file in files)
-    if total > most:
+    if total > maximum_bytes:
         raise NotFetched(
-            "hub_too_large", f"{name} has {describe_bytes(total)}, over the limit of {describe_bytes(most)}"
+            "hub_too_large",
+            f"{name} has {describe_bytes(total)}, over the limit of {describe_bytes(maximum_bytes)}",
         )
     for file in files:
         target = folder / file.name
         target.parent.mkdir(parents=True, exist_ok=True)
         repository.download(file, target)
-    there = set(repository.names())
-    return total, [head for head in PICKLED_HEADS if head in there]
+    names = set(repository.names())
+    return total, [head for head in PICKLED_HEADS if head in names]
 
 
 def main() -> int:
-    """Fetch what the command line names, and say how it went."""
-    name, commit, folder, most = sys.argv[1:]
+    """Download the model named on the command line and print the result."""
+    name, commit, folder, maximum_bytes = sys.argv[1:]
     try:
         with reaching_the_hub():
-            total, heads = fetch(name, commit, Path(folder), int(most))
+            total, heads = fetch(name, commit, Path(folder), int(maximum_bytes))
         answer: dict[str, Any] = {"bytes": total, "heads": heads}
     except NotFetched as error:
         answer = {"code": error.code, "message": error.message}

@@ -1,4 +1,4 @@
-"""What may be brought as a model, from the registries: kinds, engines, types of the library, prompts, limits."""
+"""Reference of supported models, from the registries: kinds, engines, model types, prompts, and limits."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from evaluation.engines import ENGINES
 from evaluation.engines.base import LONGEST_TEXT, OWN_LENGTH_LIMIT
 from submissions.checkpoints.service import KIND_NAMES
 
-#: A well-known model of each kind.
+#: Well-known models by kind.
 EXAMPLES: Mapping[CheckpointKind, str] = {
     CheckpointKind.SENTENCE_ENCODER: "sentence-transformers/all-MiniLM-L6-v2",
     CheckpointKind.STATIC_EMBEDDINGS: "minishlab/potion-base-8M",
@@ -19,15 +19,15 @@ EXAMPLES: Mapping[CheckpointKind, str] = {
     CheckpointKind.MULTI_VECTOR: "answerdotai/answerai-colbert-small-v1",
     CheckpointKind.CROSS_ENCODER: "cross-encoder/ms-marco-MiniLM-L6-v2",
     CheckpointKind.SEQ2SEQ: "castorini/doc2query-t5-base-msmarco",
-    CheckpointKind.TERM_WEIGHTING: "a DeepCT of your own",
-    CheckpointKind.QUERY_AUGMENTATION: "one of your own",
+    CheckpointKind.TERM_WEIGHTING: "custom DeepCT model",
+    CheckpointKind.QUERY_AUGMENTATION: "custom",
 }
 
 
 def kinds() -> list[dict[str, Any]]:
-    """Return all kinds: what each is, a model of it, the engines that run it, and the types its network may have.
+    """Return all checkpoint kinds with an example, the engines that run them, and their model types.
 
-    An engine that takes every kind reads tokenizers alone, and is not listed.
+    Engines that accept every kind only read tokenizers and are not listed.
     """
     made_for = [engine for engine in ENGINES.values() if 0 < len(engine.checkpoints) < len(CheckpointKind)]
     return [
@@ -44,7 +44,7 @@ def kinds() -> list[dict[str, Any]]:
 
 
 class ModelLimit(NamedTuple):
-    """A limit: its name in answers, what it bounds in words, how much, and of what."""
+    """A limit with its API name, description, value, and unit."""
 
     name: str
     words: str
@@ -53,21 +53,25 @@ class ModelLimit(NamedTuple):
 
 
 def limits() -> list[ModelLimit]:
-    """What a model, and running it, may take here."""
+    """Return the limits on models and their jobs."""
     return [
-        ModelLimit("weights_bytes", "Weights of a model", settings.CHECKPOINT_WEIGHTS_BYTES, "bytes"),
-        ModelLimit("request_bytes", "An archive in one request", settings.CHECKPOINT_LIMIT_BYTES, "bytes"),
+        ModelLimit("weights_bytes", "Model weights", settings.CHECKPOINT_WEIGHTS_BYTES, "bytes"),
+        ModelLimit(
+            "request_bytes", "Archive uploaded in one request", settings.CHECKPOINT_LIMIT_BYTES, "bytes"
+        ),
         ModelLimit(
             "largest_bytes",
-            "An archive in pieces, or from the hub",
+            "Archive from a resumable upload, or model from the Hugging Face Hub",
             settings.CHECKPOINT_PIECES_LIMIT_BYTES,
             "bytes",
         ),
-        ModelLimit("length", "Tokens read of a text, where that is asked for", LONGEST_TEXT, "tokens"),
-        ModelLimit("own_length", "Tokens read of a text, where nothing is said", OWN_LENGTH_LIMIT, "tokens"),
+        ModelLimit("length", "Tokens per text, if requested", LONGEST_TEXT, "tokens"),
+        ModelLimit("own_length", "Tokens per text, by default", OWN_LENGTH_LIMIT, "tokens"),
         ModelLimit(
-            "datasets_per_day", "Datasets that a team's models run on", settings.MODEL_JOBS_PER_DAY, "a day"
+            "datasets_per_day", "Datasets that a team's models run on", settings.MODEL_JOBS_PER_DAY, "per day"
         ),
         ModelLimit("seconds", "Time on one dataset", settings.MODEL_WALL_CLOCK_SECONDS, "seconds"),
-        ModelLimit("output_bytes", "Index, embeddings and run on disk", settings.MODEL_OUTPUT_BYTES, "bytes"),
+        ModelLimit(
+            "output_bytes", "Index, embeddings, and run on disk", settings.MODEL_OUTPUT_BYTES, "bytes"
+        ),
     ]

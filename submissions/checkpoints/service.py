@@ -1,8 +1,8 @@
-"""Checkpoints that teams bring: validated, rebuilt and kept once per owner. The only writer of `Checkpoint`.
+"""Validation, rebuilding, and storage of teams' checkpoints. The only writer of `Checkpoint`.
 
-Rebuilt files lie under `store/checkpoints/<owner>/<sha256 of the model>/`, one folder for every team and one of the
-house, so that nobody learns from a quick answer that somebody else has the same model. Files come first, the row that
-names them after: a crash leaves at most a folder that no row names, which the sweep removes.
+Rebuilt files are in `store/checkpoints/<owner>/<sha256 of the model>/`, with one folder per team and one for the
+site, so that response times do not reveal that another team has the same model. Files are written before their row: a
+crash leaves at most an unreferenced folder, which the sweep removes.
 """
 
 import hashlib
@@ -34,10 +34,11 @@ from submissions.models import Checkpoint
 from submissions.sandbox.processes import remove_old
 from submissions.uploads.service import lock_for_reading
 
-WRONG_CHECKPOINT_KIND = ProblemCode("wrong_checkpoint_kind", "A good checkpoint, which the chosen engine does not "
-    "run.", "Choose the engine that runs it.")  # fmt: skip
+WRONG_CHECKPOINT_KIND = ProblemCode("wrong_checkpoint_kind", "The checkpoint is valid, but the chosen engine "
+"does not "
+    "run it.", "Choose an engine that runs it.")  # fmt: skip
 
-#: Kinds of checkpoints in words.
+#: Display names of checkpoint kinds.
 KIND_NAMES = {
     CheckpointKind.SENTENCE_ENCODER: "a sentence encoder (one or two, with pooling)",
     CheckpointKind.STATIC_EMBEDDINGS: "static embeddings",
@@ -48,15 +49,15 @@ KIND_NAMES = {
     CheckpointKind.TERM_WEIGHTING: "a term weighter (DeepCT)",
     CheckpointKind.QUERY_AUGMENTATION: "an encoder with augmentation.safetensors (W and u)",
 }
-#: The folder of checkpoints that belong to no team: the site's own.
+#: Folder of the site's checkpoints, which belong to no team.
 HOUSE = "house"
 _PARTIAL = ".partial-"
-#: The check that needs the libraries of models, which web processes do not have.
+#: Notice of checks that need model libraries, which web processes do not have.
 VERIFIED_BY_JOB = _(
-    "Not checked here: whether names and shapes of the weights, the tokenizer, and the settings fit the library's own "
-    "class. A job verifies that before it encodes anything, and so does `python -m evaluation pack` on your machine."
+    "Not checked yet: whether weights, tokenizer, and settings match the library's model class. A job "
+    "verifies this before encoding, as does `python -m evaluation pack` on your machine."
 )
-#: What is said of a checkpoint that was only checked.
+#: Fields of the description that a validation report contains.
 _SUMMARISED = (
     "kind", "model_type", "parameters", "dimension", "maximum_length", "pooling", "similarity", "prompts",
 )  # fmt: skip
@@ -67,9 +68,9 @@ Kinds = tuple[CheckpointKind, ...]
 
 @dataclass(frozen=True, slots=True)
 class CheckpointArchive:
-    """An archive with a checkpoint: its name, where its bytes lie for now, and the pooling asked for, if any.
+    """A checkpoint archive: its name, its temporary path, and the requested pooling, if any.
 
-    `sha256` is of its bytes, where it was found as they came; `upload` names the upload that brought it in pieces.
+    `sha256` is the hash of the content, if it was computed on arrival; `upload` is the id of a resumable upload.
     """
 
     name: str
@@ -81,7 +82,7 @@ class CheckpointArchive:
 
 @dataclass(frozen=True, slots=True)
 class StoredFiles:
-    """A rebuilt checkpoint whose files lie in their owner's folder; no row names it yet."""
+    """A rebuilt checkpoint in its owner's folder, before its row is written."""
 
     sha256: str
     file_name: str
@@ -89,17 +90,17 @@ class StoredFiles:
 
 
 def folder_of(checkpoint: Checkpoint) -> Path:
-    """Return where the checkpoint's rebuilt files lie, on this host."""
+    """Return the folder of the checkpoint's rebuilt files on this host."""
     return shared.local(_folder(checkpoint.team, checkpoint.model_sha256))
 
 
-def check_checkpoint(source: CheckpointArchive, wanted: Kinds = ()) -> FileReport:
-    """The verdict on an archive, with every finding; nothing is stored. Raises Busy where too many are checked."""
+def check_checkpoint(source: CheckpointArchive, accepted_kinds: Kinds = ()) -> FileReport:
+    """Return the report of an archive without storing it. Raises TooManyChecks."""
     uploads = [source.upload] if source.upload else []
     with (
         lock_for_reading(uploads, shared=True),
         checking_slot(),
-        _validated(source, wanted, without_weights=True) as (validation, _),
+        _validated(source, accepted_kinds, without_weights=True) as (validation, _),
     ):
         model = _summary(validation, source.name)
         problems = (*validation.report.problems, *(remarks_on_prompts(model, source.name) if model else ()))
@@ -108,18 +109,17 @@ def check_checkpoint(source: CheckpointArchive, wanted: Kinds = ()) -> FileRepor
 
 
 def remarks_on_prompts(model: Mapping[str, Any], name: str) -> list[Problem]:
-    """What is to be known of a model's prompts before it runs with them, from its description and its name."""
     return prompt_remarks(model["kind"], model.get("prompts", {}), model.get("model_type", ""), name)
 
 
 def prompt_template(model: Mapping[str, Any], name: str) -> str:
-    """Return the family of models, of those whose cards say how texts begin, that a model is of; empty for others."""
+    """Return the label of the model family whose prompts apply, or an empty string."""
     template = template_of(model.get("prompts", {}), model.get("model_type", ""), name)
     return template.label if template else ""
 
 
 def _summary(validation: Validation, name: str) -> dict[str, Any]:
-    """What a valid checkpoint is, by the names of its description; empty where it is none."""
+    """Return the description of a valid checkpoint, or an empty dictionary."""
     plan = validation.plan
     if plan is None:
         return {}
@@ -132,43 +132,43 @@ def store_checkpoint(
     team: Team | None,
     source: CheckpointArchive,
     person: User | None,
-    wanted: Kinds = (),
+    accepted_kinds: Kinds = (),
     hub: HubModel | None = None,
 ) -> Checkpoint:
-    """Validate, rebuild and store an archive for its owner, once, for workers and commands, which wait for it.
+    """Validate, rebuild, and store an archive once for its owner. For workers and commands, which can wait.
 
     Args:
-        team: the owner; None for the site itself.
-        source: the archive.
-        person: the person who brought it.
-        wanted: the kinds that it may be of.
-        hub: the model on the hub that it was fetched from.
+        team: Owner, or None for the site.
+        source: Checkpoint archive.
+        person: User who submitted the archive.
+        accepted_kinds: Accepted kinds; any kind if empty.
+        hub: Model on the Hugging Face Hub that the archive was downloaded from.
 
-    Raises Refused with every finding.
+    Raises Refused with every problem.
     """
-    return record(_store_validated_files(team, source, wanted, _identity(source)), team, person, hub)
+    return record(_store_validated_files(team, source, accepted_kinds, _identity(source)), team, person, hub)
 
 
-def store_files(team: Team | None, source: CheckpointArchive, wanted: Kinds = ()) -> StoredFiles:
-    """Return the files of `store_checkpoint`, without the row, while somebody waits for an answer.
+def store_files(team: Team | None, source: CheckpointArchive, accepted_kinds: Kinds = ()) -> StoredFiles:
+    """Store the files of a checkpoint without its row, during a request.
 
-    It takes as long as copying a model: not in a transaction. Raises Refused with every finding, and Busy where
-    too many are checked.
+    This takes as long as copying the model, so call it outside of transactions. Raises Refused with every problem,
+    and TooManyChecks.
     """
     sha256 = _identity(source)
-    if known := _find_stored(team, sha256, wanted):
-        return known
+    if stored_files := _find_stored(team, sha256, accepted_kinds):
+        return stored_files
     with checking_slot():
-        return _store_validated_files(team, source, wanted, sha256)
+        return _store_validated_files(team, source, accepted_kinds, sha256)
 
 
 def _store_validated_files(
-    team: Team | None, source: CheckpointArchive, wanted: Kinds, sha256: str
+    team: Team | None, source: CheckpointArchive, accepted_kinds: Kinds, sha256: str
 ) -> StoredFiles:
-    # Perhaps it was sent twice, and stored while this one waited.
-    if known := _find_stored(team, sha256, wanted):
-        return known
-    with _validated(source, wanted) as (validation, scratch):
+    # A concurrent request may have stored the same archive while this one waited.
+    if stored_files := _find_stored(team, sha256, accepted_kinds):
+        return stored_files
+    with _validated(source, accepted_kinds) as (validation, scratch):
         if not validation.report.valid:
             raise Refused.for_checkpoint(FileReport(source.name, "", validation.report))
         rebuilt = scratch / "rebuilt of it"
@@ -180,7 +180,7 @@ def _store_validated_files(
 def record(
     files: StoredFiles, team: Team | None, person: User | None, hub: HubModel | None = None
 ) -> Checkpoint:
-    """Store the row of stored files; the same archive of the same owner is one checkpoint."""
+    """Store the row of stored files, or return the existing one of the same archive and owner."""
     row, _ = Checkpoint.objects.get_or_create(
         team=team,
         sha256=files.sha256,
@@ -199,57 +199,54 @@ def record(
 
 
 def describe(checkpoint: Checkpoint) -> CheckpointDescription:
-    """What is known of the model, from its row."""
     return CheckpointDescription.of(checkpoint.description)
 
 
-def _find_stored(team: Team | None, sha256: str, wanted: Kinds) -> StoredFiles | None:
-    """What the owner has already of these bytes, as one of the wanted kinds, its files still there."""
+def _find_stored(team: Team | None, sha256: str, accepted_kinds: Kinds) -> StoredFiles | None:
+    """Return the owner's stored files of this archive, if they are of an accepted kind and still exist."""
     for row in Checkpoint.objects.filter(team=team, sha256=sha256):
         folder = folder_of(row)
-        if wanted and describe(row).kinds.isdisjoint(wanted):
+        if accepted_kinds and describe(row).kinds.isdisjoint(accepted_kinds):
             continue
         if (folder / FILE_NAME).exists():
-            os.utime(folder)  # the sweep leaves alone what is new
+            os.utime(folder)  # protects the folder from the sweep
             return StoredFiles(sha256, row.file_name, describe(row))
     return None
 
 
 def _identity(source: CheckpointArchive) -> str:
-    """Return the archive's sha256; where a pooling was asked for, which makes another model of it, of both."""
+    """Return the archive's sha256, or a hash that includes the requested pooling, which makes it a different model."""
     sha256 = source.sha256 or sha256_of(source.path)
     return hashlib.sha256(f"{sha256} {source.pooling}".encode()).hexdigest() if source.pooling else sha256
 
 
 @contextmanager
 def _validated(
-    source: CheckpointArchive, wanted: Kinds, without_weights: bool = False
+    source: CheckpointArchive, accepted_kinds: Kinds, without_weights: bool = False
 ) -> Iterator[tuple[Validation, Path]]:
-    """The verdict, and the scratch folder on the store's own disk that holds what the archive expanded to."""
+    """Yield the validation and the scratch folder, on the store's disk, with the extracted archive."""
     area = Path(settings.VAR) / Area.CHECKPOINTS.value
     area.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(dir=area, prefix=_PARTIAL) as folder:
         scratch = Path(folder)
-        named = scratch / (re.sub(r"[^\w.-]", "_", source.name)[-80:].lstrip(".") or "checkpoint")
-        named.symlink_to(source.path.absolute())  # findings show the sender's name, not that of our copy
+        named_link = scratch / (re.sub(r"[^\w.-]", "_", source.name)[-80:].lstrip(".") or "checkpoint")
+        named_link.symlink_to(source.path.absolute())  # problems then show the sender's file name
         unpacked = scratch / "unpacked of it"
         unpacked.mkdir()
-        kinds, pooling = wanted or None, source.pooling
-        yield validate_archive(named, unpacked, kinds, pooling, without_weights=without_weights), scratch
+        kinds, pooling = accepted_kinds or None, source.pooling
+        yield validate_archive(named_link, unpacked, kinds, pooling, without_weights=without_weights), scratch
 
 
 def in_words(kinds: Collection[CheckpointKind]) -> str:
-    """Return the kinds of checkpoint that an engine runs."""
-    every = len(kinds) == len(CheckpointKind)
-    return "a checkpoint of any kind" if every else " or ".join(KIND_NAMES[kind] for kind in kinds)
+    is_any_kind = len(kinds) == len(CheckpointKind)
+    return "a checkpoint of any kind" if is_any_kind else " or ".join(KIND_NAMES[kind] for kind in kinds)
 
 
-def wrong_kind(name: str, kind: CheckpointKind | None, wanted: Kinds) -> Refused:
-    """Return the refusal of a good checkpoint that the chosen engine does not run."""
+def wrong_kind(name: str, kind: CheckpointKind | None, accepted_kinds: Kinds) -> Refused:
     return Refused.of(
         WRONG_CHECKPOINT_KIND,
-        f"{name} is {KIND_NAMES[kind] if kind else 'of another kind'}; the engine runs {in_words(wanted)}.",
-        "Choose the engine that runs it, or send the checkpoint that this engine needs.",
+        f"{name} is {KIND_NAMES[kind] if kind else 'of another kind'}; the engine runs {in_words(accepted_kinds)}.",
+        "Choose an engine that runs it, or send a checkpoint that this engine needs.",
     )
 
 
@@ -259,11 +256,11 @@ def _folder(team: Team | None, model_sha256: str) -> Path:
 
 
 def _move_into_place(rebuilt: Path, target: Path) -> None:
-    """Put the rebuilt files in place, whole and synced; the same model that is there already stays."""
+    """Move the rebuilt files atomically into place and sync them. Existing files of the same model remain."""
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
         rebuilt.rename(target)
-    except OSError:  # it is there: a rename replaces an empty folder only
+    except OSError:  # the target exists, and a rename only replaces empty folders
         if not (target / FILE_NAME).exists():
             raise
         os.utime(target)
@@ -273,10 +270,15 @@ def _move_into_place(rebuilt: Path, target: Path) -> None:
 
 
 def sweep_checkpoints(grace: float) -> int:
-    """Remove the folders that no row names, and unfinished ones, untouched for `grace` seconds. Returns how many."""
+    """Remove unreferenced and unfinished folders untouched for `grace` seconds. Return their number."""
     area = Path(settings.VAR) / Area.CHECKPOINTS.value
-    named = {_folder(row.team, row.model_sha256) for row in Checkpoint.objects.select_related("team")}
-    if deletion_lock.deletions_are_paused():  # by whoever copied rows that were gone when we asked
+    referenced_folders = {
+        _folder(row.team, row.model_sha256) for row in Checkpoint.objects.select_related("team")
+    }
+    if deletion_lock.deletions_are_paused():  # a backup may contain rows that were deleted before our query
         return 0
-    folders = [*area.glob(f"{_PARTIAL}*"), *(path for path in area.glob("[!.]*/*") if path not in named)]
+    folders = [
+        *area.glob(f"{_PARTIAL}*"),
+        *(path for path in area.glob("[!.]*/*") if path not in referenced_folders),
+    ]
     return remove_old([folder for folder in folders if folder.is_dir()], grace)

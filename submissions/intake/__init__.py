@@ -1,1 +1,1 @@
-"""The way in: from files and forms to queued jobs, or a refusal that stores nothing."""
+"""Submission intake: turns files and forms into queued jobs, or refuses them without storing anything."""

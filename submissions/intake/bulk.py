@@ -1,4 +1,4 @@
-"""Many runs of one dataset, imported by a curator: each goes the way of any submission, or none of them does."""
+"""Bulk import of a dataset's runs by a curator. Either all runs are submitted or none."""
 
 import csv
 from collections.abc import Mapping, Sequence
@@ -22,14 +22,14 @@ from submissions.intake.submission import SubmissionOptions
 from submissions.models import Submission
 from submissions.models.work import new_identifier
 
-#: The columns that a CSV of participants may have; `run` and `participant` are needed.
+#: Columns of a participants CSV; `run` and `participant` are required.
 COLUMNS = ("run", "participant", "name", "architecture")
-_HINT = f"Columns: {', '.join(COLUMNS)}; `run` is a file's name, with or without its ending, or the tag of its lines."
+_HINT = f"Columns: {', '.join(COLUMNS)}; `run` is a file name, with or without extension, or the run tag."
 
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """What the CSV says of a run; empty is not said."""
+    """CSV row of a run. Empty fields are unspecified."""
 
     participant: str
     name: str = ""
@@ -37,7 +37,7 @@ class Attribution:
 
 
 class BulkRefused(Exception):
-    """Nothing was imported; `reports` has every problem of every file."""
+    """Refusal of a bulk import. `reports` contains the problems of all files; nothing was imported."""
 
     def __init__(self, reports: Sequence[FileReport]) -> None:
         self.reports = reports
@@ -54,111 +54,131 @@ def import_runs(
     participants: Path | None = None,
     public: bool = True,
 ) -> tuple[list[Submission], list[str]]:
-    """Submit every run of the folder for a system of its own, which is named by the run's tag.
+    """Submit every run in the folder, each for a system of its own that is named after the run's tag.
 
-    `participants` is a CSV that says of each run by whom it is. Returns the submissions, and the names of files that
-    are not runs. Raises BulkRefused with all problems of all files, and then nothing is stored.
+    `participants` is a CSV file with the participant of each run. Returns the submissions and the names of files
+    that are not runs. Raises BulkRefused with all problems of all files; nothing is stored then.
     """
-    visible = (path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
-    names = sorted(filterfalse(is_clutter, visible))
+    visible_names = (
+        path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")
+    )
+    names = sorted(filterfalse(is_clutter, visible_names))
     runs = without_metadata({name: folder / name for name in without_companions(names)})
     files = list(runs.values())
     if not files:
         raise BulkRefused(
-            [_report(folder.name, NO_FILE, "the folder has no files", "Name the folder of the runs.")]
+            [
+                _report(
+                    folder.name,
+                    NO_FILE,
+                    "the folder contains no files",
+                    "Enter the folder that contains the runs.",
+                )
+            ]
         )
     tags = {path: first_tag(path) for path in files}
-    said, wrong = _attributions(participants, tags)
-    options, taken = SubmissionOptions(public=public, team=team, bulk=new_identifier()), []
+    attributions, reports = _attributions(participants, tags)
+    options, submissions = SubmissionOptions(public=public, team=team, bulk=new_identifier()), []
     record_compared(dataset, dataset, dataset.current_qrels)
     with transaction.atomic():
         for path in files:
             try:
-                system = _system_of(path, tags, team, architecture, said.get(path))
+                system = _find_or_describe_system(path, tags, team, architecture, attributions.get(path))
                 file = IncomingFile(path.name, path, dataset.slug)
-                taken.append(accept_submission(submitter, system, [file], options))
-            except Refused as refused:
-                wrong += refused.files or [
-                    FileReport(path.name, dataset.slug, Report(tuple(refused.problems)))
+                submissions.append(accept_submission(submitter, system, [file], options))
+            except Refused as refusal:
+                reports += refusal.files or [
+                    FileReport(path.name, dataset.slug, Report(tuple(refusal.problems)))
                 ]
-        if wrong:
-            raise BulkRefused(wrong)
-    return taken, [name for name in names if name not in runs]
+        if reports:
+            raise BulkRefused(reports)
+    return submissions, [name for name in names if name not in runs]
 
 
-def _system_of(
+def _find_or_describe_system(
     path: Path,
     tags: Mapping[Path, str],
     team: Team,
     architecture: str,
-    said: Attribution | None,
+    attribution: Attribution | None,
 ) -> System | SystemFields:
-    """Return the team's system of the run's name, or a new one. Without participants, files name runs of one tag."""
-    said = said or Attribution("")
-    alone = said.participant or list(tags.values()).count(tags[path]) == 1
-    name = (said.name or run_name(path, [tags[path]] if alone else []))[:120]
-    chosen = said.architecture or architecture
-    # Groups may use one tag. A number tells them apart, since a name is shown where the participant is kept back.
-    for numbered in chain([name], (f"{name[:113]} ({number})" for number in count(2))):
-        known = System.objects.filter(team=team, name=numbered).first()
-        if known is None:
-            return SystemFields(name=numbered, architecture=chosen, participant=said.participant)
-        if known.participant == said.participant:
-            return known
-    raise AssertionError("numbers do not end")
+    """Return the team's system with the run's name, or a new one.
+
+    Without a participant, the run is named after its tag if no other file has it, otherwise after its file.
+    """
+    attribution = attribution or Attribution("")
+    has_unique_tag = attribution.participant or list(tags.values()).count(tags[path]) == 1
+    name = (attribution.name or run_name(path, [tags[path]] if has_unique_tag else []))[:120]
+    system_architecture = attribution.architecture or architecture
+    # Participants may use the same tag. Numbers make names unique, because boards can show names without participants.
+    for numbered_name in chain([name], (f"{name[:113]} ({number})" for number in count(2))):
+        system = System.objects.filter(team=team, name=numbered_name).first()
+        if system is None:
+            return SystemFields(
+                name=numbered_name, architecture=system_architecture, participant=attribution.participant
+            )
+        if system.participant == attribution.participant:
+            return system
+    raise AssertionError("unreachable: the numbers are unlimited")
 
 
 def _attributions(
     table: Path | None, tags: Mapping[Path, str]
 ) -> tuple[Mapping[Path, Attribution], list[FileReport]]:
-    """Return the CSV's row of each file, and its problems: rows of no file, and files without a row."""
+    """Return the CSV row of each file, and problems: rows without a file and files without a row."""
     if table is None:
         return {}, []
-    wanted: dict[str, Path] = {}
-    for name_of in (lambda path: tags[path], lambda path: without_endings(path.name), lambda path: path.name):
-        wanted |= {name_of(path): path for path in tags}
-    found: dict[Path, Attribution] = {}
+    paths_by_name: dict[str, Path] = {}
+    for get_name in (
+        lambda path: tags[path],
+        lambda path: without_endings(path.name),
+        lambda path: path.name,
+    ):
+        paths_by_name |= {get_name(path): path for path in tags}
+    attributions: dict[Path, Attribution] = {}
     problems: list[Problem] = []
     try:
         rows = csv.DictReader(StringIO(table.read_text(encoding="utf-8-sig"), newline=""), strict=True)
         if not {"run", "participant"} <= set(rows.fieldnames or ()):
-            return {}, [_report(table.name, PAIRING, "the CSV has no columns run and participant", _HINT)]
+            return {}, [_report(table.name, PAIRING, "the CSV lacks the columns run and participant", _HINT)]
         for row in rows:
-            problem = _read_row(row, rows.line_num, wanted, found)
+            problem = _read_row(row, rows.line_num, paths_by_name, attributions)
             problems += [problem] if problem else []
     except UnicodeDecodeError as error:
         text = f"the CSV is not UTF-8: byte {error.start + 1} is 0x{error.object[error.start]:02x}"
-        return {}, [_report(table.name, PAIRING, text, "Save it as UTF-8.")]
+        return {}, [_report(table.name, PAIRING, text, "Save the CSV as UTF-8.")]
     except csv.Error as error:
-        line = rows.line_num + 1  # it counts the lines that it has read
-        problems.append(PAIRING.problem(f"line {line} is no CSV: {error}", _HINT, lines=(line,)))
-    missing = [path.name for path in tags if path not in found]
-    if missing and not problems:
+        line = rows.line_num + 1  # `line_num` counts the lines read before the error
+        problems.append(PAIRING.problem(f"line {line} is not valid CSV: {error}", _HINT, lines=(line,)))
+    missing_names = [path.name for path in tags if path not in attributions]
+    if missing_names and not problems:
         text = (
-            f"{len(missing):,} runs have no row: {', '.join(missing[:5])}{' …' if len(missing) > 5 else ''}"
+            f"{len(missing_names):,} runs have no row: {', '.join(missing_names[:5])}"
+            f"{' …' if len(missing_names) > 5 else ''}"
         )
-        problems.append(PAIRING.problem(text, _HINT, count=len(missing)))
-    return found, [FileReport(table.name, "", Report(tuple(problems)))] if problems else []
+        problems.append(PAIRING.problem(text, _HINT, count=len(missing_names)))
+    return attributions, [FileReport(table.name, "", Report(tuple(problems)))] if problems else []
 
 
 def _read_row(
-    row: Mapping[str, str | None], line: int, wanted: Mapping[str, Path], found: dict[Path, Attribution]
+    row: Mapping[str, str | None],
+    line: int,
+    paths_by_name: Mapping[str, Path],
+    attributions: dict[Path, Attribution],
 ) -> Problem | None:
-    """Note what a row says of its file; what is wrong with it, if anything is."""
+    """Store the row's attribution, or return the row's problem."""
     run, participant, name, architecture = ((row.get(column) or "").strip() for column in COLUMNS)
-    path = wanted.get(run)
+    path = paths_by_name.get(run)
     if path is None:
-        text = f"there is no run “{run[:80]}” in the folder"
-    elif path in found:
+        text = f"the folder has no run “{run[:80]}”"
+    elif path in attributions:
         text = f"the run “{run[:80]}” has a row already"
     elif not participant or len(participant) > 120 or not participant.isprintable():
-        text = f"the participant of “{run[:80]}” is no name of 1 to 120 characters"
+        text = f"the participant of “{run[:80]}” is not a name of 1 to 120 characters"
     elif architecture and architecture not in dict(architecture_choices()):
-        text = (
-            f"“{architecture[:40]}” is no architecture; there are {', '.join(dict(architecture_choices()))}"
-        )
+        text = f"“{architecture[:40]}” is not an architecture; use one of {', '.join(dict(architecture_choices()))}"
     else:
-        found[path] = Attribution(participant, name, architecture)
+        attributions[path] = Attribution(participant, name, architecture)
         return None
     return PAIRING.problem(text, _HINT, lines=(line,))
 

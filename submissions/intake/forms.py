@@ -1,4 +1,4 @@
-"""The forms of a submission, used by the page and the API alike: is the request well formed?"""
+"""Forms of a submission, shared by the page and the API."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -20,24 +20,24 @@ from submissions.intake.submission import SubmissionOptions
 
 
 class WebAddressField(forms.URLField):
-    """A link that pages may show: http or https only."""
+    """URL field that accepts only http and https."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(assume_scheme="https", max_length=200, required=False, **options)
 
     def clean(self, value: Any) -> str:
-        """Return the address. Raises ValidationError for any scheme that is not the web's."""
+        """Return the URL. Raises ValidationError for other schemes."""
         address: str = super().clean(value)
         if address and not address.startswith(("http://", "https://")):
-            raise ValidationError("Give an address that begins with https:// or http://.")
+            raise ValidationError("Enter a URL that starts with https:// or http://.")
         return address
 
 
 class ParametersField(forms.CharField):
-    """Parameters as a JSON object, or as `key=value`, one a line or separated by commas.
+    """Field for parameters as a JSON object, or as `key=value` pairs on lines or separated by commas.
 
-    A comma with no further `key=` after it belongs to the value: weights=1,0.5. The values of those that `verbatim`
-    names stand as they were written, blanks and all, unless they are JSON strings; of others blanks do not count.
+    A comma without a following `key=` is part of the value: weights=1,0.5. Values of the parameters in `verbatim`
+    are kept exactly, spaces included, unless they are JSON strings; other values are stripped.
     """
 
     def __init__(self, *, verbatim: Collection[str] = (), **options: Any) -> None:
@@ -45,47 +45,47 @@ class ParametersField(forms.CharField):
         self.verbatim = frozenset(verbatim)
 
     def clean(self, value: Any) -> dict[str, Any]:
-        """Return the parameters. Raises ValidationError saying what would be right."""
+        """Parse the parameters. Raises ValidationError."""
         text = super().clean(value)
         if text.lstrip().startswith("{"):
             try:
-                found = dict(read_json(text))
+                parameters = dict(read_json(text))
             except ValueError as error:
                 raise ValidationError(f'Not a JSON object such as {{"k1": 0.9}}: {error}') from None
         else:
-            found = {}
+            parameters = {}
             parts = (part for line in re.split(r"\r?\n", text) for part in _BETWEEN_PAIRS.split(line))
             for part in parts:
                 if not part.strip(_IGNORED):
                     continue
-                key, equals, said = part.partition("=")
+                key, equals, value_text = part.partition("=")
                 if not equals or not key.strip():
                     raise ValidationError(f"“{part.strip()}” is not key=value, such as k1=0.9.")
-                found[key.strip()] = self._value(key.strip(), said)
-        for name in found:
+                parameters[key.strip()] = self._value(key.strip(), value_text)
+        for name in parameters:
             validate_name(name)
-        _validate_texts(found)
-        return found
+        _validate_texts(parameters)
+        return parameters
 
     def _value(self, name: str, text: str) -> Any:
-        said = text.strip().rstrip(_IGNORED)
+        stripped_text = text.strip().rstrip(_IGNORED)
         try:
-            value = read_json(said)
+            value = read_json(stripped_text)
         except ValueError:
-            value = said
-        if name in self.verbatim and (value == said or not isinstance(value, str)):
-            return text  # 1e3 and true are texts here, and blanks are part of them
+            value = stripped_text
+        if name in self.verbatim and (value == stripped_text or not isinstance(value, str)):
+            return text  # here, 1e3 and true are texts, and spaces are significant
         return value
 
 
-#: A comma or semicolon with another `key=` after it.
+#: Comma or semicolon followed by another `key=`.
 _BETWEEN_PAIRS = re.compile(r"[,;](?=[^,;=]*=)")
-#: What may stand after a value and means nothing.
+#: Characters that are ignored after a value.
 _IGNORED = " \t,;"
 
 
 def _validate_texts(value: Any) -> None:
-    """Raise ValidationError for characters that no text needs, in any text of a value: pages show it."""
+    """Raise ValidationError if a text in the value contains characters unsuitable for pages."""
     if isinstance(value, str):
         validate_text(value)
     elif isinstance(value, dict):
@@ -96,7 +96,7 @@ def _validate_texts(value: Any) -> None:
 
 
 class AnonymityField(forms.DateField):
-    """The day until which a system is anonymous."""
+    """Date until which a system is anonymous."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(
@@ -104,7 +104,7 @@ class AnonymityField(forms.DateField):
             required=False,
             widget=forms.DateInput(format="%Y-%m-%d", attrs={"type": "date"}),
             help_text=format_lazy(
-                _("For a review, {most} months at most; empty: not at all. {advice}"),
+                _("For peer review; at most {most} months. Leave empty to show your team. {advice}"),
                 most=LONGEST_MONTHS,
                 advice=ADVICE,
             ),
@@ -113,7 +113,7 @@ class AnonymityField(forms.DateField):
 
 
 class SubmissionForm(forms.Form):
-    """What belongs to this one submission. `system` is the slug of one of the sender's, empty for a new one."""
+    """Form for the fields of one submission. `system` is the slug of the user's system, empty for a new one."""
 
     system = forms.ChoiceField(required=False)
     configuration = NameField(
@@ -127,8 +127,8 @@ class SubmissionForm(forms.Form):
         required=False,
         max_length=500,
         help_text=_(
-            "Several files for one dataset are seeds of the system, and one result: mean ± deviation. Their "
-            "labels in the order of the files, separated by commas; default: taken from file names."
+            "Several files for one dataset are seeds, published as mean ± deviation. Enter comma-separated "
+            "labels in file order, such as 1, 2, 3. Default: taken from the file names."
         ),
     )
     public = forms.ChoiceField(
@@ -142,24 +142,26 @@ class SubmissionForm(forms.Form):
         initial="yes",
     )
     reusable = forms.BooleanField(
-        label=_("Others may build on its runs: re-rank or fuse them here, with credit"),
+        label=_("Allow reuse: others may re-rank or fuse these runs, with credit"),
         required=False,
-        help_text=_("Once the results are public. This does not publish your run files."),
+        help_text=_("Applies once the results are public. Does not publish your run files."),
     )
     run_type = forms.ChoiceField(
         label=_("Type of run"),
         required=False,
         choices=[
-            ("", _("Not said")),
-            ("automatic", _("Automatic: nobody had a hand in queries or ranking")),
-            ("manual", _("Manual: somebody had")),
+            ("", _("Not specified")),
+            ("automatic", _("Automatic: no human intervention in queries or ranking")),
+            ("manual", _("Manual: human intervention in queries or ranking")),
         ],
     )
     tag = NameField(
         label=_("Run tag"),
         required=False,
         max_length=24,
-        help_text=_("Left empty, the one in the file. Letters, digits, dots, hyphens and underscores."),
+        help_text=_(
+            "Letters, digits, dots, hyphens, and underscores, such as bm25-rm3. Default: the tag in the file."
+        ),
     )
     priority = forms.IntegerField(
         label=_("Priority"),
@@ -167,44 +169,44 @@ class SubmissionForm(forms.Form):
         min_value=1,
         max_value=999,
         help_text=_(
-            "Your team’s own order of its runs: pools are drawn from 1 first. Left empty, the next that is free."
+            "Priority of the run for pooling, 1 is highest. Default: the next free number of your team."
         ),
     )
-    note = TextField(rows=2, required=False, max_length=2000, help_text=_("For your team alone."))
+    note = TextField(rows=2, required=False, max_length=2000, help_text=_("Only visible to your team."))
 
-    team = forms.ChoiceField(required=False, label=_("Team"), help_text=_("Whose the new system is."))
+    team = forms.ChoiceField(required=False, label=_("Team"), help_text=_("Team that owns the new system."))
     anonymous_until = AnonymityField()
 
     def __init__(
         self, *arguments: Any, systems: list[System], teams: Iterable[Team] = (), **options: Any
     ) -> None:
         super().__init__(*arguments, **options)
-        mine = [(system.slug, system.name) for system in systems]
-        self.fields["system"] = forms.ChoiceField(required=False, choices=[("", _("New system")), *mine])
+        system_choices = [(system.slug, system.name) for system in systems]
+        self.fields["system"] = forms.ChoiceField(
+            required=False, choices=[("", _("New system")), *system_choices]
+        )
         self.teams = {team.slug: team for team in teams}
         self.fields["team"].choices = [(slug, team.name) for slug, team in self.teams.items()]  # type: ignore[attr-defined]
 
     def clean_team(self) -> Team | None:
-        """One of the sender's teams; None where none was chosen."""
         return self.teams.get(self.cleaned_data["team"])
 
     def options(self) -> SubmissionOptions:
-        """Return the options of the submission, from a valid form."""
+        """Return the options of the submission. The form must be valid."""
         values = self.cleaned_data
-        kept = {
+        option_values = {
             name: values[name]
             for name in ("configuration", "public", "reusable", "note", "team", "anonymous_until")
         }
         entry = RoundEntry(values["tag"], values["priority"], values["run_type"])
-        return SubmissionOptions(round_entry=entry, **kept)
+        return SubmissionOptions(round_entry=entry, **option_values)
 
     def clean_public(self) -> bool:
-        """Public unless said otherwise."""
         return bool(self.cleaned_data["public"] != "no")
 
 
 class AnonymityForm(forms.Form):
-    """Until when a system's team is kept back."""
+    """Form that changes the date until which a system is anonymous."""
 
     anonymous_until = AnonymityField()
 
@@ -217,36 +219,37 @@ class AnonymityForm(forms.Form):
 
 
 class ChallengeForm(forms.Form):
-    """What is doubted of a system, and why; `datasets` are those that it has public results on."""
+    """Form that challenges a system. `datasets` are those on which the system has public results."""
 
-    claim = forms.ChoiceField(label=_("What you doubt"), choices=Challenge.Claim.choices)
-    dataset = forms.ChoiceField(required=False, help_text=_("Where it is about one dataset."))
+    claim = forms.ChoiceField(label=_("Claim to challenge"), choices=Challenge.Claim.choices)
+    dataset = forms.ChoiceField(
+        required=False, help_text=_("Choose a dataset if the challenge concerns only one.")
+    )
     text = TextField(
-        label=_("Why"),
+        label=_("Reason"),
         rows=8,
         min_length=SHORTEST_TEXT,
         max_length=LONGEST_TEXT,
         help_text=_(
-            "What can be checked: a source, a passage, a number. Public, and sent to the system's team. Markdown "
-            "is understood."
+            "Give evidence that can be checked: a source, a passage, a number. The text is public and sent "
+            "to the system's team. Supports Markdown."
         ),
     )
 
     def __init__(self, *arguments: Any, datasets: Iterable[Dataset], **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.datasets = {dataset.slug: dataset for dataset in datasets}
-        choices = [("", "All of them"), *((slug, each.name) for slug, each in self.datasets.items())]
+        choices = [("", "All datasets"), *((slug, each.name) for slug, each in self.datasets.items())]
         self.fields["dataset"].choices = choices  # type: ignore[attr-defined]
 
     def clean_dataset(self) -> Dataset | None:
-        """One of the datasets; None where it is about no single one."""
         return self.datasets.get(self.cleaned_data["dataset"])
 
 
 class WithdrawalForm(forms.Form):
-    """Why a submission is withdrawn; the reason stays on the dataset's page."""
+    """Form that withdraws a submission. The reason remains visible on the dataset's page."""
 
     reason = NameField(
         max_length=300,
-        error_messages={"required": _("Say why, for example “wrong index used”: the reason stays visible.")},
+        error_messages={"required": _("Enter a reason, such as “wrong index used”. It remains visible.")},
     )

@@ -1,10 +1,10 @@
-"""Admission to rounds: whether a submission may come now, as which of its team's runs, and what its team may change.
+"""Admission to rounds: timing, places, run tags, and priorities.
 
-The page and the API, runs and models come through `check_admission`, under the locks of the quota: of two at once the
-second one sees the first. A submission counts once in its round, however many of the round's datasets it is for. One
-whose runs were all refused, cancelled or lost, or that was withdrawn, does not count: withdrawing before the round
-closes frees its place. A place is taken of the team and of the person who sends: more teams give nobody more runs.
-What comes late is marked, and takes no place.
+Pages and the API, runs and models use `check_admission` under the locks of the quota, so that concurrent requests
+see each other. A submission takes one place in its round, however many of the round's datasets it covers. Withdrawn
+submissions and those without a surviving run take none, so withdrawing before the round closes frees a place. Places
+are limited per team and per user, so that users cannot get more runs by creating teams. Late submissions are marked
+and take no place.
 """
 
 import re
@@ -31,36 +31,41 @@ from leaderboard.rounds.lifecycle import (
 from submissions.intake.files import refuse
 from submissions.models import Job, State, Submission
 
-ROUND_NOT_OPEN = ProblemCode("round_not_open", "A round of the dataset is announced and has not opened.",
-    "Send it from the opening on; the round's page says when, in UTC.", is_free=True)  # fmt: skip
-ROUND_CLOSED = ProblemCode("round_closed", "The round has closed, and takes no late runs or changes of priority.",
-    "After the reveal runs are taken again, outside of the round.", is_free=True)  # fmt: skip
-ROUNDS_DIFFER = ProblemCode("rounds_differ", "The datasets of one submission are in different rounds, or some in "
-    "none.", "Send what is for one round in one submission.", is_free=True)  # fmt: skip
-ROUND_FULL = ProblemCode("round_full", "The team has sent as many runs as the round takes of each.",
+ROUND_NOT_OPEN = ProblemCode("round_not_open", "A round of the dataset is announced but has not opened.",
+    "Submit after the opening, which the round's page shows in UTC.", is_free=True)  # fmt: skip
+ROUND_CLOSED = ProblemCode("round_closed", "The round has closed and accepts no late runs or changes of "
+"priority.",
+    "Submit after the reveal, outside of the round.", is_free=True)  # fmt: skip
+ROUNDS_DIFFER = ProblemCode("rounds_differ", "The datasets of the submission are in different rounds, or "
+"some in "
+    "none.", "Send one submission per round.", is_free=True)  # fmt: skip
+ROUND_FULL = ProblemCode("round_full", "The team has submitted the maximum number of runs for the round.",
     "Withdraw one before the round closes.", is_free=True)  # fmt: skip
-RUN_TYPE_NEEDED = ProblemCode("run_type_needed", "The round asks whether the run is automatic or manual.",
-    "Send run_type=automatic, or manual where somebody had a hand in queries or ranking.", is_free=True)  # fmt: skip
-TAG_NEEDED = ProblemCode("tag_needed", "The round asks for a run tag, and neither request nor file has a usable one.",
-    "Send tag=…, or write it as the last field of each line.", is_free=True)  # fmt: skip
-INVALID_TAG = ProblemCode("invalid_tag", "The run tag has characters that it may not have, or too many.",
-    "1 to 24 letters, digits, dots, hyphens and underscores.", is_free=True)  # fmt: skip
-TAG_TAKEN = ProblemCode("tag_taken", "The team has a run with this tag in the round.", "Send another tag=….",
+RUN_TYPE_NEEDED = ProblemCode("run_type_needed", "The round requires the type of the run.",
+    "Send run_type=automatic, or manual if queries or ranking involved human intervention.", is_free=True)  # fmt: skip
+TAG_NEEDED = ProblemCode("tag_needed", "The round requires a run tag, but neither request nor file has a "
+"valid one.",
+    "Send tag=…, or write the tag as the last field of each line.", is_free=True)  # fmt: skip
+INVALID_TAG = ProblemCode("invalid_tag", "The run tag has invalid characters or is too long.",
+    "Use 1 to 24 letters, digits, dots, hyphens, and underscores.", is_free=True)  # fmt: skip
+TAG_TAKEN = ProblemCode("tag_taken", "The team already has a run with this tag in the "
+"round.", "Send another tag=….",
     is_free=True)  # fmt: skip
-INVALID_PRIORITY = ProblemCode("invalid_priority", "The priority is no place among the team's runs.",
-    "A whole number from 1 to the runs that the round takes of a team.", is_free=True)  # fmt: skip
-PRIORITY_TAKEN = ProblemCode("priority_taken", "Another run of the team has this priority.", "Choose another, or "
-    "change that one's first.", is_free=True)  # fmt: skip
+INVALID_PRIORITY = ProblemCode("invalid_priority", "The priority is not in the range of the team's runs.",
+    "Send a number from 1 to the number of runs per team.", is_free=True)  # fmt: skip
+PRIORITY_TAKEN = ProblemCode("priority_taken", "Another run of the team has this "
+"priority.", "Choose another one, or "
+    "change the priority of the other run first.", is_free=True)  # fmt: skip
 
-#: What a run may be called: it stands in files, tables and footnotes.
+#: Format of run tags, which appear in files, tables, and footnotes.
 TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,23}")
-#: How a run ends that is no run of its round.
+#: States in which a job's run takes no place in its round.
 LOST = (State.REJECTED, State.FAILED, State.CANCELLED, State.TIMED_OUT, State.WITHDRAWN)
 
 
 @dataclass(frozen=True, slots=True)
 class RoundEntry:
-    """What a submitter says of a run for its round: `tag` empty, `priority` None and `run_type` empty if nothing."""
+    """Tag, priority, and type of a run in a round. Empty fields and None are unspecified."""
 
     tag: str = ""
     priority: int | None = None
@@ -69,7 +74,7 @@ class RoundEntry:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The admission of a submission to its round, if there is one, with the problems that prevent it."""
+    """Admission of a submission to its round, if any, with the problems that prevent it."""
 
     round: Round | None = None
     late: bool = False
@@ -77,13 +82,12 @@ class Admission:
     problems: Sequence[Problem] = ()
 
     def columns(self) -> dict[str, Any]:
-        """Return the values of the submission's columns."""
         return {"round": self.round, "late": self.late, "priority": self.priority}
 
 
 @dataclass(frozen=True, slots=True)
 class RoundStanding:
-    """What a team has in a round, for the submit page; `used` counts what the person sent for other teams, if more."""
+    """A team's usage of a round, for the submit page. `used` is the larger of the user's and the team's count."""
 
     round: Round
     datasets: Sequence[Dataset]
@@ -93,25 +97,26 @@ class RoundStanding:
 
     @property
     def takes_runs(self) -> bool:
-        """Whether runs may come now, late ones included."""
+        """Whether runs can be submitted now, possibly as late ones."""
         return self.phase == Phase.OPEN or (self.phase == Phase.CLOSED and self.round.takes_late)
 
     @property
     def left(self) -> int:
-        """How many more runs the person may send for the team."""
         return max(0, self.round.runs_per_team - self.used)
 
     @property
     def limited(self) -> bool:
-        """Whether a dataset's quota counts beside the round's places."""
+        """Whether the quota of a dataset applies in addition to the round's limit."""
         return any(within_quota(self.round, dataset) is not None for dataset in self.datasets)
 
 
 def counted_submissions(row: Round, **sender: Team | User | None) -> QuerySet[Submission]:
-    """Return the submissions of a `team` or a `submitter` that take a place in the round, oldest first."""
-    alive = Job.objects.filter(submission=OuterRef("pk")).exclude(state__in=LOST)
-    counted = Submission.objects.filter(Exists(alive), round=row, late=False, withdrawn_at=None, **sender)
-    return counted.order_by("created_at")
+    """Return the submissions of a `team` or `submitter` that take a place in the round, oldest first."""
+    surviving_jobs = Job.objects.filter(submission=OuterRef("pk")).exclude(state__in=LOST)
+    submissions = Submission.objects.filter(
+        Exists(surviving_jobs), round=row, late=False, withdrawn_at=None, **sender
+    )
+    return submissions.order_by("created_at")
 
 
 def check_admission(
@@ -121,38 +126,40 @@ def check_admission(
     entry: RoundEntry,
     tags: Sequence[str | None],
 ) -> Admission:
-    """Return how a submission would enter its round, with every problem: they are reported together with its files'.
+    """Check a submission against its round and return all problems, to be reported together with those of its files.
 
-    `tags` are those of its files, None for one that nobody has read yet, empty for a model.
+    `tags` are the tags of its files: None for a file that was not read yet; no tags for a model.
     """
     now = timezone.now()
-    governing = {dataset: current_round(dataset, now) for dataset in dict.fromkeys(datasets)}
-    rounds = {row.pk: row for row in governing.values() if row is not None}
+    rounds_by_dataset = {dataset: current_round(dataset, now) for dataset in dict.fromkeys(datasets)}
+    rounds = {row.pk: row for row in rounds_by_dataset.values() if row is not None}
     if not rounds:
         return Admission(priority=entry.priority, problems=_wrong_tag(entry))
-    if len(rounds) > 1 or None in governing.values():
-        listed = "; ".join(f"{dataset}: {row or 'in no round'}" for dataset, row in governing.items())
-        hint = "Send what is for one round in one submission, and the others in another."
-        problem = ROUNDS_DIFFER.problem(f"These datasets are not in one round: {listed}.", hint)
+    if len(rounds) > 1 or None in rounds_by_dataset.values():
+        dataset_rounds = "; ".join(
+            f"{dataset}: {row or 'in no round'}" for dataset, row in rounds_by_dataset.items()
+        )
+        hint = "Send one submission per round, and another one for datasets without a round."
+        problem = ROUNDS_DIFFER.problem(f"These datasets are not in the same round: {dataset_rounds}.", hint)
         return Admission(problems=[problem])
     row = next(iter(rounds.values()))
-    if why := closed_reason(row, now):
+    if reason := closed_reason(row, now):
         if phase(row, now) == Phase.BEFORE:
-            hint = f"Check the file meanwhile: that stores nothing. The round closes at {utc(row.closes_at)}."
-            return Admission(problems=[ROUND_NOT_OPEN.problem(why, hint)])
-        hint = "Send it then: it will be outside of the round."
-        return Admission(problems=[ROUND_CLOSED.problem(why, hint)])
+            hint = f"You can validate the file now without submitting it. The round closes at {utc(row.closes_at)}."
+            return Admission(problems=[ROUND_NOT_OPEN.problem(reason, hint)])
+        hint = "Submit then; the run will be outside of the round."
+        return Admission(problems=[ROUND_CLOSED.problem(reason, hint)])
     problems = _entry_problems(row, team, entry, tags)
     if phase(row, now) == Phase.CLOSED:
         return Admission(row, True, None, problems)
-    priority, more = _place(row, person, team, entry.priority)
-    return Admission(row, False, priority, [*problems, *more])
+    priority, place_problems = _place(row, person, team, entry.priority)
+    return Admission(row, False, priority, [*problems, *place_problems])
 
 
 def readmit(submission: Submission) -> None:
-    """Give a submission that we lost a place in its round again, with the next priority that is free.
+    """Give a submission that failed on our side its place in the round back, with the next free priority.
 
-    Raises Refused where none is left, or the round was revealed.
+    Raises Refused if no place is free or the round was revealed.
     """
     row, team = submission.round, submission.team
     if (
@@ -163,7 +170,7 @@ def readmit(submission: Submission) -> None:
         return
     if row.revealed_at is not None:
         hint = "Submit it again, outside of the round."
-        refuse([ROUND_CLOSED.problem(f"{row} was revealed meanwhile.", hint)])
+        refuse([ROUND_CLOSED.problem(f"{row} has been revealed in the meantime.", hint)])
     priority, problems = _place(row, submission.submitter, team)
     refuse(problems)
     Submission.objects.filter(pk=submission.pk).update(priority=priority)
@@ -172,25 +179,27 @@ def readmit(submission: Submission) -> None:
 def _entry_problems(
     row: Round, team: Team | None, entry: RoundEntry, tags: Sequence[str | None]
 ) -> list[Problem]:
-    """Return the problems of the run's type and tag, which a round needs."""
+    """Return the problems of the run's type and tag, which a round requires."""
     problems = []
     if not entry.run_type:
-        message = f"{row} asks whether the run is automatic or manual."
-        hint = "Send run_type=automatic, or run_type=manual where a person had a hand in its queries or its ranking."
+        message = f"{row} requires the type of the run."
+        hint = (
+            "Send run_type=automatic, or run_type=manual if queries or ranking involved human intervention."
+        )
         problems.append(RUN_TYPE_NEEDED.problem(message, hint))
     if entry.tag:
         problems += _wrong_tag(entry)
     elif not tags or any(tag is None or not TAG.fullmatch(tag) for tag in tags):
-        why = "the file is read later" if None in tags else "its file has none that can be used"
-        message = f"{row} asks for a run tag, and {why if tags else 'none was given'}."
-        hint = "Send tag=…: 1 to 24 letters, digits, dots, hyphens and underscores."
+        reason = "the file is only read later" if None in tags else "the file has no valid one"
+        message = f"{row} requires a run tag, but {reason if tags else 'none was sent'}."
+        hint = "Send tag=… with 1 to 24 letters, digits, dots, hyphens, and underscores."
         problems.append(TAG_NEEDED.problem(message, hint))
-    wanted = {entry.tag} if entry.tag else {tag for tag in tags if tag}
+    run_tags = {entry.tag} if entry.tag else {tag for tag in tags if tag}
     jobs = Job.objects.filter(submission__round=row, submission__team=team).exclude(state__in=LOST)
     payloads = jobs.values_list("payload", flat=True)
-    taken = {payload.get("run_tag") or payload.get("tag") for payload in payloads}
-    for tag in sorted(wanted & taken):
-        message = f"Your team has a run {tag} in {row} already."
+    used_tags = {payload.get("run_tag") or payload.get("tag") for payload in payloads}
+    for tag in sorted(run_tags & used_tags):
+        message = f"Your team already has a run {tag} in {row}."
         problems.append(TAG_TAKEN.problem(message, "Send another tag=…."))
     return problems
 
@@ -198,46 +207,46 @@ def _entry_problems(
 def _place(
     row: Round, person: User, team: Team | None, priority: int | None = None
 ) -> tuple[int | None, list[Problem]]:
-    """Return the run's priority among its team's, and problems: no place is left, or the given one is taken."""
-    there = list(counted_submissions(row, team=team))
-    if len(there) >= row.runs_per_team:
-        return None, [_full_problem(row, there, "of each team, and yours has sent")]
-    own = list(counted_submissions(row, submitter=person))
-    if len(own) >= row.runs_per_team:
-        return None, [_full_problem(row, own, "of each person, over all teams, and you have sent")]
-    taken = {each.priority for each in there}
-    free = [number for number in range(1, row.runs_per_team + 1) if number not in taken]
-    if priority is None or priority in free:
-        return priority or free[0], []
-    choose = f"Send one of {', '.join(map(str, free))}, or leave it out to get {free[0]}."
+    """Return the run's priority among those of its team, and problems if no place is free or the priority is taken."""
+    team_submissions = list(counted_submissions(row, team=team))
+    if len(team_submissions) >= row.runs_per_team:
+        return None, [_full_problem(row, team_submissions, "per team, and yours has submitted")]
+    user_submissions = list(counted_submissions(row, submitter=person))
+    if len(user_submissions) >= row.runs_per_team:
+        return None, [_full_problem(row, user_submissions, "per user over all teams, and you have submitted")]
+    used_priorities = {each.priority for each in team_submissions}
+    free_priorities = [number for number in range(1, row.runs_per_team + 1) if number not in used_priorities]
+    if priority is None or priority in free_priorities:
+        return priority or free_priorities[0], []
+    hint = f"Send one of {', '.join(map(str, free_priorities))}, or omit the priority to get {free_priorities[0]}."
     if not 1 <= priority <= row.runs_per_team:
-        message = f"Priority {priority} is not between 1 and {row.runs_per_team}, the runs of a team."
-        return None, [INVALID_PRIORITY.problem(message, choose)]
-    other = next(each for each in there if each.priority == priority)
-    message = f"Priority {priority} is that of {other.get_absolute_url()}."
-    return None, [PRIORITY_TAKEN.problem(message, choose)]
+        message = (
+            f"Priority {priority} is not between 1 and {row.runs_per_team}, the number of runs per team."
+        )
+        return None, [INVALID_PRIORITY.problem(message, hint)]
+    other_submission = next(each for each in team_submissions if each.priority == priority)
+    message = f"Priority {priority} belongs to {other_submission.get_absolute_url()}."
+    return None, [PRIORITY_TAKEN.problem(message, hint)]
 
 
-def _full_problem(row: Round, there: Sequence[Submission], whose: str) -> Problem:
+def _full_problem(row: Round, submissions: Sequence[Submission], scope: str) -> Problem:
     runs = "run" if row.runs_per_team == 1 else "runs"
-    listed = ", ".join(each.get_absolute_url() for each in there)
+    addresses = ", ".join(each.get_absolute_url() for each in submissions)
     return ROUND_FULL.problem(
-        f"{row} takes {row.runs_per_team} {runs} {whose} {len(there)}.",
-        f"Withdraw one before the round closes at {utc(row.closes_at)}: {listed}.",
+        f"{row} accepts {row.runs_per_team} {runs} {scope} {len(submissions)}.",
+        f"Withdraw one before the round closes at {utc(row.closes_at)}: {addresses}.",
     )
 
 
 def _wrong_tag(entry: RoundEntry) -> list[Problem]:
     if not entry.tag or TAG.fullmatch(entry.tag):
         return []
-    hint = (
-        "A tag has 1 to 24 letters, digits, dots, hyphens and underscores, and begins with a letter or digit."
-    )
-    return [INVALID_TAG.problem(f"“{entry.tag[:40]}” cannot be a run tag.", hint)]
+    hint = "Use 1 to 24 letters, digits, dots, hyphens, and underscores; start with a letter or digit."
+    return [INVALID_TAG.problem(f"“{entry.tag[:40]}” is not a valid run tag.", hint)]
 
 
 def may_reorder(submission: Submission) -> bool:
-    """Whether the submission's place among its team's runs may change now."""
+    """Return whether the submission's priority can change now."""
     row = submission.round
     if row is None or submission.late or submission.withdrawn_at is not None:
         return False
@@ -245,17 +254,17 @@ def may_reorder(submission: Submission) -> bool:
 
 
 def round_standings(person: User, team: Team | None) -> list[RoundStanding]:
-    """Return the rounds that take runs, or will, with the standing of the person and the team, by opening."""
+    """Return the open and announced rounds with the usage of the user and the team, in the order of opening."""
     now = timezone.now()
-    taking = Dataset.objects.open_for_runs().values_list("pk", flat=True)
+    open_datasets = Dataset.objects.open_for_runs().values_list("pk", flat=True)
     standings = []
-    for row in announced_rounds(taking):
-        is_in = phase(row, now)
+    for row in announced_rounds(open_datasets):
+        current_phase = phase(row, now)
         used = counted_submissions(row, submitter=person).count()
         if team is not None:
             used = max(used, counted_submissions(row, team=team).count())
-        moment = row.opens_at if is_in == Phase.BEFORE else row.closes_at
-        verb = {Phase.BEFORE: "opens", Phase.OPEN: "closes"}.get(is_in, "closed")
-        until = f"{verb} {relative_time(moment, now)}, {utc(moment)}"
-        standings.append(RoundStanding(row, listed_datasets(row), is_in, used, until))
+        moment = row.opens_at if current_phase == Phase.BEFORE else row.closes_at
+        verb = {Phase.BEFORE: "opens", Phase.OPEN: "closes"}.get(current_phase, "closed")
+        deadline = f"{verb} {relative_time(moment, now)}, {utc(moment)}"
+        standings.append(RoundStanding(row, listed_datasets(row), current_phase, used, deadline))
     return standings

@@ -1,4 +1,4 @@
-"""The rows of the runs of a submission."""
+"""Database rows of a submission's runs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from leaderboard.results.board_rows.revisions import Kind, board_changed
 from leaderboard.results.records import NO_SUBMISSION, RunOrigin, record_run
 from submissions.models import Checkpoint, Job, Submission
 
-#: Where a run's metadata, and the payload of a job without a submission, say what made the run.
+#: Key of the producing engine and model, in a run's metadata and in payloads of jobs without a submission.
 MADE_BY = "made_by"
 
 
@@ -22,17 +22,17 @@ def record_job_run(
     version: DatasetVersion,
     label: str = "",
 ) -> Run:
-    """Record a job's run: when it is scored, or before, if that has to wait for judgements."""
+    """Store the row of a job's run: when it is scored, or earlier if scoring waits for judgments."""
     submission, metadata = job.submission, dict(statistics.metadata)
-    configuration, sent = "", NO_SUBMISSION
+    configuration, run_origin = "", NO_SUBMISSION
     if submission is None:
-        # The payload of a job of the site's own model names the model.
+        # Jobs of models provided by the site name the model in their payload.
         metadata |= {MADE_BY: job.payload[MADE_BY]} if MADE_BY in job.payload else {}
     else:
         if submission.kind == Submission.Kind.MODEL:
             metadata[MADE_BY] = made_by(submission.engine, job.model_parameters, submission.checkpoint)
         configuration = submission.configuration
-        sent = RunOrigin(
+        run_origin = RunOrigin(
             submission_reference=submission.pk,
             public=submission.public,
             round_id=submission.round_id,
@@ -46,23 +46,24 @@ def record_job_run(
         sha256=stored.sha256,
         origin=Run.Origin.UPLOADED if job.kind == Job.Kind.SCORE else Run.Origin.RETRIEVED,
         size=stored.size,
-        lines=statistics.lines,
-        # As its team gave it, else as the file has it.
-        tag=job.payload.get("run_tag") or (statistics.tags[0] if statistics.tags else ""),
-        # The variant first: what tells runs apart must survive the cut.
+        lines=statistics.lines,  # Prefer the tag that the team entered to the one in the file.
+        tag=job.payload.get("run_tag")
+        or (
+            statistics.tags[0] if statistics.tags else ""
+        ),  # The variant comes first, because it distinguishes runs and must survive truncation.
         configuration=" · ".join(filter(None, [label, configuration]))[:80],
         metadata=metadata,
         reusable=submission.reusable if submission else False,
         built_from=job.payload.get("run_ids", []),
-        run_origin=sent,
+        run_origin=run_origin,
     )
 
 
 def made_by(engine: str, parameters: Mapping[str, Any], checkpoint: Checkpoint | None) -> dict[str, Any]:
-    """Return the engine with all its parameters, and the model."""
-    made: dict[str, Any] = {"engine": engine, "parameters": dict(parameters)}
+    """Return the engine with its parameters, and the identity of the model."""
+    description: dict[str, Any] = {"engine": engine, "parameters": dict(parameters)}
     if checkpoint is not None:
-        made["checkpoint"] = {
+        description["checkpoint"] = {
             "kind": checkpoint.kind,
             "sha256": checkpoint.model_sha256,
             "files": checkpoint.description.get("files", {}),
@@ -70,11 +71,10 @@ def made_by(engine: str, parameters: Mapping[str, Any], checkpoint: Checkpoint |
             "hub_name": checkpoint.hub_name,
             "hub_commit": checkpoint.hub_commit,
         }
-    return made
+    return description
 
 
 def waiting_payload(stored: StoredRun, statistics: RunStatistics) -> dict[str, Any]:
-    """Return the payload of a validated run's job."""
     tag = statistics.tags[0] if statistics.tags else ""
     return {"run_sha256": stored.sha256, "size": stored.size, "tag": tag, "lines": statistics.lines}
 
@@ -82,9 +82,9 @@ def waiting_payload(stored: StoredRun, statistics: RunStatistics) -> dict[str, A
 def record_waiting_run(
     job: Job, submission: Submission, stored: StoredRun, statistics: RunStatistics, version: DatasetVersion
 ) -> None:
-    """Record a run that waits for judgements: pools are drawn from these, and the dataset's page lists them.
+    """Store the row of a run that waits for judgments, for pooling and the list on the dataset's page.
 
-    Call it with the boards of the submission's datasets locked.
+    The boards of the submission's datasets must be locked.
     """
     job.submission = submission
     record_job_run(job, submission.system, stored, statistics, version, job.seed)

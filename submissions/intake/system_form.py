@@ -1,4 +1,4 @@
-"""The form in which a system says what it is, used by the pages and the API alike."""
+"""Form that describes a system, shared by the pages and the API."""
 
 import json
 import re
@@ -28,88 +28,83 @@ from leaderboard.systems.records import SystemFields, canonical_datasets
 from submissions.core.names import NameField, TextField
 from submissions.intake.forms import ParametersField, WebAddressField
 
-#: What says "trained on none of these datasets".
+#: Values that declare that a system was not trained on any dataset.
 NONE_WORDS = frozenset({"none", "zero-shot", "-"})
-#: Before it, nothing was retrieved by machines.
+#: Earliest year of a system; retrieval by machine did not exist before.
 FIRST_YEAR = 1950
 _YES, _NO = frozenset({"yes", "true", "1", "on"}), frozenset({"no", "false", "0", "off"})
 
 
 def seen_systems() -> QuerySet[System]:
-    """Return the systems with a result that everyone sees."""
     return System.objects.filter(pk__in=EntryQuerySet(Entry).seen().values("system_id"))
 
 
 class OptionalBooleanField(forms.Field):
-    """Yes, no, or not said: True, False or None."""
+    """Field with the values True, False, and None (not specified)."""
 
     def __init__(self, **options: Any) -> None:
-        choices = [("", "Not said"), ("yes", "Yes"), ("no", "No")]
+        choices = [("", "Not specified"), ("yes", "Yes"), ("no", "No")]
         super().__init__(required=False, widget=forms.Select(choices=choices), **options)
 
     def prepare_value(self, value: Any) -> Any:
-        """Return the choice for a stored value."""
         return {True: "yes", False: "no", None: ""}.get(value, value)
 
     def clean(self, value: Any) -> bool | None:
-        """Return the value. Raises ValidationError for anything else."""
-        said = str(value if value is not None else "").strip().casefold()
-        if said in _YES or said in _NO:
-            return said in _YES
-        if said in ("", "unknown", "none", "null"):
+        """Return the value. Raises ValidationError."""
+        text = str(value if value is not None else "").strip().casefold()
+        if text in _YES or text in _NO:
+            return text in _YES
+        if text in ("", "unknown", "none", "null"):
             return None
-        raise ValidationError(f"“{value}” is neither yes nor no; leave it out where it is not known.")
+        raise ValidationError(f"“{value}” is not valid. Use yes or no, or omit the value if it is unknown.")
 
 
 class CheckboxField(forms.BooleanField):
-    """A box to tick; a request may also say no."""
+    """Checkbox that also accepts explicit negative values in requests."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(required=False, **options)
 
     def to_python(self, value: Any) -> bool:
-        """Whether it was ticked."""
-        said = str(value).strip().casefold()
-        return said not in _NO and bool(super().to_python(value))
+        text = str(value).strip().casefold()
+        return text not in _NO and bool(super().to_python(value))
 
 
 class SystemForm(forms.Form):
-    """What a new system says of itself, or `system` from now on."""
+    """Form for the description of a new system, or of `system`."""
 
-    name = NameField(
-        max_length=120, help_text=_("As it should read on the board, for example “ColBERTv2 (2 bits)”.")
-    )
+    name = NameField(max_length=120, help_text=_("Name on the board, for example “ColBERTv2 (2 bits)”."))
     architecture = forms.ChoiceField(choices=lambda: [("", _("Choose one")), *architecture_choices()])
     description = TextField(
         rows=4,
         required=False,
         max_length=5000,
-        help_text=_("What it does, in a few sentences. Markdown is understood."),
+        help_text=_("Describe the system in a few sentences. Supports Markdown."),
     )
     participant = NameField(
         required=False,
         max_length=120,
-        help_text=_("Who made the runs, where that is not your team. Boards show it in your team's place."),
+        help_text=_("Producer of the runs, if not your team. Boards show it instead of your team."),
     )
     paper_url = WebAddressField(label=_("Paper"))
     code_url = WebAddressField(label=_("Code"))
     model_url = WebAddressField(label=_("Model"))
     licence = NameField(required=False, max_length=120, help_text=_("For example Apache-2.0."))
     commercial_use = OptionalBooleanField(
-        label=_("Commercial use"), help_text=_("Whether the licence permits it.")
+        label=_("Commercial use"), help_text=_("Whether the license permits commercial use.")
     )
     open_weights = OptionalBooleanField(
-        label=_("Open weights"), help_text=_("Whether anyone may have the model.")
+        label=_("Open weights"), help_text=_("Whether the model weights are available to everyone.")
     )
     closed_api = CheckboxField(
-        label=_("Runs behind somebody's paid API"),
-        help_text=_("Nobody can repeat it then, so it is ranked apart."),
+        label=_("Uses a paid API"),
+        help_text=_("Such results cannot be reproduced, so boards rank them separately."),
     )
     parameters = ParametersField(
         required=False,
         max_length=5000,
         widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
-        help_text=_("A JSON object, or key=value, one a line."),
+        help_text=_("A JSON object, or key=value pairs on separate lines, such as k1=0.9."),
     )
     training_datasets = forms.CharField(
         label=_("Trained on"),
@@ -126,14 +121,15 @@ class SystemForm(forms.Form):
         required=False,
         max_length=2000,
         help_text=_(
-            "Datasets here whose corpus it saw, without labels: names or slugs, separated by commas."
+            "Names or slugs of datasets on this site whose corpus was used for training without labels, "
+            "separated by commas."
         ),
     )
     variant_of = forms.CharField(
         label=_("Variant of"),
         required=False,
         max_length=120,
-        help_text=_("The slug of a system here: what its page's address ends in."),
+        help_text=_("Slug of a system on this site, which is the last part of its page's URL."),
     )
     backbone = NameField(required=False, max_length=120, help_text=_("For example bert-base-uncased."))
     training_compute = NameField(
@@ -145,9 +141,9 @@ class SystemForm(forms.Form):
     authors = NameField(
         required=False,
         max_length=500,
-        help_text=_("As in BibTeX: names joined by “and”. For example Ada Lovelace and Grace Hopper."),
+        help_text=_("Names joined by “and”, as in BibTeX. For example Ada Lovelace and Grace Hopper."),
     )
-    year = forms.IntegerField(required=False, min_value=FIRST_YEAR, help_text=_("When it came out."))
+    year = forms.IntegerField(required=False, min_value=FIRST_YEAR, help_text=_("Year of publication."))
     bibtex = TextField(label=_("BibTeX"), rows=3, required=False, max_length=5000)
 
     def __init__(self, *arguments: Any, system: System | None = None, **options: Any) -> None:
@@ -158,105 +154,107 @@ class SystemForm(forms.Form):
             self._settle(system, self.settlement)
 
     def _settle(self, system: System, settlement: Challenge) -> None:
-        """Show what a challenge corrected as settled: it is not read, whatever is sent."""
-        said = self.initial_of(system)
+        """Disable the fields that an upheld challenge corrected; input for them is ignored."""
+        initial_values = self.get_initial_values(system)
         for name in _OF_TRAINING:
             field = self.fields[name]
-            field.disabled, self.initial[name] = True, said[name]
+            field.disabled, self.initial[name] = True, initial_values[name]
             field.help_text = format_html(
-                'Settled by <a href="{}#challenge-{}">a challenge that was upheld</a>. Only a curator changes it.',
+                'Settled by <a href="{}#challenge-{}">an upheld challenge</a>. Only a curator can change it.',
                 system.get_absolute_url(),
                 settlement.pk,
             )
 
     def clean_participant(self) -> str:
-        """Who made the runs. Raises ValidationError for the name of a team here, which speaks for itself."""
+        """Return the participant. Raises ValidationError for the name of a registered team."""
         name: str = self.cleaned_data["participant"]
-        said_before = self.system is not None and self.system.participant == name
-        if name and not said_before and Team.objects.filter(name__iexact=name).exists():
+        is_unchanged = self.system is not None and self.system.participant == name
+        if name and not is_unchanged and Team.objects.filter(name__iexact=name).exists():
             raise ValidationError(
-                f"“{name}” is a team here: it submits its own runs. Leave it out where it is your team, or ask a "
-                "curator to import the runs."
+                f"“{name}” is a team on this site and submits its own runs. Leave the field empty if it is "
+                "your team, or ask a curator to import the runs."
             )
         return name
 
     def clean_year(self) -> int | None:
-        """Return the year. Raises ValidationError for one that is yet to come."""
+        """Return the year. Raises ValidationError if it is in the future."""
         year: int | None = self.cleaned_data["year"]
         latest = timezone.now().year + 1
         if year is not None and year > latest:
-            raise ValidationError(f"A year from {FIRST_YEAR} to {latest}.")
+            raise ValidationError(f"Enter a year from {FIRST_YEAR} to {latest}.")
         return year
 
     def clean_bibtex(self) -> str:
-        """BibTeX. Raises ValidationError for commands that no reference needs: others compile it."""
+        """Return the BibTeX. Raises ValidationError for TeX commands that are unsafe to compile."""
         text: str = self.cleaned_data["bibtex"]
         if command := find_forbidden_command(text):
-            raise ValidationError(
-                f"“{command}” cannot be part of it: a reference only sets type. Type it without."
-            )
+            raise ValidationError(f"“{command}” is not allowed in a reference. Remove it.")
         return text
 
     def clean_adapted_to(self) -> list[str]:
-        """Slugs of datasets. Raises ValidationError for what is no dataset here."""
+        """Return the slugs of the datasets. Raises ValidationError for unknown datasets."""
         if self.system is not None and self.settlement is not None:
             return self.system.adapted_to
         names = canonical_datasets(_names(self.cleaned_data["adapted_to"]))
-        known = set(Dataset.objects.listed().filter(slug__in=names).values_list("slug", flat=True))
-        if unknown := [name for name in names if name not in known]:
+        known_slugs = set(Dataset.objects.listed().filter(slug__in=names).values_list("slug", flat=True))
+        if unknown_names := [name for name in names if name not in known_slugs]:
             raise ValidationError(
-                f"No dataset here is called {' or '.join(f'“{name}”' for name in unknown)}."
+                f"This site has no dataset {' or '.join(f'“{name}”' for name in unknown_names)}."
             )
         return names
 
     def clean_variant_of(self) -> int | None:
-        """Return the key of a system that has a page. Raises ValidationError if there is none."""
+        """Return the key of a system with a page. Raises ValidationError if there is none."""
         slug = self.cleaned_data["variant_of"].strip().rstrip("/").rpartition("/")[2]
         if not slug:
             return None
-        found = seen_systems().filter(slug=slug).first()
-        if found is None:
-            raise ValidationError(f"No system here has the slug “{slug}” and a public result.")
-        if found == self.system:
-            raise ValidationError("A system is no variant of itself.")
-        return found.pk
+        system = seen_systems().filter(slug=slug).first()
+        if system is None:
+            raise ValidationError(f"No system with a public result has the slug “{slug}”.")
+        if system == self.system:
+            raise ValidationError("A system cannot be a variant of itself.")
+        return system.pk
 
     def clean(self) -> dict[str, Any]:
-        """Training data: named, or declared to be none, not both."""
-        cleaned = super().clean() or self.cleaned_data
-        text = cleaned.get("training_datasets", "")
+        """Check that training data is either named or declared to be none."""
+        values = super().clean() or self.cleaned_data
+        text = values.get("training_datasets", "")
         names = _names(text)
-        try:  # they need not be datasets here, but pages and boards show what they are called
+        try:  # pages and boards show these names, which need not be datasets on this site
             for name in names:
                 validate_name(name)
         except ValidationError as error:
             self.add_error("training_datasets", error)
         if text.strip().casefold() in NONE_WORDS:
-            cleaned["training_none"] = True
-        if names and cleaned.get("training_none"):
-            self.add_error("training_none", "Either name the training datasets, or say that there are none.")
-        cleaned["training_names"] = names
+            values["training_none"] = True
+        if names and values.get("training_none"):
+            self.add_error(
+                "training_none", "Either name the training datasets, or declare that there are none."
+            )
+        values["training_names"] = names
         if self.system is not None and self.settlement is not None:
             self._refuse_undoing(self.system)
-        return cleaned
+        return values
 
     def _refuse_undoing(self, system: System) -> None:
-        """Add an error for settled fields that were sent with another value, as from a page opened before."""
-        settled = {"training_datasets": system.training_datasets, "adapted_to": system.adapted_to}
-        for name, value in settled.items():
-            sent = self.data.get(self.add_prefix(name))
-            if sent is not None and set(canonical_datasets(_names(sent))) != set(canonical_datasets(value)):
-                stays = ", ".join(value) or "none"
+        """Add an error to settled fields with a different value, which may come from an outdated page."""
+        settled_values = {"training_datasets": system.training_datasets, "adapted_to": system.adapted_to}
+        for name, value in settled_values.items():
+            sent_text = self.data.get(self.add_prefix(name))
+            if sent_text is not None and set(canonical_datasets(_names(sent_text))) != set(
+                canonical_datasets(value)
+            ):
+                settled_text = ", ".join(value) or "none"
                 self.add_error(
-                    name, f"A challenge settled it: it stays “{stays}”. Leave it out, or ask a curator."
+                    name, f"A challenge settled this field as “{settled_text}”. Omit it, or ask a curator."
                 )
-        ticked = self.data.get(self.add_prefix("training_none")) not in (None, "", "false", "False")
-        if ticked and not self.initial["training_none"]:
-            self.add_error("training_none", "A challenge settled it. Leave it out, or ask a curator.")
+        is_checked = self.data.get(self.add_prefix("training_none")) not in (None, "", "false", "False")
+        if is_checked and not self.initial["training_none"]:
+            self.add_error("training_none", "A challenge settled this field. Omit it, or ask a curator.")
 
     @staticmethod
-    def initial_of(system: System) -> dict[str, Any]:
-        """Return the values that the form shows for an existing system."""
+    def get_initial_values(system: System) -> dict[str, Any]:
+        """Return the initial values for an existing system."""
         values = {name: getattr(system, name) for name in SystemForm.base_fields if name != "training_none"}
         return {
             **values,
@@ -270,15 +268,15 @@ class SystemForm(forms.Form):
         }
 
     def fields_of_system(self) -> SystemFields:
-        """Return the cleaned values as the domain takes them."""
+        """Return the cleaned values as fields of a system."""
         values = {
             COLUMNS.get(name, name): self.cleaned_data[name]
             for name in self.fields
             if name not in _NOT_COLUMNS
         }
         names = canonical_datasets(self.cleaned_data["training_names"])
-        declared = bool(names) or self.cleaned_data["training_none"]
-        values.update(training_datasets=names, training_declared=declared)
+        is_declared = bool(names) or self.cleaned_data["training_none"]
+        values.update(training_datasets=names, training_declared=is_declared)
         if self.system is not None and self.settlement is not None:
             values.update({name: getattr(self.system, name) for name in CLAIMS})
         return SystemFields(**values)
@@ -293,13 +291,13 @@ SystemForm.base_fields.update(
     }
 )
 _NOT_COLUMNS = {"training_datasets", "training_none"}
-#: What a challenge that is upheld may settle.
+#: Fields that an upheld challenge can settle.
 _OF_TRAINING = ("training_datasets", "training_none", "adapted_to")
-#: Fields of the form that are columns under another name.
+#: Columns of form fields, where the names differ.
 COLUMNS = {"variant_of": "variant_of_id"}
 
 
 def _names(text: str) -> list[str]:
-    """Names on lines, or separated by commas; none where the one word says so."""
+    """Split names at line breaks, commas, and semicolons; a single word such as “none” means no names."""
     names = [name.strip() for name in re.split(r"[\n,;]", text) if name.strip()]
     return [] if len(names) == 1 and names[0].casefold() in NONE_WORDS else names

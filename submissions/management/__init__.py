@@ -1,1 +1,1 @@
-"""Commands about submissions, teams and quotas."""
+"""Management commands for submissions, teams, and quotas."""

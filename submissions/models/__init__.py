@@ -1,4 +1,4 @@
-"""The tables of submissions: work, models that were sent, quotas, notices, tokens. Each names its writer."""
+"""Database tables of submissions: work, uploads, quotas, notices, and tokens. Each table names its writer."""
 
 from submissions.models.notifications import (
     AccountMail,

@@ -1,4 +1,4 @@
-"""What people are told, and how. Written by `submissions.notifications`; webhooks and preferences by their people."""
+"""Notices and webhooks. Written by `submissions.notifications`; users write their preferences and webhooks."""
 
 from __future__ import annotations
 
@@ -11,69 +11,71 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
-#: Of the log of a webhook so many lines are shown.
+#: Number of log lines shown per webhook.
 LOG_LINES = 50
-#: How long a claim lasts. When a sender dies, another one takes its message after this time.
+#: Duration of a claim. If a sender dies, another one claims its message after this time.
 CLAIM = timedelta(minutes=2)
 
 
 def is_due() -> Q:
-    """The condition that a message may be sent now."""
     return Q(not_before=None) | Q(not_before__lte=timezone.now())
 
 
 class OutboxQuerySet(models.QuerySet[Any]):
-    """Messages that are sent from their rows. Each attempt is counted on the row before it is made."""
+    """Messages in an outbox. Each attempt is counted on the row before it is made."""
 
-    #: The column that counts the attempts.
+    #: Column that counts the attempts.
     counter = "attempts"
 
     def due(self) -> Self:
-        """Messages that may be sent now."""
         return self.filter(is_due())
 
     def held(self, row: Any) -> Self:
-        """The row, unless another sender has claimed it since."""
+        """Return the row unless another sender has claimed it since it was read."""
         return self.filter(pk=row.pk, **{self.counter: row.attempts})
 
     def claim(self, row: Any) -> bool:
-        """Take the row for the length of a claim. Returns False where another sender was quicker."""
-        counted = {self.counter: F(self.counter) + 1}
-        if not self.held(row).update(not_before=timezone.now() + CLAIM, **counted):
+        """Claim the row for `CLAIM`. Return False if another sender was faster."""
+        increment = {self.counter: F(self.counter) + 1}
+        if not self.held(row).update(not_before=timezone.now() + CLAIM, **increment):
             return False
         setattr(row, self.counter, row.attempts + 1)
         return True
 
 
 class NoticeQuerySet(OutboxQuerySet):
-    """Notices, some of which are sent by mail."""
+    """Notices, some of which are sent by email."""
 
     counter = "mail_attempts"
 
 
 class NoticeKind(models.TextChoices):
-    """What people are told of; each can be switched off."""
+    """Kinds of notices, each of which users can switch off."""
 
     FINISHED = "finished", "a submission finished"
-    FAILED = "failed", "a submission failed through a fault of ours"
+    FAILED = "failed", "a submission failed because of a problem on our side"
     REJECTED = "rejected", "a file was rejected"
-    RESCORED = "rescored", "results were rescored on new judgements"
+    RESCORED = "rescored", "results were rescored on new judgments"
     ROUND_OPENING = "round_opening", "a round opens"
     ROUND_CLOSING = "round_closing", "a round closes soon"
     ROUND_REVEALED = "round_revealed", "a round was revealed"
-    CHALLENGED = "challenged", "a system was challenged, or a challenge settled"
+    CHALLENGED = "challenged", "a system was challenged or a challenge was decided"
     WEBHOOK_OFF = "webhook_off", "a webhook was switched off"
 
 
 class Notice(models.Model):
-    """One message to one person: in the inbox, by mail, or both. The row is the outbox of the mail."""
+    """A message to one user: in the inbox, by email, or both. The row is the email's outbox."""
 
     person = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="notices")
     kind = models.CharField(max_length=16, choices=NoticeKind.choices)
     subject = models.CharField(max_length=200)
     text = models.TextField()
-    path = models.CharField(max_length=300, blank=True, help_text="Where on this site to read more.")
-    key = models.CharField(max_length=120, help_text="What it is about: nobody is told twice.")
+    path = models.CharField(
+        max_length=300, blank=True, help_text="Path of the page with details, such as /submissions/abc123/."
+    )
+    key = models.CharField(
+        max_length=120, help_text="Key of the event. Each user gets one notice per kind and key."
+    )
     in_inbox = models.BooleanField(default=True)
     read_at = models.DateTimeField(null=True, blank=True)
     mail_state = models.CharField(
@@ -100,12 +102,12 @@ class Notice(models.Model):
 
     @property
     def attempts(self) -> int:
-        """How often the mail was tried, by the name that all messages have for it."""
+        """Number of attempts to send the email, under the name that all outbox rows use."""
         return self.mail_attempts
 
 
 class NoticePreference(models.Model):
-    """How a person wants to be told of a kind of thing; without a row both ways."""
+    """A user's channels for a kind of notice. Without a row, both are on."""
 
     person = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="notice_preferences"
@@ -114,7 +116,7 @@ class NoticePreference(models.Model):
     by_mail = models.BooleanField(default=True)
     in_inbox = models.BooleanField(default=True)
     everywhere = models.BooleanField(
-        default=False, help_text="Of rounds: also where none of the person's teams has submitted."
+        default=False, help_text="For rounds: notify also if none of the user's teams has submitted."
     )
 
     class Meta:
@@ -125,12 +127,12 @@ class NoticePreference(models.Model):
 
     @property
     def concerns_rounds(self) -> bool:
-        """Whether the kind is about rounds, of which a person may want to be told everywhere."""
+        """Whether the kind is about rounds, for which `everywhere` applies."""
         return self.kind in (NoticeKind.ROUND_OPENING, NoticeKind.ROUND_CLOSING, NoticeKind.ROUND_REVEALED)
 
 
 class AccountMail(models.Model):
-    """A mail about an account, with the secret of its link, until it is sent or given up: then the row goes."""
+    """An email about an account, with the secret of its link. The row is deleted once it is sent or abandoned."""
 
     address = models.EmailField()
     sender = models.CharField(max_length=320)
@@ -150,11 +152,11 @@ class AccountMail(models.Model):
 
 
 class Webhook(models.Model):
-    """An address of a team's own that is told of finished and rescored results, with a signature."""
+    """A team's URL that receives finished and rescored results in signed messages."""
 
     team = models.ForeignKey("leaderboard.Team", on_delete=models.CASCADE, related_name="webhooks")
     url = models.URLField(max_length=500)
-    secret = models.CharField(max_length=80, help_text="Key of the HMAC; shown once, never logged.")
+    secret = models.CharField(max_length=80, help_text="HMAC key. Shown once, never logged.")
     active = models.BooleanField(default=True)
     active_since = models.DateTimeField(default=timezone.now)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
@@ -168,17 +170,16 @@ class Webhook(models.Model):
 
     @property
     def host(self) -> str:
-        """What tells it from the team's others, in short."""
+        """Host of the URL, a short name for the webhook."""
         return urlsplit(self.url).netloc
 
     @property
     def latest_deliveries(self) -> models.QuerySet[Delivery]:
-        """The last messages."""
         return self.deliveries.all()[:LOG_LINES]
 
 
 class Delivery(models.Model):
-    """One message to one webhook: the row is the outbox."""
+    """A message to a webhook. The row is the outbox."""
 
     webhook = models.ForeignKey(Webhook, on_delete=models.CASCADE, related_name="deliveries")
     event = models.CharField(max_length=16)
@@ -191,7 +192,7 @@ class Delivery(models.Model):
     )
     attempts = models.PositiveSmallIntegerField(default=0)
     not_before = models.DateTimeField(null=True, blank=True)
-    answer = models.CharField(max_length=120, blank=True, help_text="What came of the last attempt.")
+    answer = models.CharField(max_length=120, blank=True, help_text="Result of the last attempt.")
     created_at = models.DateTimeField(auto_now_add=True)
     sent_at = models.DateTimeField(null=True, blank=True)
 

@@ -1,6 +1,6 @@
-"""What each team has had of a hidden dataset, and which of its runs look like probes.
+"""Quota ledger of hidden datasets, and flags of runs that look like probes.
 
-Writers: `submissions.quotas` (the ledger; exceptions by curators, in the admin) and `submissions.quotas.probes`.
+Written by `submissions.quotas.ledger` and `submissions.quotas.probes`; curators write exceptions in the admin.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from simple_history.models import HistoricalRecords
 
 
 class QuotaUse(models.Model):
-    """One submission to one hidden dataset, in the ledger: it outlives the submission, so that deleting refunds none.
+    """Ledger entry for a submission to a hidden dataset. It outlives the submission, so deleting does not refund quota.
 
-    A refusal is a row as well: it costs nothing, but there is a limit to how many a day are free.
+    A refusal is an entry, too. It costs nothing, but the number of free refusals per day is limited.
     """
 
     class Kind(models.TextChoices):
-        """What it was."""
+        """Kind of quota use."""
 
         SUBMISSION = "submission", "submission"
         REFUSAL = "refusal", "refused file"
@@ -55,7 +55,7 @@ class QuotaUse(models.Model):
 
 
 class QuotaException(models.Model):
-    """Another quota for one team, on one dataset or on all, until a day. Written by curators."""
+    """A different quota for a team, on one dataset or on all, until a date. Written by curators."""
 
     team = models.ForeignKey("leaderboard.Team", on_delete=models.CASCADE, related_name="quota_exceptions")
     dataset = models.ForeignKey(
@@ -65,9 +65,19 @@ class QuotaException(models.Model):
         on_delete=models.CASCADE,
         related_name="quota_exceptions",
     )
-    daily = models.PositiveSmallIntegerField(null=True, blank=True, help_text="Empty: no limit by day.")
-    monthly = models.PositiveSmallIntegerField(null=True, blank=True, help_text="Empty: no limit by month.")
-    until = models.DateTimeField(null=True, blank=True, help_text="UTC; empty: for good.")
+    daily = models.PositiveSmallIntegerField(
+        null=True, blank=True, help_text="Submissions per day, such as 5. Leave empty for no limit."
+    )
+    monthly = models.PositiveSmallIntegerField(
+        null=True,
+        blank=True,
+        help_text="Submissions per calendar month, such as 20. Leave empty for no limit.",
+    )
+    until = models.DateTimeField(
+        null=True,
+        blank=True,
+        help_text="Time (UTC) when the exception ends. Leave empty for a permanent one.",
+    )
     reason = models.CharField(max_length=300)
 
     history = HistoricalRecords()
@@ -85,14 +95,14 @@ class QuotaException(models.Model):
 
 
 class RunSignature(models.Model):
-    """A fingerprint of each query's first documents, so that nearly equal runs are found without reading them."""
+    """Fingerprint of each query's top documents, used to find near-duplicate runs without reading them."""
 
     run = models.OneToOneField("leaderboard.Run", on_delete=models.CASCADE, related_name="signature")
     submission = models.ForeignKey(
         "Submission", null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
     tops = models.BinaryField(
-        help_text="zlib of uint64 by query, in the order of the topics' ids; 0: no answer."
+        help_text="zlib-compressed uint64 per query, ordered by topic id; 0 for queries without results."
     )
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -101,10 +111,10 @@ class RunSignature(models.Model):
 
 
 class Flag(models.Model):
-    """Why a run on a hidden dataset looks like a probe, for the curator. Nothing was refused because of it."""
+    """Reason why a run on a hidden dataset looks like a probe, for curators. Flagged runs are not rejected."""
 
     class Kind(models.TextChoices):
-        """What was noticed."""
+        """Pattern that was detected."""
 
         FEW_QUERIES = "few_queries", "few queries answered"
         FEW_DOCUMENTS = "few_documents", "few documents per query"
@@ -112,7 +122,7 @@ class Flag(models.Model):
         SAME_SCORES = "same_scores", "the same scores as an earlier run"
 
     class State(models.TextChoices):
-        """What the curator made of it."""
+        """Decision of the curator."""
 
         OPEN = "open", "open"
         CLEARED = "cleared", "cleared"
@@ -123,7 +133,7 @@ class Flag(models.Model):
     team = models.ForeignKey("leaderboard.Team", on_delete=models.CASCADE, related_name="flags")
     submission = models.ForeignKey("Submission", on_delete=models.CASCADE, related_name="flags")
     job = models.ForeignKey("Job", null=True, blank=True, on_delete=models.SET_NULL, related_name="flags")
-    details = models.JSONField(default=dict, help_text="The figures that gave rise to it.")
+    details = models.JSONField(default=dict, help_text="Figures that triggered the flag.")
     state = models.CharField(max_length=10, choices=State.choices, default=State.OPEN, db_index=True)
     note = models.CharField(max_length=300, blank=True)
     settled_by = models.ForeignKey(

@@ -1,4 +1,4 @@
-"""What operators turn on and off while the site runs."""
+"""Switches that operators change while the site runs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from django.db import models
 
 
 class Switch(models.Model):
-    """One thing that is on or off. Written by the admin, which records who, when and why."""
+    """A setting that is on or off. Written by the admin, which records who changed it, when, and why."""
 
     class Name(models.TextChoices):
-        """What there is to be switched."""
+        """Available switches."""
 
-        HUB_DOWNLOADS = "hub_downloads", "workers fetch models from the hub"
+        HUB_DOWNLOADS = "hub_downloads", "workers download models from the Hugging Face Hub"
 
     name = models.CharField(max_length=40, unique=True, choices=Name.choices)
     is_on = models.BooleanField("on", default=False)
@@ -26,5 +26,4 @@ class Switch(models.Model):
 
 
 def is_on(name: Switch.Name) -> bool:
-    """Whether it was turned on."""
     return Switch.objects.filter(name=name, is_on=True).exists()

@@ -1,4 +1,4 @@
-"""The tokens people drive the site with."""
+"""API tokens and their scopes."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from knox.models import AbstractAuthToken
 
 
 class Scope(models.TextChoices):
-    """What a token may be used for. Each is a permission of its own: none includes another."""
+    """Permissions of a token. Scopes are independent; none includes another."""
 
-    READ = "read", "read what only you may see"
-    SUBMIT = "submit", "check and submit, cancel"
-    MANAGE = "manage", "withdraw, show and hide results, challenges, webhooks"
+    READ = "read", "read your private data"
+    SUBMIT = "submit", "check files, submit, and cancel"
+    MANAGE = "manage", "withdraw, publish, and hide results; challenges and webhooks"
 
 
 def every_scope() -> list[str]:
-    """The scopes of a token for which none were chosen, as those made before there were any."""
+    """Return the scopes of tokens that were created without choosing scopes."""
     return list(Scope.values)
 
 
 class ApiToken(AbstractAuthToken):
-    """A token for the API: knox keeps its hash, its expiry and whose it is; we keep what it is called and its use."""
+    """API token. Knox stores its hash, expiry, and owner; this table adds its name, scopes, and last use."""
 
     name = models.CharField(max_length=80, blank=True)
     scopes = models.JSONField(default=every_scope)

@@ -1,4 +1,4 @@
-"""Files that come in pieces."""
+"""Resumable uploads, checkpoints, and encodings."""
 
 from __future__ import annotations
 
@@ -17,35 +17,36 @@ UPLOAD_LIFETIME_SECONDS = 24 * 3600
 
 
 def new_upload_identifier() -> str:
-    """Nobody guesses it: 32 letters and digits."""
     return secrets.token_hex(16)
 
 
 class Upload(models.Model):
-    """A file that comes in pieces, by the tus protocol: as many of its bytes as `offset` says are safe on disk.
+    """A resumable upload (tus protocol). The first `offset` bytes are safe on disk.
 
-    Written by `submissions.uploads.service`. A submission that takes the file takes the row away.
+    Written by `submissions.uploads.service`. A submission that uses the file deletes the row.
     """
 
     class Kind(models.TextChoices):
-        """What the file is for, as submissions call it."""
+        """Purpose of the file, as submissions name it."""
 
         RUN = "run", "run file"
         MODEL = "model", "checkpoint"
 
     id = models.CharField(primary_key=True, max_length=32, default=new_upload_identifier, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="uploads")
-    file_name = models.CharField(max_length=200, blank=True, help_text="What the sender called the file.")
+    file_name = models.CharField(max_length=200, blank=True, help_text="File name sent by the client.")
     kind = models.CharField(max_length=10, choices=Kind.choices, default=Kind.RUN)
     metadata = models.CharField(
-        max_length=1000, blank=True, help_text="Upload-Metadata as it was sent: HEAD repeats it."
+        max_length=1000, blank=True, help_text="Upload-Metadata as received; HEAD returns it."
     )
-    length = models.PositiveBigIntegerField(help_text="Bytes that were announced.")
-    offset = models.PositiveBigIntegerField(default=0, help_text="Bytes that have come and were synced.")
-    sha256 = models.CharField(max_length=64, blank=True, help_text="Of the whole file, once it is here.")
+    length = models.PositiveBigIntegerField(help_text="Announced number of bytes.")
+    offset = models.PositiveBigIntegerField(default=0, help_text="Number of bytes received and synced.")
+    sha256 = models.CharField(
+        max_length=64, blank=True, help_text="SHA-256 of the file, once it is complete."
+    )
     created_at = models.DateTimeField(auto_now_add=True)
     touched_at = models.DateTimeField(
-        db_index=True, help_text="When bytes came last; unfinished ones expire."
+        db_index=True, help_text="Time of the last received bytes. Unfinished uploads expire after a day."
     )
     completed_at = models.DateTimeField(null=True, blank=True)
 
@@ -62,19 +63,19 @@ class Upload(models.Model):
 
     @property
     def expires_at(self) -> datetime:
-        """The time at which the upload is given up, unless bytes come before."""
+        """Time when the upload is deleted unless more bytes arrive."""
         return self.touched_at + timedelta(seconds=UPLOAD_LIFETIME_SECONDS)
 
     @property
     def api_path(self) -> str:
-        """Where the API has it."""
         return reverse("api-upload", args=[self.pk])
 
 
 class Checkpoint(models.Model):
-    """A model that a team sent, validated and rebuilt: once per owner. Written by `checkpoints`.
+    """A team's model, validated and rebuilt, stored once per owner. Written by `checkpoints`.
 
-    `sha256` is of the archive as it came, `model_sha256` of the rebuilt files, which lie under the team's own folder.
+    `sha256` is the hash of the uploaded archive, `model_sha256` that of the rebuilt files, which are in the team's
+    folder.
     """
 
     team = models.ForeignKey(
@@ -83,9 +84,9 @@ class Checkpoint(models.Model):
     sha256 = models.CharField(max_length=64)
     model_sha256 = models.CharField(max_length=64)
     kind = models.CharField(max_length=24)
-    description = models.JSONField(help_text="As evaluation.checkpoints.CheckpointDescription.")
+    description = models.JSONField(help_text="Fields of evaluation.checkpoints.CheckpointDescription.")
     file_name = models.CharField(max_length=200)
-    size = models.PositiveBigIntegerField(help_text="Bytes of the rebuilt files.")
+    size = models.PositiveBigIntegerField(help_text="Size of the rebuilt files in bytes.")
     hub_name = models.CharField(max_length=200, blank=True)
     hub_commit = models.CharField(max_length=40, blank=True)
     created_by = models.ForeignKey(
@@ -107,10 +108,10 @@ class Checkpoint(models.Model):
 
 
 class Encoding(models.Model):
-    """A dataset version's documents through one model with one setting, in shards. Written by `encodings`.
+    """A dataset version's documents encoded by one model with one configuration, in shards. Written by `encodings`.
 
-    `key` names what decides the bytes: model, corpus, engine, the parameters that matter, shard size, format, and the
-    hardware class, device and threads of the workers. Jobs with the same key share the shards.
+    `key` identifies everything that affects the bytes: model, corpus, engine, relevant parameters, shard size,
+    format, and the workers' hardware class, device, and number of threads. Jobs with the same key share the shards.
     """
 
     key = models.CharField(max_length=64, unique=True)
@@ -122,7 +123,8 @@ class Encoding(models.Model):
     parameters = models.JSONField(default=dict)
     format = models.PositiveSmallIntegerField(
         default=0,
-        help_text="What engines wrote into its shards: SHARD_FORMAT then. 0: before they were numbered.",
+        help_text="SHARD_FORMAT of the engines that wrote the shards. 0: written before formats were "
+        "numbered.",
     )
     shard_size = models.PositiveIntegerField()
     shards_expected = models.PositiveIntegerField()
@@ -133,17 +135,17 @@ class Encoding(models.Model):
 
 
 class Shard(models.Model):
-    """One encoded part of a corpus: a row that one job makes, done once its files are on shared storage."""
+    """One encoded part of a corpus. One job encodes it; it is done once its files are on shared storage."""
 
     encoding = models.ForeignKey(Encoding, on_delete=models.CASCADE, related_name="shards")
     number = models.PositiveIntegerField()
     job = models.OneToOneField(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="shard")
     documents = models.PositiveIntegerField(default=0)
-    size = models.PositiveBigIntegerField(default=0, help_text="Bytes on storage.")
+    size = models.PositiveBigIntegerField(default=0, help_text="Size on storage in bytes.")
     manifest = models.CharField(
-        max_length=64, blank=True, help_text="Checksum of its manifest, where a bucket has it."
+        max_length=64, blank=True, help_text="Checksum of the manifest, if the shard is in a bucket."
     )
-    seconds = models.FloatField(default=0.0, help_text="What encoding alone took.")
+    seconds = models.FloatField(default=0.0, help_text="Duration of encoding in seconds, without transfers.")
     hardware = models.CharField(max_length=160, blank=True, help_text="Slug of the hardware class.")
     done_at = models.DateTimeField(null=True, blank=True)
 

@@ -1,4 +1,4 @@
-"""Submissions, their jobs, the workers that do them, and how long they take."""
+"""Submissions, jobs, workers, and stage times."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from leaderboard.models import RunType
 
 
 class State(models.TextChoices):
-    """The states of a job, and of the submission it belongs to. `queue.TRANSITIONS` says which may follow."""
+    """State of a job and of its submission. `queue.TRANSITIONS` defines the allowed transitions."""
 
     UPLOADING = "uploading", "uploading"
     VALIDATING = "validating", "validating"
@@ -35,25 +35,25 @@ class State(models.TextChoices):
 TERMINAL = frozenset(
     {State.DONE, State.REJECTED, State.FAILED, State.CANCELLED, State.TIMED_OUT, State.WITHDRAWN}
 )
-#: States that others than its holder bring a claimed job to.
+#: Terminal states that a process other than the job's worker can set.
 ENDED_BY_OTHERS = frozenset({State.TIMED_OUT, State.CANCELLED})
-#: So long after a fault of ours a job may be tried again, and its file is kept.
-RETRIED_FOR = timedelta(days=14)
-#: States in which a job waits for a worker (when nobody holds a lease on it).
+#: Period after a failure on our side in which a job can be retried and its file is kept.
+RETRY_PERIOD = timedelta(days=14)
+#: States in which a job without a lease waits for a worker.
 WAITING = frozenset({State.QUEUED, State.VALIDATING})
 
 
 def new_identifier() -> str:
-    """A short public id that tells nothing about how many there are: 12 lower-case letters and digits."""
+    """Return a random public id of 12 lowercase letters and digits, which does not reveal the number of submissions."""
     alphabet = "abcdefghjkmnpqrstuvwxyz23456789"
     return "".join(secrets.choice(alphabet) for _ in range(12))
 
 
 class Submission(models.Model):
-    """One act of one person for one team. Written by `intake` and `withdrawal`; its state follows from its jobs."""
+    """A submission by one user for one team. Its state follows from its jobs. Written by `intake` and `withdrawal`."""
 
     class Kind(models.TextChoices):
-        """What was brought."""
+        """Kind of the submitted files."""
 
         RUN = "run", "run files"
         MODEL = "model", "a model"
@@ -66,19 +66,21 @@ class Submission(models.Model):
     team = models.ForeignKey("leaderboard.Team", on_delete=models.PROTECT, related_name="submissions")
     system = models.ForeignKey("leaderboard.System", on_delete=models.PROTECT, related_name="submissions")
     configuration = models.CharField(max_length=80, blank=True)
-    engine = models.CharField(max_length=40, blank=True, help_text="What a model is run with.")
-    parameters = models.JSONField(default=dict, blank=True, help_text="All of the engine's parameters.")
+    engine = models.CharField(max_length=40, blank=True, help_text="Engine that runs the model.")
+    parameters = models.JSONField(default=dict, blank=True, help_text="All parameters of the engine.")
     checkpoint = models.ForeignKey(
         "Checkpoint", null=True, blank=True, on_delete=models.PROTECT, related_name="submissions"
     )
-    reusable = models.BooleanField(default=False, help_text="Others may re-rank or fuse its runs.")
+    reusable = models.BooleanField(default=False, help_text="Allow others to re-rank or fuse the runs.")
     round = models.ForeignKey(
         "leaderboard.Round", null=True, blank=True, on_delete=models.PROTECT, related_name="submissions"
     )
-    late = models.BooleanField(default=False, help_text="It came after its round had closed.")
+    late = models.BooleanField(
+        default=False, help_text="Whether the submission arrived after its round had closed."
+    )
     run_type = models.CharField(max_length=10, blank=True, choices=RunType.choices)
     priority = models.PositiveSmallIntegerField(
-        null=True, blank=True, help_text="The team's own order of its runs for pooling, 1 first."
+        null=True, blank=True, help_text="Priority among the team's runs for pooling; 1 is highest."
     )
     public = models.BooleanField(default=True)
     note = models.TextField(blank=True)
@@ -86,13 +88,13 @@ class Submission(models.Model):
         max_length=20,
         blank=True,
         db_index=True,
-        help_text="The import of many that it came with: told of as one.",
+        help_text="Id of the bulk import, whose submissions share one notice.",
     )
     created_at = models.DateTimeField(auto_now_add=True)
     withdrawn_at = models.DateTimeField(null=True, blank=True)
     withdrawal_reason = models.CharField(max_length=300, blank=True)
     noticed_at = models.DateTimeField(
-        null=True, blank=True, db_index=True, help_text="When its people were told how it ended."
+        null=True, blank=True, db_index=True, help_text="Time when the team was notified of the outcome."
     )
 
     class Meta:
@@ -102,76 +104,77 @@ class Submission(models.Model):
         return f"{self.system} ({self.id})"
 
     def get_absolute_url(self) -> str:
-        """The status page."""
         return reverse("submission", args=[self.id])
 
 
 class JobQuerySet(models.QuerySet["Job"]):
-    """Jobs, by what the queue may do with them."""
+    """Jobs, filtered by their state in the queue."""
 
     def waiting(self) -> Self:
-        """Those that a worker may claim now, by the database's clock."""
+        """Return the jobs that a worker may claim now, by the database's clock."""
         now, longest = Now(), timedelta(seconds=2 * max(settings.QUEUE_TIMES.retries))
         return self.filter(
             Q(state__in=WAITING),
             Q(lease_expires_at=None),
-            # None waits longer than the longest backoff: a later moment comes of a clock that has been set back since.
+            # A time beyond the longest backoff was written before the clock was set back; ignore it.
             Q(not_before=None) | Q(not_before__lte=now) | Q(not_before__gt=now + longest),
         ).exclude(
-            # What is scored waits for judgements; files are checked, baselines retrieved and pools drawn meanwhile.
+            # Scoring waits for judgments. Validation, baselines, and pooling do not.
             Q(kind__in=Job.NEEDS_JUDGEMENTS) | Q(kind=Job.Kind.SCORE, validated=True),
             dataset__state="collecting",
             dataset__current_qrels=None,
         )
 
     def blocking_resubmission(self) -> Self:
-        """Those that stand in the way of the same file sent again: they made a result, or still may.
+        """Return the jobs that block resubmission of the same file because they made, or may still make, a result.
 
-        Not those that ended badly, nor the scored runs of a seed set that will never be complete.
+        Jobs that failed do not block, nor do scored runs of a seed set that can no longer be completed.
         """
         unfinished = Job.objects.filter(
             submission=models.OuterRef("submission"), dataset=models.OuterRef("dataset")
         ).exclude(state__in=TERMINAL)
-        lost = [State.REJECTED, State.FAILED, State.CANCELLED, State.TIMED_OUT]
+        failure_states = [State.REJECTED, State.FAILED, State.CANCELLED, State.TIMED_OUT]
         return self.exclude(
-            Q(state__in=lost)
+            Q(state__in=failure_states)
             | Q(state=State.WITHDRAWN, entry=None)
             | Q(state=State.DONE, entry=None) & ~Q(seed="") & ~models.Exists(unfinished)
         )
 
     def lost_by_us(self) -> Self:
-        """Those of submissions that ended through our fault, lately enough to be tried again.
+        """Return the jobs that failed because of a problem on our side and can still be retried.
 
-        A model's own time is its owner's affair.
+        Models that exceeded their own time limit are not included.
         """
-        since = timezone.now() - RETRIED_FOR
-        ours = Q(state=State.FAILED) | Q(state=State.TIMED_OUT, kind=Job.Kind.SCORE)
+        earliest = timezone.now() - RETRY_PERIOD
+        is_our_failure = Q(state=State.FAILED) | Q(state=State.TIMED_OUT, kind=Job.Kind.SCORE)
         kinds = (Job.Kind.SCORE, Job.Kind.MODEL)
-        return self.filter(ours, kind__in=kinds, finished_at__gt=since, submission__withdrawn_at=None)
+        return self.filter(
+            is_our_failure, kind__in=kinds, finished_at__gt=earliest, submission__withdrawn_at=None
+        )
 
     def needing_files(self) -> Self:
-        """Those that have not ended, or may be tried again: what they are to work on is kept."""
-        lost = Job.objects.lost_by_us().values("pk")
-        return self.filter(~Q(state__in=TERMINAL) | Q(pk__in=lost))
+        """Return the jobs that are unfinished or can be retried, so that their files must be kept."""
+        retriable_jobs = Job.objects.lost_by_us().values("pk")
+        return self.filter(~Q(state__in=TERMINAL) | Q(pk__in=retriable_jobs))
 
     def held_by(self, worker: str) -> Self:
-        """Those that pool processes of this worker hold; claims bear their ids behind its name."""
+        """Return the unfinished jobs of this worker's pool processes, whose claims start with its name."""
         return self.exclude(state__in=TERMINAL).filter(
             worker__startswith=f"{worker}:", lease_expires_at__isnull=False
         )
 
     def silent_or_ended(self, worker: str) -> Self:
-        """Those that pool processes of this worker have not told of for half a lease, or have not let go of.
+        """Return the worker's jobs that were not renewed for half a lease, or that another process has ended.
 
-        The latter somebody else ended, and they are in one of the states `ENDED_BY_OTHERS`.
+        Jobs ended by another process are in one of the states `ENDED_BY_OTHERS`.
         """
         limit = Now() + timedelta(seconds=settings.QUEUE_TIMES.lease / 2)
-        own = self.filter(worker__startswith=f"{worker}:")
-        return own.filter(Q(lease_expires_at__lt=limit) | Q(state__in=ENDED_BY_OTHERS))
+        worker_jobs = self.filter(worker__startswith=f"{worker}:")
+        return worker_jobs.filter(Q(lease_expires_at__lt=limit) | Q(state__in=ENDED_BY_OTHERS))
 
     def expired(self) -> Self:
-        """Those whose worker went silent by the database's clock, in every state that is not terminal."""
-        # One that ends later than any that is given now was given by a clock that has been set back since.
+        """Return the unfinished jobs whose lease has expired by the database's clock."""
+        # A lease that ends later than any lease granted now was granted before the clock was set back.
         now, longest = Now(), timedelta(seconds=2 * settings.QUEUE_TIMES.lease)
         return self.exclude(state__in=TERMINAL).filter(
             Q(lease_expires_at__lt=now) | Q(lease_expires_at__gt=now + longest)
@@ -179,10 +182,10 @@ class JobQuerySet(models.QuerySet["Job"]):
 
 
 class Job(models.Model):
-    """A piece of work: the row is the truth, the broker only carries wakeups. Written by `queue` and `intake` alone."""
+    """A unit of work. The row is authoritative; the broker only carries wakeups. Written by `queue` and `intake`."""
 
     class Kind(models.TextChoices):
-        """What is to be done."""
+        """Kind of work."""
 
         SCORE = "score", "score a run"
         RETRIEVE = "retrieve", "retrieve and score"
@@ -191,18 +194,18 @@ class Job(models.Model):
         SHARD = "shard", "encode a shard"
         SAMPLE_MODEL = "sample_model", "sample model"
         CERTAINTY = "certainty", "intervals and tests"
-        STATISTICS = "statistics", "figures of a collection"
+        STATISTICS = "statistics", "statistics of a collection"
         POOL = "pool", "draw a pool"
-        MERGE = "merge", "merge judgements"
+        MERGE = "merge", "merge judgments"
         RESCORE = "rescore", "rescore"
-        PROTECT = "protect", "draw a competition's parts"
-        REVEAL = "reveal", "sum up a round"
+        PROTECT = "protect", "split a competition's queries"
+        REVEAL = "reveal", "reveal a round"
 
-    #: What cannot begin without judgements; of uploaded runs only the scoring.
+    #: Job kinds that cannot start without judgments. Uploaded runs need them only for scoring.
     NEEDS_JUDGEMENTS = (Kind.RETRIEVE, Kind.MODEL, Kind.SHARD, Kind.SAMPLE_MODEL, Kind.CERTAINTY)
 
     class Queue(models.TextChoices):
-        """Which workers take it."""
+        """Queue whose workers run the job."""
 
         SCORE = "score", "score"
         CPU = "cpu", "cpu"
@@ -212,51 +215,51 @@ class Job(models.Model):
     queue = models.CharField(max_length=8, choices=Queue.choices)
     turn = models.PositiveIntegerField(
         default=0,
-        help_text="The round of its queue that it is in; a team has one job in each (queue.next_turn).",
+        help_text="Round of fair scheduling in the queue; a team has one job per round (queue.next_turn).",
     )
     submission = models.ForeignKey(
         Submission, null=True, blank=True, on_delete=models.PROTECT, related_name="jobs"
     )
     dataset = models.ForeignKey("leaderboard.Dataset", on_delete=models.PROTECT, related_name="jobs")
     payload = models.JSONField(default=dict, blank=True)
-    file_name = models.CharField(max_length=200, blank=True, help_text="What the sender called the file.")
+    file_name = models.CharField(max_length=200, blank=True, help_text="File name sent by the client.")
     upload_sha256 = models.CharField(max_length=64, blank=True)
     seed = models.CharField(
         max_length=80,
         blank=True,
-        help_text="Its label, where the submission brought several runs for the dataset.",
+        help_text="Seed label, if the submission has several runs for the dataset.",
     )
     validated = models.BooleanField(
-        default=False, help_text="The file passed validation before it was queued."
+        default=False, help_text="Whether the file passed validation before the job was queued."
     )
 
     state = models.CharField(max_length=10, choices=State.choices)
     stage = models.CharField(max_length=20, blank=True)
-    progress = models.FloatField(default=0.0, help_text="Share of the current state's work, 0 to 1.")
+    progress = models.FloatField(
+        default=0.0, help_text="Completed share of the current state's work, from 0 to 1."
+    )
     progress_note = models.CharField(
-        max_length=120, blank=True, help_text="What a bar cannot say: 12,000 of 50,000 documents."
+        max_length=120, blank=True, help_text="Progress in words, such as “12,000 of 50,000 documents”."
     )
     attempts = models.PositiveSmallIntegerField(default=0)
     fence = models.PositiveIntegerField(
-        default=0, help_text="Counts the claims; only the last claim may write."
+        default=0, help_text="Number of claims; only the holder of the last claim may write."
     )
     worker = models.CharField(max_length=120, blank=True)
     lease_expires_at = models.DateTimeField(null=True, blank=True, db_index=True)
     not_before = models.DateTimeField(null=True, blank=True)
     cancel_requested = models.BooleanField(default=False)
 
-    report = models.JSONField(default=dict, blank=True, help_text="The validation report.")
+    report = models.JSONField(default=dict, blank=True, help_text="Validation report.")
     error_code = models.CharField(max_length=40, blank=True)
-    fault = models.CharField(
-        max_length=16, blank=True, help_text="The id under which our log knows the failure."
-    )
+    fault = models.CharField(max_length=16, blank=True, help_text="Id of the failure in the log.")
     entry = models.ForeignKey(
         "leaderboard.Entry",
         null=True,
         blank=True,
         on_delete=models.PROTECT,
         related_name="jobs",
-        help_text="What it made, or, for a run of a seed set, made a part of.",
+        help_text="Entry that the job created, alone or as part of a seed set.",
     )
     evaluation = models.ForeignKey(
         "leaderboard.Evaluation",
@@ -264,10 +267,13 @@ class Job(models.Model):
         blank=True,
         on_delete=models.PROTECT,
         related_name="+",
-        help_text="Of a run of a seed set, which makes an entry only with all others of the set.",
+        help_text="Evaluation of a run of a seed set, which becomes an entry once the set is complete.",
     )
     further_entries = models.ManyToManyField(
-        "leaderboard.Entry", blank=True, related_name="+", help_text="Variants, such as lesser depths."
+        "leaderboard.Entry",
+        blank=True,
+        related_name="+",
+        help_text="Variants of the result, such as smaller depths.",
     )
     waits_for = models.ForeignKey(
         "Encoding", null=True, blank=True, on_delete=models.PROTECT, related_name="waiting_jobs"
@@ -286,7 +292,7 @@ class Job(models.Model):
             models.CheckConstraint(
                 condition=Q(progress__gte=0) & Q(progress__lte=1), name="progress_is_a_share"
             ),
-            # That a job makes no second entry is its state's affair, which changes to "done" once, with the entry.
+            # A job cannot create a second entry, because its state changes to "done" once, with the entry.
             models.UniqueConstraint(fields=["entry"], condition=Q(seed=""), name="entry_of_one_job"),
         ]
 
@@ -295,39 +301,38 @@ class Job(models.Model):
 
     @property
     def model_parameters(self) -> dict[str, Any]:
-        """The engine's parameters on this dataset: its submission's, with those that are the dataset's own."""
+        """Engine parameters on this dataset: the submission's, overridden by dataset-specific ones."""
         shared = self.submission.parameters if self.submission else {}
         return {**shared, **self.payload.get("parameters", {})}
 
 
 class WorkerQuerySet(models.QuerySet["Worker"]):
-    """Workers, by when they were heard of. Times are the database's: the clocks of several machines may differ."""
+    """Workers, filtered by their last heartbeat. Times are the database's, because clocks of machines may differ."""
 
     def heard_within(self, time_ago: timedelta) -> Self:
-        """Those heard of in so much time before now."""
         return self.filter(seen_at__gt=Now() - time_ago)
 
     def database_now(self) -> datetime:
-        """What time it is by the clock that wrote when they were heard of."""
+        """Return the current time by the clock that wrote the heartbeats."""
         now: datetime = self.aggregate(now=Max(Now(), default=Now()))["now"]
         return now
 
 
 class Worker(models.Model):
-    """A worker process that announced itself, at times of the database's clock. Written by `heartbeat`."""
+    """A registered worker process. Times are from the database's clock. Written by `heartbeat`."""
 
     name = models.CharField(max_length=120, unique=True)
     queues = models.JSONField(default=list)
     version = models.CharField(max_length=40, blank=True)
     hardware_class = models.CharField(
-        max_length=200, blank=True, help_text="What timings made by it are filed under."
+        max_length=200, blank=True, help_text="Hardware class of timings measured by this worker."
     )
     sandbox = models.JSONField(
-        default=dict, blank=True, help_text="What it can run models in, as capability.Capability."
+        default=dict, blank=True, help_text="Sandbox for models, with the fields of capability.Capability."
     )
-    refusal = models.CharField(max_length=300, blank=True, help_text="Why it takes no work.")
+    refusal = models.CharField(max_length=300, blank=True, help_text="Reason why the worker accepts no jobs.")
     dispatched_at = models.DateTimeField(
-        null=True, blank=True, help_text="When it last took the dispatcher's turn."
+        null=True, blank=True, help_text="Time when the worker last acted as dispatcher."
     )
     started_at = models.DateTimeField()
     seen_at = models.DateTimeField(db_index=True)
@@ -339,15 +344,14 @@ class Worker(models.Model):
 
 
 class StageTime(models.Model):
-    """One bucket of a histogram: how many times a stage of this kind of job took at most `limit` seconds.
+    """A cumulative histogram bucket: how often a stage of this kind of job took at most `limit` seconds.
 
-    The bucket without a limit counts all of them, and has the sum of their seconds. Written by
-    `submissions.queue.lease`.
+    The bucket without a limit counts all stages and has the sum of their seconds. Written by `submissions.queue.lease`.
     """
 
     kind = models.CharField(max_length=12, help_text="Job.Kind")
     stage = models.CharField(max_length=20)
-    limit = models.FloatField(help_text="Seconds; 0 stands for no limit.")
+    limit = models.FloatField(help_text="Upper bound in seconds; 0 means no limit.")
     count = models.PositiveBigIntegerField(default=0)
     seconds = models.FloatField(default=0.0)
 

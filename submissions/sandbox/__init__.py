@@ -1,4 +1,4 @@
-"""Where models run: a child process that sees its model, the corpus and the queries, and nothing else of ours."""
+"""Sandbox for models: a child process that can access only its model, the corpus, and the queries."""
 
 from functools import cache
 
@@ -16,10 +16,12 @@ _BACKENDS: dict[str, type[Backend]] = {"auto": Bubblewrap, "bwrap": Bubblewrap, 
 
 @cache
 def backend() -> Backend:
-    """Return the backend that SANDBOX names, tested once in each process. `auto` never selects `none`.
+    """Return the backend set by SANDBOX, tested once per process. `auto` never selects `none`.
 
-    A backend that does not work gives the reason (`reason`) and the solution (`remedy`), and runs nothing.
+    An unavailable backend states the reason (`reason`) and the solution (`remedy`), and does not run programs.
     """
     if settings.SANDBOX not in _BACKENDS:
-        raise ImproperlyConfigured(f"SANDBOX is {', '.join(_BACKENDS)}; not {settings.SANDBOX!r}.")
+        raise ImproperlyConfigured(
+            f"SANDBOX must be one of {', '.join(_BACKENDS)}, not {settings.SANDBOX!r}."
+        )
     return _BACKENDS[settings.SANDBOX]()

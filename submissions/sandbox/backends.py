@@ -1,6 +1,7 @@
-"""What every sandbox is: something that starts a program with a few folders and limits, and ends all of it.
+"""Base classes of sandboxes, which start a program with a few folders and limits and stop all of its processes.
 
-`UnprotectedBackend` is no sandbox: the same program with limits, for tests and for staff on their own machine.
+`UnprotectedBackend` is not a sandbox. It runs the same program with resource limits only, for tests and for staff on
+their own machine.
 """
 
 import json
@@ -24,12 +25,12 @@ from evaluation.efficiency.hardware import own_gpu
 from submissions.sandbox.processes import has_no_running_thread, processes_under, send_signal, threads_of_user
 
 LAUNCHER = (Path(__file__).parent / "launcher.py").read_text(encoding="utf-8")
-#: The user that sandboxed programs run as where we are root.
+#: User id of sandboxed programs if the worker runs as root.
 NOBODY = 65534
-#: Where the copies of compiled kernels lie inside.
+#: Folder of compiled kernels inside the sandbox.
 CACHE = "/tmp/cache"  # noqa: S108  (the sandbox's own /tmp)
 _PROBE = "import os; print('sandboxed' if os.getuid() else 'root')"
-#: Computes on the GPU, or ends with one line that says why not.
+#: Program that computes on the GPU, or exits with one line that states the reason.
 _CUDA_PROBE = """import sys
 try:
     import torch
@@ -38,26 +39,26 @@ except Exception as error:
     sys.exit(str(error).partition("\\n")[0] or type(error).__name__)
 print("sandboxed")"""
 _PROBE_SECONDS = 60
-#: Seconds that a model waits for the machine to itself; then it runs without a measurement.
+#: Maximum time in seconds that a model waits for exclusive use of the machine before it runs without measurement.
 MEASURING_WAIT_SECONDS = 30 * 60
-#: Address space that libraries reserve and do not use.
+#: Address space in bytes that libraries reserve without using it.
 _RESERVED = 8 << 30
-#: How often, and with how many seconds between, a tree of processes is looked at until all of it is stopped.
+#: Maximum number of rounds to stop a process tree, and the pause in seconds between rounds.
 _STOP_ROUNDS, _STOP_PAUSE = 50, 0.01
 
 
 class SandboxUnavailable(RuntimeError):
-    """No program can be run safely here: not the program's fault. The text says why, and what would help."""
+    """Programs cannot run safely here, through no fault of the program. The text states the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxLimits:
-    """What a child may use before it is ended. Bytes, seconds and counts.
+    """Resource limits of a child, in bytes, seconds, and counts.
 
-    `processes` counts threads. `output_bytes` and `files` are of everything it writes, `scratch_bytes` of its /tmp,
-    which lies in memory; `waiting_seconds` is how long it may wait for the machine to itself, and `measuring_seconds`
-    how long it may have it; below `reserve_bytes` of free disk it is ended whatever it wrote, which is then no fault of
-    its own.
+    `processes` counts threads. `output_bytes` and `files` limit everything that it writes, `scratch_bytes` its /tmp,
+    which is in memory. `waiting_seconds` limits how long it may wait for exclusive use of the machine, and
+    `measuring_seconds` how long it may have it. If less than `reserve_bytes` of the disk is free, the child is ended
+    without blaming it.
     """
 
     memory_bytes: int
@@ -73,12 +74,12 @@ class SandboxLimits:
 
     @property
     def most_processes(self) -> int:
-        """Where the kernel refuses another process: above `processes`, so that the parent sees that limit passed."""
+        """Limit enforced by the kernel, above `processes` so that the parent notices when that limit is exceeded."""
         return self.processes + 32
 
     @classmethod
     def from_settings(cls) -> Self:
-        """Return the limits that MODEL_MEMORY_BYTES, MODEL_WALL_CLOCK_SECONDS, … give."""
+        """Return the limits set by MODEL_MEMORY_BYTES, MODEL_WALL_CLOCK_SECONDS, and related settings."""
         return cls(
             memory_bytes=settings.MODEL_MEMORY_BYTES,
             wall_clock_seconds=settings.MODEL_WALL_CLOCK_SECONDS,
@@ -98,66 +99,67 @@ class Mount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What is to be run: the command as the sandbox sees it, and all that it may see beside the system."""
+    """A command as the sandbox sees it, and everything that it may access besides the system."""
 
     command: tuple[str, ...]
     limits: SandboxLimits
     mounts: tuple[Mount, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
-    #: Folders of compiled code → where inside a copy of each goes.
+    #: Folders of compiled code, mapped to the paths of their copies in the sandbox.
     caches: Mapping[str, str] = field(default_factory=dict)
     cuda: bool = False
 
 
 class SandboxedProcess:
-    """A program that runs: its three streams, and the power to stop and to end all of it."""
+    """A running program with its three streams, which can be stopped, resumed, and killed with all of its processes."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
-        #: The process above all others of the program.
+        #: Root of the program's process tree.
         self.root = process.pid
 
     def ran_out_of_memory(self) -> bool:
-        """Return whether the system, not we, ended it for want of memory."""
+        """Return whether the kernel killed it because of its memory use."""
         return False
 
     def stop(self) -> bool:
-        """Stop all of it; whether it stands still within half a second.
+        """Stop all processes. Return whether they are stopped within half a second.
 
-        A program that starts others meanwhile takes several rounds. The last two must find nobody moving: whoever was
-        started between the first look and its parent's stop is seen by the second.
+        A program that starts processes meanwhile takes several rounds. The last two rounds must find no running
+        process: one started between the first round and the stop of its parent is found in the second.
         """
-        quiet = 0
+        quiet_rounds = 0
         for _ in range(_STOP_ROUNDS):
-            moving = [process for process in processes_under(self.root) if not has_no_running_thread(process)]
-            quiet = 0 if moving else quiet + 1
-            if quiet == 2:
+            running_processes = [
+                process for process in processes_under(self.root) if not has_no_running_thread(process)
+            ]
+            quiet_rounds = 0 if running_processes else quiet_rounds + 1
+            if quiet_rounds == 2:
                 return True
-            for process in moving:
+            for process in running_processes:
                 send_signal(process, signal.SIGSTOP)
-            if moving:
+            if running_processes:
                 time.sleep(_STOP_PAUSE)
         return False
 
     def is_stopped(self) -> bool:
-        """Return whether nobody in it runs. A stopped process can have itself woken by a timer that sends SIGCONT."""
+        """Return whether no process runs. A stopped process can be woken by its own timer that sends SIGCONT."""
         return all(has_no_running_thread(process) for process in processes_under(self.root))
 
     def resume(self) -> None:
-        """Let all of it go on."""
         for process in processes_under(self.root):
             send_signal(process, signal.SIGCONT)
 
     def greet(self) -> Self:
-        """Answer the launcher, which asks whether we live. Raises SandboxUnavailable when it does not come to that."""
+        """Answer the launcher's check that the parent lives. Raises SandboxUnavailable if the launcher fails."""
         stdin, stdout = self.process.stdin, self.process.stdout
         assert stdin is not None
         assert stdout is not None
         try:
             if not select.select([stdout], [], [], _PROBE_SECONDS)[0]:
-                raise SandboxUnavailable(f"nothing started within {_PROBE_SECONDS} seconds")
+                raise SandboxUnavailable(f"the launcher did not start within {_PROBE_SECONDS} seconds")
             os.read(stdout.fileno(), 1)
-            with suppress(BrokenPipeError):  # it has ended: its end tells
+            with suppress(BrokenPipeError):  # the program has ended, which its status reports
                 os.write(stdin.fileno(), b"!")
         except BaseException:
             self.kill()
@@ -166,14 +168,14 @@ class SandboxedProcess:
         return self
 
     def tell(self, line: str) -> None:
-        """Write a line to its standard input."""
+        """Write a line to the program's standard input."""
         assert self.process.stdin is not None
-        with suppress(BrokenPipeError):  # it has ended, or closed the pipe: its end tells
+        with suppress(BrokenPipeError):  # the program has ended, which its status reports, or closed the pipe
             self.process.stdin.write(f"{line}\n".encode())
             self.process.stdin.flush()
 
     def kill(self) -> None:
-        """End all of it, and return when it is gone."""
+        """Kill all processes and wait until they have ended."""
         for process in processes_under(self.root):
             send_signal(process, signal.SIGKILL)
         with suppress(ProcessLookupError, PermissionError):
@@ -181,7 +183,7 @@ class SandboxedProcess:
         self.process.wait()
 
     def close(self) -> None:
-        """Let go of everything, once it has ended."""
+        """Close the streams and release resources after the end."""
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
             if stream is not None:
                 with suppress(BrokenPipeError):
@@ -189,22 +191,22 @@ class SandboxedProcess:
 
 
 class Backend(ABC):
-    """A way to contain a program. `available` is found out once, by running something in it."""
+    """Base of sandbox backends. Availability is determined once, by running a test program."""
 
     name: str
-    #: Whether it keeps a hostile program in, which then sees mounts at paths of our choice.
+    #: Whether it contains hostile programs. If so, mounts have the paths of their targets.
     isolates = True
-    #: The command that installs or enables it.
+    #: Command that installs or enables the backend.
     remedy: str
 
     @cached_property
     def reason(self) -> str:
-        """Why it does not work here; empty where it does."""
+        """Reason why the backend is not available; empty if it is."""
         return self.probe()
 
     @cached_property
     def cuda_reason(self) -> str:
-        """Why programs in it cannot compute on this process's GPU; empty where they can."""
+        """Reason why programs cannot use this process's GPU; empty if they can."""
         gpu = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": own_gpu().number}
         command = (*interpreter(), "-c", _CUDA_PROBE)
         limits = SandboxLimits.from_settings()
@@ -213,19 +215,17 @@ class Backend(ABC):
 
     @property
     def available(self) -> bool:
-        """Whether it works here."""
         return not self.reason
 
     @abstractmethod
     def probe(self) -> str:
-        """Try it: why it does not work here, empty where it does."""
+        """Test the backend. Return the reason why it is not available, or an empty string."""
 
     @abstractmethod
     def start(self, program: Program) -> SandboxedProcess:
         """Start the program. Raises SandboxUnavailable."""
 
     def try_out(self) -> str:
-        """Run a little Python; why that does not work, empty where it does."""
         limits = SandboxLimits(memory_bytes=1 << 30, wall_clock_seconds=_PROBE_SECONDS, output_bytes=1 << 20)
         return self._try(Program(command=(*interpreter(), "-S", "-c", _PROBE), limits=limits))
 
@@ -237,17 +237,20 @@ class Backend(ABC):
         try:
             output, complaint = contained.process.communicate(timeout=_PROBE_SECONDS)
         except subprocess.TimeoutExpired:
-            return f"nothing happened for {_PROBE_SECONDS} seconds"
+            return f"the test program did not end within {_PROBE_SECONDS} seconds"
         finally:
             contained.kill()
             contained.close()
         if output.strip() != b"sandboxed":
-            return complaint.decode(errors="replace").strip()[-300:] or f"it answered {output[:100]!r}"
+            return (
+                complaint.decode(errors="replace").strip()[-300:]
+                or f"the test program printed {output[:100]!r}"
+            )
         return ""
 
 
 class UnprotectedBackend(Backend):
-    """Limits alone: the program sees the files and the network that we see."""
+    """Backend that applies resource limits only, without isolation."""
 
     name = "none"
     isolates = False
@@ -262,31 +265,31 @@ class UnprotectedBackend(Backend):
 
 
 def open_process(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
-    """Start a command in a session of its own, with its three streams in pipes."""
+    """Start a command in its own session, with pipes for its three streams."""
     pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     return subprocess.Popen(command, start_new_session=True, **pipes, **options)
 
 
 def interpreter() -> tuple[str, ...]:
-    """The command of our Python, without anything from its environment or the working folder, writing no bytecode."""
+    """Return the command of this Python in isolated mode, without writing bytecode."""
     return (sys.executable, "-I", "-B")
 
 
 def launch_command(program: Program, *, user: int | None, address_space: bool) -> list[str]:
-    """Return the program's command with the launcher before it.
+    """Return the program's command, preceded by the launcher.
 
     Args:
-        program: the program.
-        user: the user to become; None remains the present one.
-        address_space: whether RLIMIT_AS limits memory.
+        program: Program to run.
+        user: User id to switch to; None keeps the current one.
+        address_space: Whether RLIMIT_AS limits memory.
     """
     limits = program.limits
     numbers = {"CORE": 0, "FSIZE": limits.output_bytes, "NOFILE": limits.open_files}
     numbers["NPROC"] = threads_of_user(os.geteuid() if user is None else user) + limits.most_processes
     if address_space:
-        # It stops what asks for far too much at once; the parent's looks stop the rest. Libraries of models reserve
-        # more than they use (torch on two cores 1 GiB above what it holds, more with every thread), and index files
-        # that are mapped count too.
+        # This limit only stops excessive single allocations; the parent's checks stop the rest. Model libraries
+        # reserve more than they use (torch on two cores 1 GiB more, and more with every thread), and mapped index
+        # files count too.
         numbers["AS"] = 2 * limits.memory_bytes + limits.output_bytes + _RESERVED
     plan = {"limits": numbers, "uid": user, "caches": dict(program.caches)}
     return [*interpreter(), "-S", "-c", LAUNCHER, json.dumps(plan), *program.command]

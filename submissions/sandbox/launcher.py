@@ -1,8 +1,9 @@
-"""The first program inside a sandbox: it takes limits, gives up privileges, and becomes the program that was asked for.
+"""First program inside a sandbox, which applies limits, drops privileges, and executes the requested command.
 
-Its source is handed to an interpreter as text (`python -I -S -c`), so it uses the standard library alone. The argument
-is JSON: `limits` (name of resource.RLIMIT_* → number), `uid` (or null, to stay), `caches` (folder → where a copy of it
-goes, made before and written after the change of user, so that it belongs to the new one). The command follows.
+Its source is passed to an interpreter as text (`python -I -S -c`), so it only uses the standard library. The
+argument is JSON: `limits` (name of resource.RLIMIT_* → number), `uid` (or null to keep the user), and `caches`
+(folder → path of its copy, which is read before and written after the change of user, so that it belongs to the new
+user). The command follows.
 """
 
 import ctypes
@@ -18,18 +19,18 @@ _CAPABILITY_VERSION_3 = 0x20080522
 
 
 def read_files(folder: str) -> dict[str, bytes]:
-    """Return the files in the folder by their paths relative to it."""
-    found = {}
+    """Return the contents of the files in the folder, by relative path."""
+    contents = {}
     for base, _, names in os.walk(folder):
         for name in names:
             path = os.path.join(base, name)  # noqa: PTH118  (pathlib costs a third of this program's time)
             with open(path, "rb") as file:  # noqa: PTH123
-                found[os.path.relpath(path, folder)] = file.read()
-    return found
+                contents[os.path.relpath(path, folder)] = file.read()
+    return contents
 
 
 def write_files(folder: str, files: dict[str, bytes]) -> None:
-    """Put the files there, for ourselves alone."""
+    """Write the files, accessible only to this user."""
     os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
     for name, content in files.items():
         path = os.path.join(folder, name)  # noqa: PTH118
@@ -39,9 +40,9 @@ def write_files(folder: str, files: dict[str, bytes]) -> None:
 
 
 def drop_capabilities() -> None:
-    """Leave nothing in the bounding and the inheritable set, so that no program that is run later gains anything.
+    """Clear the bounding and inheritable sets, so that programs executed later cannot gain capabilities.
 
-    As root, with CAP_SETPCAP, before the change of user, which empties the other sets. Raises OSError.
+    Call it as root with CAP_SETPCAP, before the change of user, which clears the other sets. Raises OSError.
     """
     library = ctypes.CDLL(None, use_errno=True)
     capability = 0
@@ -59,9 +60,9 @@ def drop_capabilities() -> None:
 
 
 def main() -> None:
-    """Become the command."""
-    # Our end is bound to the parent's, also while we are stopped, which no sandbox need see to; if it died before that,
-    # nobody answers, and we end here.
+    """Apply the limits and execute the command."""
+    # End with the parent, even while stopped. If the parent died before this call, the question below remains
+    # unanswered, and this process exits.
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     os.write(1, b"?")

@@ -1,13 +1,13 @@
-"""One lock for each device of a machine: whoever measures time has it alone, whoever merely works shares it.
+"""Lock of a device of the machine: exclusive for timing, shared for other work.
 
-A GPU's is its own, so that workers with a GPU each do not wait for each other. Whoever computes on the processor has
-that of the machine.
+Each GPU has its own lock, so that workers with different GPUs do not wait for each other. Work on the CPU uses the
+lock of the machine.
 
-It is a pair of files locked with flock, which the system releases when a process dies. Those who want the machine
-alone hold the gate first: a stream of others cannot keep them waiting, as long as those at work end soon. Where they do
-not, the gate opens again after `KEEPS_OUT` seconds, since nobody should stand idle beside hours of work; from then on
-whoever wants the machine alone takes it in a moment when nobody has it. So a newcomer is kept out for that long at most
-by each that waits, and by each that measures.
+A lock consists of two files locked with flock, which the system releases when a process dies. A process that wants
+the exclusive lock holds the gate first, so that newcomers cannot keep it waiting while those at work end soon. If
+these take longer, the gate reopens after `GATE_SECONDS` seconds, so that the machine is not idle during hours of work;
+afterwards, the process acquires the lock as soon as it is free. Newcomers therefore wait at most this long for each
+waiting process, and for each one that measures.
 """
 
 import fcntl
@@ -23,19 +23,19 @@ from django.conf import settings
 from evaluation.efficiency.hardware import own_gpu
 
 Mode = Literal["shared", "exclusive"]
-#: Seconds between two attempts.
+#: Seconds between attempts.
 PAUSE = 0.2
-#: Seconds for which one that wants the machine alone keeps newcomers out, in all.
-KEEPS_OUT = 300.0
-#: The stage of a job that waits for the machine: such time is not counted as the job's.
+#: Maximum total time in seconds for which a process that waits for the exclusive lock blocks newcomers.
+GATE_SECONDS = 300.0
+#: Stage of a job that waits for the machine. This time is not counted.
 WAITING = "waiting"
 _OPERATIONS = {"shared": fcntl.LOCK_SH, "exclusive": fcntl.LOCK_EX}
 
 
 class MachineLock:
-    """The lock as this job holds it: not at all, shared or exclusive. Not for several threads at once.
+    """This job's hold on a device lock: none, shared, or exclusive. Not thread-safe.
 
-    `device` is what the job computes on, "cpu" or "cuda": then it is this process's GPU that is locked.
+    `device` is "cpu" or "cuda"; the latter locks this process's GPU.
     """
 
     def __init__(self, path: Path | None = None, device: str = "cpu") -> None:
@@ -48,10 +48,10 @@ class MachineLock:
         self.held: Mode | None = None
 
     def try_acquire(self, mode: Mode) -> bool:
-        """Take the lock in this mode if that is possible now; what was held in another mode is given up first.
+        """Try to acquire the lock in this mode without waiting. A lock held in another mode is released first.
 
-        An attempt at the exclusive lock that fails keeps new sharers out until `release` or success, or until
-        `KEEPS_OUT` seconds after the first such attempt.
+        A failed attempt at the exclusive lock blocks new shared holders until `release`, success, or `GATE_SECONDS`
+        seconds after the first attempt.
         """
         if self.held == mode:
             return True
@@ -63,44 +63,44 @@ class MachineLock:
             now = time.monotonic()
             if mode == "exclusive" and self._shut_at is None:
                 self._shut_at = now
-            if mode == "shared" or self._shut_at is None or now - self._shut_at >= KEEPS_OUT:
+            if mode == "shared" or self._shut_at is None or now - self._shut_at >= GATE_SECONDS:
                 fcntl.flock(self._gate, fcntl.LOCK_UN)
             return False
         self.held, self._shut_at = mode, None
         fcntl.flock(self._gate, fcntl.LOCK_UN)
         return True
 
-    def acquire(self, mode: Mode, waiting: Callable[[], None]) -> None:
-        """Take the lock, however long that takes; `waiting` is called between attempts and may raise to give up."""
+    def acquire(self, mode: Mode, on_wait: Callable[[], None]) -> None:
+        """Acquire the lock, calling `on_wait` between attempts, which may raise to give up."""
         while not self.try_acquire(mode):
-            waiting()
+            on_wait()
             time.sleep(PAUSE)
 
     def share(self) -> None:
-        """From having the lock alone to sharing it. Nobody who waits comes in between."""
+        """Convert the exclusive lock to a shared one without releasing it to other processes."""
         if self.held == "exclusive":
             self.held = "shared" if try_flock(self._lock, _OPERATIONS["shared"]) else None
 
     def release(self) -> None:
-        """Give up whatever is held."""
         fcntl.flock(self._lock, fcntl.LOCK_UN)
         fcntl.flock(self._gate, fcntl.LOCK_UN)
         self.held = self._shut_at = None
 
     def close(self) -> None:
-        """Give up the lock for good."""
         os.close(self._lock)
         os.close(self._gate)
         self.held = None
 
 
 def _open(path: Path) -> int:
-    """The file, made for us alone; others may have put something in its place, since its folder is everybody's."""
+    """Open or create a lock file. Raises PermissionError if another user placed a file in the shared folder."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
         os.close(descriptor)
-        raise PermissionError(f"{path} is not ours; TIMING_LOCK names another place for the lock of timings")
+        raise PermissionError(
+            f"{path} belongs to another user; set TIMING_LOCK to another path for the timing lock"
+        )
     return descriptor
 
 

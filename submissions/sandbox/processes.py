@@ -1,4 +1,4 @@
-"""What the parent sees from outside: how many processes a child has, the memory they hold, and what they write."""
+"""Resource use of child processes as seen by the parent: processes, memory, and files."""
 
 import os
 import shutil
@@ -11,22 +11,22 @@ from contextlib import suppress
 from pathlib import Path
 
 _PROC = Path("/proc")
-#: Folders deeper than this are nothing that a child of ours makes.
+#: Maximum folder depth; children never create deeper folders.
 _DEEPEST = 12
 _BLOCK = 512
-#: What the kernel calls memory that processes share and no folder names: MAP_SHARED with MAP_ANONYMOUS or /dev/zero.
+#: Kernel name of shared anonymous memory: MAP_SHARED with MAP_ANONYMOUS or /dev/zero.
 _SHARED_ZERO = b"/dev/zero (deleted)"
-#: States of threads that compute nothing: stopped, traced, ended.
+#: States of threads that do not run: stopped, traced, ended.
 _STILL = frozenset((b"T", b"t", b"Z", b"X", b"x"))
-#: The environment variable that marks the processes of a sandbox's start. bwrap binds its end to its parent's only some
-#: way into its start, and its first process inside waits for bwrap without end. Programs inside get no environment.
+#: Environment variable that marks the processes that start a sandbox. bwrap ends with its parent only after part of its
+#: setup, and its first process inside waits for bwrap forever. Programs inside do not inherit the variable.
 _MARK = "RUNBOARD_SANDBOX_OF"
-#: Where in /proc/PID/stat, after the name, the moment of the start is (field 22 of proc(5)).
+#: Index of the start time in /proc/PID/stat, counted after the name (field 22 of proc(5)).
 _STARTED = 19
 
 
 def processes_under(root: int) -> list[int]:
-    """Return the process and all its descendants, by the numbers they have here."""
+    """Return the process ids of the process and all of its descendants."""
     children: dict[int | None, list[int]] = {}
     for process in all_processes():
         children.setdefault(_parent(process), []).append(process)
@@ -37,14 +37,14 @@ def processes_under(root: int) -> list[int]:
 
 
 def all_processes() -> list[int]:
-    """All processes of this machine that we see; none where there is no /proc."""
+    """Return the ids of all visible processes; none on systems without /proc."""
     with suppress(FileNotFoundError):
         return [int(entry.name) for entry in os.scandir(_PROC) if entry.name.isdigit()]
     return []
 
 
 def _stat(folder: Path) -> list[bytes]:
-    """Return the fields of a process or thread behind its name: its state, its parent, … (proc(5)). Raises OSError."""
+    """Return the fields after the name in a process's or thread's stat file (proc(5)). Raises OSError."""
     text = (folder / "stat").read_bytes()
     return text[text.rindex(b")") + 2 :].split()  # "pid (name) state ppid …", where the name may be anything
 
@@ -57,7 +57,7 @@ def _parent(process: int) -> int | None:
 
 
 def has_no_running_thread(process: int) -> bool:
-    """Return whether no thread of it runs; that of a process which is gone does not."""
+    """Return whether the process has no running thread or has ended."""
     with suppress(FileNotFoundError, ProcessLookupError):
         for thread in (_PROC / str(process) / "task").iterdir():
             with suppress(FileNotFoundError, ProcessLookupError):
@@ -67,17 +67,17 @@ def has_no_running_thread(process: int) -> bool:
 
 
 def send_signal(process: int, number: signal.Signals) -> None:
-    """Send a signal to a process, if it is there and ours."""
+    """Send a signal to a process. Ignore processes that have ended or belong to others."""
     with suppress(ProcessLookupError, PermissionError):
         os.kill(process, number)
 
 
-def usage_of(root: int) -> tuple[int, int]:
-    """Return the threads of the process and its descendants, and the bytes of memory that hold no file's content.
+def measure_usage(root: int) -> tuple[int, int]:
+    """Return the number of threads and the anonymous memory in bytes of the process and its descendants.
 
-    The bytes are in store or swapped. Pages of mapped files are the system's cache, not theirs. Memory that processes
-    share counts with its whole size where nobody else has it: its pages stay when a process lets go of them (madvise),
-    and are then in no number of the kernel's.
+    The memory is resident or swapped; pages of mapped files belong to the system's cache. Shared memory without
+    other users counts with its whole size, because released pages (madvise) remain but appear in no counter of the
+    kernel.
     """
     threads = private = shared = 0
     segments: dict[bytes, int] = {}
@@ -91,12 +91,12 @@ def usage_of(root: int) -> tuple[int, int]:
 
 
 def _add_segments(process: int, segments: dict[bytes, int]) -> None:
-    """Note the memory without a name in any folder that the process could share: bytes mapped, by inode."""
+    """Add the process's shared anonymous memory to `segments`: mapped bytes by inode."""
     try:
         content = (_PROC / str(process) / "maps").read_bytes()
     except OSError:
         return
-    if _SHARED_ZERO not in content:  # seldom is it there, and there may be thousands of lines
+    if _SHARED_ZERO not in content:  # it is rare, and parsing may take thousands of lines
         return
     sizes: dict[bytes, int] = {}
     for line in content.splitlines():
@@ -110,28 +110,28 @@ def _add_segments(process: int, segments: dict[bytes, int]) -> None:
 
 
 def threads_of_user(user: int) -> int:
-    """Return how many threads a user has on this machine: what RLIMIT_NPROC is counted against."""
+    """Return the number of a user's threads on this machine, which RLIMIT_NPROC limits."""
     statuses = map(_status, all_processes())
     return sum(fields.get("Threads", 0) for fields in statuses if fields.get("Uid") == user)
 
 
 def _status(process: int) -> dict[str, int]:
-    """Return the numbers of /proc/PID/status that are looked at here; empty when the process is gone."""
+    """Return the numbers in /proc/PID/status that are used here; empty if the process has ended."""
     try:
         lines = (_PROC / str(process) / "status").read_text(errors="replace").splitlines()
     except OSError:
         return {}
-    wanted = ("Threads", "RssAnon", "RssShmem", "VmSwap", "Uid")
+    names = ("Threads", "RssAnon", "RssShmem", "VmSwap", "Uid")
     pairs = (line.partition(":") for line in lines)
-    return {name: int(rest.split()[0]) for name, _, rest in pairs if name in wanted}
+    return {name: int(rest.split()[0]) for name, _, rest in pairs if name in names}
 
 
 def exceeds_limits(folders: Sequence[Path], most_bytes: int, most_files: int) -> bool:
-    """Whether what lies in the folders is more than this, or deeper than anything of ours. Links are not followed."""
+    """Return whether the folders exceed the limits or the maximum depth. Links are not followed."""
     size = files = 0
-    waiting = [(folder, 0) for folder in folders]
-    while waiting:
-        folder, depth = waiting.pop()
+    folders_to_check = [(folder, 0) for folder in folders]
+    while folders_to_check:
+        folder, depth = folders_to_check.pop()
         with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
             for entry in entries:
                 files += 1
@@ -139,31 +139,30 @@ def exceeds_limits(folders: Sequence[Path], most_bytes: int, most_files: int) ->
                     status = entry.stat(follow_symlinks=False)
                     size += status.st_blocks * _BLOCK
                     if stat.S_ISDIR(status.st_mode):
-                        waiting.append((Path(entry.path), depth + 1))
+                        folders_to_check.append((Path(entry.path), depth + 1))
                 if size > most_bytes or files > most_files or depth > _DEEPEST:
                     return True
     return False
 
 
 def size_of(folders: Sequence[Path]) -> int:
-    """Bytes on disk of what lies in the folders, before anybody untrusted wrote there."""
+    """Return the disk use of trusted folders in bytes."""
     paths = [path for folder in folders for path in folder.rglob("*")]
     return sum(path.lstat().st_blocks * _BLOCK for path in paths)
 
 
 def free_bytes(folder: Path) -> int:
-    """Free space of the disk that the folder is on."""
     return shutil.disk_usage(folder).free
 
 
 def remove_old(paths: Iterable[Path], grace: float) -> int:
-    """Remove the files and folders that nobody touched for `grace` seconds; return how many.
+    """Remove files and folders untouched for `grace` seconds. Return their number.
 
-    Each is checked again right before it goes: a row may be about to name it.
+    Each one is checked again right before removal, because a new row may refer to it.
     """
     count = 0
     for path in list(paths):
-        with suppress(FileNotFoundError):  # its owner, or another worker of this host, was quicker
+        with suppress(FileNotFoundError):  # its owner or another worker on this host has removed it
             if path.stat().st_mtime < time.time() - grace:
                 remove(path)
                 count += 1
@@ -171,13 +170,13 @@ def remove_old(paths: Iterable[Path], grace: float) -> int:
 
 
 def remove_unexpected_files(folder: Path) -> None:
-    """Remove everything but plain files in plain folders, once nobody writes there any more."""
+    """Remove everything except regular files in regular folders, after all writers have ended."""
     for path in [path for path in folder.iterdir() if not _is_plain(path, 1)]:
         remove(path)
 
 
 def _is_plain(path: Path, depth: int) -> bool:
-    """Return whether it is a file under one name, or a folder of such things, not too deep."""
+    """Return whether the path is a file without other hard links, or a folder of such files within the depth limit."""
     status = path.lstat()
     if stat.S_ISREG(status.st_mode):
         return status.st_nlink == 1
@@ -187,10 +186,10 @@ def _is_plain(path: Path, depth: int) -> bool:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a folder of any depth and mode: Python's own rmtree gives up a thousand folders down."""
+    """Remove a file or folder of any depth and mode. Python's rmtree fails a thousand folders down."""
     if path.is_dir() and not path.is_symlink():
         if subprocess.run(["rm", "-rf", "--", str(path)], check=False, capture_output=True).returncode:
-            # Folders that their owner closed; links are not followed.
+            # The owner may have removed permissions. Links are not followed.
             subprocess.run(["chmod", "-R", "u+rwX", "--", str(path)], check=False)
             subprocess.run(["rm", "-rf", "--", str(path)], check=False)
     else:
@@ -198,22 +197,22 @@ def remove(path: Path) -> None:
 
 
 def process_mark() -> dict[str, str]:
-    """Return the variable for a process that starts a sandbox for us."""
+    """Return the environment variable for a process that starts a sandbox."""
     return {_MARK: f"{_namespace()}/{os.getpid()}/{_start_time(os.getpid())}"}
 
 
 def kill_leftovers() -> int:
-    """End what processes that are no more have left, of what we may end. Returns how many there were.
+    """Kill processes left by ended workers, as far as permitted. Return their number.
 
-    A mark names the system's start, the numbering of processes, the process and when it began: those of another
-    container, or of whoever has the number now, are not meant.
+    A mark contains the boot id, the PID namespace, the process id, and its start time, so that processes of other
+    containers and reused process ids do not match.
     """
     return sum(map(_kill_if_orphaned, all_processes()))
 
 
 def _kill_if_orphaned(process: int) -> bool:
     try:
-        handle = os.pidfd_open(process)  # first: the process that is read is then the one that is ended
+        handle = os.pidfd_open(process)  # before reading, so that a reused process id is not killed
     except OSError:
         return False
     try:
@@ -229,24 +228,23 @@ def _kill_if_orphaned(process: int) -> bool:
 
 
 def _is_orphaned(process: int) -> bool:
-    """Return whether it carries the mark of a process of ours that is no more."""
+    """Return whether the process has the mark of an ended process."""
     prefix = f"{_MARK}={_namespace()}/".encode()
     variables = (_PROC / str(process) / "environ").read_bytes().split(b"\0")
     marks = [variable.removeprefix(prefix) for variable in variables if variable.startswith(prefix)]
     if len(marks) != 1:
         return False
-    owner, _, started = marks[0].decode(errors="replace").partition("/")
-    return owner.isdecimal() and _start_time(int(owner)) != started
+    owner, _, start_time = marks[0].decode(errors="replace").partition("/")
+    return owner.isdecimal() and _start_time(int(owner)) != start_time
 
 
 def _namespace() -> str:
-    """Return the start of the system, and the numbering of processes that we are in."""
     boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
     return f"{boot}/{(_PROC / 'self/ns/pid').readlink()}"
 
 
 def _start_time(process: int) -> str:
-    """When the process began, in ticks since the system's start; empty when there is none, or only its remains."""
+    """Return the start of the process in clock ticks after boot; empty if it has ended."""
     try:
         fields = _stat(_PROC / str(process))
     except OSError:

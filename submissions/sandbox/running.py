@@ -1,4 +1,4 @@
-"""One job from paths of this machine to an outcome, or one shard after another by a child that stays."""
+"""Execution of jobs in sandboxes: a complete job, or shards encoded one after another by the same child."""
 
 import logging
 import os
@@ -46,14 +46,14 @@ logger = logging.getLogger(__name__)
 
 Kind = Literal["done", "model_failed", "timed_out", "memory", "disk", "processes", "crashed"]
 
-#: What each breach is called in MODEL_FAILURES.
+#: Codes of breaches in MODEL_FAILURES.
 _CODES: dict[Breach, str] = {
     "timed_out": "timed_out",
     "memory": "out_of_memory",
     "disk": "too_much_output",
     "processes": "too_many_processes",
 }
-#: Finds the one package that is bound in, without the working folder or the environment having a say, and runs it.
+#: Program that imports and runs the mounted package, independent of the working folder and the environment.
 _BOOTSTRAP = """import runpy, sys
 sys.path.insert(0, sys.argv.pop(1))
 runpy.run_module("evaluation.execution", run_name="__main__", alter_sys=True)"""
@@ -62,12 +62,11 @@ _WAITING = "while another system is timed on this machine"
 
 @dataclass(frozen=True, slots=True)
 class SandboxOutcome:
-    """How a job ended. `result` is what `evaluation.execution.outcome.read_result` gave, where it is "done".
+    """Result of a job. If `kind` is "done", `result` is that of `evaluation.execution.outcome.read_result`.
 
-    Otherwise `failure_code` is one of MODEL_FAILURES, and `message` what was found, in words that may be shown to
-    the model's owner. `peak_rss` is in bytes, of all processes together and of memory not shared with files.
-    `unmeasured` is why there are no figures, where they were asked for. Measuring comes last: whatever it ends with,
-    the job is done.
+    Otherwise, `failure_code` is one of MODEL_FAILURES, and `message` describes the failure for the model's owner.
+    `peak_rss` is in bytes, for all processes and without memory shared with files. `unmeasured` is the reason for
+    missing figures, if they were requested. Measuring comes last, so the job is done however it ends.
     """
 
     kind: Kind
@@ -82,25 +81,25 @@ class SandboxOutcome:
 def run_job(
     backend: Backend, job: ExecutionJob, limits: SandboxLimits, on_progress: OnProgress
 ) -> SandboxOutcome:
-    """Do the job (its paths are those of this machine) in a child process, and say how it ended.
+    """Run the job, whose paths are those of this machine, in a child process.
 
-    `job.out` is an empty folder, or is made; afterwards it holds what the child left, plain files alone, still to be
-    validated as a stranger's. `on_progress` is told stage, share and a note several times a second, also while nothing
-    changes; what it raises ends the child with everything it started, and goes on. The machine's lock is shared
-    meanwhile, and had alone while the child measures. Raises SandboxUnavailable, which is no fault of the model.
+    `job.out` is an empty or new folder. Afterwards it contains only regular files, which must still be validated as
+    untrusted. `on_progress` is called with stage, share, and a note several times per second, even without progress;
+    if it raises, the child and all of its processes are ended, and the exception propagates. The machine's lock is
+    shared, and exclusive while the child measures. Raises SandboxUnavailable, through no fault of the model.
     """
     with ExitStack() as resources:
         lock = resources.enter_context(closing(MachineLock(device=job.device)))
         lock.acquire("shared", lambda: on_progress(WAITING, 0.0, _WAITING))
-        _, supervision = resources.enter_context(_started(backend, job, limits, lock, on_progress))
+        _, supervision = resources.enter_context(_running_child(backend, job, limits, lock, on_progress))
         supervision.run()
     return _outcome(job, limits, supervision)
 
 
 class ShardEncoder:
-    """A child that loads a model once and encodes shards of one corpus with it; `job` is as for `run_job`.
+    """A child that loads a model once and encodes shards of one corpus. `job` is as for `run_job`.
 
-    Between two shards it stands still, and the machine is not locked, so that others can be timed.
+    Between shards, the child is stopped and the machine is not locked, so that other jobs can be timed.
     """
 
     def __init__(self, backend: Backend, job: ExecutionJob, limits: SandboxLimits) -> None:
@@ -111,16 +110,16 @@ class ShardEncoder:
         self._child: tuple[SandboxedProcess, Supervision] | None = None
 
     def encode(self, number: int, target: Path, on_progress: OnProgress) -> SandboxOutcome:
-        """Encode the shard into the new folder `target`. Where its outcome is not "done", the child is gone.
+        """Encode the shard into the new folder `target`. The child has ended unless the outcome is "done".
 
-        Raises as `run_job`, and the child is gone then, too.
+        Raises like `run_job`, and ends the child then, too.
         """
         job = replace(self.job, shard=number)
         try:
             self._lock.acquire("shared", lambda: on_progress(WAITING, 0.0, _WAITING))
             if self._child is None:
-                started = _started(self._backend, job, self._limits, self._lock, on_progress)
-                self._child = self._resources.enter_context(started)
+                child = _running_child(self._backend, job, self._limits, self._lock, on_progress)
+                self._child = self._resources.enter_context(child)
             contained, supervision = self._child
             contained.resume()
             if supervision.encode_shard(number, on_progress) and contained.stop():
@@ -138,7 +137,7 @@ class ShardEncoder:
         return outcome
 
     def _take_shard(self, job: ExecutionJob, supervision: Supervision, target: Path) -> SandboxOutcome:
-        """Copy what the child wrote, while it stands still: it keeps its files open, and could write to them later."""
+        """Copy the shard while the child is stopped, because it keeps its files open and could write to them later."""
         remove_unexpected_files(job.out)
         seconds = supervision.seconds
         try:
@@ -146,41 +145,40 @@ class ShardEncoder:
         except InvalidOutcome as error:
             logger.warning("a child left no usable shard: %s", error)
             supervision.end()
-            return _failed("crashed", "no_usable_result", supervision)
+            return _failure("crashed", "no_usable_result", supervision)
         shutil.copytree(job.out / SHARD_FOLDER, target)
         remove(job.out / SHARD_FOLDER)
         remove(job.out / RESULT_NAME)
         return SandboxOutcome("done", seconds, supervision.peak_memory, result)
 
     def close(self) -> None:
-        """End the child, if there is one."""
         self._resources.close()
 
 
 @cache
 def _compile_once() -> None:
-    """Have compiled code ready to be copied into sandboxes, once per worker process."""
+    """Compile code to be copied into sandboxes, once per worker process."""
     warm_up_engines()
 
 
 @contextmanager
-def _started(
+def _running_child(
     backend: Backend, job: ExecutionJob, limits: SandboxLimits, lock: MachineLock, on_progress: OnProgress
 ) -> Iterator[tuple[SandboxedProcess, Supervision]]:
-    """A child for the job and who watches it; the child has ended after the block."""
+    """Yield a child for the job and its supervision. The child has ended after the block."""
     if not backend.available:
         raise SandboxUnavailable(f"{backend.name}: {backend.reason}")
     _prepare(job, isolates=backend.isolates)
     require_free_disk(job.out, limits)
     _compile_once()
-    kept = [folder for folder in (job.shards, job.rankings) if folder is not None]
+    kept_folders = [folder for folder in (job.shards, job.rankings) if folder is not None]
     measures = job.measure and job.task not in ("encode_shards", "check", "index")
     with tempfile.TemporaryDirectory(prefix="runboard-job-") as name:
         folder = Path(name)
         folder.chmod(0o755)
         contained = backend.start(_program(backend, job, limits, folder))
-        limits = replace(limits, output_bytes=limits.output_bytes + size_of(kept))
-        folders = [job.out, *kept]
+        limits = replace(limits, output_bytes=limits.output_bytes + size_of(kept_folders))
+        folders = [job.out, *kept_folders]
         try:
             asks = {"measures": measures, "resumes": job.resumes}
             yield contained, Supervision(contained, limits, folders, lock, on_progress, **asks)
@@ -191,7 +189,7 @@ def _started(
 
 
 def _program(backend: Backend, job: ExecutionJob, limits: SandboxLimits, folder: Path) -> Program:
-    """Return the job as a program: which files it sees and where, and its command."""
+    """Return the program of a job: its mounts, environment, and command."""
     mounts: list[Mount] = []
 
     def place(source: Path, target: str, *, writable: bool = False) -> Path:
@@ -211,7 +209,7 @@ def _program(backend: Backend, job: ExecutionJob, limits: SandboxLimits, folder:
         rankings=job.rankings and place(job.rankings, "/rankings", writable=True),
         index=job.index and place(job.index, "/in/index"),
     )
-    if job.shards is not None:  # what others encoded can be read, not changed
+    if job.shards is not None:  # existing shards are read-only
         for shard in sorted(job.shards.iterdir()):
             place(shard, f"/shards/{shard.name}")
     description = folder / "job.json"
@@ -237,13 +235,13 @@ def _program(backend: Backend, job: ExecutionJob, limits: SandboxLimits, folder:
 
 
 def _environment(backend: Backend, job: ExecutionJob, folder: Path) -> dict[str, str]:
-    """All variables that the child has: none of ours, except where there is no sandbox and the caches are ours."""
+    """Return the child's environment. It inherits variables and caches only if there is no sandbox."""
     scratch = "/tmp" if backend.isolates else str(folder)  # noqa: S108
     kernel, numba = f"{CACHE}/kernel", f"{CACHE}/numba"
     if not backend.isolates:
         kernel, numba = str(cache_folder()), os.environ.get("NUMBA_CACHE_DIR", f"{folder}/numba")
     threads = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
-    made = {
+    variables = {
         "PATH": "/usr/local/bin:/usr/bin:/bin",
         "LANG": "C.UTF-8",
         "USER": "runboard",
@@ -256,22 +254,21 @@ def _environment(backend: Backend, job: ExecutionJob, folder: Path) -> dict[str,
         "TRANSFORMERS_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
         **dict.fromkeys(threads, str(job.threads)),
-        # The child sees this process's GPU or none, and counts them as we do.
+        # The child can use only this process's GPU, numbered in the same order.
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_VISIBLE_DEVICES": own_gpu().number if job.device == "cuda" else "",
     }
     if "CC" in os.environ:
-        made["CC"] = os.environ["CC"]
-    return made
+        variables["CC"] = os.environ["CC"]
+    return variables
 
 
 def _ending(path: Path) -> str:
-    """What a reader goes by."""
     return ".gz" if path.suffix == ".gz" else ""
 
 
 def _prepare(job: ExecutionJob, *, isolates: bool) -> None:
-    """Let the user that the child becomes write to its folders and read its input. Only root has to: else it is us."""
+    """If root, give the child's user write access to its folders and read access to its input."""
     job.out.mkdir(exist_ok=True)
     if not isolates or os.geteuid() != 0:
         return
@@ -283,20 +280,20 @@ def _prepare(job: ExecutionJob, *, isolates: bool) -> None:
 
 
 def _make_readable(path: Path) -> None:
-    """Add reading for everybody to a file or a folder's content. The folders above stay closed, as var/ is."""
+    """Make a file or a folder's content readable for everyone. Parent folders such as var/ remain closed."""
     status = path.lstat()
     if stat.S_ISLNK(status.st_mode):
         return
-    wanted = 0o555 if stat.S_ISDIR(status.st_mode) else 0o444
-    if status.st_mode & wanted & 0o005 != wanted & 0o005:
-        path.chmod(stat.S_IMODE(status.st_mode) | wanted)
+    permissions = 0o555 if stat.S_ISDIR(status.st_mode) else 0o444
+    if status.st_mode & permissions & 0o005 != permissions & 0o005:
+        path.chmod(stat.S_IMODE(status.st_mode) | permissions)
     if stat.S_ISDIR(status.st_mode):
         for entry in path.iterdir():
             _make_readable(entry)
 
 
 def _outcome(job: ExecutionJob, limits: SandboxLimits, ending: Supervision) -> SandboxOutcome:
-    """What the ending and the files that were left come to. Raises SandboxUnavailable where the disk is full."""
+    """Return the outcome for the child's status and files. Raises SandboxUnavailable if the disk is full."""
     remove_unexpected_files(job.out)
     ended_well = ending.breach is None and ending.status == 0
     if not ended_well:
@@ -304,35 +301,37 @@ def _outcome(job: ExecutionJob, limits: SandboxLimits, ending: Supervision) -> S
         logger.warning("a child ended with %s (%s): %s", ending.status, ending.breach, complaints)
     if ended_well or ending.turn.was_asked:
         try:
-            return _done(read_result(job.out, job, ending.seconds), ending)
+            return _success(read_result(job.out, job, ending.seconds), ending)
         except InvalidOutcome as error:
             logger.warning("a child left no usable result: %s", error)
             if ended_well:
-                return _failed("crashed", "no_usable_result", ending)
+                return _failure("crashed", "no_usable_result", ending)
     if ending.breach is None and ending.status not in (0, EXIT_MODEL_FAILED, EXIT_OUT_OF_MEMORY):
-        # Then it was not its own limit that it met, nor a page of a file that had no room (SIGBUS) its own fault.
+        # A full disk can end the child before its own limit, for example by SIGBUS on a mapped page.
         require_free_disk(job.out, limits)
     if ending.breach is not None:
-        return _failed(ending.breach, _CODES[ending.breach], ending)
+        return _failure(ending.breach, _CODES[ending.breach], ending)
     if ending.status == EXIT_DISK_FULL:
-        return _failed("disk", "too_much_output", ending)
+        return _failure("disk", "too_much_output", ending)
     if ending.status == EXIT_OUT_OF_MEMORY:
-        return _failed("memory", "out_of_memory", ending)
+        return _failure("memory", "out_of_memory", ending)
     if (failure := read_failure(job.out, job)) is not None:
-        return _failed("model_failed", failure.code, ending, failure.message)
-    return _failed("crashed", "crashed", ending)
+        return _failure("model_failed", failure.code, ending, failure.message)
+    return _failure("crashed", "crashed", ending)
 
 
-def _done(result: dict[str, Any], ending: Supervision) -> SandboxOutcome:
-    """Return the outcome of a child that left its result, and perhaps ended while it measured."""
+def _success(result: dict[str, Any], ending: Supervision) -> SandboxOutcome:
+    """Return the outcome of a child that left a result, even if it ended during the measurement."""
     unmeasured = ending.turn.refusal
     if ending.turn.was_asked and not unmeasured and result["figures"] is None:
-        unmeasured = "too few of its searches can be timed within a tenth of the job's time"
+        unmeasured = "too few searches can be timed within a tenth of the job's time"
         if ending.breach is not None or ending.status != 0:
-            unmeasured = f"measuring it failed ({_CODES[ending.breach] if ending.breach else 'crashed'})"
+            unmeasured = f"the measurement failed ({_CODES[ending.breach] if ending.breach else 'crashed'})"
     return SandboxOutcome("done", ending.seconds, ending.peak_memory, result, unmeasured=unmeasured)
 
 
-def _failed(kind: Kind, code: str, ending: Supervision, message: str = "") -> SandboxOutcome:
-    told = message or MODEL_FAILURES[code].meaning
-    return SandboxOutcome(kind, ending.seconds, ending.peak_memory, failure_code=code, message=told)
+def _failure(kind: Kind, code: str, ending: Supervision, message: str = "") -> SandboxOutcome:
+    failure_message = message or MODEL_FAILURES[code].meaning
+    return SandboxOutcome(
+        kind, ending.seconds, ending.peak_memory, failure_code=code, message=failure_message
+    )

@@ -1,11 +1,10 @@
-"""A filter of system calls for the sandbox, as the kernel's classic BPF program.
+"""System call filter for the sandbox, as a classic BPF program.
 
-Allowed is what Python, torch and faiss need to compute on files of their own. All else is refused: looking into or at
-other processes, other namespaces, mounts, kernel keys, BPF, modules, clocks, io_uring, and sockets other than between
-processes of one machine; and memory that belongs to no process (System V's segments and messages, memfd), which the
-parent could not see where no control group counts. A call that is newer than this list is answered as by a kernel that
-does not have it. It is one layer more: the namespaces hold without it. libseccomp would write the same program from the
-same list, and is a library of the system.
+It allows what Python, torch, and faiss need to compute on their own files. It denies access to other processes,
+namespaces, mounts, kernel keys, BPF, modules, clocks, io_uring, and sockets other than local ones, as well as memory
+that belongs to no process (System V segments and messages, memfd), which the parent could not count without a control
+group. Calls newer than this list fail as on a kernel without them. The filter is an additional layer; the namespaces
+do not depend on it. libseccomp could generate the same program from the same list, but is a system library.
 """
 
 import errno
@@ -14,8 +13,8 @@ import struct
 
 #: AUDIT_ARCH_* of <linux/audit.h>.
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-#: What is allowed whatever its arguments: each call's name, its number on x86_64 and on aarch64 (`-`: there is none).
-#: For files, memory, processes, signals, time, waiting, and sockets.
+#: Calls that are allowed with any arguments: name, number on x86_64, and number on aarch64 (`-` if it does not exist),
+#: for files, memory, processes, signals, time, waiting, and sockets.
 _ALLOWED = """
 read 0 63 write 1 64 readv 19 65 writev 20 66 pread64 17 67 pwrite64 18 68 preadv 295 69 pwritev 296 70
 preadv2 327 286 pwritev2 328 287 open 2 - openat 257 56 openat2 437 437 creat 85 - close 3 57
@@ -64,22 +63,22 @@ _IOCTL = (16, 29)
 _NEW_NAMESPACES = 0x7E020000
 _AF_UNIX = 1
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
-#: The newest call that was looked at for this list, on both architectures: set_mempolicy_home_node, of Linux 5.17.
+#: Newest call considered for this list, on both architectures: set_mempolicy_home_node of Linux 5.17.
 _NEWEST = 450
-#: Calls of the x32 ABI, by numbers that an x86_64 filter would not know.
+#: First call number of the x32 ABI, which an x86_64 filter must deny.
 _X32 = 0x40000000
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
-#: Offsets in struct seccomp_data: the call's number, the architecture, the low halves of the first two arguments.
+#: Offsets in struct seccomp_data: call number, architecture, and low halves of the first two arguments.
 _NUMBER, _ARCHITECTURE, _FIRST, _SECOND = 0, 4, 16, 24
 
 
 def filter_program() -> bytes:
-    """The filter for this machine, as an array of struct sock_filter. Raises KeyError for an unknown architecture."""
+    """Return this machine's filter as an array of struct sock_filter. Raises KeyError for unknown architectures."""
     machine = platform.machine()
     column = list(ARCHITECTURES).index(machine)
-    refused = _ERRNO | errno.EPERM
+    denial = _ERRNO | errno.EPERM
     lines = [
         _line(_LOAD, _ARCHITECTURE),
         _line(_EQUAL, ARCHITECTURES[machine], 1, 0),
@@ -87,18 +86,18 @@ def filter_program() -> bytes:
         _line(_LOAD, _NUMBER),
     ]
     if machine == "x86_64":
-        lines += [_line(_AT_LEAST, _X32, 0, 1), _line(_RETURN, refused)]
+        lines += [_line(_AT_LEAST, _X32, 0, 1), _line(_RETURN, denial)]
     lines += [_line(_AT_LEAST, _NEWEST + 1, 0, 1), _line(_RETURN, _ERRNO | errno.ENOSYS)]
     for number in _ALLOWED.split()[1 + column :: 3]:
         if number != "-":
             lines += [_line(_EQUAL, int(number), 0, 1), _line(_RETURN, _ALLOW)]
-    # glibc takes clone3's absence for an old kernel, and uses clone, whose flags can be seen here.
+    # Without clone3, glibc falls back to clone, whose flags the filter can inspect.
     lines += [_line(_EQUAL, _CLONE3[column], 0, 1), _line(_RETURN, _ERRNO | errno.ENOSYS)]
     lines += [
         _line(_EQUAL, _CLONE[column], 0, 4),
         _line(_LOAD, _FIRST),
         _line(_ANY_BIT, _NEW_NAMESPACES, 0, 1),
-        _line(_RETURN, refused),
+        _line(_RETURN, denial),
         _line(_RETURN, _ALLOW),
         _line(_EQUAL, _SOCKET[column], 0, 4),
         _line(_LOAD, _FIRST),
@@ -109,9 +108,9 @@ def filter_program() -> bytes:
         _line(_LOAD, _SECOND),
         _line(_EQUAL, _TIOCSTI, 1, 0),
         _line(_EQUAL, _TIOCLINUX, 0, 1),
-        _line(_RETURN, refused),
+        _line(_RETURN, denial),
         _line(_RETURN, _ALLOW),
-        _line(_RETURN, refused),
+        _line(_RETURN, denial),
     ]
     return b"".join(lines)
 

@@ -1,7 +1,7 @@
-"""Beside a running child: read what it says, look at what it uses, and end it when that is too much.
+"""Supervision of a running child: read its output, check its resource use, and end it if it exceeds a limit.
 
-A child that has something to measure asks for its turn: it is stopped while it waits for the machine, and goes on with
-an answer.
+A child that wants to measure asks for its turn. It is stopped while it waits for the machine, and continues with an
+answer.
 """
 
 import math
@@ -17,89 +17,88 @@ from evaluation.execution import job
 from evaluation.execution.outcome import read_progress
 from submissions.sandbox.backends import SandboxedProcess, SandboxLimits, SandboxUnavailable
 from submissions.sandbox.machine_lock import WAITING, MachineLock
-from submissions.sandbox.processes import exceeds_limits, free_bytes, usage_of
+from submissions.sandbox.processes import exceeds_limits, free_bytes, measure_usage
 
 Breach = Literal["timed_out", "memory", "disk", "processes"]
 Answer = Literal["go", "skip"]
 OnProgress = Callable[[str, float, str], None]
 
-#: Seconds between two looks at what is used, at what is written, and between two signs of life to the caller.
+#: Seconds between checks of processes and memory, between checks of files, and between progress reports.
 _LOOK = 0.2
 _LOOK_AT_FILES = 0.5
 _SIGN = 0.25
 _CHUNK = 1 << 16
 _LONGEST_LINE = 4096
 _TAIL = 8192
-#: Seconds that a child is given to be stopped; it works on meanwhile, under the lock that it has.
+#: Timeout in seconds for stopping a child, which continues to work under its lock in the meantime.
 _STOP_SECONDS = 10.0
-#: How often it may be found running while it is stopped.
+#: Maximum number of times that a stopped child may be found running.
 _MOST_STIRS = 3
 _WAITING = "until nothing else runs on this machine, to be timed"
 
 
 def require_free_disk(folder: Path, limits: SandboxLimits) -> None:
-    """Raise SandboxUnavailable where the disk is nearly full: who filled it is not known, so no model is to blame."""
+    """Raise SandboxUnavailable if the disk is nearly full, which is not attributed to the model."""
     if free_bytes(folder) < limits.reserve_bytes:
         raise SandboxUnavailable("The disk of this worker is nearly full.")
 
 
 class MeasuringTurn:
-    """One child's turn; a second question is not heard. `wanted` is whether its job has anything to measure.
+    """A child's turn to measure; further questions are ignored. `measures` is whether its job has anything to measure.
 
-    The lock is given up only while the child stands still, so that whoever has the machine alone does have it alone.
+    The lock is released only while the child is stopped, so that another process with the exclusive lock is really
+    alone.
     """
 
     def __init__(
-        self, contained: SandboxedProcess, lock: MachineLock, limits: SandboxLimits, *, wanted: bool
+        self, contained: SandboxedProcess, lock: MachineLock, limits: SandboxLimits, *, measures: bool
     ) -> None:
         self._contained = contained
         self._lock = lock
         self._limits = limits
-        self._wanted = wanted
+        self._measures = measures
         self._asked_at: float | None = None
         self._stopped_at: float | None = None
-        #: How often the child had itself woken while it was stopped.
+        #: Number of times that the child was found running while it was stopped.
         self.stirs = 0
         self.answer: Answer | None = None
-        #: Why there is no measurement, where the child was told to do without.
+        #: Reason why the measurement was skipped.
         self.refusal = ""
-        #: Seconds that the child stood still.
+        #: Seconds for which the child was stopped.
         self.stood = 0.0
 
     def ask(self) -> None:
-        """Note the child's question, the first one."""
         self._asked_at = self._asked_at or time.monotonic()
 
     def end(self) -> None:
-        """Let others work beside what the child still has to do."""
+        """Share the lock again while the child finishes its work."""
         self._lock.share()
 
     @property
     def was_asked(self) -> bool:
-        """Whether the child had something to measure, and asked."""
-        return self._wanted and self._asked_at is not None
+        """Whether the child had something to measure and asked."""
+        return self._measures and self._asked_at is not None
 
     @property
     def waits(self) -> bool:
-        """Whether the child has asked and has no answer yet."""
         return self._asked_at is not None and self.answer is None
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the child stands still, and its clock with it."""
+        """Whether the child is stopped, so that its time is not counted."""
         return self._stopped_at is not None and self.answer is None
 
     def attempt(self, now: float) -> bool:
-        """Answer the child if that is possible now; whether it was."""
+        """Answer the child if possible. Return whether it was answered."""
         assert self._asked_at is not None
-        if not self._wanted:
+        if not self._measures:
             self._give("skip", now)
         elif self._stopped_at is None:
             if self._contained.stop():
                 self._stopped_at = now
                 self._take_lock(now, 0.0)
             elif now - self._asked_at > _STOP_SECONDS:
-                self.refusal = "its processes could not be stopped while it waited for the machine"
+                self.refusal = "the processes could not be stopped while waiting for the machine"
                 self._give("skip", now)
         elif not self._contained.is_stopped():
             self.stirs += 1
@@ -109,13 +108,13 @@ class MeasuringTurn:
         return self.answer is not None
 
     def _take_lock(self, now: float, waited: float) -> None:
-        """The machine alone while there is time for that, then a share of it, as before."""
+        """Acquire the exclusive lock while time remains, then the shared lock as before."""
         longest = self._limits.waiting_seconds
         if waited <= longest:
             if self._lock.try_acquire("exclusive"):
                 self._give("go", now)
         elif self._lock.try_acquire("shared"):
-            self.refusal = f"the machine was not free for it within {longest / 60:.0f} minutes"
+            self.refusal = f"the machine was not free within {longest / 60:.0f} minutes"
             self._give("skip", now)
 
     def _give(self, answer: Answer, now: float) -> None:
@@ -127,10 +126,10 @@ class MeasuringTurn:
 
 
 class Supervision:
-    """One child from its start to its end, and then how it ended: by its `status`, or for a `breach` of its limits.
+    """Supervision of a child until its end, which is described by its `status` or a `breach` of its limits.
 
-    `folders` are those it may write to; `measures` is whether it may ask. `resumes`: an earlier child did a part of its
-    work, so that its own time does not say how long it may measure.
+    The child may write to `folders`. `measures` is whether it may ask to measure. With `resumes`, an earlier child
+    did part of the work, so that this child's time does not limit the measurement.
     """
 
     def __init__(
@@ -147,7 +146,7 @@ class Supervision:
         self._contained = contained
         self._limits = limits
         self._folders = folders
-        self.turn = MeasuringTurn(contained, lock, limits, wanted=measures)
+        self.turn = MeasuringTurn(contained, lock, limits, measures=measures)
         self._on_progress = on_progress
         self._started = time.monotonic()
         self._ended: float | None = None
@@ -156,20 +155,20 @@ class Supervision:
         self._timed_until = math.inf
         self._progress = self._heard = job.Progress("loading", 0.0)
         self._line = b""
-        #: The end of what the child wrote to its standard error.
+        #: Last bytes of the child's standard error.
         self.tail = b""
-        #: The most memory found, in bytes.
+        #: Peak memory in bytes.
         self.peak_memory = 0
-        #: What the child used too much of.
+        #: Limit that the child exceeded.
         self.breach: Breach | None = None
         self._next_look = self._next_look_at_files = self._next_sign = 0.0
         self._awaits_shard = False
 
     def run(self) -> None:
-        """Stay with the child until it has ended. What `on_progress` raises ends it, and goes on.
+        """Supervise the child until it has ended. If `on_progress` raises, end the child and propagate the exception.
 
-        Raises SandboxUnavailable when the disk is nearly full without the child's having written too much, and before
-        it asked to measure: then there is a result.
+        Raises SandboxUnavailable if the disk is nearly full although the child is within its limits, unless it asked
+        to measure before, because there is a result then.
         """
         try:
             self._watch()
@@ -177,7 +176,7 @@ class Supervision:
             self.end()
 
     def encode_shard(self, number: int, on_progress: OnProgress) -> bool:
-        """Have the child encode a shard, with all the time there is for it. Return whether it is there."""
+        """Let the child encode a shard, with a new time limit. Return whether it succeeded."""
         self._started, self._on_progress = time.monotonic(), on_progress
         self._deadline = self._started + self._limits.wall_clock_seconds
         self._progress = self._heard = job.Progress("loading", 0.0)
@@ -187,39 +186,39 @@ class Supervision:
         return not self._awaits_shard and self.breach is None
 
     def end(self) -> None:
-        """End the child, if it has not ended by itself, and note how it ended."""
+        """End the child, if it still runs, and record its status."""
         process = self._contained.process
         assert process.stderr is not None
         self._contained.kill()
         self._ended = time.monotonic()
-        while content := process.stderr.read(_CHUNK):  # what is left in the pipe
+        while content := process.stderr.read(_CHUNK):  # drain the pipe
             self.tail = (self.tail + content)[-_TAIL:]
         if self.breach is None and self._contained.ran_out_of_memory():
             self.breach = "memory"
 
     def _watch(self) -> None:
-        """Stay with the child until it has ended, uses too much, or has encoded the shard that is waited for."""
+        """Supervise the child until it has ended, exceeds a limit, or has encoded the requested shard."""
         process = self._contained.process
         assert process.stdout is not None
         assert process.stderr is not None
-        awaited = self._awaits_shard
+        awaits_shard = self._awaits_shard
         with selectors.DefaultSelector() as selector:
             for stream in (process.stdout, process.stderr):
                 os.set_blocking(stream.fileno(), False)
                 selector.register(stream, selectors.EVENT_READ)
-            while process.poll() is None and self.breach is None and self._awaits_shard == awaited:
+            while process.poll() is None and self.breach is None and self._awaits_shard == awaits_shard:
                 self._read_output(selector)
                 self.breach = self._check_usage()
                 self._report()
 
     @property
     def seconds(self) -> float:
-        """How long the child has been at work, or at work on its last shard."""
+        """Seconds that the child has worked, in total or on its last shard."""
         return (self._ended or time.monotonic()) - self._started
 
     @property
     def status(self) -> int | None:
-        """The exit status, once the child has ended."""
+        """Exit status of the child, or None while it runs."""
         return self._contained.process.returncode
 
     def _read_output(self, selector: selectors.BaseSelector) -> None:
@@ -238,7 +237,7 @@ class Supervision:
                 self.tail = (self.tail + content)[-_TAIL:]
 
     def _read_lines(self, content: bytes) -> None:
-        """Take lines in; what is longer than any line of ours is dropped."""
+        """Parse lines of the child's output; overlong lines are dropped."""
         *lines, self._line = (self._line + content).split(b"\n")
         self._line = self._line[: _LONGEST_LINE + 1]
         for line in lines[-100:]:
@@ -256,16 +255,16 @@ class Supervision:
                 self._progress = self._heard = progress
 
     def _check_usage(self) -> Breach | None:
-        """What the child uses too much of, if anything; and the answer to its question, once that can be given."""
+        """Return the limit that the child exceeds, if any, and answer its question if possible."""
         now = time.monotonic()
         if self.turn.waits:
             self._answer_question(now)
-        late = now > min(self._deadline, self._timed_until) and not self.turn.is_stopped
-        if self.turn.stirs > _MOST_STIRS or late:
+        is_late = now > min(self._deadline, self._timed_until) and not self.turn.is_stopped
+        if self.turn.stirs > _MOST_STIRS or is_late:
             return "timed_out"
         if now >= self._next_look:
             self._next_look = now + _LOOK
-            threads, memory = usage_of(self._contained.root)
+            threads, memory = measure_usage(self._contained.root)
             self.peak_memory = max(self.peak_memory, memory)
             if memory > self._limits.memory_bytes:
                 return "memory"
@@ -277,27 +276,29 @@ class Supervision:
             if not self.turn.was_asked:
                 require_free_disk(self._folders[0], self._limits)
             elif free_bytes(self._folders[0]) < self._limits.reserve_bytes:
-                return "disk"  # its run is there, and counts
-            # Looking costs time in proportion to the files: at most a tenth of ours goes there.
+                return "disk"  # the run already exists and counts
+            # Checks take time in proportion to the number of files; spend at most a tenth of the time on them.
             self._next_look_at_files = time.monotonic() + max(_LOOK_AT_FILES, 9 * (time.monotonic() - now))
         return None
 
     def _answer_question(self, now: float) -> None:
-        """Let the child go on once that can be. While it stands still its clock does too."""
-        answered = self.turn.attempt(now)
-        if not answered:
+        """Let the child continue if possible. While it is stopped, its time is not counted."""
+        is_answered = self.turn.attempt(now)
+        if not is_answered:
             self._progress = job.Progress(WAITING, 0.0, _WAITING)
             return
         self._progress = job.Progress("measuring", 0.0)
         self._deadline += self.turn.stood
         if self.turn.answer == "go":
-            # It may have the machine twice as long as it should, by the seconds that it has worked.
-            worked, longest = now - self._started - self.turn.stood, self._limits.measuring_seconds
-            usual = longest if self._resumes else 2 * max(LEAST_SECONDS, SHARE_OF_JOB * worked)
-            self._timed_until = now + min(longest, usual)
+            # Allow twice the expected duration of the measurement, which depends on the time worked.
+            worked_seconds, longest = now - self._started - self.turn.stood, self._limits.measuring_seconds
+            expected_limit = (
+                longest if self._resumes else 2 * max(LEAST_SECONDS, SHARE_OF_JOB * worked_seconds)
+            )
+            self._timed_until = now + min(longest, expected_limit)
 
     def _report(self) -> None:
-        """Tell the caller where the child is, also when nothing changed: the caller may want to stop."""
+        """Report progress regularly, even without changes, because the caller may want to stop the child."""
         now = time.monotonic()
         if now >= self._next_sign:
             self._next_sign = now + _SIGN

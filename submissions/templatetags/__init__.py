@@ -1,1 +1,1 @@
-"""Filters for the submitter's pages."""
+"""Template tags and filters for submitters' pages."""

@@ -1,4 +1,4 @@
-"""What pages and messages about accounts ask of the settings."""
+"""Template tags and filters for pages and emails about accounts."""
 
 from allauth.account.models import EmailAddress
 from allauth.mfa.adapter import get_adapter
@@ -15,25 +15,24 @@ register.filter(device_name)
 
 @register.simple_tag
 def mail_goes_where() -> str:
-    """A sentence for sites without a mail server, with a space before it; nothing where mail is sent."""
+    """Return a sentence for sites without a mail server, with a leading space; otherwise an empty string."""
     if "console" not in settings.EMAIL_BACKEND:
         return ""
-    return " This site has no mail server: the mail is printed on its console."
+    return " This site has no mail server; e-mails are printed on its console."
 
 
 @register.filter
 def unverified(person: User) -> list[str]:
-    """The person's addresses that are not verified: while there is one, no second factor can be set up."""
+    """Return the user's unverified addresses, which prevent the setup of a second factor."""
     return list(EmailAddress.objects.filter(user=person, verified=False).values_list("email", flat=True))
 
 
 @register.filter
 def awaits_approval(team: Team) -> bool:
-    """Whether a curator is to approve the team before it submits to hidden judgements."""
+    """Return whether a curator must approve the team before it can submit to hidden datasets."""
     return settings.TEAM_APPROVAL and not team.approved_at
 
 
 @register.filter
 def can_be_switched_off(authenticator: Authenticator) -> bool:
-    """Whether its owner may switch off the second factor."""
     return bool(get_adapter().can_delete_authenticator(authenticator))

@@ -1,4 +1,4 @@
-"""Quotas on pages: of a dataset, for whoever looks, and of a submission."""
+"""Template tags and filters for quotas of datasets and submissions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from django import template
 from django.template import Context
 
 from leaderboard.models import Dataset, User
-from submissions.accounts.permissions import teams_of
+from submissions.accounts.permissions import get_teams
 from submissions.models import Submission
 from submissions.quotas.counting import Quota, get_charges, quotas_for
 
@@ -21,12 +21,12 @@ def of_dataset(quotas: Mapping[int, Sequence[Quota]], dataset: Dataset) -> Seque
 
 @register.inclusion_tag("submissions/_quota.html", takes_context=True)
 def own_quota(context: Context, slug: str) -> dict[str, Any]:
-    """What the signed-in person may still submit to the dataset; nothing where that is not limited."""
+    """Return the context for the signed-in user's remaining quota on the dataset, if it is limited."""
     person = context["request"].user
     if not isinstance(person, User):
         return {"quotas": ()}
     datasets = list(Dataset.objects.open_for_runs().filter(slug=slug, hidden=True))
-    by_dataset = quotas_for(person, list(teams_of(person)), datasets)
+    by_dataset = quotas_for(person, list(get_teams(person)), datasets)
     return {"quotas": [quota for quotas in by_dataset.values() for quota in quotas], "label": "Your quota"}
 
 

@@ -1,4 +1,4 @@
-"""How numbers of a submission are written on its pages."""
+"""Template filters that format values of submissions."""
 
 import re
 from datetime import timedelta
@@ -50,7 +50,7 @@ def unlocalised(value: float) -> str:
 
 @register.filter
 def duration(value: timedelta) -> str:
-    """Return a time span in its two largest units: `4 s`, `2 min 5 s`, `3 h 20 min`, `2 d 4 h`."""
+    """Format a time span in its two largest units: `4 s`, `2 min 5 s`, `3 h 20 min`, `2 d 4 h`."""
     seconds = int(value.total_seconds())
     units = [("d", 86400), ("h", 3600), ("min", 60), ("s", 1)]
     parts: list[str] = []
@@ -68,15 +68,14 @@ def seconds_as_duration(value: int) -> str:
 
 @register.filter
 def primary(part: DatasetPart) -> Score | None:
-    """Return the score, or the mean of seeds, on the dataset's primary measure if there is one."""
+    """Return the score, or the mean of seeds, on the dataset's primary measure, or else the first score."""
     scores = part.jobs[0].scores if part.seeds is None else part.seeds.scores
-    wanted = part.jobs[0].job.dataset.primary_measure
-    return next((each for each in scores if each.measure == wanted), None) or next(iter(scores), None)
+    measure = part.jobs[0].job.dataset.primary_measure
+    return next((each for each in scores if each.measure == measure), None) or next(iter(scores), None)
 
 
 @register.filter
 def milliseconds(value: float) -> str:
-    """Return a latency with three significant digits."""
     return f"{value:,.0f} ms" if value >= 100 else f"{value:.3g} ms"
 
 

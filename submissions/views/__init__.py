@@ -1,1 +1,1 @@
-"""The pages of submitters."""
+"""Views of submitters' pages."""

@@ -1,4 +1,4 @@
-"""Pages of an account, its data, its sessions, and its teams."""
+"""Views of accounts, personal data, sessions, teams, and uploads."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -21,29 +21,28 @@ from leaderboard.core.text.numbers import parse_number
 from leaderboard.models import Invitation, Team, User
 from submissions.accounts import access, teams, throttling
 from submissions.accounts.forms import InvitationForm, ProfileForm, TeamForm, TokenForm
-from submissions.accounts.permissions import View, is_owner, personal_page, signed_in, teams_of
+from submissions.accounts.permissions import View, get_teams, is_owner, personal_page, signed_in
 from submissions.accounts.personal_data import check_can_close, close_account, personal_data
 from submissions.core.errors import ChangeRefused, Refused
 from submissions.models import ApiToken
 from submissions.uploads import service
 from submissions.uploads.storage import UploadInUse
 
-#: Where a session keeps what token is wanted.
-_WANTED = "wanted_token"
+#: Session key of the requested token.
+_REQUEST_KEY = "wanted_token"
 
 
 @personal_page("GET", "HEAD")
 def account(request: HttpRequest) -> HttpResponse:
-    """Show the signed-in person's own page."""
     return _account_page(request)
 
 
 @personal_page("POST")
 def save_profile(request: HttpRequest) -> HttpResponse:
-    """Change the person's name and, for its owner, the team's."""
+    """Change the user's name and, for its owners, the name of their first team."""
     person = signed_in(request)
     form = _profile_form(person, request.POST)
-    _saved, status = throttling.save_within_limit(
+    _result, status = throttling.save_within_limit(
         form,
         throttling.ChangeThrottle(),
         request,
@@ -57,25 +56,25 @@ def save_profile(request: HttpRequest) -> HttpResponse:
 
 @personal_page("GET", "HEAD", "POST")
 def create_token(request: HttpRequest) -> HttpResponse:
-    """Note what token is wanted, then make it and show it, this once: to who has just shown who they are.
+    """Store the token request in the session, then create the token after reauthentication and show it once.
 
-    What was sent waits in the session while that is asked, and is gone when the token is made: the page that shows it
-    has an address of its own, where reloading makes no other.
+    The request is removed from the session when the token is created. The page that shows the token has its own URL,
+    so that reloading it does not create another token.
     """
     if request.method == "POST":
         form = TokenForm(request.POST)
         if not form.is_valid():
             return _account_page(request, status=400, token_form=form)
-        request.session[_WANTED] = form.cleaned_data
+        request.session[_REQUEST_KEY] = form.cleaned_data
         return redirect("account-token-create")
-    if _WANTED not in request.session or request.method == "HEAD":
+    if _REQUEST_KEY not in request.session or request.method == "HEAD":
         return redirect(reverse("account") + "#tokens")
     return _show_new_token(request)
 
 
 @reauthentication_required
 def _show_new_token(request: HttpRequest) -> HttpResponse:
-    form, person = TokenForm(request.session.pop(_WANTED)), signed_in(request)
+    form, person = TokenForm(request.session.pop(_REQUEST_KEY)), signed_in(request)
     text, status = throttling.save_within_limit(
         form, throttling.TokenThrottle(), request, lambda values: access.make_token(person, **values)
     )
@@ -86,11 +85,11 @@ def _show_new_token(request: HttpRequest) -> HttpResponse:
 
 @personal_page("POST")
 def delete_token(request: HttpRequest) -> HttpResponse:
-    """End one of the person's tokens."""
+    """Revoke one of the user's tokens."""
     if access.revoke_token(signed_in(request), request.POST.get("digest", "").replace("\0", "")):
-        messages.success(request, _("The token is revoked. Scripts that use it are refused from now on."))
+        messages.success(request, _("The token was revoked. Scripts that use it no longer have access."))
     else:
-        messages.info(request, _("There was no such token; it may have been revoked already."))
+        messages.info(request, _("The token does not exist. It may already have been revoked."))
     return redirect("account")
 
 
@@ -103,7 +102,7 @@ def _profile_form(person: User, data: Any = None) -> ProfileForm:
 
 @personal_page("POST")
 def new_team(request: HttpRequest) -> HttpResponse:
-    """Make a team that the person owns."""
+    """Create a team that the user owns."""
     form, person = TeamForm(request.POST), signed_in(request)
     team, status = throttling.save_within_limit(
         form, throttling.ChangeThrottle(), request, lambda values: teams.create_team(values["name"], person)
@@ -111,7 +110,7 @@ def new_team(request: HttpRequest) -> HttpResponse:
     if team is None:
         return _account_page(request, status=status, team_form=form)
     messages.success(
-        request, _("The team “{name}” is made. Invite people to it below.").format(name=team.name)
+        request, _("The team “{name}” was created. You can invite members below.").format(name=team.name)
     )
     return redirect("team-manage", slug=team.slug)
 
@@ -120,7 +119,7 @@ def _account_page(request: HttpRequest, status: int = 200, **changes: Any) -> Ht
     person = signed_in(request)
     context = {
         "profile_form": _profile_form(person),
-        "memberships": teams.memberships_of(person),
+        "memberships": teams.get_memberships(person),
         "team_form": TeamForm(),
         "token_form": TokenForm(),
         "tokens": ApiToken.objects.filter(user=person),
@@ -136,40 +135,39 @@ def _account_page(request: HttpRequest, status: int = 200, **changes: Any) -> Ht
 
 @personal_page("GET", "HEAD")
 def sessions(request: HttpRequest) -> HttpResponse:
-    """Every session of the signed-in person: device, place, when it was last used."""
-    return render(request, "account/sessions.html", {"sessions": access.sessions_of(signed_in(request))})
+    return render(request, "account/sessions.html", {"sessions": access.get_sessions(signed_in(request))})
 
 
 @personal_page("POST")
 def sign_out_elsewhere(request: HttpRequest) -> HttpResponse:
-    """Sign out one other session by its number, or all others."""
+    """Sign out one other session, or all others."""
     person = signed_in(request)
-    chosen = request.POST.get("session", "")
-    if chosen == "others":
-        ended = access.end_sessions(person, keep=request.session.session_key)
-        told = ngettext("Signed out elsewhere: {n} session.", "Signed out elsewhere: {n} sessions.", ended)
-        messages.success(request, told.format(n=ended))
-    elif (number := parse_number(chosen)) is not None and access.end_session(person, number):
-        messages.success(request, _("That session is signed out."))
+    session_key = request.POST.get("session", "")
+    if session_key == "others":
+        session_count = access.end_sessions(person, keep=request.session.session_key)
+        message = ngettext("Signed out {n} other session.", "Signed out {n} other sessions.", session_count)
+        messages.success(request, message.format(n=session_count))
+    elif (number := parse_number(session_key)) is not None and access.end_session(person, number):
+        messages.success(request, _("The session was signed out."))
     else:
-        messages.info(request, _("There was no such session; it may have ended already."))
+        messages.info(request, _("The session does not exist. It may already have ended."))
     return redirect("account-sessions")
 
 
 @personal_page("GET", "HEAD")
 def manage(request: HttpRequest, slug: str) -> HttpResponse:
-    """Who is in the team; for its owners also what they may change."""
+    """Show the team's members and, for owners, the forms to manage it."""
     return _team_page(request, _get_team(request, slug))
 
 
 class _NotOwner(teams.TeamRefused):
-    """The person belongs to the team and does not own it."""
+    """Refusal because the user is a member but not an owner of the team."""
 
     status = 403
 
 
 def _changes_team(*, owners: bool) -> Callable[[View], View]:
-    """Accept a POST of a member, or of an owner, of the team; the team's page shows a refusal."""
+    """Return a decorator for POST views of members, or of `owners`, that shows refusals on the team's page."""
 
     def decorate(view: View) -> View:
         @personal_page("POST")
@@ -179,10 +177,10 @@ def _changes_team(*, owners: bool) -> Callable[[View], View]:
             try:
                 throttling.enforce_limit(throttling.ChangeThrottle(), request)
                 if owners and not is_owner(request.user, team):
-                    raise _NotOwner("Only an owner of the team can do that.")
+                    raise _NotOwner("Only team owners can do that.")
                 return view(request, team, **options)
             except ChangeRefused as error:
-                if not teams_of(request.user).filter(pk=team.pk).exists():
+                if not get_teams(request.user).filter(pk=team.pk).exists():
                     messages.error(request, str(error))
                     return redirect("account")
                 return _team_page(request, team, status=error.status, refused=str(error))
@@ -194,21 +192,22 @@ def _changes_team(*, owners: bool) -> Callable[[View], View]:
 
 @_changes_team(owners=True)
 def rename(request: HttpRequest, team: Team) -> HttpResponse:
-    """Call the team otherwise."""
+    """Rename the team."""
     form = TeamForm(request.POST)
     if not form.is_valid():
         return _team_page(request, team, status=400, name_form=form)
     with acting(signed_in(request)):
         teams.rename_team(team, form.cleaned_data["name"])
     messages.success(
-        request, _("Renamed, on the boards too. The earlier address of its page leads to the new one.")
+        request,
+        _("The team was renamed, also on boards. The earlier URL of its page redirects to the new one."),
     )
     return redirect("team-manage", slug=team.slug)
 
 
 @_changes_team(owners=True)
 def invite(request: HttpRequest, team: Team) -> HttpResponse:
-    """Invite somebody, and show the link this once."""
+    """Invite an address and show the link once."""
     form = InvitationForm(request.POST)
     if not form.is_valid():
         return _team_page(request, team, status=400, invitation_form=form)
@@ -221,58 +220,57 @@ def invite(request: HttpRequest, team: Team) -> HttpResponse:
 
 @_changes_team(owners=True)
 def change_invitation(request: HttpRequest, team: Team, key: int) -> HttpResponse:
-    """Send it again under a new link, or revoke it."""
+    """Replace the link of an invitation, or revoke it."""
     if request.POST.get("action") == "renew":
         throttling.enforce_limit(throttling.InviteThrottle(), request)
         return _show_link(request, team, *teams.renew_invitation(team, key, by=signed_in(request)))
     teams.revoke_invitation(team, key, by=signed_in(request))
-    messages.success(request, _("Revoked: its link lets nobody in."))
+    messages.success(request, _("The invitation was revoked. Its link no longer works."))
     return redirect("team-manage", slug=team.slug)
 
 
 @_changes_team(owners=True)
 def change_member(request: HttpRequest, team: Team, key: int) -> HttpResponse:
-    """Another role for a member, or none."""
-    action, by = request.POST.get("action"), signed_in(request)
+    """Change the role of a member, or remove the member."""
+    action, user = request.POST.get("action"), signed_in(request)
     if action == "transfer":
-        person = teams.transfer_team(team, key, by=by).user
-        told = _("{name} owns the team now; you are a member.")
+        person = teams.transfer_team(team, key, by=user).user
+        message = _("{name} now owns the team. You are a member.")
     elif action == "remove":
-        person = teams.remove_member(team, key, by=by)
-        told = _("{name} is no longer in the team, and sees nothing of it any more.")
+        person = teams.remove_member(team, key, by=user)
+        message = _("{name} was removed and no longer has access to the team.")
     elif action in ("owner", "member"):
-        person = teams.set_role(team, key, owner=action == "owner", by=by).user
-        told = _("{name} is an owner now.") if action == "owner" else _("{name} is a member now.")
+        person = teams.set_role(team, key, owner=action == "owner", by=user).user
+        message = _("{name} is now an owner.") if action == "owner" else _("{name} is now a member.")
     else:
-        raise teams.TeamRefused("Choose what to do: owner, member, transfer or remove.")
-    messages.success(request, told.format(name=_display_name(person)))
-    if not teams_of(request.user).filter(pk=team.pk).exists():
+        raise teams.TeamRefused("Choose one of the actions owner, member, transfer, or remove.")
+    messages.success(request, message.format(name=_display_name(person)))
+    if not get_teams(request.user).filter(pk=team.pk).exists():
         return redirect("account")
     return redirect("team-manage", slug=team.slug)
 
 
 @_changes_team(owners=False)
 def leave(request: HttpRequest, team: Team) -> HttpResponse:
-    """Leave the team."""
     teams.leave_team(team, signed_in(request))
     messages.success(
-        request, _("You have left “{name}”. What you submitted for it stays there.").format(name=team.name)
+        request, _("You left “{name}”. Your submissions remain with the team.").format(name=team.name)
     )
     return redirect("account")
 
 
 @personal_page("GET", "HEAD", "POST")
 def invitation(request: HttpRequest, secret: str) -> HttpResponse:
-    """Join the team that the link lets in."""
-    offer, refused = teams.find_invitation(secret), ""
+    """Show an invitation and accept it."""
+    offer, refusal = teams.find_invitation(secret), ""
     person = signed_in(request)
     if offer is not None and request.method == "POST":
         try:
             teams.accept_invitation(offer, person)
         except teams.TeamRefused as error:
-            refused = str(error)
+            refusal = str(error)
         else:
-            messages.success(request, _("You belong to “{name}” now.").format(name=offer.team.name))
+            messages.success(request, _("You are now a member of “{name}”.").format(name=offer.team.name))
             return redirect("team-manage", slug=offer.team.slug)
     is_theirs = offer is not None and teams.is_invited(offer, person)
     context = {
@@ -280,9 +278,9 @@ def invitation(request: HttpRequest, secret: str) -> HttpResponse:
         "invitation": offer if is_theirs else None,
         "for_another": offer is not None and not is_theirs,
         "inviter": _display_name(offer.invited_by) if is_theirs and offer else "",
-        "refused": refused,
+        "refused": refusal,
     }
-    status = 403 if context["for_another"] else 404 if offer is None else 400 if refused else 200
+    status = 403 if context["for_another"] else 404 if offer is None else 400 if refusal else 200
     return render(request, "submissions/invitation.html", context, status=status)
 
 
@@ -293,20 +291,19 @@ def _show_link(request: HttpRequest, team: Team, invitation: Invitation, secret:
 
 
 def _get_team(request: HttpRequest, slug: str) -> Team:
-    """Return the person's team. Raises Http404 for other teams."""
-    return get_object_or_404(teams_of(request.user), Team.has_address(slug))
+    return get_object_or_404(get_teams(request.user), Team.has_address(slug))
 
 
 def _display_name(person: User) -> str:
-    """Return the name of a person for their team, never the address."""
-    return person.name or f"Person {person.pk}"
+    """Return the user's name for team members, never the email address."""
+    return person.name or f"User {person.pk}"
 
 
 def _team_page(request: HttpRequest, team: Team, status: int = 200, **changes: Any) -> HttpResponse:
     person = signed_in(request)
     owner = is_owner(person, team)
     rows = team.memberships.select_related("user").order_by("-owner", "pk")
-    waiting = Invitation.objects.waiting().filter(team=team)
+    invitations = Invitation.objects.waiting().filter(team=team)
     members = [(each, _display_name(each.user), each.user_id == person.pk) for each in rows]
     context = {
         "section": "account",
@@ -314,7 +311,7 @@ def _team_page(request: HttpRequest, team: Team, status: int = 200, **changes: A
         "is_owner": owner,
         "members": members,
         "last_owner": owner and sum(each.owner for each, _, _ in members) == 1,
-        "invitations": waiting.select_related("invited_by") if owner else [],
+        "invitations": invitations.select_related("invited_by") if owner else [],
         "invitation_form": InvitationForm(),
         "name_form": TeamForm(initial={"name": team.name}),
         "invitation_days": teams.INVITATION_LIFETIME.days,
@@ -327,7 +324,6 @@ def _team_page(request: HttpRequest, team: Team, status: int = 200, **changes: A
 @personal_page("GET", "HEAD")
 @reauthentication_required
 def download(request: HttpRequest) -> HttpResponse:
-    """Send the zip after reauthentication."""
     headers = {"Content-Disposition": 'attachment; filename="account.zip"'}
     return HttpResponse(personal_data(signed_in(request)), content_type="application/zip", headers=headers)
 
@@ -335,31 +331,31 @@ def download(request: HttpRequest) -> HttpResponse:
 @personal_page("GET", "HEAD", "POST")
 @reauthentication_required
 def close(request: HttpRequest) -> HttpResponse:
-    """Say what goes and what stays; then do it, for who has typed the address of the account."""
+    """Explain what is deleted, and close the account after the user has entered its address."""
     person = signed_in(request)
-    refused = ""
+    refusal = ""
     try:
         check_can_close(person)
         if request.method == "POST":
             if request.POST.get("email", "").strip().lower() != person.email:
-                raise ChangeRefused("Type the e-mail address of this account to confirm.")
+                raise ChangeRefused("Enter the e-mail address of this account to confirm.")
             close_account(person)
             logout(request)
-            messages.success(request, _("The account is closed."))
+            messages.success(request, _("Your account was closed."))
             return redirect("home")
     except ChangeRefused as error:
-        refused = str(error)
-    status = 400 if refused and request.method == "POST" else 200
-    return render(request, "submissions/close_account.html", {"refused": refused}, status=status)
+        refusal = str(error)
+    status = 400 if refusal and request.method == "POST" else 200
+    return render(request, "submissions/close_account.html", {"refused": refusal}, status=status)
 
 
 @personal_page("GET", "HEAD")
 def uploads(request: HttpRequest) -> HttpResponse:
-    """List the person's uploads, and how much room there is."""
-    kept = list(service.get_uploads(signed_in(request)))
+    """List the user's uploads and the remaining space."""
+    uploads = list(service.get_uploads(signed_in(request)))
     context = {
-        "uploads": kept,
-        "used": sum(each.length for each in kept),
+        "uploads": uploads,
+        "used": sum(each.length for each in uploads),
         "allowed": service.UPLOAD_BYTES_PER_PERSON,
         "most": service.UPLOADS_PER_PERSON,
         "hours": service.UPLOAD_LIFETIME_SECONDS // 3600,
@@ -369,20 +365,18 @@ def uploads(request: HttpRequest) -> HttpResponse:
 
 @personal_page("POST")
 def delete_upload(request: HttpRequest) -> HttpResponse:
-    """Throw one away, whole or not."""
-    told = _("There was no such file; it may have expired.")
+    """Delete an upload, whether complete or not."""
+    message = _("The file does not exist. It may have expired.")
     try:
         upload = service.find_upload(signed_in(request), request.POST.get("upload", ""))
         if upload is not None:
             service.discard_upload(upload)
-            told = _("{name} is deleted.").format(name=upload.file_name or "The file")
+            message = _("{name} was deleted.").format(name=upload.file_name or "The file")
     except UploadInUse:
-        in_use = (
-            "That file is just being sent, or taken by a submission or a backup of the site. Try again later."
-        )
+        in_use = "The file is being uploaded, or is in use by a submission or a backup. Try again later."
         messages.error(request, _(in_use))
         return redirect("account-uploads")
     except Refused:
         pass
-    messages.success(request, told)
+    messages.success(request, message)
     return redirect("account-uploads")

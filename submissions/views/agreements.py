@@ -1,4 +1,4 @@
-"""The page where the agreement of a dataset or a round is read and accepted."""
+"""Views that show the agreement of a dataset or a round and record acceptances."""
 
 from typing import Any
 
@@ -20,7 +20,6 @@ from submissions.accounts.approval import AgreementChanged, accept_agreement
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def dataset_agreement(request: HttpRequest, slug: str) -> HttpResponse:
-    """Show and accept the agreement of a dataset."""
     agreement = get_object_or_404(
         Agreement.objects.select_related("dataset"), dataset__slug=slug, in_force=True
     )
@@ -32,14 +31,13 @@ def dataset_agreement(request: HttpRequest, slug: str) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def round_agreement(request: HttpRequest, slug: str) -> HttpResponse:
-    """Show and accept the agreement of a round."""
     row = get_object_or_404(listed_rounds(), slug=slug)
     return _page(request, get_object_or_404(Agreement, round=row, in_force=True))
 
 
 def _page(request: HttpRequest, agreement: Agreement) -> HttpResponse:
-    """Show the text, and whether the visitor accepted it; record an acceptance after a POST."""
-    refused = ""
+    """Show the agreement and whether the visitor accepted it. A POST records an acceptance."""
+    refusal = ""
     if request.method == "POST":
         if not isinstance(request.user, User):
             return redirect_to_login(request.get_full_path())
@@ -49,16 +47,16 @@ def _page(request: HttpRequest, agreement: Agreement) -> HttpResponse:
                 raise AgreementChanged(_("Tick the box to accept the agreement."))
             accept_agreement(request.user, agreement, parse_number(version) or 0)
         except AgreementChanged as error:
-            refused = str(error)
+            refusal = str(error)
             agreement.refresh_from_db()
         else:
-            messages.success(request, _("Your acceptance is recorded."))
+            messages.success(request, _("Your acceptance was recorded."))
             return redirect(agreement)
     versions: Any = Agreement.history
     person = request.user
     datasets, rounds = ([key] if key else [] for key in (agreement.dataset_id, agreement.round_id))
-    due = pending_agreements(person, datasets=datasets, rounds=rounds)
-    accepted = (
+    missing_acceptances = pending_agreements(person, datasets=datasets, rounds=rounds)
+    acceptance = (
         Acceptance.objects.filter(agreement=agreement, person=person, version=agreement.version).first()
         if isinstance(person, User)
         else None
@@ -68,8 +66,8 @@ def _page(request: HttpRequest, agreement: Agreement) -> HttpResponse:
         "agreement": agreement,
         "subject": agreement.subject,
         "since": versions.filter(id=agreement.pk, version=agreement.version).order_by("history_id").first(),
-        "accepted": accepted,
-        "waits": bool(accepted and due),
-        "refused": refused,
+        "accepted": acceptance,
+        "waits": bool(acceptance and missing_acceptances),
+        "refused": refusal,
     }
-    return render(request, "submissions/agreement.html", context, status=409 if refused else 200)
+    return render(request, "submissions/agreement.html", context, status=409 if refusal else 200)

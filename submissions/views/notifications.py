@@ -1,4 +1,4 @@
-"""The inbox, the page of preferences, and the page of a team's webhooks."""
+"""Views of the inbox, notification preferences, and webhooks."""
 
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +35,7 @@ PER_PAGE = 25
 @personal_page("GET", "HEAD")
 @reads("page")
 def inbox(request: HttpRequest) -> HttpResponse:
-    """Show the person's notices, the newest first."""
+    """List the user's notices, newest first."""
     person = signed_in(request)
     page = Paginator(get_inbox(person), PER_PAGE).get_page(whole_number(request.GET, "page", 1))
     context = {"section": "inbox", "page": page, "unread": unread_count(person)}
@@ -44,7 +44,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
 
 @personal_page("POST")
 def read(request: HttpRequest) -> HttpResponse:
-    """Note a notice as read, or all of them (without `notice`); with `open=1` go where it leads."""
+    """Mark a notice, or without `notice` all of them, as read. With `open=1`, redirect to the notice's page."""
     person = signed_in(request)
     identifier = request.POST.get("notice", "")
     if (key := parse_number(identifier)) is not None:
@@ -60,7 +60,7 @@ def read(request: HttpRequest) -> HttpResponse:
 
 @personal_page("GET", "HEAD", "POST")
 def preferences(request: HttpRequest) -> HttpResponse:
-    """Show or change the person's preferences for notices."""
+    """Show or change the user's notification preferences."""
     person = signed_in(request)
     if request.method == "POST":
         set_preferences(person, set(request.POST))
@@ -73,25 +73,25 @@ def preferences(request: HttpRequest) -> HttpResponse:
 
 @personal_page("GET", "HEAD", "POST")
 def webhooks(request: HttpRequest, slug: str) -> HttpResponse:
-    """Show the team's webhooks and deliveries; POST adds one and shows its secret once."""
+    """Show the team's webhooks and deliveries. A POST adds a webhook and shows its secret once."""
     team, person = owned_team(request.user, slug), signed_in(request)
     if request.method != "POST":
         return _webhooks_page(request, team)
     form = hooks.WebhookForm(request.POST)
-    added, status = throttling.save_within_limit(
+    webhook, status = throttling.save_within_limit(
         form,
         throttling.ChangeThrottle(),
         request,
         lambda values: hooks.add_webhook(team, values["url"], person),
     )
-    if added is None:
+    if webhook is None:
         return _webhooks_page(request, team, status=status, form=form)
-    return _webhooks_page(request, team, new_secret=added.secret, of_webhook=added)
+    return _webhooks_page(request, team, new_secret=webhook.secret, of_webhook=webhook)
 
 
 @personal_page("POST")
 def change_webhook(request: HttpRequest, slug: str, identifier: int) -> HttpResponse:
-    """Test the webhook, give it a new secret, switch it on or off, or remove it, as `action` says."""
+    """Apply the form's `action` to a webhook: test, rotate the secret, activate, deactivate, or remove."""
     team = owned_team(request.user, slug)
     webhook = get_object_or_404(Webhook, pk=identifier, team=team)
     if wait := throttling.seconds_to_wait(throttling.ChangeThrottle(), request):
@@ -101,18 +101,18 @@ def change_webhook(request: HttpRequest, slug: str, identifier: int) -> HttpResp
     if action == "rotate":
         return _webhooks_page(request, team, new_secret=hooks.rotate_secret(webhook), of_webhook=webhook)
     if action in _WEBHOOK_ACTIONS:
-        act, told = _WEBHOOK_ACTIONS[action]
+        act, message = _WEBHOOK_ACTIONS[action]
         act(webhook)
-        messages.success(request, told)
+        messages.success(request, message)
     return redirect("webhooks", slug=slug)
 
 
-#: Changes of a webhook by the action of the form, with the message that follows.
+#: Functions and success messages by action.
 _WEBHOOK_ACTIONS: dict[str, tuple[Callable[[Webhook], object], Any]] = {
-    "test": (hooks.send_test, _("A test is on its way; reload this page to see what came of it.")),
-    "switch-on": (hooks.switch_on, _("The webhook is switched on. What happened meanwhile is not sent.")),
-    "switch-off": (hooks.switch_off, _("The webhook is switched off.")),
-    "remove": (Webhook.delete, _("The webhook is removed.")),
+    "test": (hooks.send_test, _("A test event was queued. Reload this page to see the result.")),
+    "switch-on": (hooks.switch_on, _("The webhook was activated. Events from the meantime are not sent.")),
+    "switch-off": (hooks.switch_off, _("The webhook was deactivated.")),
+    "remove": (Webhook.delete, _("The webhook was removed.")),
 }
 
 

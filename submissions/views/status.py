@@ -1,4 +1,4 @@
-"""The status page for people, and metrics for Prometheus. `/healthz` and `/readyz` report to machines."""
+"""Views of the public status page and of metrics for Prometheus. `/healthz` and `/readyz` are separate."""
 
 import hmac
 from collections.abc import Iterator
@@ -33,11 +33,11 @@ QUEUES = {
 @require_safe
 @never_cache
 def status(request: HttpRequest) -> HttpResponse:
-    """Show which parts of the site work, the queues, and the newest public result."""
+    """Show which parts of the site work, the queues, and the latest public result."""
     queues = {queue.name: queue for queue in job_queues()}
     room, scorers = disk_state() == "ok", queues[Job.Queue.SCORE].workers > 0
     parts = [
-        (_("Pages and results"), True, ""),  # the database answers, or there would be no page
+        (_("Pages and results"), True, ""),  # without the database, this page would not load
         (_("Message broker"), broker_answers(), _("Pages load and jobs start more slowly than usual.")),
         (_("Uploads"), room, _("The disk is full. Uploads are refused until there is space.")),
         (_("Scoring"), scorers, _("No worker is online. Submissions wait until one is.")),
@@ -58,9 +58,9 @@ def status(request: HttpRequest) -> HttpResponse:
 @never_cache
 @reads("*")
 def metrics(request: HttpRequest) -> HttpResponse:
-    """All metrics in Prometheus' text format, for staff and for whoever has METRICS_TOKEN; 404 for others."""
-    token, sent = settings.METRICS_TOKEN, request.headers.get("Authorization", "")
-    has_token = bool(token) and hmac.compare_digest(sent.encode(), f"Bearer {token}".encode())
+    """Return all metrics in Prometheus' text format for operators and holders of METRICS_TOKEN; 404 for others."""
+    token, authorization = settings.METRICS_TOKEN, request.headers.get("Authorization", "")
+    has_token = bool(token) and hmac.compare_digest(authorization.encode(), f"Bearer {token}".encode())
     if not has_token and not may_operate(request.user):
         return HttpResponse("Not found\n", status=404, content_type="text/plain; charset=utf-8")
     registry = CollectorRegistry(auto_describe=False)
@@ -69,34 +69,38 @@ def metrics(request: HttpRequest) -> HttpResponse:
 
 
 class Rows(Collector):
-    """The metrics, each from a question to the database or the cache."""
+    """Collector of metrics from the database and the cache."""
 
     def describe(self) -> Iterator[Metric]:
-        """Nothing in advance: every scrape asks anew."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all metrics."""
-        depth = GaugeMetricFamily("runboard_queue_jobs", "Jobs that wait for a worker.", labels=["queue"])
+        depth = GaugeMetricFamily(
+            "runboard_queue_jobs", "Number of jobs waiting for a worker.", labels=["queue"]
+        )
         age = GaugeMetricFamily(
-            "runboard_queue_oldest_seconds", "How long the oldest of them has waited.", labels=["queue"]
+            "runboard_queue_oldest_seconds", "Waiting time of the oldest job.", labels=["queue"]
         )
         for queue in job_queues():
             depth.add_metric([queue.name], queue.waiting)
             age.add_metric([queue.name], queue.oldest.total_seconds() if queue.oldest else 0.0)
-        held = Job.objects.exclude(state__in=TERMINAL).filter(lease_expires_at__isnull=False)
-        claimed = _count(
-            held, "runboard_jobs_claimed", "Jobs that a worker holds.", queue="queue", state="state"
+        leased_jobs = Job.objects.exclude(state__in=TERMINAL).filter(lease_expires_at__isnull=False)
+        claimed_jobs = _count(
+            leased_jobs,
+            "runboard_jobs_claimed",
+            "Number of jobs claimed by workers.",
+            queue="queue",
+            state="state",
         )
-        # No counter: a result that is withdrawn is no longer "done".
-        ended = _count(
+        # This is a gauge, because withdrawn results are no longer "done".
+        ended_jobs = _count(
             Job.objects.filter(state__in=TERMINAL),
             "runboard_jobs_ended",
-            "Jobs that have ended, by what they are now; the code says why where it was not well.",
+            "Number of ended jobs, by current state and error code.",
             kind="kind", state="state", code="error_code",
         )  # fmt: skip
         workers = GaugeMetricFamily(
-            "runboard_worker_heartbeat_age_seconds", "Seconds since the worker was heard of.",
+            "runboard_worker_heartbeat_age_seconds", "Seconds since the last heartbeat of the worker.",
             labels=["worker", "queues", "hardware_class", "version"],
         )  # fmt: skip
         now = Worker.objects.database_now()
@@ -104,23 +108,23 @@ class Rows(Collector):
             labels = [worker.name, ",".join(worker.queues), worker.hardware_class, worker.version]
             workers.add_metric(labels, (now - worker.seen_at).total_seconds())
         stages = HistogramMetricFamily(
-            "runboard_job_stage_seconds", "How long jobs were in each stage.", labels=["kind", "stage"]
+            "runboard_job_stage_seconds", "Time that jobs spent in each stage.", labels=["kind", "stage"]
         )
         for kind, stage, limits, count, seconds in histograms():
             buckets = [(str(limit), float(number)) for limit, number in limits]
             stages.add_metric([kind, stage], [*buckets, ("+Inf", float(count))], seconds)
         pages = CounterMetricFamily(
             "runboard_pages",
-            "Pages of boards: at hand in the process (own), in the shared cache, made, or not of a kind that is kept.",
+            "Board pages, by source: process cache (own), shared cache, rendered, or not cacheable.",
             labels=["outcome"],
         )
         for outcome, number in cache_metrics.totals().items():
             pages.add_metric([outcome], number)
-        yield from (depth, age, claimed, ended, workers, stages, pages)
+        yield from (depth, age, claimed_jobs, ended_jobs, workers, stages, pages)
 
 
 def _count(jobs: QuerySet[Job], name: str, description: str, **labels: str) -> Metric:
-    """Return the number of these jobs for each combination of labels, which name columns."""
+    """Return the number of jobs for each combination of labels, which map to columns."""
     family = GaugeMetricFamily(name, description, labels=list(labels))
     for *values, number in jobs.order_by().values_list(*labels.values()).annotate(Count("pk")):
         family.add_metric(values, number)

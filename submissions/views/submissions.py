@@ -1,4 +1,4 @@
-"""Pages of submissions: the list, the status, and changes; and of systems: the form, anonymity, and challenges."""
+"""Views of submissions (list, status, changes) and of systems (description, anonymity, challenges)."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -45,7 +45,7 @@ from submissions.status.description import (
     with_standings,
 )
 
-#: htmx stops polling at this status.
+#: Status at which htmx stops polling.
 STOP_POLLING = 286
 PER_PAGE = 50
 
@@ -53,31 +53,31 @@ PER_PAGE = 50
 @permissions.personal_page("GET", "HEAD")
 @reads("page")
 def submissions(request: HttpRequest) -> HttpResponse:
-    """List the submissions of the person's teams, newest first."""
-    page = Paginator(with_jobs(permissions.submissions_of(request.user)), PER_PAGE).get_page(
+    """List the submissions of the user's teams, newest first."""
+    page = Paginator(with_jobs(permissions.get_submissions(request.user)), PER_PAGE).get_page(
         whole_number(request.GET, "page", 1)
     )
-    listed = with_standings(describe(row, complete=True, compare=False) for row in page)
-    context = {"section": "submissions", "submissions": listed, "page": page}
+    statuses = with_standings(describe(row, complete=True, compare=False) for row in page)
+    context = {"section": "submissions", "submissions": statuses, "page": page}
     return render(request, "submissions/list.html", context)
 
 
 @never_cache
 @require_safe
 def submission(request: HttpRequest, identifier: str) -> HttpResponse:
-    """Show a submission's status to its team, and to others what boards show."""
+    """Show a submission's status. Visitors outside its team see only what boards show."""
     return render(request, "submissions/submission.html", _context(request, _find(request, identifier)))
 
 
 @never_cache
 @require_safe
 def progress(request: HttpRequest, identifier: str) -> HttpResponse:
-    """Show the part of the status page that changes; its status ends polling once all jobs ended."""
+    """Show the part of the status page that changes. Its status ends polling once all jobs have ended."""
     context = _context(request, _find(request, identifier))
-    described: SubmissionStatus = context["status"]
-    # What ended cannot be cancelled any more.
-    context["swap_actions"] = described.ended and described.complete
-    status = STOP_POLLING if described.ended else 200
+    submission_status: SubmissionStatus = context["status"]
+    # Ended submissions cannot be canceled, so replace the buttons.
+    context["swap_actions"] = submission_status.ended and submission_status.complete
+    status = STOP_POLLING if submission_status.ended else 200
     return render(request, "submissions/_progress.html", context, status=status)
 
 
@@ -85,58 +85,58 @@ def progress(request: HttpRequest, identifier: str) -> HttpResponse:
 @takes_tokens
 @reads("seed")
 def run(request: HttpRequest, identifier: str, dataset: str) -> HttpResponseBase:
-    """Send the run that was scored on the dataset, as gzip; 404 if it is missing or not for this visitor.
+    """Send a scored run as gzip; 404 if it does not exist or the visitor has no access.
 
-    Of a seed set `?seed=` says which one.
+    `?seed=` selects a run of a seed set.
     """
-    found = _find(request, identifier)
-    wanted = (dataset, request.GET.get("seed", ""))
-    jobs = permissions.downloadable_runs(request.user, found)
-    job = next((job for job in jobs if (job.dataset.slug, job.seed) == wanted), None)
+    submission = _find(request, identifier)
+    job_key = (dataset, request.GET.get("seed", ""))
+    jobs = permissions.downloadable_runs(request.user, submission)
+    job = next((job for job in jobs if (job.dataset.slug, job.seed) == job_key), None)
     if job is None:
-        raise Http404("There is no such run, or it is not offered to you.")
-    sha256 = Run.objects.values_list("sha256", flat=True).get(evaluations=permissions.evaluation_of(job))
-    # What stands first names the dataset at upload, then the seed.
+        raise Http404("This run does not exist, or you have no access to it.")
+    sha256 = Run.objects.values_list("sha256", flat=True).get(evaluations=permissions.get_evaluation_key(job))
+    # On upload, the first part of the name identifies the dataset and the second the seed.
     seed = f"{slugify(job.seed) or job.pk}." if job.seed else ""
-    name = f"{dataset}.{seed}{found.system.slug}.{found.pk}.run.gz"
+    name = f"{dataset}.{seed}{submission.system.slug}.{submission.pk}.run.gz"
 
     def send() -> HttpResponseBase:
-        # Kept otherwise than it is sent, so by no proxy.
+        # The run is stored in another form, so a proxy cannot send the file.
         return as_attachment(
             StreamingHttpResponse(gzipped_run(sha256), content_type="application/gzip"), name
         )
 
     return send_unless_unchanged(
-        request, sha256, send, public=job in permissions.downloadable_runs(AnonymousUser(), found)
+        request, sha256, send, public=job in permissions.downloadable_runs(AnonymousUser(), submission)
     )
 
 
 @permissions.personal_page("POST")
 def cancel(request: HttpRequest, identifier: str) -> HttpResponse:
-    """Stop what has not ended."""
-    found = _find(request, identifier, manage=True)
-    if changes.cancel(found, permissions.signed_in(request)):
-        messages.success(request, _("Cancelled. What is running stops within seconds."))
+    """Cancel the unfinished jobs of a submission."""
+    submission = _find(request, identifier, manage=True)
+    if changes.cancel(submission, permissions.signed_in(request)):
+        messages.success(request, _("Cancelled. Running jobs stop within seconds."))
     else:
-        messages.info(request, _("There was nothing left to cancel."))
-    return redirect(found)
+        messages.info(request, _("All jobs have already ended."))
+    return redirect(submission)
 
 
 @permissions.personal_page("POST")
 def withdraw(request: HttpRequest, identifier: str) -> HttpResponse:
-    """Take the submission off the boards; the reason stays visible."""
-    found = _find(request, identifier, manage=True)
+    """Withdraw the submission. The reason remains visible."""
+    submission = _find(request, identifier, manage=True)
     form = WithdrawalForm(request.POST)
     if not form.is_valid():
-        context = _context(request, found, withdrawal_form=form)
+        context = _context(request, submission, withdrawal_form=form)
         return render(request, "submissions/submission.html", context, status=400)
-    changes.withdraw(found, form.cleaned_data["reason"], permissions.signed_in(request))
-    messages.success(request, _("Withdrawn. A line with your reason stays where the results were."))
-    return redirect(found)
+    changes.withdraw(submission, form.cleaned_data["reason"], permissions.signed_in(request))
+    messages.success(request, _("Withdrawn. Boards show your reason in place of the results."))
+    return redirect(submission)
 
 
 def _changes(change: Callable[[HttpRequest, Submission], None]) -> Callable[..., HttpResponse]:
-    """Return the view of a change that scripts might make over and over."""
+    """Return the rate-limited POST view of a change to a submission."""
 
     @wraps(change)
     def view(request: HttpRequest, identifier: str) -> HttpResponse:
@@ -155,53 +155,55 @@ def _changes(change: Callable[[HttpRequest, Submission], None]) -> Callable[...,
 
 @_changes
 def visibility(request: HttpRequest, managed: Submission) -> None:
-    """Show the results to everyone, or keep them with the team."""
+    """Make the results public or private."""
     public = request.POST.get("public") == "yes"
     changes.set_public(managed, public, permissions.signed_in(request))
-    messages.success(request, _("Everyone sees it now.") if public else _("Only your team sees it now."))
+    messages.success(
+        request, _("The submission is now public.") if public else _("The submission is now private.")
+    )
 
 
 @_changes
 def reusable(request: HttpRequest, managed: Submission) -> None:
-    """Let others build on the runs, or no longer."""
-    allowed = request.POST.get("reusable") == "yes"
-    changes.set_reusable(managed, allowed, permissions.signed_in(request))
+    """Allow or forbid others to re-rank and fuse the runs."""
+    is_reusable = request.POST.get("reusable") == "yes"
+    changes.set_reusable(managed, is_reusable, permissions.signed_in(request))
     messages.success(
         request,
-        _("Others may build on its runs now.") if allowed else _("Nobody else can build on its runs now."),
+        _("Others may now reuse these runs.") if is_reusable else _("Others can no longer reuse these runs."),
     )
 
 
 @_changes
 def retry(request: HttpRequest, managed: Submission) -> None:
-    """Queue again what was lost through our fault."""
+    """Queue the jobs again that failed on our side."""
     queued = changes.retry(managed, permissions.signed_in(request))
-    messages.info(request, _("Queued again.") if queued else _("There is nothing that could be tried again."))
+    messages.info(request, _("Queued again.") if queued else _("No jobs can be retried."))
 
 
 @_changes
 def priority(request: HttpRequest, managed: Submission) -> None:
-    """Give the submission another place among its team's runs in the round."""
-    wanted = request.POST.get("priority", "")
-    changes.set_priority(managed, parse_number(wanted, 9) or 0, permissions.signed_in(request))
-    messages.success(request, _("Its priority is {priority} now.").format(priority=managed.priority))
+    """Change the submission's priority among its team's runs in the round."""
+    priority_text = request.POST.get("priority", "")
+    changes.set_priority(managed, parse_number(priority_text, 9) or 0, permissions.signed_in(request))
+    messages.success(request, _("The priority is now {priority}.").format(priority=managed.priority))
 
 
 @permissions.personal_page("GET", "HEAD", "POST")
 def edit_system(request: HttpRequest, slug: str) -> HttpResponse:
-    """Change what one of the person's systems says of itself."""
+    """Edit the description of a system."""
     system = get_object_or_404(permissions.editable_systems(request.user), slug=slug)
     data = request.POST if request.method == "POST" else None
-    form = SystemForm(data, system=system, initial=SystemForm.initial_of(system), label_suffix="")
+    form = SystemForm(data, system=system, initial=SystemForm.get_initial_values(system), label_suffix="")
     if data is not None and (wait := throttling.seconds_to_wait(throttling.ChangeThrottle(), request)):
         form.add_error(None, throttling.throttle_message(wait))
         status = 429
     elif data is not None and form.is_valid() and _save_description(request, system, form):
-        messages.success(request, _("Saved. The boards show it from now on."))
+        messages.success(request, _("Saved. Boards now show the changes."))
         return redirect(system)
     else:
         status = 400 if form.errors else 200
-    # Shown again, the form is made from what is there now: who saves it then was told of the change.
+    # A form shown after a conflict is based on the current version, because the user was informed of the change.
     context = {
         "section": "submissions",
         "system": system,
@@ -212,25 +214,25 @@ def edit_system(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _save_description(request: HttpRequest, system: System, form: SystemForm) -> bool:
-    """Save what a form says; what stands against it is put into the form."""
-    seen = parse_number(request.POST.get("rendered_from", ""))
-    if seen is None:
-        form.add_error(None, "The form does not say what it was made from. Look it over and save it again.")
+    """Save the description. Errors are added to the form."""
+    seen_version = parse_number(request.POST.get("rendered_from", ""))
+    if seen_version is None:
+        form.add_error(
+            None, "The form lacks the version that it is based on. Check the values and save again."
+        )
         return False
     try:
-        with acting(permissions.signed_in(request), "described anew"):
-            records.update_system(system, form.fields_of_system(), seen_version=seen)
+        with acting(permissions.signed_in(request), "description changed"):
+            records.update_system(system, form.fields_of_system(), seen_version=seen_version)
     except records.NameTaken as error:
         form.add_error("name", f"{str(error)[0].upper()}{str(error)[1:]}.")
     except records.ConcurrentSystemChange as error:
         form.add_error(
             None,
-            f"Not saved: {error}. What you typed is below. Look it over and save it again; it then replaces that.",
+            f"Not saved: {error}. Your input is below. Check it and save again to replace the other version.",
         )
     except records.ClaimsSettled:
-        form.add_error(
-            None, "Not saved: a challenge just settled what it says of its training. Open the page anew."
-        )
+        form.add_error(None, "Not saved: a challenge has just settled the training data. Reload the page.")
     else:
         return True
     return False
@@ -238,26 +240,26 @@ def _save_description(request: HttpRequest, system: System, form: SystemForm) ->
 
 @permissions.personal_page("GET", "HEAD", "POST")
 def anonymity(request: HttpRequest, slug: str) -> HttpResponse:
-    """Keep back whose the system is until a day, change the day, or end it."""
+    """Make a system anonymous until a date, change the date, or end its anonymity."""
     system = get_object_or_404(permissions.editable_systems(request.user), slug=slug)
-    posted = request.method == "POST"
-    lifting = posted and request.POST.get("action") == "lift"
-    form = AnonymityForm(request.POST if posted else None, system=system, label_suffix="")
+    is_post = request.method == "POST"
+    is_lifting = is_post and request.POST.get("action") == "lift"
+    form = AnonymityForm(request.POST if is_post else None, system=system, label_suffix="")
     status = 200
-    if posted and (wait := throttling.seconds_to_wait(throttling.ChangeThrottle(), request)):
+    if is_post and (wait := throttling.seconds_to_wait(throttling.ChangeThrottle(), request)):
         form.add_error(None, throttling.throttle_message(wait))
         status = 429
-    elif lifting:
+    elif is_lifting:
         with acting(permissions.signed_in(request)):
             embargo.end_anonymity(system)
-        messages.success(request, _("Everyone sees whose it is now."))
+        messages.success(request, _("The system is no longer anonymous."))
         return redirect("system-anonymity", slug=slug)
-    elif posted and form.is_valid():
-        until = form.cleaned_data["anonymous_until"]
+    elif is_post and form.is_valid():
+        end_date = form.cleaned_data["anonymous_until"]
         try:
             with acting(permissions.signed_in(request)):
-                embargo.make_anonymous(system, until)
-            messages.success(request, _("Anonymous until {until:%-d %B %Y}.").format(until=until))
+                embargo.make_anonymous(system, end_date)
+            messages.success(request, _("Anonymous until {until:%-d %B %Y}.").format(until=end_date))
             return redirect("system-anonymity", slug=slug)
         except embargo.EmbargoRefused as error:
             form.add_error("anonymous_until", str(error))
@@ -276,14 +278,14 @@ def anonymity(request: HttpRequest, slug: str) -> HttpResponse:
 
 @permissions.personal_page("GET", "HEAD", "POST")
 def challenge(request: HttpRequest, slug: str) -> HttpResponse:
-    """Doubt what a system says of itself, or take a doubt back."""
+    """Challenge a claim of a system."""
     system, person = get_object_or_404(seen_systems(), slug=slug), permissions.signed_in(request)
-    posted = request.method == "POST"
+    is_post = request.method == "POST"
     form = ChallengeForm(
-        request.POST if posted else None, datasets=challenges.challengeable_datasets(system), label_suffix=""
+        request.POST if is_post else None, datasets=challenges.challengeable_datasets(system), label_suffix=""
     )
     status = 200
-    if posted:
+    if is_post:
         _raised, status = throttling.save_within_limit(
             form,
             throttling.ChallengeThrottle(),
@@ -292,18 +294,18 @@ def challenge(request: HttpRequest, slug: str) -> HttpResponse:
             challenges.ChallengeRefused,
         )
         if not form.errors:
-            messages.success(
-                request, _("Your challenge stands on the system's page; a curator will settle it.")
-            )
+            messages.success(request, _("Your challenge is on the system's page. A curator will decide it."))
             return redirect(f"{system.get_absolute_url()}#challenges")
-    mine = Challenge.objects.filter(system=system, raised_by=person, state=Challenge.State.OPEN)
-    own = set(mine.values_list("pk", flat=True))
+    open_challenges = Challenge.objects.filter(system=system, raised_by=person, state=Challenge.State.OPEN)
+    open_ids = set(open_challenges.values_list("pk", flat=True))
     context = {
         "section": "system",
         "system": system,
         "form": form,
-        "may": not permissions.systems_of(person).filter(pk=system.pk).exists(),  # else they can correct it
-        "mine": [each for each in challenges.public_challenges(system.pk) if each.key in own],
+        "may": not permissions.get_systems(person)
+        .filter(pk=system.pk)
+        .exists(),  # members correct the system instead
+        "mine": [each for each in challenges.public_challenges(system.pk) if each.key in open_ids],
         "shown_as": person.name,
     }
     return render(request, "submissions/challenge.html", context, status=status)
@@ -311,16 +313,16 @@ def challenge(request: HttpRequest, slug: str) -> HttpResponse:
 
 @permissions.personal_page("POST")
 def retract(request: HttpRequest, slug: str, key: int) -> HttpResponse:
-    """Take one's own challenge back."""
-    found = get_object_or_404(
+    """Retract one of the user's own challenges."""
+    challenge = get_object_or_404(
         Challenge,
         system=get_object_or_404(seen_systems(), slug=slug),
         pk=key,
         raised_by=permissions.signed_in(request),
     )
     try:
-        challenges.retract_challenge(found, permissions.signed_in(request))
-        messages.success(request, _("Taken back. It stays on record as that."))
+        challenges.retract_challenge(challenge, permissions.signed_in(request))
+        messages.success(request, _("Your challenge was retracted and remains on record as retracted."))
     except challenges.ChallengeRefused as error:
         messages.error(request, str(error))
     return redirect("system-challenge", slug=slug)
@@ -331,23 +333,27 @@ def _find(request: HttpRequest, identifier: str, *, manage: bool = False) -> Sub
     return permissions.visible_submission(request.user, submissions, identifier, manage=manage)
 
 
-def _context(request: HttpRequest, found: Submission, **values: Any) -> dict[str, Any]:
-    status = describe_with_standing(found, complete=permissions.may_manage(request.user, found))
-    model, remarks = found.checkpoint, []
-    own_prompts = found.parameters.get("query_prompt") == AUTO  # no parameter and no dataset has others
-    if status.complete and model is not None and own_prompts and "kind" in model.description:
+def _context(request: HttpRequest, submission: Submission, **values: Any) -> dict[str, Any]:
+    status = describe_with_standing(submission, complete=permissions.may_manage(request.user, submission))
+    model, remarks = submission.checkpoint, []
+    has_default_prompts = (
+        submission.parameters.get("query_prompt") == AUTO
+    )  # neither parameters nor datasets override the prompts
+    if status.complete and model is not None and has_default_prompts and "kind" in model.description:
         remarks = remarks_on_prompts(model.description, model.file_name)
     return {
         "section": "submissions" if status.complete else "",
         "status": status,
-        "submission": found,
-        "runs": {job.pk for job in permissions.downloadable_runs(request.user, found)},
+        "submission": submission,
+        "runs": {job.pk for job in permissions.downloadable_runs(request.user, submission)},
         "withdrawal_form": WithdrawalForm(),
-        "may_reorder": may_reorder(found),
-        "may_retry": status.complete and bool(changes.retriable_jobs(found)),
+        "may_reorder": may_reorder(submission),
+        "may_retry": status.complete and bool(changes.retriable_jobs(submission)),
         "site_address": site_address(request),
-        "engine_label": ENGINES[found.engine].label if found.engine in ENGINES else found.engine,
-        "credits": source_runs(found, complete=status.complete) if found.engine else [],
+        "engine_label": ENGINES[submission.engine].label
+        if submission.engine in ENGINES
+        else submission.engine,
+        "credits": source_runs(submission, complete=status.complete) if submission.engine else [],
         "prompt_remarks": remarks,
         **values,
     }

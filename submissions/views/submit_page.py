@@ -1,4 +1,4 @@
-"""The page that submits runs, and what it shares with the page for models."""
+"""View that submits runs, and base class of the pages that submit runs and models."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -24,7 +24,7 @@ from leaderboard.models import DECLARED_NUMBERS, Dataset, DatasetFile
 from leaderboard.rounds.lifecycle import closed_datasets
 from submissions.accounts.approval import due_for_submission
 from submissions.accounts.forms import TeamNameField
-from submissions.accounts.permissions import is_owner, signed_in, systems_of, teams_of
+from submissions.accounts.permissions import get_systems, get_teams, is_owner, signed_in
 from submissions.accounts.teams import automatic_name, personal_team, rename_team
 from submissions.accounts.throttling import CheckThrottle, SubmitThrottle, seconds_to_wait
 from submissions.checkpoints.concurrency import TooManyChecks
@@ -41,37 +41,47 @@ from submissions.uploads.handler import refuse_oversize
 from submissions.uploads.service import discard_upload, get_uploads, keep_file
 from submissions.uploads.storage import UploadInUse
 
-#: File inputs are named `run:<dataset>`; this one takes zips, and files named after their datasets.
+#: Name of the file input for zips and files named after their datasets. Others are named `run:<dataset>`.
 SEVERAL = "several"
-#: Fields that name uploads which came in pieces are called like the file input that they stand for, after this.
+#: Prefix of fields that contain ids of resumable uploads, followed by the name of the file input.
 UPLOADED = "upload:"
-#: Larger files, in bytes, are sent in pieces by browsers that run the page's script.
+#: Size in bytes above which the page's script uses resumable uploads.
 LARGE = 8 * 1024 * 1024
-#: What may be said of a new system and mostly is not: folded away until it is asked for, or wrong.
+#: Optional fields of a new system, by group. Groups are collapsed unless they contain errors.
 OPTIONAL = {
-    "Links and licence": (
-        "paper_url", "code_url", "model_url", "licence", "commercial_use", "open_weights", "closed_api",
+    "Links and license": (
+        "paper_url",
+        "code_url",
+        "model_url",
+        "licence",
+        "commercial_use",
+        "open_weights",
+        "closed_api",
     ),
-    "The model": (
-        "parameters", "backbone", *(each.name for each in DECLARED_NUMBERS), "training_compute", "adapted_to",
+    "Model": (
+        "parameters",
+        "backbone",
+        *(each.name for each in DECLARED_NUMBERS),
+        "training_compute",
+        "adapted_to",
         "variant_of",
     ),
     "Authors and citation": ("participant", "authors", "year", "bibtex"),
-}  # fmt: skip
-#: Fields of a new system are named `new-<field>`.
+}
+#: Prefix of the fields of a new system: `new-<field>`.
 PREFIX = "new"
 
 
 class TeamChoiceForm(forms.Form):
-    """Whom the results will stand under."""
+    """Form for the name of the user's team."""
 
     team_name = TeamNameField(required=False)
 
 
 class SubmissionPage:
-    """The parts that the pages for runs and for models share: the sender, the system, and the order of an answer.
+    """Base of the pages that submit runs and models.
 
-    `architecture` is that of the systems on the page; empty if the submitter says it.
+    `architecture` limits the systems on the page; if empty, the submitter chooses it.
     """
 
     template: str
@@ -81,13 +91,13 @@ class SubmissionPage:
         self.request, self.person, self.architecture = request, signed_in(request), architecture
         self.systems = [
             system
-            for system in systems_of(self.person)
+            for system in get_systems(self.person)
             if not architecture or system.architecture == architecture
         ]
         self.checking = request.method == "POST" and request.POST.get("action") == "check"
         data = self._entered() if request.method == "POST" and not self.checking else None
         self.form = SubmissionForm(
-            data, systems=self.systems, teams=teams_of(self.person), initial=self._initial(), label_suffix=""
+            data, systems=self.systems, teams=get_teams(self.person), initial=self._initial(), label_suffix=""
         )
         self.system_form = SystemForm(
             data if self._new_system() else None,
@@ -98,18 +108,18 @@ class SubmissionPage:
         self.team_form = self._team_form(data)
 
     def answer(self) -> HttpResponse:
-        """Answer with the form, with the verdict on files (`action=check`), or after a submission with its page."""
+        """Show the form, check files (`action=check`), or submit and redirect to the submission's page."""
         if self.request.method != "POST":
             return self.show()
         if wait := seconds_to_wait(CheckThrottle() if self.checking else SubmitThrottle(), self.request):
             return self.show(429, slow_down=wait)
         try:
-            refuse_oversize(self.request)  # first: what a request that was cut off seems to say is misleading
+            refuse_oversize(self.request)  # first, because the fields of a truncated request are misleading
             if self.checking:
                 return self.check()
             if not self.is_valid():
                 return self.show_errors()
-            accepted = self.submit()
+            submission = self.submit()
             self.name_team()
         except TooManyChecks as busy:
             answer = self.show(429, refusal=busy)
@@ -117,30 +127,26 @@ class SubmissionPage:
             return answer
         except Refused as refusal:
             return self.show(400, refusal=refusal)
-        return redirect(accepted)
+        return redirect(submission)
 
     def show(self, status: int = 200, **changes: Any) -> HttpResponse:
-        """Return the page; `changes` are the arguments of `context`."""
         return render(self.request, self.template, self.context(**changes), status=status)
 
     def show_errors(self) -> HttpResponse:
-        """Return the page with the errors of its forms. Raises Refused."""
         return self.show(400)
 
     def check(self) -> HttpResponse:
-        """Return the page with the verdict on the files. Raises Refused."""
         raise NotImplementedError
 
     def submit(self) -> Submission:
-        """Accept the submission, from valid forms. Raises Refused."""
         raise NotImplementedError
 
-    def kept_files(self, refused: Collection[str], *, takes: bool) -> Any:
-        """Return the sender's files that are here, and keep those that just came, but for the refused ones."""
+    def kept_files(self, refused_names: Collection[str], *, takes: bool) -> Any:
+        """Return the user's uploads, after storing the files that were just sent, except refused ones."""
         raise NotImplementedError
 
     def _entered(self) -> QueryDict:
-        """Return the form that was sent, with the architecture of the page's engine if it has one."""
+        """Return the form data, with the architecture of the page's engine, if any."""
         if not self.architecture:
             return self.request.POST
         entered = self.request.POST.copy()
@@ -148,21 +154,21 @@ class SubmissionPage:
         return entered
 
     def _team_form(self, data: QueryDict | None) -> TeamChoiceForm | None:
-        """Asks for the team's name while it has the one that it was given."""
-        team = teams_of(self.person).first()
+        """Return a form for the team's name, if it still has its automatic name and the user may change it."""
+        team = get_teams(self.person).first()
         if team is not None and (team.name != automatic_name(self.person) or not is_owner(self.person, team)):
             return None
         if team is None and self.person.name:
             return None
         form = TeamChoiceForm(data, initial=self._initial(), label_suffix="")
         form.fields["team_name"].help_text = (
-            "Boards show it beside your systems. Left empty, they say "
-            f"“{team.name if team else automatic_name(self.person)}”; your account's page changes it later."
+            "Shown on boards next to your systems. Default: "
+            f"“{team.name if team else automatic_name(self.person)}”. You can change it later on your "
+            "account page."
         )
         return form
 
     def name_team(self) -> None:
-        """Give the team the name that was entered, if any was."""
         name = self.team_form.cleaned_data["team_name"] if self.team_form else ""
         if name:
             rename_team(personal_team(self.person), name)
@@ -171,31 +177,34 @@ class SubmissionPage:
         return self.request.method == "POST" and not self.request.POST.get("system")
 
     def _initial(self, prefix: str = "") -> dict[str, Any]:
-        """Return the entered values, unchecked while files are only checked; `?system=` on a first visit."""
+        """Return the entered values as initial data if files are only checked, or `?system=` on the first visit."""
         if self.request.method != "POST":
             return {} if prefix else {"system": self.request.GET.get("system", ""), "public": "yes"}
         entered = self.request.POST.items()
         return {name.removeprefix(prefix): value for name, value in entered if name.startswith(prefix)}
 
     def is_valid(self) -> bool:
-        """Whether the forms are well formed; of the system's, only where a new one is made."""
+        """Return whether the forms are valid. The system's form is only checked for new systems."""
         needed = [self.form, self.team_form, self.system_form if self._new_system() else None]
         return not any(form.errors for form in needed if form is not None)
 
-    def about(self) -> dict[str, Any]:
-        """Return the system and the options of a submission of any kind, from valid forms."""
+    def submission_arguments(self) -> dict[str, Any]:
+        """Return the arguments `system` and `options` of a submission. The forms must be valid."""
         slug = self.form.cleaned_data["system"]
-        known = next((system for system in self.systems if system.slug == slug), None)
-        return {"system": known or self.system_form.fields_of_system(), "options": self.form.options()}
+        existing_system = next((system for system in self.systems if system.slug == slug), None)
+        return {
+            "system": existing_system or self.system_form.fields_of_system(),
+            "options": self.form.options(),
+        }
 
     def context(
         self, refusal: Refused | None = None, reports: Sequence[FileReport] = (), slow_down: int = 0
     ) -> dict[str, Any]:
-        """Return the values that the templates of both pages show."""
+        """Return the context shared by both templates."""
         reports = refusal.files if refusal else reports
-        refused = {report.name.split("/")[0] for report in reports if not report.report.valid}
-        rounds = round_standings(self.person, teams_of(self.person).first())
-        taking = Dataset.objects.open_for_runs()
+        refused_names = {report.name.split("/")[0] for report in reports if not report.report.valid}
+        rounds = round_standings(self.person, get_teams(self.person).first())
+        open_datasets = Dataset.objects.open_for_runs()
         return {
             "section": "submit",
             "form": self.form,
@@ -206,12 +215,12 @@ class SubmissionPage:
             "standings": rounds,
             "takes_round_runs": any(each.takes_runs for each in rounds),
             "systems": self.systems,
-            "pending_agreements": due_for_submission(self.person, taking),
+            "pending_agreements": due_for_submission(self.person, open_datasets),
             "dataset_quotas": quotas_for(
-                self.person, list(teams_of(self.person)), taking.filter(hidden=True)
+                self.person, list(get_teams(self.person)), open_datasets.filter(hidden=True)
             ),
             "unfinished": get_uploads(self.person).filter(kind=self.kind, completed_at=None, offset__gt=0),
-            "kept": self.kept_files(refused, takes=not slow_down),
+            "kept": self.kept_files(refused_names, takes=not slow_down),
             "refusal": refusal,
             "reports": reports,
             "checked": bool(reports) and refusal is None,
@@ -222,77 +231,77 @@ class SubmissionPage:
             "site_address": absolute(self.request, "/").rstrip("/"),
         }
 
-    def keep(self, files: Iterable[IncomingFile], refused: Collection[str]) -> list[str]:
-        """Keep files that came with the form, but for those whose content was refused. Returns the uploads' ids.
+    def keep(self, files: Iterable[IncomingFile], refused_names: Collection[str]) -> list[str]:
+        """Store files sent with the form as uploads, except refused ones. Return the uploads' ids.
 
-        As many as there is room for: a person may have so many uploads.
+        Files beyond the user's limit are not stored.
         """
-        kept = []
+        upload_ids = []
         with suppress(Refused, DiskFull):
             for file in files:
-                if not file.upload and file.name not in refused:
+                if not file.upload and file.name not in refused_names:
                     upload = keep_file(self.person, file.path, file.sha256 or "", file.name, self.kind)
-                    kept.append(upload.pk)
-        return kept
+                    upload_ids.append(upload.pk)
+        return upload_ids
 
     def whole_uploads(self) -> QuerySet[Upload]:
-        """Return the files that are here, and that no submission has taken."""
+        """Return the user's complete uploads that no submission has used."""
         return get_uploads(self.person).filter(kind=self.kind).exclude(completed_at=None)
 
     def _optional_groups(self) -> Iterator[dict[str, Any]]:
-        """Yield optional fields of a new system, unfolded where one is wrong.
+        """Yield groups of optional fields of a new system, expanded if they contain errors.
 
-        An engine's page asks for its parameters itself.
+        On an engine's page, parameters are omitted because the page has its own form for them.
         """
-        left_out = {"parameters"} if self.architecture else set()
+        omitted_names = {"parameters"} if self.architecture else set()
         for label, names in OPTIONAL.items():
-            fields = [self.system_form[name] for name in names if name not in left_out]
+            fields = [self.system_form[name] for name in names if name not in omitted_names]
             yield {"label": label, "fields": fields, "open": any(field.errors for field in fields)}
 
 
 class SubmitPage(SubmissionPage):
-    """The page for runs: the forms bound to a request, and the translation of what was sent."""
+    """Page that submits runs."""
 
     template = "submissions/submit.html"
     kind = Upload.Kind.RUN
 
     def check(self) -> HttpResponse:
-        """Return the page with the verdict on the files. Raises Refused."""
         return self.show(reports=check_only(self.files(), self._seeds()))
 
     def show_errors(self) -> HttpResponse:
-        """Return the page with the errors of its forms and of the files. Raises Refused.
+        """Return the page with the errors of the forms and the files. Raises Refused.
 
-        Who corrects the fields should not learn of the next problem then.
+        Both are reported together, so that users can correct everything at once.
         """
         return self.show(400, reports=check_only(self.files(), self._seeds()))
 
     def submit(self) -> Submission:
-        """Accept the submission, from valid forms. Raises Refused."""
-        return accept_submission(self.person, files=self.files(), seeds=self._seeds(), **self.about())
+        return accept_submission(
+            self.person, files=self.files(), seeds=self._seeds(), **self.submission_arguments()
+        )
 
     def _seeds(self) -> list[str]:
         return split_labels(self.request.POST.getlist("seeds"))
 
     def files(self) -> list[IncomingFile]:
-        """Return the chosen files, each with its dataset if its input, or the field beside it, names one."""
+        """Return the sent files, with their datasets if the input or the adjacent field names one."""
         post, files = self.request.POST, []
         common = post.get("dataset", "")
         for field, uploads in self.request.FILES.lists():
             kind, _, slug = field.partition(":")
             if (kind == "run" and slug) or field == SEVERAL:
                 files += [incoming_file(upload, slug or common) for upload in uploads]
-        for field, named in post.lists():
+        for field, upload_ids in post.lists():
             kind, _, slug = field.removeprefix(UPLOADED).partition(":")
             if field.startswith(UPLOADED) and ((kind == "run" and slug) or kind == SEVERAL):
-                said = [(each, slug or post.get(f"dataset:{each}", common)) for each in named]
+                upload_datasets = [(each, slug or post.get(f"dataset:{each}", common)) for each in upload_ids]
                 files += [
-                    incoming_upload(self.person, each, Upload.Kind.RUN, chosen) for each, chosen in said
+                    incoming_upload(self.person, each, Upload.Kind.RUN, slug_or_empty)
+                    for each, slug_or_empty in upload_datasets
                 ]
         return files
 
     def context(self, *arguments: Any, **changes: Any) -> dict[str, Any]:
-        """Return the values that the template shows."""
         return {
             **super().context(*arguments, **changes),
             "datasets": self._datasets(),
@@ -301,49 +310,50 @@ class SubmitPage(SubmissionPage):
             "largest": describe_bytes(settings.UPLOAD_LIMIT_BYTES),
         }
 
-    def kept_files(self, refused: Collection[str], *, takes: bool) -> list[dict[str, Any]]:
-        """Return the files that are here, with those that just came, each with the dataset that it seems to be for.
+    def kept_files(self, refused_names: Collection[str], *, takes: bool) -> list[dict[str, Any]]:
+        """Return the user's uploads with their likely datasets, after storing the files that were just sent.
 
-        Those whose content was refused are not kept, however they came.
+        Files with refused content are deleted or not stored.
         """
-        chosen: dict[str, str] = {}
+        chosen_datasets: dict[str, str] = {}
         with suppress(Refused, UploadInUse):
-            sent = self.files() if takes and self.request.method == "POST" else []
-            for file in sent:
-                if file.upload and file.name in refused:
+            sent_files = self.files() if takes and self.request.method == "POST" else []
+            for file in sent_files:
+                if file.upload and file.name in refused_names:
                     discard_upload(Upload.objects.get(pk=file.upload))
                     continue
-                for upload in [file.upload] if file.upload else self.keep([file], refused):
-                    chosen[upload] = file.dataset or self._recognised(file)
+                for upload in [file.upload] if file.upload else self.keep([file], refused_names):
+                    chosen_datasets[upload] = file.dataset or self._recognised(file)
         return [
-            {"upload": each, "chosen": each.pk in chosen, "dataset": chosen.get(each.pk, "")}
+            {
+                "upload": each,
+                "chosen": each.pk in chosen_datasets,
+                "dataset": chosen_datasets.get(each.pk, ""),
+            }
             for each in self.whole_uploads()
         ]
 
     @staticmethod
     def _recognised(file: IncomingFile) -> str:
-        """Return the dataset of the file's name or ids; empty for none, for several, and for zips."""
+        """Return the slug of the dataset that matches the file's name or ids; empty for zips, no match, or several."""
         with suppress(Refused, InvalidContent, FileNotFoundError):
             if not file.is_zip:
-                with run_files([file]) as found:
-                    return found[0].dataset.slug
+                with run_files([file]) as runs:
+                    return runs[0].dataset.slug
         return ""
 
     def _datasets(self) -> list[dict[str, Any]]:
-        """Return the datasets that take runs, by name; chosen is the one that the address or the form names.
-
-        Each has the files that a run is made from, as far as this person may have them.
-        """
-        wanted = self.request.POST.get("dataset") or self.request.GET.get("dataset", "")
+        """Return the datasets that accept runs, with the accessible files that a run needs."""
+        chosen_slug = self.request.POST.get("dataset") or self.request.GET.get("dataset", "")
         kinds = (DatasetFile.Kind.QUERIES, DatasetFile.Kind.CORPUS, DatasetFile.Kind.DOCUMENT_IDS)
         datasets = datasets_with_content()
-        shut = closed_datasets((dataset.pk for dataset in datasets), timezone.now())
+        closed_reasons = closed_datasets((dataset.pk for dataset in datasets), timezone.now())
         return [
             {
                 "dataset": each,
                 "files": [file for file in offered_files(each, self.person) if file.kind in kinds],
-                "chosen": each.slug == wanted,
-                "shut": shut.get(each.pk, ""),  # why it takes none just now
+                "chosen": each.slug == chosen_slug,
+                "shut": closed_reasons.get(each.pk, ""),  # the reason why the dataset is closed
             }
             for each in datasets
         ]
@@ -353,7 +363,7 @@ class SubmitPage(SubmissionPage):
 @require_http_methods(["GET", "HEAD", "POST"])
 @reads("dataset", "system")
 def submit(request: HttpRequest) -> HttpResponse:
-    """Answer the page for runs; visitors see what to do first."""
+    """Show or process the page that submits runs. Visitors see how to start."""
     if request.user.is_authenticated:
         return SubmitPage(request).answer()
     if request.method == "POST":

@@ -144,12 +144,9 @@ def test_everything_comes_back_and_nothing_can_be_read_without_the_keys(
     refusal = new_site.manage("restore_backup", str(folder), f"--identity={judge.file}", check=False)
     assert "database.age cannot be decrypted" in refusal
     said = new_site.manage(
-        "restore_backup",
-        str(folder),
-        f"--identity={operator.file}",
-        f"--judgements-identity={judge.file}",
+        "restore_backup", str(folder), f"--identity={operator.file}", f"--judgements-identity={judge.file}"
     )
-    assert "All row counts and hashes are equal, and every file that a row names is there." in said
+    assert "All row counts and hashes match, and all referenced files exist." in said
     assert f"{sum(rows.values()):,} rows in {len(rows)} tables" in said
     assert (new_site.var / "private" / "qrels" / "ab").read_bytes() == marker
     assert not (new_site.var / "private" / "qrels" / ".partial-x").exists()
@@ -262,7 +259,7 @@ def test_a_row_whose_file_is_missing_is_named(
     (full_site / name).unlink()
     folder = backup(tmp_path / "backups", "--in-the-clear")
     said = new_site.manage("restore_backup", str(folder), check=False)
-    assert "Not all came back" in said
+    assert "The restore is incomplete" in said
     assert f"{name}: missing, needed by job {job.pk} of submission {job.submission_id}" in said
     assert said.count("missing") == 1
 
@@ -325,7 +322,7 @@ def test_a_backup_of_the_earlier_migrations_comes_back_and_is_adopted(
         for app, name in present - recorded_migrations():
             MigrationRecorder(connection).record_applied(app, name)
     said = new_site.manage("restore_backup", str(folder))
-    assert "All row counts and hashes are equal" in said
+    assert "All row counts and hashes match" in said
     assert "Run manage.py adopt_history once" in said
     assert "Run manage.py adopt_history once" in new_site.manage("migrate", check=False)
     before, after = counts_through(new_site)

@@ -1,1 +1,1 @@
-"""From a request to run a model to queued jobs."""
+"""Intake of models: turns requests to run a model into queued jobs."""

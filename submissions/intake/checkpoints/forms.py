@@ -1,4 +1,4 @@
-"""The forms of the page for models: an engine's parameters, and which model, datasets and runs."""
+"""Forms of the model page: engine parameters, prompts, model, datasets, and runs."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -18,33 +18,33 @@ from submissions.models import Checkpoint
 
 
 class ParametersForm(forms.Form):
-    """One field for each of an engine's parameters, with its default in it.
+    """Form with one field per engine parameter, filled with the defaults.
 
-    A prompt is taken to the last blank, and an empty text is empty; a number or choice left empty is the default.
+    Prompts keep all spaces and may be empty. Other fields fall back to the default if they are empty.
     """
 
     def __init__(self, engine: EngineDescription, data: QueryDict | None, **options: Any) -> None:
         prefix = options.get("prefix", "")
-        super().__init__(None if data is None else _filled(engine, data, prefix), **options)
+        super().__init__(None if data is None else _complete_values(engine, data, prefix), **options)
         self.engine = engine
         for parameter in engine.parameters:
             self.fields[parameter.name] = _field(parameter)
 
     def clean(self) -> dict[str, Any]:
-        """Each value in its parameter's type. Adds the error of each that does not fit."""
-        cleaned = super().clean() or self.cleaned_data
+        """Convert the values to the parameters' types, adding an error to each invalid field."""
+        values = super().clean() or self.cleaned_data
         for parameter in self.engine.parameters:
-            value = cleaned.get(parameter.name, "")
-            taken = value != "" or parameter.is_text
+            value = values.get(parameter.name, "")
+            is_entered = value != "" or parameter.is_text
             try:
-                cleaned[parameter.name] = parameter.parse(value) if taken else parameter.default
+                values[parameter.name] = parameter.parse(value) if is_entered else parameter.default
             except InvalidParameter as error:
                 self.add_error(parameter.name, str(error))
-        return cleaned
+        return values
 
 
 class PromptsForm(forms.Form):
-    """The prompts that datasets have for themselves, a field for each of the engine's; empty: as for all datasets."""
+    """Form with the prompts of each dataset. Empty fields use the prompts for all datasets."""
 
     def __init__(
         self, engine: EngineDescription, datasets: Iterable[Dataset], data: QueryDict | None, **options: Any
@@ -59,13 +59,12 @@ class PromptsForm(forms.Form):
                 field.widget.attrs["placeholder"] = "as for all datasets"
                 self.fields[f"{slug}-{parameter.name}"] = field
 
-    def of(self, slug: str) -> list[forms.BoundField]:
-        """Return the fields of a dataset."""
+    def get_dataset_fields(self, slug: str) -> list[forms.BoundField]:
         return [self[f"{slug}-{parameter.name}"] for parameter in prompt_parameters(self.engine)]
 
-    def chosen(self, slugs: Iterable[str]) -> dict[str, dict[str, str]]:
+    def get_prompts(self, slugs: Iterable[str]) -> dict[str, dict[str, str]]:
         """Return the prompts entered for these datasets, by slug and parameter."""
-        found = {
+        prompts_by_slug = {
             slug: {
                 parameter.name: text
                 for parameter in prompt_parameters(self.engine)
@@ -73,25 +72,25 @@ class PromptsForm(forms.Form):
             }
             for slug in slugs
         }
-        return {slug: prompts for slug, prompts in found.items() if prompts}
+        return {slug: prompts for slug, prompts in prompts_by_slug.items() if prompts}
 
 
-def _filled(engine: EngineDescription, data: QueryDict, prefix: str) -> dict[str, str]:
+def _complete_values(engine: EngineDescription, data: QueryDict, prefix: str) -> dict[str, str]:
     """Return the entered parameters of the engine, completed with defaults."""
-    filled = {}
+    values = {}
     for parameter in engine.parameters:
         name = f"{prefix}-{parameter.name}"
         entered: str | None = data.get(name)
         if entered is None or (not entered and not parameter.is_text):
             entered = _text(parameter.default)
-        filled[name] = entered
-    return filled
+        values[name] = entered
+    return values
 
 
 def _field(parameter: Parameter) -> forms.Field:
     default, text = _text(parameter.default), parameter.description
     choices = ("true", "false") if isinstance(parameter.default, bool) else parameter.choices
-    # A sentence, unless the description begins with a name such as “pq:”.
+    # Capitalize the description unless it starts with a name such as “pq:”.
     sentence = text if text.split()[0].endswith(":") else text[0].upper() + text[1:]
     options: dict[str, Any] = {
         "label": parameter.name.replace("_", " ").capitalize(),
@@ -102,44 +101,52 @@ def _field(parameter: Parameter) -> forms.Field:
     if choices:
         return forms.ChoiceField(choices=[(choice, choice) for choice in choices], **options)
     if parameter.keeps_blanks:
-        # Prompts may have lines, which a field of one line would join without a word.
+        # Prompts may contain line breaks, which a single-line field would silently remove.
         lines = forms.Textarea(attrs={"rows": 1, "spellcheck": "false"})
-        options["help_text"] += " Taken as it stands, blanks at its end too; empty for none."
+        options["help_text"] += (
+            " Used exactly as entered, including trailing spaces. Leave empty for no prompt."
+        )
         return _PromptField(max_length=LONGEST_PROMPT, strip=False, widget=lines, **options)
     if parameter.is_text:
         return forms.CharField(max_length=LONGEST_PROMPT, **options)
-    whole = isinstance(parameter.default, int)
-    bounds = {"min": parameter.least, "max": parameter.most, "step": 1 if whole else "any"}
+    is_integer = isinstance(parameter.default, int)
+    bounds = {"min": parameter.least, "max": parameter.most, "step": 1 if is_integer else "any"}
     attributes = {name: _text(value) for name, value in bounds.items() if value is not None}
     widget = forms.TextInput() if parameter.default == AUTO else forms.NumberInput(attributes)
     return forms.CharField(max_length=40, widget=widget, **options)
 
 
 class _PromptField(forms.CharField):
-    """A text as it stands, with the line ends that models were trained with."""
+    """Text field that keeps spaces and normalizes line endings to those used in training."""
 
     def to_python(self, value: Any) -> str:
-        """Return the text. Browsers send lines with carriage returns, whatever was typed."""
+        """Return the text with line feeds. Browsers send carriage returns as well."""
         return (super().to_python(value) or "").replace("\r\n", "\n")
 
 
 class ModelForm(forms.Form):
-    """Which model, on what. What it means, and whether it is possible, the intake says; this keeps what was chosen."""
+    """Form for the model and what to run it on. The intake validates the combination."""
 
-    checkpoint_id = forms.ChoiceField(label=_("One that your team sent before"), required=False)
+    checkpoint_id = forms.ChoiceField(label=_("Checkpoint of your team"), required=False)
     pooling = forms.ChoiceField(
-        label=_("Pooling, if the files do not say it"),
+        label=_("Pooling, if the files do not specify it"),
         required=False,
-        choices=[("", _("As the files say")), *((each, each) for each in POOLINGS)],
+        choices=[("", _("Specified by the files")), *((each, each) for each in POOLINGS)],
         help_text=_(
-            "For a plain encoder: how the outputs of its tokens become one. SPLADE: max or sum; SPARTA: sparta."
+            "Method that combines token outputs, such as mean or cls. SPLADE: max or sum. SPARTA: sparta."
         ),
     )
     hub_model = forms.CharField(
-        label=_("Model on the hub"), required=False, max_length=200, help_text=_("As owner/name.")
+        label=_("Model on the Hugging Face Hub"),
+        required=False,
+        max_length=200,
+        help_text=_("Enter owner/name, such as intfloat/e5-base-v2."),
     )
     hub_commit = forms.CharField(
-        label=_("Its commit"), required=False, max_length=40, help_text=_("All 40 digits: a branch may move.")
+        label=_("Commit"),
+        required=False,
+        max_length=40,
+        help_text=_("All 40 hexadecimal digits, because branches can change."),
     )
     dataset = forms.MultipleChoiceField(
         label=_("Datasets"), required=False, widget=forms.CheckboxSelectMultiple
@@ -149,8 +156,8 @@ class ModelForm(forms.Form):
     device = forms.ChoiceField(
         label=_("Run on"),
         required=False,
-        choices=[("auto", _("A GPU if there is one, else CPU")), ("cpu", _("CPU")), ("gpu", _("GPU"))],
-        help_text=_("Timings are compared within one hardware class."),
+        choices=[("auto", _("GPU if available, otherwise CPU")), ("cpu", _("CPU")), ("gpu", _("GPU"))],
+        help_text=_("Timings are only compared within a hardware class."),
     )
 
     def __init__(
@@ -164,22 +171,22 @@ class ModelForm(forms.Form):
     ) -> None:
         super().__init__(*arguments, **options)
         choices: dict[str, list[tuple[str, str]]] = {
-            "checkpoint_id": [("", "None of these")],
+            "checkpoint_id": [("", "No stored checkpoint")],
             "dataset": [(dataset.slug, dataset.name) for dataset in datasets],
-            "benchmark": [("", "The datasets chosen above"), *((one.slug, one.name) for one in benchmarks)],
+            "benchmark": [("", "Datasets chosen above"), *((one.slug, one.name) for one in benchmarks)],
             "run": [],
         }
         for row in checkpoints:
-            shown = f"{row.file_name} · {row.kind} · {size(row.size)} · {row.created_at:%-d %B %Y}"
-            choices["checkpoint_id"].append((str(row.pk), shown))
+            choice_label = f"{row.file_name} · {row.kind} · {size(row.size)} · {row.created_at:%-d %B %Y}"
+            choices["checkpoint_id"].append((str(row.pk), choice_label))
         for source in sources:
             label = f" ({source.configuration})" if source.configuration else ""
-            named = f"{source.system}{label}, {source.owner}: {', '.join(source.datasets)}"
-            choices["run"].append((source.reference, named))
-        for name, offered in choices.items():
+            source_label = f"{source.system}{label}, {source.owner}: {', '.join(source.datasets)}"
+            choices["run"].append((source.reference, source_label))
+        for name, field_choices in choices.items():
             field = self.fields[name]
             if isinstance(field, forms.ChoiceField):
-                field.choices = offered
+                field.choices = field_choices
 
 
 def _text(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Whether models may be run here, by whom, and how many in a day: what workers say of their sandboxes, and settings."""
+"""Readiness of the site to run a user's models, given the workers' sandboxes, the settings, and the team's quota."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,19 +19,21 @@ from submissions.queue.workers import MEMORY, common_obstacle, reported_capabili
 from submissions.quotas.counting import DailyCount, start_of_day
 from submissions.quotas.ledger import QUOTA
 
-#: Checkpoints of a team that the library may refuse within an hour.
+#: Maximum number of a team's checkpoints that the library may reject within an hour.
 REFUSED_CHECKPOINTS_PER_HOUR = 10
-SANDBOX_UNAVAILABLE = ProblemCode("sandbox_unavailable", "Models cannot be run here now: no worker has a sandbox "
-    "that works.", "The message says why; the operator installs what it names.")  # fmt: skip
-NO_GPU = ProblemCode("no_gpu", "A GPU was asked for, and no worker with one was there within a day.",
-    "Leave the device out, or say auto or cpu.")  # fmt: skip
+SANDBOX_UNAVAILABLE = ProblemCode("sandbox_unavailable", "Models cannot run at present, because no worker "
+"has a "
+    "working sandbox.", "The operator must install what the message names.")  # fmt: skip
+NO_GPU = ProblemCode("no_gpu", "A GPU was requested, but no GPU worker was online within the last day.",
+    "Omit the device, or choose auto or cpu.")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Whether this person's models run, else why not and what would help; `unprotected`: without a sandbox.
+    """Whether the user's models can run; if not, the reason and the remedy.
 
-    `asleep`: what is sent now waits, since no worker is alive that could run it, or none has room on its disk.
+    `unprotected` models run without a sandbox. If `asleep`, jobs wait because no suitable worker is online or none
+    has free disk space.
     """
 
     ready: bool
@@ -42,44 +44,50 @@ class Readiness:
 
 
 def readiness(person: User, *, local: bool) -> Readiness:
-    """Whether the person may submit a model now; `local`: the request comes from this machine.
+    """Return whether the user may submit a model now. `local` requests come from this machine.
 
-    The workers that are alive decide; where there are none, those that were within a day.
+    Live workers decide; if there are none, workers that were online within the last day.
     """
-    alive = reported_capabilities()
-    told = alive or reported_capabilities(MEMORY)
-    if any(each.will_run(unprotected=False) for each in told):
-        return Readiness(True, asleep=not any(each.runs(unprotected=False) for each in alive))
-    if any(each.will_run(unprotected=True) for each in told):
-        asleep = not any(each.runs(unprotected=True) for each in alive)
+    live_capabilities = reported_capabilities()
+    capabilities = live_capabilities or reported_capabilities(MEMORY)
+    if any(each.will_run(unprotected=False) for each in capabilities):
+        return Readiness(True, asleep=not any(each.runs(unprotected=False) for each in live_capabilities))
+    if any(each.will_run(unprotected=True) for each in capabilities):
+        asleep = not any(each.runs(unprotected=True) for each in live_capabilities)
         if may_go_unprotected(person, local=local):
             return Readiness(True, unprotected=True, asleep=asleep)
-        reason = "Models run here without a sandbox (SANDBOX=none), which is for staff alone, on the machine itself."
-        remedy = "The operator sets SANDBOX=auto, with bubblewrap installed."
-        return Readiness(False, reason, remedy, unprotected=True, asleep=asleep)
-    lack = common_obstacle(told)
-    if lack is None:
         reason = (
-            "No worker that runs models is alive, nor was one within a day. One that has just been started says within "
-            "seconds what it can do."
+            "This site runs models without a sandbox (SANDBOX=none), which only staff on the machine may use."
         )
-        return Readiness(False, reason, "The operator starts a worker of the queue cpu or gpu.", asleep=True)
-    who = "no worker that is alive has one" if alive else "the last worker that was alive had none"
-    reason = f"Models need a {lack.lacks}, and {who} that works: {lack.because}"
-    return Readiness(False, reason, lack.remedy, asleep=not alive)
+        remedy = "The operator must install bubblewrap and set SANDBOX=auto."
+        return Readiness(False, reason, remedy, unprotected=True, asleep=asleep)
+    obstacle = common_obstacle(capabilities)
+    if obstacle is None:
+        reason = (
+            "No worker that runs models was online within the last day. A new worker registers within "
+            "seconds after its start."
+        )
+        return Readiness(
+            False, reason, "The operator must start a worker of the queue cpu or gpu.", asleep=True
+        )
+    worker_state = (
+        "no live worker has a working one" if live_capabilities else "the last live worker had no working one"
+    )
+    reason = f"Models need a {obstacle.lacks}, but {worker_state}: {obstacle.because}"
+    return Readiness(False, reason, obstacle.remedy, asleep=not live_capabilities)
 
 
 def refuse_without_gpu(*, unprotected: bool) -> None:
-    """Raise Refused where no worker with a GPU was there within a day that would run it: it might wait for ever."""
+    """Raise Refused if no suitable GPU worker was online within the last day, because the job might wait forever."""
     if any(each.will_run(unprotected=unprotected) for each in reported_capabilities(MEMORY, [Job.Queue.GPU])):
         return
-    message = "No worker with a GPU that runs models is alive, nor was one within a day."
-    hint = "Leave device out, or send auto (“A GPU if there is one, else CPU”) or cpu."
+    message = "No GPU worker that runs models was online within the last day."
+    hint = "Omit device, or send auto (“GPU if available, otherwise CPU”) or cpu."
     raise Refused.of(NO_GPU, message, hint)
 
 
 def is_local_request(request: HttpRequest | Request) -> bool:
-    """Whether the request comes from this very machine: over loopback, and not through a proxy."""
+    """Return whether the request comes from this machine: over loopback and not through a proxy."""
     if settings.BEHIND_PROXY or "HTTP_X_FORWARDED_FOR" in request.META:
         return False
     try:
@@ -88,10 +96,10 @@ def is_local_request(request: HttpRequest | Request) -> bool:
         return False
 
 
-def quota_of(team: Team | None) -> DailyCount:
+def count_model_runs(team: Team | None) -> DailyCount:
     """Count the team's model runs today.
 
-    Runs that failed through our fault, never started, or had a checkpoint that the library refused are not counted.
+    Runs do not count if they failed on our side, never started, or had a checkpoint that the library rejected.
     """
     used = 0
     if team is not None:
@@ -103,23 +111,25 @@ def quota_of(team: Team | None) -> DailyCount:
     return DailyCount(used, settings.MODEL_JOBS_PER_DAY)
 
 
-def refuse_beyond_quota(team: Team, wanted: int) -> None:
-    """Raise Refused where the team may not have so many more today, or sent many within an hour that cannot be run."""
-    quota = quota_of(team)
+def refuse_beyond_quota(team: Team, dataset_count: int) -> None:
+    """Raise Refused if the request exceeds the daily quota, or too many checkpoints failed within the last hour."""
+    quota = count_model_runs(team)
     hour_ago = timezone.now() - timedelta(hours=1)
     jobs = Job.objects.filter(submission__team=team, error_code=CHECKPOINT_REFUSED, finished_at__gte=hour_ago)
-    refused = jobs.values("submission").distinct().count()  # one for all of its datasets
-    if refused >= REFUSED_CHECKPOINTS_PER_HOUR:
+    rejected_count = jobs.values("submission").distinct().count()  # a checkpoint counts once for all datasets
+    if rejected_count >= REFUSED_CHECKPOINTS_PER_HOUR:
         raise Refused.of(
             QUOTA,
-            f"The library took none of {refused} checkpoints that your team sent within the last hour.",
-            "Ask it on your own machine with `python -m evaluation pack`, and send the next one in an hour.",
+            f"The library rejected all {rejected_count} checkpoints that your team sent within the last hour.",
+            "Check them on your machine with `python -m evaluation pack`, and send the next one in an hour.",
         )
-    if wanted > quota.left:
-        again = f"counting begins anew at {quota.resets_at:%H:%M} UTC on {quota.resets_at:%-d %B}."
+    if dataset_count > quota.left:
+        reset_note = f"the quota resets at {quota.resets_at:%H:%M} UTC on {quota.resets_at:%-d %B}."
         raise Refused.of(
             QUOTA,
-            f"Your team may have models run on {quota.limit} datasets a day; {quota.used} are used today, and this "
-            f"asks for {wanted}.",
-            f"Choose at most {quota.left} now; {again}" if quota.left else f"{again[0].upper()}{again[1:]}",
+            f"Your team can run models on {quota.limit} datasets per day; {quota.used} are used today, and "
+            f"this request needs {dataset_count}.",
+            f"Choose at most {quota.left} now; {reset_note}"
+            if quota.left
+            else f"{reset_note[0].upper()}{reset_note[1:]}",
         )

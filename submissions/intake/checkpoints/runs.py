@@ -1,4 +1,4 @@
-"""Which runs a model may build on: what it re-ranks, and what is fused."""
+"""Selection of the runs that an engine re-ranks or fuses."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,18 +15,24 @@ from submissions.core.errors import Refused
 from submissions.models import Job, Submission
 
 RUN_TWICE = ProblemCode("run_twice", "The same run was named twice.", "Name each run once.")
-NO_USABLE_RUN = ProblemCode("no_usable_run", "There is no run of this name on the dataset that your team may build "
-    "on.", "Your own, the site's, or one whose owner lets others build on it.")  # fmt: skip
-FEW_QUERIES = ProblemCode("few_queries", "A run to build on that names too few queries of a dataset with hidden "
-    "judgements.", "One that names at least 90% of its queries, or the site's own BM25.")  # fmt: skip
+NO_USABLE_RUN = ProblemCode(
+    "no_usable_run",
+    "The dataset has no run of this name that your team may use.",
+    "Name your own run, the site's, or one whose owner allows reuse.",
+)
+FEW_QUERIES = ProblemCode(
+    "few_queries",
+    "The run to re-rank or fuse covers too few queries of a hidden dataset.",
+    "Name one that covers at least 90% of the queries, or the site's BM25.",
+)
 
-#: Of the queries of a dataset with hidden judgements, what a submitter's run must name to be built on.
+#: Minimum share of a hidden dataset's queries that a submitted run must cover to be re-ranked or fused.
 LEAST_COVERAGE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class RunSource:
-    """Results that a model may build on, named as requests name them: a submission's id, or one of our systems."""
+    """Runs that a model may use. `reference` is a submission id or the slug of a system that the site provides."""
 
     reference: str
     system: str
@@ -36,10 +42,10 @@ class RunSource:
 
 
 def sources_for(teams: Iterable[Team]) -> list[RunSource]:
-    """Everything that these teams may build on, their own first, newest first."""
-    own = {team.pk for team in teams}
+    """Return all runs that the teams may use, their own first, newest first."""
+    team_ids = {team.pk for team in teams}
     entries = (
-        _usable_entries(own)
+        _usable_entries(team_ids)
         .select_related("system__team", "dataset", "evaluation__run")
         .order_by("-published_at", "-pk")
     )
@@ -48,34 +54,34 @@ def sources_for(teams: Iterable[Team]) -> list[RunSource]:
         if _is_current(entry):
             groups.setdefault(entry.submission_reference or entry.system.slug, []).append(entry)
     sources = []
-    for reference, group in sorted(groups.items(), key=lambda item: item[1][0].system.team_id not in own):
+    for reference, group in sorted(
+        groups.items(), key=lambda item: item[1][0].system.team_id not in team_ids
+    ):
         system = group[0].system
         owner = anonymity.public_team_name(system) if system.team else "the site's own"
-        owner = "yours" if system.team_id in own else owner
+        owner = "yours" if system.team_id in team_ids else owner
         datasets = tuple(dict.fromkeys(entry.dataset.slug for entry in group))
         sources.append(RunSource(reference, system.name, owner, group[0].configuration, datasets))
     return sources
 
 
 def runs_for(references: Sequence[str], dataset: Dataset, team: Team) -> list[Run]:
-    """Return the run of each reference on the dataset. Raises Refused if the team may use none."""
-    runs = [_run_of(reference, dataset, team) for reference in references]
+    """Return the run of each reference on the dataset. Raises Refused for runs that the team may not use."""
+    runs = [_find_run(reference, dataset, team) for reference in references]
     if len({run.pk for run in runs}) != len(runs):
-        raise Refused.of(
-            RUN_TWICE, f"The same run on {dataset} was named twice.", "Name each run that is fused once."
-        )
+        raise Refused.of(RUN_TWICE, f"The same run on {dataset} was named twice.", "Name each run only once.")
     return runs
 
 
 def source_runs(submission: Submission, *, complete: bool) -> list[Run]:
     """Return the public runs that the submission's jobs re-rank or fuse, annotated with `is_public`.
 
-    With `complete`, as its team sees it, those of the team's own that are not public too.
+    With `complete`, the view of its own team, also return private runs of the team.
     """
     keys = {key for job in submission.jobs.all() for key in job.payload.get("run_ids", [])}
     public = Exists(Entry.objects.public().filter(evaluation__run=OuterRef("pk")))
-    shown = Q(is_public=True) | Q(system__team=submission.team) if complete else Q(is_public=True)
-    runs = Run.objects.filter(pk__in=keys).annotate(is_public=public).filter(shown)
+    is_visible = Q(is_public=True) | Q(system__team=submission.team) if complete else Q(is_public=True)
+    runs = Run.objects.filter(pk__in=keys).annotate(is_public=public).filter(is_visible)
     if not complete:
         if submission.system.anonymous_until is not None:
             return []
@@ -83,60 +89,65 @@ def source_runs(submission: Submission, *, complete: bool) -> list[Run]:
     return list(runs.select_related("system", "version__dataset").order_by("version", "pk"))
 
 
-def _run_of(reference: str, dataset: Dataset, team: Team) -> Run:
-    named = Q(submission_reference=reference) | Q(
+def _find_run(reference: str, dataset: Dataset, team: Team) -> Run:
+    matches_reference = Q(submission_reference=reference) | Q(
         system__slug=reference, system__team=None, submission_reference=""
     )
     entries = (
         _usable_entries({team.pk})
-        .filter(named, dataset=dataset)
+        .filter(matches_reference, dataset=dataset)
         .select_related("evaluation__run__version", "system")
         .prefetch_related("jobs")
     )
-    usable = [entry for entry in entries.order_by("-published_at", "-pk") if _is_current(entry)]
-    # Of a submission with variants, the one that stands for it: its job's own entry.
-    main = next((entry for entry in usable if entry.jobs.all()), usable[0] if usable else None)
-    if main is None or main.evaluation is None:
+    usable_entries = [entry for entry in entries.order_by("-published_at", "-pk") if _is_current(entry)]
+    # Among variants of a submission, prefer the main result, which is the entry of its job.
+    main_entry = next(
+        (entry for entry in usable_entries if entry.jobs.all()), usable_entries[0] if usable_entries else None
+    )
+    if main_entry is None or main_entry.evaluation is None:
         raise Refused.of(
             NO_USABLE_RUN,
-            f"“{reference}” has no run on {dataset} that your team may build on.",
-            "Name a submission of your own, one whose owner lets others build on it, or one of the site's own "
-            "systems such as bm25; its run has to be of the dataset's present version.",
+            f"“{reference}” has no run on {dataset} that your team may use.",
+            "Name your own submission, one whose owner allows reuse, or a system that this site provides, "
+            "such as bm25; its run must be of the dataset's current version.",
         )
-    run = main.evaluation.run
-    if not dataset.hidden or main.system.team_id is None:
+    run = main_entry.evaluation.run
+    if not dataset.hidden or main_entry.system.team_id is None:
         return run
-    # A result that is built on a run of few queries would tell how each of these was judged.
-    job: Job | None = next(iter(main.jobs.all()), None)
-    covered = job.report.get("statistics", {}).get("known_queries") if job else None
-    if covered is None:  # it was not counted when the run was scored
-        covered = check_run(run_path(run.sha256), scoring_target(run.version)).statistics.known_queries
+    # The result of a run with few queries would reveal the judgments of each of these.
+    job: Job | None = next(iter(main_entry.jobs.all()), None)
+    covered_queries = job.report.get("statistics", {}).get("known_queries") if job else None
+    if covered_queries is None:  # the queries were not counted when the run was scored
+        covered_queries = check_run(
+            run_path(run.sha256), scoring_target(run.version)
+        ).statistics.known_queries
     queries = int(run.version.statistics["queries"])
-    if int(covered) < LEAST_COVERAGE * queries:
+    if int(covered_queries) < LEAST_COVERAGE * queries:
         raise Refused.of(
             FEW_QUERIES,
-            f"“{reference}” names {int(covered):,} of the {queries:,} queries of {dataset}, which has hidden "
-            "judgements.",
-            f"To be built on there, a run names at least {100 * LEAST_COVERAGE:.0f}% of the queries. Submit one for "
-            "all of them, or build on BM25.",
+            f"“{reference}” covers {int(covered_queries):,} of the {queries:,} queries of {dataset}, which "
+            "is a hidden dataset.",
+            f"Runs to re-rank or fuse on it must cover at least {100 * LEAST_COVERAGE:.0f}% of the queries. "
+            "Submit a run for all queries, or use BM25.",
         )
     return run
 
 
-def _usable_entries(own: set[int]) -> QuerySet[Entry]:
-    """Entries whose runs these teams may use: their own, the site's, and public ones that their owners lent.
+def _usable_entries(team_ids: set[int]) -> QuerySet[Entry]:
+    """Return the entries whose runs the teams may use: their own, the site's, and reusable public ones.
 
-    Runs over queries that are not public are never used across teams.
+    Runs over restricted queries are never shared between teams.
     """
-    public = Q(visibility=Entry.Visibility.PUBLIC)
-    lent = Q(evaluation__run__reusable=True, dataset__queries_visibility=Visibility.PUBLIC)
-    mine = Q(system__team__in=own) & ~Q(visibility=Entry.Visibility.WITHDRAWN)
-    house = Q(system__team=None, system__source=None)
-    return Entry.objects.filter(mine | (public & (lent | house)), evaluation__isnull=False)
+    is_public = Q(visibility=Entry.Visibility.PUBLIC)
+    is_reusable = Q(evaluation__run__reusable=True, dataset__queries_visibility=Visibility.PUBLIC)
+    belongs_to_teams = Q(system__team__in=team_ids) & ~Q(visibility=Entry.Visibility.WITHDRAWN)
+    belongs_to_site = Q(system__team=None, system__source=None)
+    return Entry.objects.filter(
+        belongs_to_teams | (is_public & (is_reusable | belongs_to_site)), evaluation__isnull=False
+    )
 
 
 def _is_current(entry: Entry) -> bool:
-    """Whether the run answers the dataset as it is now."""
     return (
         entry.evaluation is not None and entry.evaluation.run.version_id == entry.dataset.current_version_id
     )

@@ -1,4 +1,4 @@
-"""`manage.py api_token EMAIL [--scopes …] [--days N]`: one token, alone on standard output."""
+"""`manage.py api_token EMAIL [--scopes …] [--days N]`: print a new API token."""
 
 from typing import Any
 
@@ -18,21 +18,28 @@ NAME = "command line"
 
 
 class Command(BaseCommand):
-    """Makes an API token for an account and, on a site with the embedded default, the account too."""
+    """Command that creates an API token and, on a site with embedded settings, the account."""
 
     help = "Print a new API token for the account with this e-mail address."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("email")
         parser.add_argument(
-            "--scopes", nargs="+", choices=Scope.values, default=Scope.values, help="all, if not said"
+            "--scopes",
+            nargs="+",
+            choices=Scope.values,
+            default=Scope.values,
+            help="scopes of the token (default: all)",
         )
         parser.add_argument(
-            "--days", type=int, default=LIFETIME.days, help="%(default)s if not said, and at most"
+            "--days",
+            type=int,
+            default=LIFETIME.days,
+            help="lifetime in days (default and maximum: %(default)s)",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print the token alone on standard output, and record that it was made."""
+        """Print only the token on standard output, and record its creation."""
         person = self._person(options["email"].strip().lower())
         personal_team(person)
         values = {"scopes": options["scopes"], "days": options["days"]}
@@ -41,17 +48,19 @@ class Command(BaseCommand):
                 try:
                     token = make_token(person, NAME, **values)
                 except TooManyTokens:
-                    # Scripts ask again and again: the oldest token made here gives way, never one made on the site.
+                    # Scripts run this repeatedly, so replace the oldest token created here, never one from the site.
                     oldest = ApiToken.objects.filter(user=person, name=NAME).order_by("created").first()
                     if oldest is None:
                         raise
                     revoke_token(person, oldest.digest)
-                    self.stderr.write("Revoked the oldest token made on the command line to make room.")
+                    self.stderr.write("Revoked the oldest token created on the command line.")
                     token = make_token(person, NAME, **values)
                 record("token made", person, after=values)
         except TokenRefused as error:
             raise CommandError(str(error)) from error
-        self.stderr.write(f"The token works for {options['days']} days, to {', '.join(options['scopes'])}.")
+        self.stderr.write(
+            f"The token is valid for {options['days']} days. Scopes: {', '.join(options['scopes'])}."
+        )
         self.stdout.write(token)
 
     def _person(self, email: str) -> User:
@@ -59,11 +68,11 @@ class Command(BaseCommand):
         if person is not None:
             return person
         if not settings.EMBEDDED:
-            raise CommandError(f"There is no account with the address {email}. Sign up on the site first.")
+            raise CommandError(f"No account has the address {email}. Sign up on the site first.")
         try:
             validate_email(email)
         except ValidationError:
             raise CommandError(f"{email} is not an e-mail address.") from None
         person = User.objects.create_user(email)
-        self.stderr.write(f"Made the account {email}.")
+        self.stderr.write(f"Created the account {email}.")
         return person

@@ -1,4 +1,4 @@
-"""`manage.py approve_teams CSV`: the teams of a list may submit to hidden judgements."""
+"""`manage.py approve_teams CSV`: approve the listed teams for hidden datasets."""
 
 import csv
 from pathlib import Path
@@ -14,30 +14,33 @@ from submissions.accounts.teams import personal_team
 
 
 class Command(CurationCommand):
-    """Approves teams by list."""
+    """Command that approves teams from a list."""
 
-    help = "Approve the teams of a CSV with a column “team” (slugs) or “email” (their people's addresses)."
-    why_help = "kept in the record"
+    help = "Approve the teams in a CSV with a column “team” (slugs) or “email” (addresses of members)."
+    why_help = "reason, stored in the record"
 
     def add_more(self, parser: CommandParser) -> None:
         parser.add_argument(
             "csv",
             type=Path,
-            help="with a header line; a row names a team by its slug, or a person by an address of an account here: "
-            "their first team, and the account itself where it waits",
+            help="CSV with a header line; each row has the slug of a team, or the verified address of an "
+            "account, which approves the user's first team and, if it is waiting, the account",
         )
 
     def curate(self, **options: Any) -> str:
-        """Approve all, or none where a line names nobody."""
+        """Approve all teams, or none if a line is invalid."""
         people, teams = _read(options["csv"])
-        accounts = sum(approve_account(person) for person in people)
+        account_count = sum(approve_account(person) for person in people)
         teams += [personal_team(person) for person in people]
-        done = sum(approve_team(team) for team in {team.pk: team for team in teams}.values())
-        return f"{done} teams approved, {len({team.pk for team in teams}) - done} were before; {accounts} accounts."
+        approved_count = sum(approve_team(team) for team in {team.pk: team for team in teams}.values())
+        return (
+            f"{approved_count} teams approved, {len({team.pk for team in teams}) - approved_count} already approved; "
+            f"{account_count} accounts approved."
+        )
 
 
 def _read(path: Path) -> tuple[list[User], list[Team]]:
-    """Return the people and teams of a list. Raises ValueError with all wrong lines."""
+    """Parse the list into users and teams. Raises ValueError with all invalid lines."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
@@ -49,7 +52,7 @@ def _read(path: Path) -> tuple[list[User], list[Team]]:
         raise ValueError(f"{path} cannot be read: {error}") from error
     people: list[User] = []
     teams: list[Team] = []
-    wrong = []
+    messages = []
     for line, row in rows:
         slug, email = ((row.get(name) or "").strip() for name in ("team", "email"))
         team = Team.objects.filter(slug=slug).first() if slug else None
@@ -60,8 +63,8 @@ def _read(path: Path) -> tuple[list[User], list[Team]]:
             people.append(person)
         else:
             account = f"no account with the verified address {email}"
-            what = f"no team {slug}" if slug else account if email else "neither team nor email"
-            wrong.append(f"line {line}: {what}")
-    if wrong:
-        raise ValueError("Nobody was approved. " + "; ".join(wrong))
+            finding = f"no team {slug}" if slug else account if email else "neither team nor email"
+            messages.append(f"line {line}: {finding}")
+    if messages:
+        raise ValueError("No team was approved. " + "; ".join(messages))
     return people, teams

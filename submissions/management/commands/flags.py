@@ -1,4 +1,4 @@
-"""`manage.py flags list|clear|confirm`: submissions that look like probes."""
+"""`manage.py flags list|clear|confirm`: manage flags of submissions that look like probes."""
 
 from typing import Any
 
@@ -12,17 +12,17 @@ from submissions.quotas.ledger import flag_details
 
 
 class Command(BaseCommand):
-    help = "Which submissions look like probes, and what a curator made of it."
+    help = "List flags of submissions that look like probes, and record decisions."
 
     def add_arguments(self, parser: CommandParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True)
-        listed = verbs.add_parser("list", help="open ones, the newest first")
-        listed.add_argument("--dataset", help="slug")
-        listed.add_argument("--all", action="store_true", help="settled ones too")
-        for verb, help_text in (("clear", "it is honest work"), ("confirm", "it is a probe")):
-            settled = verbs.add_parser(verb, help=help_text)
-            settled.add_argument("flag", type=int, help="its number in the list")
-            add_actor_arguments(settled, "the note, kept in the record")
+        list_parser = verbs.add_parser("list", help="list open flags, newest first")
+        list_parser.add_argument("--dataset", help="slug of the dataset")
+        list_parser.add_argument("--all", action="store_true", help="include settled flags")
+        for verb, help_text in (("clear", "mark as not a probe"), ("confirm", "mark as a probe")):
+            parser_of_verb = verbs.add_parser(verb, help=help_text)
+            parser_of_verb.add_argument("flag", type=int, help="number of the flag in the list")
+            add_actor_arguments(parser_of_verb, "note, stored in the record")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["verb"] == "list":

@@ -1,4 +1,4 @@
-"""`manage.py measure_again ENTRY`: measure the costs of a result again, without another score."""
+"""`manage.py measure_again ENTRY`: measure the costs of a result again without changing its scores."""
 
 from functools import partial
 

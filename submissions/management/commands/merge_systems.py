@@ -1,4 +1,4 @@
-"""`manage.py merge_systems DUPLICATE INTO`: two systems that are one."""
+"""`manage.py merge_systems DUPLICATE INTO`: merge a duplicate system into another."""
 
 from functools import partial
 

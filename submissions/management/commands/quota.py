@@ -1,4 +1,4 @@
-"""`manage.py quota show|refund|except|end`: what teams have used, and other quotas for single ones."""
+"""`manage.py quota show|refund|except|end`: show and change quotas."""
 
 import argparse
 from itertools import chain
@@ -9,34 +9,45 @@ from django.db import transaction
 
 from leaderboard.management import curating
 from leaderboard.models import Dataset, Team, User
-from submissions.accounts.permissions import teams_of
+from submissions.accounts.permissions import get_teams
 from submissions.models import QuotaUse
 from submissions.quotas.counting import Quota, Window, quotas_for
 from submissions.quotas.ledger import end_exception, grant_exception, refund_unit
 
 
 class Command(BaseCommand):
-    """Shows and changes quotas."""
+    """Command that shows quotas, refunds submissions, and manages exceptions."""
 
-    help = "What a person has used of quotas; units given back; another quota for one team."
+    help = "Show a user's quotas, refund submissions, or set another quota for a team."
 
     def add_arguments(self, parser: CommandParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True)
-        show = verbs.add_parser("show", help="what a person may still submit")
-        show.add_argument("email")
-        refund = verbs.add_parser("refund", help="give back what a submission cost")
-        refund.add_argument("submission", help="its id")
-        refund.add_argument("--dataset", help="slug: on this dataset alone")
-        other = verbs.add_parser("except", help="another quota for a team")
-        ending = verbs.add_parser("end", help="the dataset's own quota again")
-        for each in (other, ending):
-            each.add_argument("team", help="slug")
-            each.add_argument("--dataset", help="slug; left out: every hidden dataset")
-        other.add_argument("--daily", type=_limit, required=True, help="a number, or “none” for no limit")
-        other.add_argument("--monthly", type=_limit, required=True, help="the same by calendar month")
-        other.add_argument("--until", help="a day (its beginning, UTC), or YYYY-MM-DDTHH:MM")
-        for each in (refund, other, ending):
-            curating.add_actor_arguments(each, "kept in the record; of a refund its people read it")
+        show_parser = verbs.add_parser("show", help="show the quotas of a user")
+        show_parser.add_argument("email")
+        refund_parser = verbs.add_parser("refund", help="refund a submission")
+        refund_parser.add_argument("submission", help="id of the submission")
+        refund_parser.add_argument("--dataset", help="slug of a dataset, to refund only this one")
+        except_parser = verbs.add_parser("except", help="set another quota for a team")
+        end_parser = verbs.add_parser("end", help="restore the dataset's quota")
+        for each in (except_parser, end_parser):
+            each.add_argument("team", help="slug of the team")
+            each.add_argument("--dataset", help="slug of the dataset (default: all hidden datasets)")
+        except_parser.add_argument(
+            "--daily", type=_limit, required=True, help="submissions per day, or “none” for no limit"
+        )
+        except_parser.add_argument(
+            "--monthly",
+            type=_limit,
+            required=True,
+            help="submissions per calendar month, or “none” for no limit",
+        )
+        except_parser.add_argument(
+            "--until", help="end of the exception (UTC): YYYY-MM-DD or YYYY-MM-DDTHH:MM"
+        )
+        for each in (refund_parser, except_parser, end_parser):
+            curating.add_actor_arguments(
+                each, "reason, stored in the record; the team can see the reason of a refund"
+            )
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["verb"] == "show":
@@ -51,8 +62,8 @@ class Command(BaseCommand):
 
     def _show(self, person: User) -> None:
         hidden = Dataset.objects.open_for_runs().filter(hidden=True)
-        quotas = [*chain(*quotas_for(person, list(teams_of(person)), hidden).values())]
-        self.stdout.write("\n".join(map(_line, quotas)) or "Nothing is limited.")
+        quotas = [*chain(*quotas_for(person, list(get_teams(person)), hidden).values())]
+        self.stdout.write("\n".join(map(_line, quotas)) or "No dataset is limited.")
 
     def _refund(self, options: dict[str, Any]) -> str:
         uses = QuotaUse.objects.filter(
@@ -61,25 +72,25 @@ class Command(BaseCommand):
         if options["dataset"]:
             uses = uses.filter(dataset=curating.find_dataset(options["dataset"]))
         if not uses:
-            raise CommandError(f"Submission {options['submission']} has cost nothing that is not given back.")
+            raise CommandError(f"Submission {options['submission']} has no quota use left to refund.")
         for use in uses:
             refund_unit(use)
-        return f"Given back on {', '.join(str(use.dataset) for use in uses)}."
+        return f"Refunded on {', '.join(str(use.dataset) for use in uses)}."
 
     def _except(self, options: dict[str, Any]) -> str:
-        until = curating.read_moment(options["until"]) if options["until"] else None
+        end_time = curating.read_moment(options["until"]) if options["until"] else None
         row = grant_exception(
             curating.find_by_slug(Team, options["team"]), _dataset(options),
-            daily=options["daily"], monthly=options["monthly"], until=until,
+            daily=options["daily"], monthly=options["monthly"], until=end_time,
         )  # fmt: skip
         daily, monthly = ("no limit" if each is None else each for each in (row.daily, row.monthly))
         ending = f" until {row.until:%Y-%m-%d %H:%M} UTC" if row.until else ""
-        return f"{row}: {daily} a day, {monthly} a month{ending}."
+        return f"{row}: {daily} per day, {monthly} per month{ending}."
 
     def _end(self, options: dict[str, Any]) -> str:
         team, dataset = curating.find_by_slug(Team, options["team"]), _dataset(options)
         end_exception(team, dataset)
-        return f"{team} has the usual quota on {dataset or 'every dataset'} again."
+        return f"{team} has the default quota on {dataset or 'all datasets'} again."
 
 
 def _line(quota: Quota) -> str:

@@ -1,4 +1,4 @@
-"""`manage.py rescore DATASET`: every stored run evaluated on other judgements; the board stays until it is switched."""
+"""`manage.py rescore DATASET`: evaluate stored runs with other judgments. The board stays until it is switched."""
 
 import os
 import socket
@@ -16,46 +16,53 @@ from submissions.queue.queue import claim, create_requested_jobs
 
 
 class Command(CurationCommand):
-    """Starts a rescore, or goes on with one that failed."""
+    """Command that starts a rescore or resumes a failed one."""
 
-    help = "Evaluate a dataset's stored runs on other judgements. switch_board or discard_rescore decides."
+    help = "Evaluate a dataset's stored runs with other judgments. Then use switch_board or discard_rescore."
 
-    why_help = "kept in the record"
+    why_help = "reason, stored in the record"
 
     subjects = ("dataset",)
 
     def add_more(self, parser: CommandParser) -> None:
-        parser.add_argument("--note", default="", help="what changed the judgements; public after the switch")
-        parser.add_argument("--qrels", type=int, help="their number; the newest")
         parser.add_argument(
-            "--here", action="store_true", help="evaluate in this process, instead of waiting for a worker"
+            "--note", default="", help="reason for the new judgments; public after the switch"
+        )
+        parser.add_argument("--qrels", type=int, help="number of the judgments (default: newest)")
+        parser.add_argument(
+            "--here", action="store_true", help="evaluate in this process instead of waiting for a worker"
         )
 
     def curate(self, dataset: Dataset, **options: Any) -> str:
-        failed = dataset.rescores.filter(state=Rescore.State.FAILED).first()
-        wanted = Qrels.objects.filter(version=dataset.current_version_id)
+        failed_rescore = dataset.rescores.filter(state=Rescore.State.FAILED).first()
+        candidates = Qrels.objects.filter(version=dataset.current_version_id)
         if dataset.current_qrels is not None:
-            wanted = wanted.filter(split=dataset.current_qrels.split)
+            candidates = candidates.filter(split=dataset.current_qrels.split)
         if options["qrels"]:
-            wanted = wanted.filter(number=options["qrels"])
-        qrels = wanted.order_by("-number").first()
+            candidates = candidates.filter(number=options["qrels"])
+        qrels = candidates.order_by("-number").first()
         if qrels is None:
-            raise CommandError(f"{dataset} has no such judgements.")
-        if failed is not None and failed.to_qrels_id == qrels.pk:
-            resume_rescore(failed)
-            return f"Rescore {failed.pk} goes on: {failed.done:,} of {failed.total:,} runs are evaluated."
+            raise CommandError(f"{dataset} has no judgments with this number.")
+        if failed_rescore is not None and failed_rescore.to_qrels_id == qrels.pk:
+            resume_rescore(failed_rescore)
+            return (
+                f"Resumed rescore {failed_rescore.pk}: {failed_rescore.done:,} of {failed_rescore.total:,} runs "
+                "are evaluated."
+            )
         rescore = start_rescore(dataset, qrels, options["note"].strip())
-        return f"Rescore {rescore.pk} of {dataset} on qrels v{qrels.number} was started."
+        return f"Started rescore {rescore.pk} of {dataset} with qrels v{qrels.number}."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Start, and where that is asked for evaluate."""
+        """Start the rescore and, with `--here`, evaluate the runs."""
         super().handle(*args, **options)
         if not options["here"]:
             return
         create_requested_jobs()
         dataset = find_dataset(options["dataset"])
-        own = Q(kind=Job.Kind.RESCORE, dataset=dataset)
-        while (job := claim([Job.Queue.SCORE], f"{socket.gethostname()}:{os.getpid()}", own)) is not None:
+        is_rescore_job = Q(kind=Job.Kind.RESCORE, dataset=dataset)
+        while (
+            job := claim([Job.Queue.SCORE], f"{socket.gethostname()}:{os.getpid()}", is_rescore_job)
+        ) is not None:
             run_job(job)
         rescore = dataset.rescores.first()
         if rescore is not None:

@@ -1,4 +1,4 @@
-"""`manage.py reset_second_factor EMAIL --by EMAIL --why TEXT`: for who lost telephone and recovery codes."""
+"""`manage.py reset_second_factor EMAIL --by EMAIL --why TEXT`: help users who lost their second factor."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ from submissions.accounts.access import reset_second_factor
 
 
 class Command(CurationCommand):
-    help = "Remove an account's second factor and recovery codes; its sessions and tokens end."
-    why_help = "for the record: who asked, and how they were known"
+    help = "Remove an account's second factor and recovery codes, and end its sessions and tokens."
+    why_help = "reason for the record: who asked, and how the identity was verified"
     subjects = ("account",)
 
     def curate(self, account: User, **options: Any) -> str:
-        ended = reset_second_factor(account)
-        return f"{account.email} has no second factor now; {ended} sessions and tokens ended."
+        ended_count = reset_second_factor(account)
+        return f"Removed the second factor of {account.email}; {ended_count} sessions and tokens ended."

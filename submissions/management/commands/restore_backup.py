@@ -1,4 +1,4 @@
-"""`manage.py restore_backup`: a backup into an empty site."""
+"""`manage.py restore_backup`: restore a backup into an empty site."""
 
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,16 @@ from submissions.jobs.cleanup import find_missing_files
 
 
 class Command(BaseCommand):
-    help = "Fill an empty database and an empty RUNBOARD_VAR from a backup; compare every row count and hash."
-    requires_system_checks = []  # there are no tables yet
+    help = (
+        "Restore a backup into an empty database and an empty RUNBOARD_VAR; verify all row counts and hashes."
+    )
+    requires_system_checks = []  # the tables do not exist yet
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("folder", type=Path, help="what `manage.py backup` made: runboard-…")
+        parser.add_argument("folder", type=Path, help="folder written by `manage.py backup`: runboard-…")
         for name, words in (
             ("--identity", "file with the secret key (AGE-SECRET-KEY-1…)"),
-            ("--judgements-identity", "file with that of the judgements, if it is another"),
+            ("--judgements-identity", "file with the secret key of the judgments, if different"),
         ):
             parser.add_argument(name, type=Path, metavar="FILE", help=words)
 
@@ -33,13 +35,15 @@ class Command(BaseCommand):
         if "private" in files:
             self.stdout.write(f"{files['private']:,} private files.")
         else:
-            self.stdout.write("Judgements were left out: they need their own key (--judgements-identity).")
-        other_version = mismatch()  # then the queries may name columns that are not there
+            self.stdout.write(
+                "Judgments were not restored: they need a separate key (--judgements-identity)."
+            )
+        other_version = mismatch()  # queries may refer to columns that do not exist in another version
         if not other_version:
             differences += find_missing_files(private="private" in files and settings.PRIVATE_STORAGE)
         if differences:
-            raise CommandError("Not all came back:\n  " + "\n  ".join(differences))
-        found = "and every file that a row names is there."
+            raise CommandError("The restore is incomplete:\n  " + "\n  ".join(differences))
+        file_note = "and all referenced files exist."
         if other_version:
-            found = f"whether rows name files that are missing was not asked. {other_version}"
-        self.stdout.write(f"All row counts and hashes are equal{';' if other_version else ','} {found}")
+            file_note = f"but references to files were not checked. {other_version}"
+        self.stdout.write(f"All row counts and hashes match{';' if other_version else ','} {file_note}")

@@ -1,4 +1,4 @@
-"""`manage.py sweep`: removes what crashes left on disk, as the dispatcher does every hour."""
+"""`manage.py sweep`: remove files left by crashes, as the dispatcher does every hour."""
 
 from argparse import ArgumentTypeError
 from typing import Any
@@ -14,14 +14,14 @@ def _hours(text: str) -> float:
     except ValueError:
         hours = -1.0
     if not 0 <= hours < float("inf"):
-        raise ArgumentTypeError(f"{text!r} is no number of hours")
+        raise ArgumentTypeError(f"{text!r} is not a number of hours")
     return hours
 
 
 class Command(BaseCommand):
-    """Removes files that no row names and nobody touched for a while."""
+    """Command that removes old unreferenced files."""
 
-    help = "Remove stored files that no row names, and unfinished ones."
+    help = "Remove unreferenced and unfinished files from the store."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
@@ -29,10 +29,9 @@ class Command(BaseCommand):
             type=_hours,
             default=GRACE / 3600,
             metavar="HOURS",
-            help="24 if not said. Less is for a site that is stopped: a file may wait for its row as long as an upload "
-            "or a job takes.",
+            help="minimum age in hours (default: 24). Use less only while the site is stopped, because "
+            "files of running uploads and jobs are not referenced yet.",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Sweep and say how many."""
         self.stdout.write(f"{remove_unreferenced(options['older_than'] * 3600)} removed")

@@ -1,4 +1,4 @@
-"""`manage.py team VERB TEAM`: what curators do for teams, from a terminal."""
+"""`manage.py team VERB TEAM SUBJECT`: manage teams."""
 
 from typing import Any
 
@@ -14,52 +14,56 @@ from submissions.accounts.teams import TeamRefused, rename_team
 
 
 class Command(CurationCommand):
-    """Renames a team, and says who is in it and who decides for it."""
+    """Command that renames a team or changes its members."""
 
     help = (
-        "Rename a team, add or remove a person, give a role, or hand the team over. The team keeps an owner."
+        "Rename a team, add or remove a member, change a role, or transfer the team. A team keeps an owner."
     )
     refusals = (ValueError, TeamRefused)
     right = "leaderboard.change_team"
 
     def add_more(self, parser: CommandParser) -> None:
         parser.add_argument("verb", choices=["rename", "add", "remove", "role", "transfer"])
-        parser.add_argument("team", help="its slug")
-        parser.add_argument("subject", help="the new name, or the person's e-mail address")
-        parser.add_argument("--owner", action="store_true", help="add, role: as an owner; otherwise a member")
+        parser.add_argument("team", help="slug of the team")
+        parser.add_argument("subject", help="new name, or e-mail address of the user")
+        parser.add_argument(
+            "--owner",
+            action="store_true",
+            help="with add or role: make the user an owner instead of a member",
+        )
 
     def curate(self, **options: Any) -> str:
         team = find_by_slug(Team, options["team"])
         if options["verb"] == "rename":
             return self._rename(team, options["subject"])
-        require_right("leaderboard.change_user")  # a team's own may read what no curator may
+        require_right("leaderboard.change_user")  # members can read what curators cannot
         return self._change(team, find_person(options["subject"]), options["verb"], options["owner"])
 
     def _rename(self, team: Team, name: str) -> str:
         try:
-            wanted = TeamNameField().clean(name)
+            new_name = TeamNameField().clean(name)
         except ValidationError as error:
             raise CommandError(" ".join(error.messages)) from error
-        before = team.name
-        rename_team(team, wanted)
-        return f"{before} is {team.name} now; its address stays."
+        earlier_name = team.name
+        rename_team(team, new_name)
+        return f"Renamed {earlier_name} to {team.name}. The earlier URL redirects."
 
     def _change(self, team: Team, person: User, verb: str, owner: bool) -> str:
-        by = actor().person
-        if by is None:
-            raise CommandError("Somebody has to act.")
+        curator = actor().person
+        if curator is None:
+            raise CommandError("Name the acting user with --by.")
         role = "an owner" if owner else "a member"
         if verb == "add":
-            teams.add_member(team, person, owner=owner, by=by)
-            return f"{person.email} is {role} of {team} now."
-        found = Membership.objects.filter(team=team, user=person).first()
-        if found is None:
-            raise CommandError(f"{person.email} does not belong to {team}.")
+            teams.add_member(team, person, owner=owner, by=curator)
+            return f"{person.email} is now {role} of {team}."
+        membership = Membership.objects.filter(team=team, user=person).first()
+        if membership is None:
+            raise CommandError(f"{person.email} is not a member of {team}.")
         if verb == "remove":
-            teams.remove_member(team, found.pk, by=by, curating=True)
-            return f"{person.email} is no longer in {team}."
+            teams.remove_member(team, membership.pk, by=curator, curating=True)
+            return f"{person.email} is no longer a member of {team}."
         if verb == "role":
-            teams.set_role(team, found.pk, owner=owner, by=by, curating=True)
-            return f"{person.email} is {role} of {team} now."
-        teams.transfer_team(team, found.pk, by=by, curating=True)
-        return f"{person.email} alone owns {team} now."
+            teams.set_role(team, membership.pk, owner=owner, by=curator, curating=True)
+            return f"{person.email} is now {role} of {team}."
+        teams.transfer_team(team, membership.pk, by=curator, curating=True)
+        return f"{person.email} is now the only owner of {team}."

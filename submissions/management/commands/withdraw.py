@@ -1,4 +1,4 @@
-"""`manage.py withdraw SUBMISSION`: a submission taken back for its team."""
+"""`manage.py withdraw SUBMISSION`: withdraw a submission on behalf of its team."""
 
 from typing import Any
 
@@ -12,21 +12,23 @@ from submissions.models import Submission
 
 
 class Command(CurationCommand):
-    """Withdraws a submission."""
+    """Command that withdraws a submission."""
 
-    help = "Take a submission off every board for good, as its team may; a tombstone with the reason remains."
+    help = "Remove a submission from all boards permanently; a tombstone with the reason remains."
 
     def add_more(self, parser: CommandParser) -> None:
-        parser.add_argument("submission", help="its id, as in the address of its page")
+        parser.add_argument("submission", help="id of the submission, as in the URL of its page")
 
     def curate(self, **options: Any) -> str:
         try:
-            found = Submission.objects.filter(pk=options["submission"]).first()
+            submission = Submission.objects.filter(pk=options["submission"]).first()
         except (ValueError, ValidationError):
-            found = None
+            submission = None
         person = actor().person
-        if found is None or person is None:
-            raise CommandError(f"There is no submission {options['submission']}: give its id.")
-        if not withdraw(found, options["why"].strip(), person):
-            raise CommandError("It was withdrawn before; its reason stays.")
-        return f"Submission {found.pk} of {found.system} is withdrawn."
+        if submission is None or person is None:
+            raise CommandError(
+                f"There is no submission {options['submission']}. Enter the id of a submission."
+            )
+        if not withdraw(submission, options["why"].strip(), person):
+            raise CommandError("The submission is already withdrawn. Its reason was not changed.")
+        return f"Submission {submission.pk} of {submission.system} was withdrawn."

@@ -167,7 +167,7 @@ def test_the_command_prints_one_token_alone(db: None, client: Client, capsys: An
 
 def test_the_command_makes_no_account_on_a_server(db: None, settings: Any) -> None:
     settings.EMBEDDED = False
-    with pytest.raises(CommandError, match="no account"):
+    with pytest.raises(CommandError, match="No account"):
         call_command("api_token", "new@example.org")
     assert not User.objects.exists()
 

@@ -118,7 +118,7 @@ def test_a_team_is_approved_before_it_submits_to_hidden_judgements(
     browser.force_login(api.user)
     for address in ("/submit/", "/datasets/secret/", f"/teams/{team.slug}/manage/"):
         assert "not approved yet" in browser.get(address).content.decode(), address
-    assert "wait to be approved" in curator_client.get("/admin/").content.decode()
+    assert "wait for approval for hidden datasets" in curator_client.get("/admin/").content.decode()
     curating(curator_client, "team", "approve", team)
     assert AuditRecord.objects.filter(action="team approved").exists()
     assert api.submit(dataset="secret", configuration="b").status == 201

@@ -130,7 +130,7 @@ def test_on_a_public_site_the_address_is_verified_first(person: User, client: Cl
     settings.ACCOUNT_EMAIL_VERIFICATION = "mandatory"
     answer = client.get("/api/v1/submissions/", headers=headers)
     assert answer.status_code == 401
-    assert "Verify" in answer.json()["detail"]
+    assert "verif" in answer.json()["detail"]
     with pytest.raises(TokenRefused, match="Verify"):
         make_token(person, "another")
     EmailAddress.objects.create(user=person, email=person.email, verified=True, primary=True)

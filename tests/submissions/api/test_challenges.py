@@ -139,7 +139,7 @@ def test_no_team_undoes_a_decision(
     assert f'id="challenge-{challenge.pk}"' in page_of()
     refused = describe_anew(signed_in, name="My system", licence="MIT", **undoing)
     assert refused.status_code == 400
-    assert "A challenge settled it" in refused.content.decode()
+    assert "A challenge settled this field" in refused.content.decode()
     assert Entry.objects.get(system__slug="my-system").training == "in-domain"
     # The rest is still the team's to say, with what was settled repeated or left out.
     for sent in ({}, {"training_datasets": "Demo"}):
@@ -147,7 +147,7 @@ def test_no_team_undoes_a_decision(
     system = System.objects.get(slug="my-system")
     assert (system.licence, system.training_datasets) == ("MIT", ["demo"])
     answer = api.submit(run_text(depth=9), training_datasets="none")
-    assert "it stays “demo”" in answer.problem("invalid_training_datasets")["message"]
+    assert "settled this field as “demo”" in answer.problem("invalid_training_datasets")["message"]
     assert api.submit(run_text(depth=9), training_datasets="demo", configuration="b").status == 201
 
 

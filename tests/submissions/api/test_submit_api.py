@@ -87,7 +87,7 @@ def test_one_bad_file_of_two_refuses_both_and_is_named(demo: Dataset, secret: Da
 def test_files_and_datasets_that_do_not_pair_are_refused(demo: Dataset, secret: Dataset, api: Api) -> None:
     answer = api.submit(dataset=["demo", "secret"])
     assert answer.status == 400
-    assert answer.problem("pairing")["hint"].startswith("Give one dataset for each file")
+    assert answer.problem("pairing")["hint"].startswith("Send one dataset per file")
 
 
 def test_an_unknown_dataset_is_refused_with_those_there_are(demo: Dataset, api: Api) -> None:
@@ -145,7 +145,7 @@ def test_contradicting_what_a_system_says_of_itself_is_refused(demo: Dataset, ap
     api.submit()
     answer = api.submit(run_text(depth=7), architecture="lexical")
     assert answer.status == 400
-    assert "another architecture" in answer.problem("invalid_system")["message"]
+    assert "a different architecture" in answer.problem("invalid_system")["message"]
 
 
 def test_a_system_may_be_a_json_object(demo: Dataset, api: Api) -> None:

@@ -41,7 +41,7 @@ def test_the_api_says_when_to_come_back_and_stores_nothing(api: Api, all_taken: 
     for answer in (submit_model(api), api.post("check/", **check)):
         assert (answer.status, answer.body["code"]) == (429, "busy")
         assert int(answer.headers["Retry-After"]) == concurrency.RETRY_SECONDS
-        assert "Nothing is wrong with yours" in answer.problem("busy")["hint"]
+        assert "Your checkpoint was neither rejected nor stored" in answer.problem("busy")["hint"]
     assert not any(model.objects.exists() for model in (Submission, Checkpoint))
 
     all_taken.close()

@@ -39,7 +39,7 @@ def test_a_model_is_fetched_without_what_could_run_code(hub: FakeHub, tmp_path: 
 def test_nothing_is_fetched_unless_the_operator_says_so(hub: FakeHub, tmp_path: Path, settings: Any) -> None:
     settings.HUB_DOWNLOADS = False
 
-    with pytest.raises(Refused, match="HUB_DOWNLOADS=1 or in the admin") as refused:
+    with pytest.raises(Refused, match="does not download models") as refused:
         fetch(HubModel(NAME, COMMIT), tmp_path)
     assert refused.value.code == "hub_downloads_off"
     assert not hub.asked
@@ -64,7 +64,9 @@ def test_the_switch_in_the_admin_turns_it_on_and_is_recorded(
     assert client.post(form, sent).status_code == 302
     fetch(HubModel(NAME, COMMIT), tmp_path)
     assert any(tmp_path.iterdir())
-    (record,) = AuditRecord.objects.filter(subject__contains="workers fetch models from the hub")
+    (record,) = AuditRecord.objects.filter(
+        subject__contains="workers download models from the Hugging Face Hub"
+    )
     assert (record.actor, record.reason) == (operator, sent["why"])
     assert record.after["is_on"] is True
     assert (

@@ -101,7 +101,7 @@ def test_companions_of_the_runs_are_left_out_and_named(
     (folder / "metadata.json").write_text('{"model": "BM25"}')
     bring(folder, "demo", curator)
     assert Submission.objects.count() == 3
-    assert "Left out, as not runs: README.md, metadata.json, run.sh." in capsys.readouterr().out
+    assert "Skipped, because not runs: README.md, metadata.json, run.sh." in capsys.readouterr().out
 
 
 def test_a_bulk_of_one_run_is_told_of_as_one(demo: Dataset, tmp_path: Path, curator: User) -> None:
@@ -123,8 +123,8 @@ def test_every_problem_of_every_run_is_in_one_answer_and_nothing_is_stored(
         bring(folder, "demo", curator, table(folder, rows))
     said = str(refused.value)
     for part in (
-        "Nothing was imported.", "line 1 looks like a header", "has the score 'nan'", "there is no run “nobody”",
-        "the run “two” has a row already", "the participant of “one” is no name", "“quantum” is no architecture",
+        "No runs were imported.", "line 1 looks like a header", "has the score 'nan'", "the folder has no run “nobody”",
+        "the run “two” has a row already", "the participant of “one” is not a name", "“quantum” is not an architecture",
     ):  # fmt: skip
         assert part in said
     assert not Submission.objects.exists()
@@ -148,7 +148,7 @@ def test_a_table_that_is_no_csv_in_utf_8_is_refused_with_its_place(
     with pytest.raises(CommandError, match="the CSV is not UTF-8: byte 124 is 0xfc"):
         bring(folder, "demo", curator, path)
     path.write_text(f'{ROWS}one,"Delft"x,,\n')
-    with pytest.raises(CommandError, match="line 2 is no CSV"):
+    with pytest.raises(CommandError, match="line 2 is not valid CSV"):
         bring(folder, "demo", curator, path)
 
 
@@ -159,7 +159,7 @@ def test_two_groups_with_one_tag_have_names_that_name_neither_and_keep_them(
     for path in folder.iterdir():
         path.unlink()
     (folder / "four.run").write_text(run_text(tag="bm25", skip=3))
-    with pytest.raises(CommandError, match=r"bm25 \(2\) has another run on Demo"):
+    with pytest.raises(CommandError, match=r"bm25 \(2\) already has another run on Demo"):
         bring(folder, "demo", curator, table(folder, "four,Waterloo,,\n"))
 
 
@@ -168,7 +168,7 @@ def test_nobody_sends_a_run_in_the_name_of_another_team(demo: Dataset) -> None:
     for name in (other.name, other.name.upper()):
         refused = api.submit(run_text(), dataset="demo", system="one", participant=name)
         assert refused.status == 400
-        assert "is a team here" in str(refused.body)
+        assert "is a team on this site" in str(refused.body)
     assert api.submit(run_text(), dataset="demo", system="one", participant="A group").status == 201
 
 

@@ -247,14 +247,14 @@ def test_companions_of_the_runs_in_a_zip_are_left_out_with_a_remark(
     demo: Dataset, api: Api, signed_in: Client, dataset: str | None
 ) -> None:
     content = zipped({**COMPANIONS, "demo.txt": run_text()})
-    message = f"runs.zip has files that are not runs and were left out: {', '.join(COMPANIONS)}"
+    message = f"runs.zip has files that are not runs and were skipped: {', '.join(COMPANIONS)}"
     fields = {} if dataset is None else {"dataset": dataset}
     checked = api.post("check/", file=upload(content, "runs.zip"), **fields)
     assert checked.body["valid"] is True
     assert checked.body["statistics"]["lines"] == 240
     assert checked.problem("left_out") == {
         "severity": "warning", "code": "left_out", "count": 1, "message": message, "lines": [],
-        "hint": "Nothing to do. If one is a run, name it <dataset>.txt.",
+        "hint": "No action needed. If one is a run, name it <dataset>.txt.",
     }  # fmt: skip
     page = signed_in.post("/submit/", {"action": "check", "several": upload(content, "runs.zip"), **fields})
     assert escape(message) in page.content.decode()

@@ -74,19 +74,19 @@ def test_each_dataset_has_its_prompts(api: Api) -> None:
         (
             {"nowhere": {"query_prompt": "a"}},
             "unknown_prompt_dataset",
-            "nowhere, which the model is not run on",
+            "nowhere, which the model does not run on",
         ),
         (
             {"demo": {"fields": "title"}},
             "invalid_parameters",
-            "prompts of demo: fields is no prompt of dense",
+            "prompts of demo: fields is not a prompt of dense",
         ),
         (
             {"demo": {"query_prompt": "auto:web"}},
             "invalid_parameters",
             "its prompts are sts_query, web_search_query",
         ),
-        ({"demo": {"query_prompt": 3}}, "invalid_prompts", "query_prompt of demo is no text"),
+        ({"demo": {"query_prompt": 3}}, "invalid_prompts", "query_prompt of demo is not a text"),
         ({"demo": {"query_prompt": "a" * 1001}}, "invalid_prompts", "at most 1,000 characters"),
         ({"demo": {"query_prompt": "a\u202eb"}}, "invalid_prompts", "query_prompt of demo"),
         ({"demo": "query: "}, "invalid_prompts", "not an object of objects"),

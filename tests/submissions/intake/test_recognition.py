@@ -65,7 +65,7 @@ def test_ids_of_several_datasets_and_of_none_are_refused_with_what_to_say(
     several = api.submit(dataset=None, file=upload(run_text(), "whatever.txt"))
     assert "Demo (demo) and Twin (twin)" in several.problem("several_datasets")["message"]
     none = api.submit(dataset=None, file=upload("x1 Q0 y1 1 1.0 t\n", "whatever.txt"))
-    assert "its ids match no dataset" in none.problem("unknown_dataset")["message"]
+    assert "the ids match no dataset" in none.problem("unknown_dataset")["message"]
     named = api.submit(dataset=None, file=upload(run_text(), "twin.txt"))
     assert named.body["jobs"][0]["dataset"] == "twin"
 

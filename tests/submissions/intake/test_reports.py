@@ -197,7 +197,7 @@ def test_a_run_of_a_closed_interface_is_refused_for_a_system_that_says_otherwise
 ) -> None:
     assert api.submit(system="Open").status == 201
     refused = api.submit(HEADER_OF_CLOSED + run_text(depth=9), system="open", configuration="rented")
-    assert "“Open” does not say" in refused.problem("closed_interface")["message"]
+    assert "“Open” is not marked" in refused.problem("closed_interface")["message"]
     assert (
         api.submit(
             HEADER_OF_CLOSED.replace("true", "false") + run_text(depth=9), system="open", configuration="own"

@@ -134,7 +134,7 @@ def test_a_team_has_so_many_places_and_withdrawing_frees_one(
     full = send(api, 3)
     assert full.status == 400
     problem = full.problem("round_full")
-    assert "takes 2 runs of each team" in problem["message"]
+    assert "accepts 2 runs per team" in problem["message"]
     assert first.body["id"] in problem["hint"]
     withdraw(Submission.objects.get(pk=first.body["id"]), "wrong index", alice)
     again = send(api, 3)
@@ -150,7 +150,7 @@ def test_more_teams_give_a_person_no_more_places(
     sent = [send(api, number, system=f"System {number}", team=team.slug) for number, team in enumerate(teams)]
     assert [answer.status for answer in sent] == [201, 201, 400]
     problem = sent[2].problem("round_full")
-    assert "takes 2 runs of each person, over all teams, and you have sent 2" in problem["message"]
+    assert "accepts 2 runs per user over all teams, and you have submitted 2" in problem["message"]
     assert sent[0].body["id"] in problem["hint"]
     assert "0 of 2 runs left" in signed_in.get("/submit/").content.decode()
     # A colleague's places in one of these teams are left.
@@ -166,7 +166,7 @@ def test_a_refused_large_file_takes_no_place(held: Round, api: Api, clock: Clock
     clock(IN_TIME)
     settings.VALIDATE_AT_ONCE_BYTES = 100
     without_tag = api.submit(run_text() + "broken\n", run_type="automatic")
-    assert "the file is read later" in without_tag.problem("tag_needed")["message"]
+    assert "the file is only read later" in without_tag.problem("tag_needed")["message"]
     sent = api.submit(run_text() + "broken\n", run_type="automatic", tag="large")
     assert sent.status == 201, sent.body
     work()
@@ -286,7 +286,7 @@ def test_a_benchmark_round_counts_a_submission_once(
     assert [row.priority for row in counted_submissions(held, team=team_of(alice))] == [1]
     entry = RoundEntry(run_type="automatic")
     (problem,) = check_admission(alice, team_of(alice), [demo, outside], entry, ["a", "a"]).problems
-    assert "not in one round" in problem.message
+    assert "not in the same round" in problem.message
 
 
 def test_the_page_names_the_round_and_the_places_that_are_left(
@@ -304,7 +304,7 @@ def test_the_page_names_the_round_and_the_places_that_are_left(
     }  # fmt: skip
     refused = signed_in.post("/submit/", form)
     assert refused.status_code == 400
-    assert "asks whether the run is automatic or manual" in refused.content.decode()
+    assert "requires the type of the run" in refused.content.decode()
     form["run:demo"] = upload(run_text(depth=30, tag="paged"))
     accepted = signed_in.post("/submit/", {**form, "run_type": "manual"})
     assert accepted.status_code == 302, accepted.content.decode()

@@ -214,7 +214,7 @@ def test_another_run_under_the_same_label_needs_one_of_its_own(demo: Dataset, ap
     api.submit()
     answer = api.submit(run_text(skip=1))
     assert answer.status == 400
-    assert "sent together" in answer.problem("label_needed")["hint"]
+    assert "together, as one result" in answer.problem("label_needed")["hint"]
     assert api.submit(run_text(skip=1), configuration="other").status == 201
 
 

@@ -13,7 +13,7 @@ from leaderboard.models import Dataset
 from submissions.checkpoints.service import CheckpointArchive, folder_of, store_checkpoint
 from submissions.core.errors import Refused
 from submissions.intake.checkpoints import readiness
-from submissions.intake.checkpoints.readiness import quota_of, refuse_beyond_quota
+from submissions.intake.checkpoints.readiness import count_model_runs, refuse_beyond_quota
 from submissions.jobs.checkpoints import running
 from submissions.models import Checkpoint, Job, State, Submission
 from tests.evaluation.small_checkpoint import files, zipped
@@ -73,7 +73,7 @@ def test_what_the_library_does_not_take_ends_all_jobs_of_the_submission_and_cost
     assert "No run was produced" in sibling.log
     assert stranger.state == State.QUEUED
     assert submission.team is not None
-    assert quota_of(submission.team).used == 0
+    assert count_model_runs(submission.team).used == 0
     monkeypatch.setattr(readiness, "REFUSED_CHECKPOINTS_PER_HOUR", 1)
     with pytest.raises(Refused, match="none of 1 checkpoints"):
         refuse_beyond_quota(submission.team, 1)

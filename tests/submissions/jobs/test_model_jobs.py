@@ -19,7 +19,7 @@ from django.test import Client
 from evaluation.execution.job import ExecutionJob
 from leaderboard.core.storage.runs import open_run
 from leaderboard.models import Dataset, Entry, Measurement, Run
-from submissions.intake.checkpoints.readiness import quota_of
+from submissions.intake.checkpoints.readiness import count_model_runs
 from submissions.jobs.checkpoints.embeddings import embeddings_folder
 from submissions.models import Encoding, Job, Shard, State, Submission
 from submissions.queue import lease as leases
@@ -207,7 +207,7 @@ def test_a_run_is_published_whatever_becomes_of_measuring(
     assert job.entry is not None
     assert run_of(job.entry).startswith("q1 Q0 d")
     assert not job.entry.measurements.exists()
-    assert f"Toy was not timed: measuring it failed ({told})." in job.log
+    assert f"Toy was not timed: the measurement failed ({told})." in job.log
 
 
 def test_bm25_is_measured_only_while_the_job_has_time_left(
@@ -233,7 +233,7 @@ def test_a_model_that_crashes_is_tried_once_more_and_counts(small: Dataset) -> N
     assert (job.state, job.error_code, job.attempts) == (State.REJECTED, "crashed", 2), job.log
     assert "ended unexpectedly" in job.report["problems"][0]["message"]
     assert job.log.count("The job is retried once.") == 1
-    assert quota_of(submission.team).used == 1
+    assert count_model_runs(submission.team).used == 1
 
 
 def test_what_our_own_process_does_wrong_is_tried_three_times_and_not_counted(
@@ -249,7 +249,7 @@ def test_what_our_own_process_does_wrong_is_tried_three_times_and_not_counted(
     Job.objects.update(not_before=None)
     job = finished(job)
     assert (job.state, job.error_code) == (State.FAILED, "fault")
-    assert quota_of(submission.team).used == 0
+    assert count_model_runs(submission.team).used == 0
 
 
 def test_the_next_attempt_goes_on_behind_what_was_found(

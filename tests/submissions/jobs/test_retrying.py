@@ -57,8 +57,7 @@ def test_a_lost_run_is_scored_without_another_upload_and_counts_once(
     assert [notice.subject.split(":")[0] for notice in Notice.objects.order_by("pk")] == ["Failed", "Scored"]
     assert QuotaUse.objects.get(submission=sent).refunded_at is None
     assert (
-        "nothing that could be tried again"
-        in person.post(f"/submissions/{sent}/retry/", follow=True).content.decode()
+        "No jobs can be retried" in person.post(f"/submissions/{sent}/retry/", follow=True).content.decode()
     )
 
 
@@ -91,5 +90,6 @@ def test_others_and_what_is_no_fault_of_ours_are_not_tried_again(
     cancelled = api.submit(run_text(skip=3), dataset="secret", system="Cancelled").body["id"]
     api.post(f"submissions/{cancelled}/cancel/")
     assert (
-        "nothing that could" in person.post(f"/submissions/{cancelled}/retry/", follow=True).content.decode()
+        "No jobs can be retried"
+        in person.post(f"/submissions/{cancelled}/retry/", follow=True).content.decode()
     )

@@ -42,7 +42,7 @@ def test_withdrawing_needs_a_reason(demo: Dataset, api: Api, signed_in: Client) 
     identifier = api.submit().body["id"]
     response = signed_in.post(f"/submissions/{identifier}/withdraw/", {"reason": " "})
     assert response.status_code == 400
-    assert "the reason stays visible" in response.content.decode()
+    assert "It remains visible" in response.content.decode()
     answer = api.post(f"submissions/{identifier}/withdraw/", reason="")
     assert answer.status == 400
     assert answer.problem("invalid_reason")
@@ -81,7 +81,7 @@ def test_cancelling_what_has_ended_changes_nothing(demo: Dataset, api: Api, sign
     identifier = api.submit().body["id"]
     work()
     response = signed_in.post(f"/submissions/{identifier}/cancel/", follow=True)
-    assert "nothing left to cancel" in response.content.decode()
+    assert "All jobs have already ended" in response.content.decode()
     assert api.get(f"submissions/{identifier}/").body["state"] == "done"
 
 
@@ -239,7 +239,7 @@ def test_a_curator_withdraws_from_the_command_line(demo: Dataset, api: Api, cura
         Entry.Visibility.WITHDRAWN,
         "the team asked for it",
     )
-    with pytest.raises(CommandError, match="withdrawn before"):
+    with pytest.raises(CommandError, match="already withdrawn"):
         call_command("withdraw", sent.body["id"], by=curator.email, why="again")
     with pytest.raises(CommandError, match="There is no submission"):
         call_command("withdraw", "nonsense", by=curator.email, why="again")

@@ -61,10 +61,10 @@ def test_a_unit_is_given_back_with_a_reason(
     desk: Client, carol: User, alice: User, secret: Dataset, sent: Submission
 ) -> None:
     use = QuotaUse.objects.get()
-    assert "Give back what submissions cost" in act(desk, "quotause", "refund", use).content.decode()
+    assert "Refund quota" in act(desk, "quotause", "refund", use).content.decode()
     assert act(desk, "quotause", "refund", use, confirmed="yes", why="").status_code == 400
     assert used(alice, secret) == 1
-    assert "Given back" in act(desk, "quotause", "refund", use, confirmed="yes", why=WHY).content.decode()
+    assert "Refunded" in act(desk, "quotause", "refund", use, confirmed="yes", why=WHY).content.decode()
     assert used(alice, secret) == 0
     record = AuditRecord.objects.get(action="quota refunded")
     assert (record.actor, record.reason, record.dataset) == (carol, WHY, secret)
@@ -130,13 +130,13 @@ def test_commands(
     assert "1 of 2 today\t1 of 10 this month" in capsys.readouterr().out
     call_command("quota", "refund", sent.pk, *who)
     assert used(alice, secret) == 0
-    with pytest.raises(CommandError, match="has cost nothing"):
+    with pytest.raises(CommandError, match="no quota use left"):
         call_command("quota", "refund", sent.pk, *who)
     call_command(
         "quota", "except", team.slug, "--daily", "none", "--monthly", "40", "--until", "2999-01-01", *who
     )
     assert limits(alice, secret) == (None, 40)
-    assert "no limit a day, 40 a month until 2999-01-01" in capsys.readouterr().out
+    assert "no limit per day, 40 per month until 2999-01-01" in capsys.readouterr().out
     call_command("quota", "end", team.slug, *who)
     assert limits(alice, secret) == (2, 10)
     with pytest.raises(CommandError, match="no quota of its own"):

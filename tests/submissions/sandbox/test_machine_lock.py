@@ -94,7 +94,7 @@ def test_newcomers_are_not_kept_out_for_longer_than_it_must(
     locks: list[MachineLock], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where those at work do not end soon, whoever waits beside them lets others work, and takes a free moment."""
-    monkeypatch.setattr(machine_locks, "KEEPS_OUT", 0.1)
+    monkeypatch.setattr(machine_locks, "GATE_SECONDS", 0.1)
     working, measuring, late = locks
     assert working.try_acquire("shared")
     assert not measuring.try_acquire("exclusive")

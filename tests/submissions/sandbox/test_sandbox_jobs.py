@@ -147,7 +147,7 @@ def test_a_disk_that_fills_while_it_is_measured_leaves_the_run(
     stranger, limits = Stranger(bubblewrap, tmp_path, monkeypatch), replace(SMALL, reserve_bytes=1)
     outcome = stranger.run(RESULT + ASK + payload, limits, checkpoint=None, measure=True)
     assert (outcome.kind, outcome.result["figures"]) == ("done", None)
-    assert outcome.unmeasured.startswith("measuring it failed")
+    assert outcome.unmeasured.startswith("the measurement failed")
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_a_sender_that_says_nothing_is_taken_to_be_gone(
         sender.sendall(b"x")
         told: dict[str, Any] = {"wsgi.input": stream, "gunicorn.socket": ours, "CONTENT_LENGTH": "100"}
         slow_requests.watch_body(told)
-        assert list(protocol.blocks_of(rf.generic("PATCH", UPLOADS, b"", PIECE, **told))) == []
+        assert list(protocol.read_blocks(rf.generic("PATCH", UPLOADS, b"", PIECE, **told))) == []
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_sender_that_drips_is_ended(
 
         dripping = Thread(target=drip)
         dripping.start()
-        came = b"".join(protocol.blocks_of(rf.generic("PATCH", UPLOADS, b"", PIECE, **told)))
+        came = b"".join(protocol.read_blocks(rf.generic("PATCH", UPLOADS, b"", PIECE, **told)))
         dripping.join()
         assert (len(came) < 5 * drops) is ends
 

@@ -42,7 +42,7 @@ def test_the_list_says_how_far_each_is_and_deletes_it(half: Upload, signed_in: C
 @pytest.mark.parametrize("identifier", ["", "../etc", "0" * 32])
 def test_what_is_not_there_is_said(signed_in: Client, identifier: str) -> None:
     answer = signed_in.post("/account/uploads/delete/", {"upload": identifier}, follow=True)
-    assert "There was no such file" in answer.content.decode()
+    assert "The file does not exist" in answer.content.decode()
 
 
 def test_nobody_deletes_anothers(half: Upload, client: Client) -> None:

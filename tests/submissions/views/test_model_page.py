@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, expect
 
 from evaluation.engines import ENGINES
 from leaderboard.models import Dataset, User
-from submissions.accounts.permissions import teams_of
+from submissions.accounts.permissions import get_teams
 from submissions.intake.checkpoints import readiness
 from submissions.models import Job, State, Submission, Upload
 from tests.pages import one_line
@@ -79,7 +79,7 @@ def test_a_model_is_submitted_and_followed(signed_in: Client, tmp_path: Path) ->
 def test_a_gpu_that_is_not_there_is_said_and_the_choice_kept(signed_in: Client) -> None:
     sent = {**NEW, "dataset": "demo", "device": "gpu"}
     page = signed_in.post("/submit/model/", {**sent, "checkpoint": archive()}).content.decode()
-    assert "No worker with a GPU that runs models is alive, nor was one within a day." in page
+    assert "No GPU worker that runs models was online within the last day." in page
     assert '<option value="gpu" selected' in page
     assert not Submission.objects.exists()
     announce("g", "gpu")
@@ -137,7 +137,7 @@ LACKING = {"works": False, "reason": "bwrap is not installed", "remedy": "apt in
 def test_without_a_sandbox_the_page_says_why_and_what_helps(signed_in: Client, api: Api) -> None:
     announce(**LACKING)
     page = page_of(signed_in, "dense")
-    assert "no worker that is alive has one that works: bwrap is not installed." in page
+    assert "no live worker has a working one: bwrap is not installed." in page
     assert "apt install bubblewrap" in page
     assert submit_model(api).problem("sandbox_unavailable")["hint"] == "apt install bubblewrap"
     announce("another")
@@ -151,11 +151,11 @@ def test_where_nobody_is_alive_models_wait_for_those_that_were(signed_in: Client
     assert submit_model(api).status == 201
     announce("resting", ago=timedelta(minutes=5), **LACKING)
     refusal = submit_model(api, configuration="2").problem("sandbox_unavailable")
-    assert "the last worker that was alive had none that works: bwrap is not installed." in refusal["message"]
+    assert "the last live worker had no working one: bwrap is not installed." in refusal["message"]
     announce("resting", ago=timedelta(days=2))
     refusal = submit_model(api, configuration="3").problem("sandbox_unavailable")
-    assert "No worker that runs models is alive, nor was one within a day" in refusal["message"]
-    assert "starts a worker of the queue cpu or gpu" in page_of(signed_in, "dense")
+    assert "No worker that runs models was online within the last day" in refusal["message"]
+    assert "start a worker of the queue cpu or gpu" in page_of(signed_in, "dense")
 
 
 def test_a_job_that_no_worker_can_run_says_why_it_waits(signed_in: Client, api: Api) -> None:
@@ -178,7 +178,7 @@ def test_unprotected_models_are_for_staff_on_the_machine_itself(
     signed_in: Client, alice: User, api: Api, settings: Any
 ) -> None:
     announce(backend="none", isolates=False)
-    assert "for staff alone" in submit_model(api).problem("sandbox_unavailable")["message"]
+    assert "which only staff" in submit_model(api).problem("sandbox_unavailable")["message"]
     alice.is_staff = True
     alice.save()
     assert "Models run here without a sandbox" in page_of(signed_in, "dense")
@@ -237,7 +237,7 @@ def test_reusable_is_set_on_the_status_page(signed_in: Client, api: Api, alice: 
     identifier = submit_model(api).body["id"]
     signed_in.post(f"/submissions/{identifier}/reusable/", {"reusable": "yes"})
     assert Submission.objects.get().reusable
-    assert teams_of(alice).count() == 1
+    assert get_teams(alice).count() == 1
 
 
 def test_prompts_keep_their_blanks_and_may_be_empty(signed_in: Client) -> None:

@@ -217,9 +217,9 @@ def test_a_wrong_field_does_not_hide_what_is_wrong_with_a_file(demo: Dataset, si
     assert response.status_code == 400
     assert "This field is required." in page
     assert "It cannot be scored." in page
-    assert "<details><summary>Links and licence" in page  # nothing in there is wrong
+    assert "<details><summary>Links and license" in page  # nothing in there is wrong
     page = one_line(signed_in.post("/submit/", {**NEW, "new-code_url": "ftp://x"}).content.decode())
-    assert "<details open><summary>Links and licence" in page
+    assert "<details open><summary>Links and license" in page
 
 
 def test_the_first_submission_asks_for_the_name_of_the_team(

@@ -141,7 +141,7 @@ def test_what_nobody_said_stays_unsaid_when_a_system_is_edited(
     api.submit()
     system = System.objects.get()
     page = signed_in.get(f"/systems/{system.slug}/edit/").content.decode()
-    assert "Not said" in page
+    assert "Not specified" in page
     fields = {"name": system.name, "architecture": "dense", "open_weights": "no", "year": "2020"}
     saved = describe_anew(signed_in, **fields, variant_of="")
     assert saved.status_code == 302
@@ -192,7 +192,7 @@ def test_who_changes_much_in_a_short_time_is_slowed_down(
     ):
         page = signed_in.post(address, sent)
         assert page.status_code == 429, address
-        assert "Please wait 60 minutes" in page.content.decode()
+        assert "Wait 60 minutes" in page.content.decode()
     assert Dataset.objects.get(pk=demo.pk).board_revision == revision
     assert not Submission.objects.get().reusable
     assert (Entry.objects.get().visibility, System.objects.get().name) == ("public", "My system")
