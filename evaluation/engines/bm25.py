@@ -5,7 +5,7 @@ Lucene's BM25Similarity: idf = ln(1 + (N − df + 0.5) / (df + 0.5)), where N co
 a term adds idf × tf / (tf + k1 × (1 − b + b × length / mean length)), with lengths rounded to one byte. A term that
 the query repeats counts as often as it is there.
 
-Beside bm25s a search takes 0.96 of the CPU time, indexing 0.41 of it and half of the memory (docs/benchmarks.md).
+Beside bm25s a search takes 0.96 of the CPU time, indexing 0.41 of it and half of the memory (docs/measurements/speed.md).
 
 RM3 expands the query with terms of the documents that it finds first, and asks again:
 N. Abdul-Jaleel and others, "UMass at TREC 2004: Novelty and HARD", as Anserini's Rm3Reranker computes it. Of each of
