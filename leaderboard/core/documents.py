@@ -16,25 +16,24 @@ from markdown_it.token import Token
 #: By head: files of `docs/` without their ending, and pages of the site by the names of their routes. A file that is
 #: not there has no page.
 SIDEBAR: Mapping[str, Sequence[str | tuple[str, str]]] = {
-    "Begin": ["tutorial", "own-board"],
-    "Read a board": [
-        "glossary",
+    "Tutorials": ["tutorial", "own-board"],
+    "How-to guides": ["datasets", "client", "curation", "judging", "rounds", "operations", "scaling"],
+    "Reference": [
         ("measures", "Methodology"),
         ("efficiency", "Efficiency protocol"),
         ("figures", "Figures"),
-        "contamination",
-    ],
-    "Submit": [
         ("formats", "File formats"),
         ("models", "Models"),
         "engines",
         "checkpoints",
-        "scaling",
+        "api",
+        ("api-docs", "API reference"),
+        "interchange",
         "limits",
+        "teams",
+        "glossary",
     ],
-    "Take part": ["teams", "rounds"],
-    "Programs": ["client", "api", ("api-docs", "API reference"), "interchange"],
-    "Run a dataset": ["datasets", "curation", "judging"],
+    "Explanation": ["contamination"],
 }
 _FOLDER = settings.BASE_DIR / "docs"
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable("table")
