@@ -19,22 +19,12 @@ SIDEBAR: Mapping[str, Sequence[str | tuple[str, str]]] = {
     "Tutorials": ["tutorial", "own-board"],
     "How-to guides": ["datasets", "client", "curation", "judging", "rounds", "operations", "scaling"],
     "Reference": [
-        ("measures", "Methodology"),
-        ("efficiency", "Efficiency protocol"),
-        ("figures", "Figures"),
-        ("formats", "File formats"),
-        ("models", "Models"),
-        "engines",
-        "checkpoints",
-        "api",
-        ("api-docs", "API reference"),
-        "interchange",
-        "limits",
-        "teams",
-        "glossary",
+        ("measures", "Methodology"), ("efficiency", "Efficiency protocol"), ("figures", "Figures"),
+        ("formats", "File formats"), ("models", "Models"), "engines", "checkpoints", "api",
+        ("api-docs", "API reference"), "interchange", "limits", "teams", "glossary",
     ],
     "Explanation": ["contamination"],
-}
+}  # fmt: skip
 _FOLDER = settings.BASE_DIR / "docs"
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable("table")
 _FILE = re.compile(r"(?:\.?/)?([a-z-]+)\.md(#.*)?")
