@@ -101,23 +101,23 @@ lint: $(TEST_STAMP) ## check style, types, templates, import layers, code size, 
 measure-structure: $(TEST_STAMP) ## print statements, lines, imports, and cycles of each package as a table
 	@$(PY) tests/structure/measure.py --longest 10
 
-benchmark: $(TEST_STAMP) ## measure speed, write the tables, and fail if a bound is missed (20 minutes)
+benchmark: $(TEST_STAMP) ## measure speed, write docs/measurements/speed.md, and fail if a bound is missed (20 minutes)
 	RUNBOARD_VAR=build/benchmark $(PY) tests/benchmarks
 
 load-test: MINUTES := 10
 load-test: $(TEST_STAMP) ## load the site with 200 readers and 20 uploads of 100 MB behind nginx (MINUTES=10, READERS=200)
-	PYTHONPATH=. $(PY) tests/load/run.py --minutes $(MINUTES) --readers $(READERS) --write docs/benchmarks.md
+	PYTHONPATH=. $(PY) tests/load/run.py --minutes $(MINUTES) --readers $(READERS) --write docs/measurements/load.md
 
 screenshot: $(TEST_STAMP) ## take the README's pictures of a board, in light and dark mode, from a fresh demo site
 	$(PY) -m tests.screenshot
 
 attack: $(TEST_STAMP) ## attack hidden judgments with each protection on and off, write the tables, and fail if a bound is missed
 	RUNBOARD_ATTACK=1 $(PY) -m pytest -q tests/attack
-	PYTHONPATH=. $(PY) tests/attack/campaign.py --write docs/benchmarks.md
+	PYTHONPATH=. $(PY) tests/attack/campaign.py --write docs/measurements/attack.md
 
 fuzz: $(TEST_STAMP) ## fuzz all untrusted input: 10,000 cases per kind, bombs, then coverage-guided (MINUTES=60)
 	RUNBOARD_FUZZ_CASES=$(CASES) $(PY) -m pytest -q tests/evaluation/core/test_hostile_bytes.py
-	PYTHONPATH=. $(PY) tests/fuzz/bombs.py --write docs/benchmarks.md
+	PYTHONPATH=. $(PY) tests/fuzz/bombs.py --write docs/measurements/reliability.md
 	PYTHONPATH=. $(PY) tests/fuzz/session.py $(MINUTES) --write docs/measurements/reliability.md
 
 sanitize: $(TEST_STAMP) ## test the compiled kernel with gcc's sanitizers

@@ -122,6 +122,7 @@ api_calls = [
     path("rounds/<slug:slug>/", board_api.RoundView.as_view(), name="api-round"),
     path("schema/", documents.SchemaView.as_view(), name="api-schema"),
     path("docs/", documents.reference, name="api-docs"),
+    path("docs/<slug:section>/", documents.reference, name="api-docs-section"),
 ]
 
 urlpatterns = [

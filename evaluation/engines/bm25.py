@@ -6,7 +6,7 @@ a term adds idf × tf / (tf + k1 × (1 − b + b × length / mean length)), with
 terms count once for each occurrence.
 
 Compared with bm25s, searching takes 0.96 of the CPU time, and indexing takes 0.41 of it and half of the memory
-(docs/benchmarks.md).
+(docs/measurements/speed.md).
 
 RM3 expands the query with terms of the top documents and searches again: N. Abdul-Jaleel et al., "UMass at TREC 2004:
 Novelty and HARD", as computed by Anserini's Rm3Reranker. The most frequent terms (`feedback_terms`) of each of the top

@@ -3,5 +3,6 @@
 `run_reader.c` and its headers process the bytes of a run in place. `layout.py` declares their structures and
 allocates their arrays, `building.py` compiles them on first use, and `library.py` calls them.
 
-Reading and scoring 6,980,000 lines takes 0.83 CPU s in a warm worker; pytrec_eval takes 8.12 (docs/benchmarks.md).
+Reading and scoring 6,980,000 lines takes 0.83 CPU s in a warm worker; pytrec_eval takes 8.12
+(docs/measurements/speed.md).
 """

@@ -1,4 +1,4 @@
-"""The OpenAPI schema, and the reference page generated from it."""
+"""The API's schema, and its reference as pages: an index of all operations, and one page for each section."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from http import HTTPStatus
 from threading import Lock
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.text import slugify
 from django.views.decorators.http import require_safe
@@ -63,18 +63,25 @@ def _schema() -> dict[str, Any]:
 
 
 @require_safe
-@cache_page(lambda: spectacular_settings.VERSION, vary_on_site_address())
-def reference(request: HttpRequest) -> HttpResponse:
-    """Show all operations of the API with their parameters and responses."""
+@cache_page(lambda section="": spectacular_settings.VERSION, vary_on_site_address())
+def reference(request: HttpRequest, section: str = "") -> HttpResponse:
+    """Describe one section of the API, or list the operations and objects of all sections."""
     page = _Reference(_schema(), absolute(request, PREFIX))
+    sections = {each["name"]: each for each in page.sections()}
+    if section and section not in sections:
+        raise Http404
+    pages = [(o["name"], o["anchor"], name) for name, each in sections.items() for o in each["objects"]]
     context = {
         "section": "api",
         "address": page.address,
-        "sections": page.sections(),
-        "objects": page.objects(),
+        "sections": sections.values(),
+        "described": sections.get(section),
+        "objects": sorted(
+            {anchor: (object_, anchor, name) for object_, anchor, name in reversed(pages)}.values()
+        ),
         "token": page.schema["components"]["securitySchemes"]["token"]["description"],
     }
-    return render(request, "leaderboard/api.html", context)
+    return render(request, f"leaderboard/api{'_section' * bool(section)}.html", context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +92,19 @@ class _Reference:
     address: str
 
     def sections(self) -> list[dict[str, Any]]:
-        """Return the operations by the first part of their path below PREFIX."""
+        """Return operations and objects in answers, by the first part of an operation's path below PREFIX."""
         sections: dict[str, list[dict[str, Any]]] = {}
         for path, methods in self.schema["paths"].items():
-            section = sections.setdefault(path.removeprefix(PREFIX).split("/")[0], [])
+            section = sections.setdefault(_section(path), [])
             section += [self._operation(method, path, operation) for method, operation in methods.items()]
-        return [{"name": name, "operations": operations} for name, operations in sections.items()]
+        return [
+            {"name": name, "operations": operations, "objects": self._objects(name)}
+            for name, operations in sections.items()
+        ]
 
-    def objects(self) -> list[dict[str, Any]]:
-        """Return the objects that responses contain, by name."""
-        response_names = self._responses()
+    def _objects(self, section: str) -> list[dict[str, Any]]:
+        """Return the objects in a section's answers, by name."""
+        response_names = self._answered(section)
         return [
             {
                 "name": name,
@@ -112,12 +122,13 @@ class _Reference:
         components: Mapping[str, Schema] = self.schema.get("components", {}).get("schemas", {})
         return components
 
-    def _responses(self) -> set[str]:
-        """Return the names of all objects that responses contain, at any depth."""
+    def _answered(self, section: str) -> set[str]:
+        """Return the names of the objects in a section's answers, at any depth."""
         names: set[str] = set()
         pending = [
             name
-            for methods in self.schema["paths"].values()
+            for path, methods in self.schema["paths"].items()
+            if _section(path) == section
             for operation in methods.values()
             for name in _references(operation["responses"])
         ]
@@ -145,8 +156,9 @@ class _Reference:
             "title": title or paragraphs[0].removesuffix("."),
             "description": paragraphs if title else paragraphs[1:],
             "needs_token": needs_token,
-            "parameters": sorted(parameters, key=lambda parameter: parameter["place"] != "path"),
-            # Content types of its fields, and the description of the body.
+            "parameters": sorted(
+                parameters, key=lambda parameter: parameter["place"] != "path"
+            ),  # Content types of its fields, and the description of the body.
             "sent_as": list(contents),
             "told": _paragraphs(component) if component.get("description") else [],
             "fields": fields,
@@ -179,8 +191,11 @@ class _Reference:
             "target": _anchor(target) if target else "",
             "choices": [str(choice) for choice in inner.get("enum", ())],
             "required": required,
-            "default": str(default).lower() if isinstance(default, bool) else str(default),
-            # The generator appends the values of an enumeration as a list, which is shown separately here.
+            "default": str(default).lower()
+            if isinstance(default, bool)
+            else str(
+                default
+            ),  # The generator appends the values of an enumeration as a list, which is shown separately here.
             "description": _paragraphs(value)[0].partition("* `")[0].strip(),
         }
 
@@ -224,6 +239,10 @@ def _references(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for inner in value:
             yield from _references(inner)
+
+
+def _section(path: str) -> str:
+    return path.removeprefix(PREFIX).split("/")[0]
 
 
 def _anchor(name: str) -> str:

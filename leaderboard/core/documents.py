@@ -16,26 +16,15 @@ from markdown_it.token import Token
 #: Sidebar entries by heading: names of files in `docs/` without their ending, or (route name, title) of a
 #: page of the site. Files that do not exist are skipped.
 SIDEBAR: Mapping[str, Sequence[str | tuple[str, str]]] = {
-    "Begin": ["tutorial", "own-board"],
-    "Read a board": [
-        "glossary",
-        ("measures", "Methodology"),
-        ("efficiency", "Efficiency protocol"),
-        ("figures", "Figures"),
-        "contamination",
+    "Tutorials": ["tutorial", "own-board"],
+    "How-to guides": ["datasets", "client", "curation", "judging", "rounds", "operations", "scaling"],
+    "Reference": [
+        ("measures", "Methodology"), ("efficiency", "Efficiency protocol"), ("figures", "Figures"),
+        ("formats", "File formats"), ("models", "Models"), "engines", "checkpoints", "api",
+        ("api-docs", "API reference"), "interchange", "limits", "teams", "glossary",
     ],
-    "Submit": [
-        ("formats", "File formats"),
-        ("models", "Models"),
-        "engines",
-        "checkpoints",
-        "scaling",
-        "limits",
-    ],
-    "Take part": ["teams", "rounds"],
-    "Programs": ["client", "api", ("api-docs", "API reference"), "interchange"],
-    "Run a dataset": ["datasets", "curation", "judging"],
-}
+    "Explanation": ["contamination"],
+}  # fmt: skip
 _FOLDER = settings.BASE_DIR / "docs"
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable("table")
 _FILE = re.compile(r"(?:\.?/)?([a-z-]+)\.md(#.*)?")

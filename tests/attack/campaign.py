@@ -1,7 +1,7 @@
 """Three months of an attack with many accounts, and of honest teams, against each protection: offline.
 
-`make attack` writes the tables of docs/benchmarks.md (`python tests/attack/campaign.py 100`: over so many splits and
-collections), and fails where a bound is missed. Two parties attack, and use up every account's quota of ten a month:
+`make attack` writes the tables of docs/measurements/attack.md (`python tests/attack/campaign.py 100`: over so many
+splits and collections), and fails where a bound is missed. Two parties attack, and use up every account's quota of ten a month:
 
 - sock puppets: 37 accounts that nobody approved;
 - insiders: five approved teams of three. A team's quota counts for its people together.

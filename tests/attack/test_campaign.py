@@ -1,6 +1,6 @@
 """Three months of many accounts against hidden judgements: the bounds, and that the site tells what the model tells.
 
-`make attack` plays all of it and prints the tables of docs/benchmarks.md.
+`make attack` plays all of it and prints the tables of docs/measurements/attack.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every benchmark, one after the other, each writing its tables into docs/benchmarks.md: `make benchmark`.
+"""Every benchmark, one after the other, each writing its tables into docs/measurements/speed.md: `make benchmark`.
 
 All are run, whatever one says; then each missed bound is named, and each script that failed, and the status is 1.
 """
@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT))
 from tests.figures import MISSED, SKIPPED  # noqa: E402
 
 FOLDER = Path(__file__).parent
-PAGE = ROOT / "docs" / "benchmarks.md"
+PAGE = ROOT / "docs" / "measurements" / "speed.md"
 
 
 def scripts() -> list[Path]:

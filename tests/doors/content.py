@@ -130,6 +130,7 @@ def build(folder: Path) -> Site:
         ("rounds", "slug"): "autumn",
         ("figures", "slug"): "wins",
         ("docs", "name"): "engines",
+        ("docs", "section"): "datasets",
         ("view_on_site", "content_type_id"): str(ContentType.objects.get_for_model(Group).pk),  # has no page
     }
     places |= _of_curation(demo, sealed, others["other"], public)

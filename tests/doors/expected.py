@@ -57,7 +57,7 @@ _PUBLIC = {
         "system_every_eval_ever", "dataset_croissant", "team", "rounds", "round", "search", "figures", "figure",
         "figure_json", "news", "news_atom", "dataset_atom", "benchmark_atom", "dataset_share", "benchmark_share",
         "docs", "doc", "privacy", "measures", "efficiency", "formats", "models",
-        "dataset_at", "favicon", "status", "robots-txt", "healthz", "readyz", "api-docs",
+        "dataset_at", "favicon", "status", "robots-txt", "healthz", "readyz", "api-docs", "api-docs-section",
         *(f"dataset_{ending}" for ending in _ENDINGS),
         *(f"benchmark_{ending}" for ending in _ENDINGS),
         *(f"dataset_at_{ending}" for ending in _ENDINGS),

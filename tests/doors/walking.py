@@ -38,7 +38,7 @@ class Door(NamedTuple):
     @property
     def is_api(self) -> bool:
         """Whether it is a call, which says itself what methods it takes."""
-        return self.address.startswith("/api/") and self.name != "api-docs"
+        return self.address.startswith("/api/") and not self.name.startswith("api-docs")
 
 
 def doors_of(site: Site, rows: Mapping[str, Row]) -> Iterator[Door]:

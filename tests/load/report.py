@@ -141,7 +141,7 @@ def quantile(values: Iterable[float], share: float) -> float:
 
 
 def as_markdown(found: Findings) -> str:
-    """Tables for docs/benchmarks.md."""
+    """Tables for docs/measurements/load.md."""
     lines = [
         f"{found.readers} readers, {found.seconds / 60:g} minutes, {len(found.uploads)} uploads of "
         f"{found.upload_bytes / 1e6:.0f} MB · {found.machine}",

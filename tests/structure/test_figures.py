@@ -12,7 +12,7 @@ from tests import figures
 from tests.benchmarks import __main__ as benchmarks
 from tests.figures import PLACE, ROOT, Figures
 
-PAGES = ("docs/benchmarks.md", "docs/measurements/reliability.md")
+PAGES = tuple(f"docs/measurements/{name}.md" for name in ("speed", "load", "attack", "reliability"))
 PROGRAM = "tests/benchmarks/small_run.py"
 PAGE = f"""# Speed
 

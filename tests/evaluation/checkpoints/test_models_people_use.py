@@ -1,8 +1,8 @@
 """The models that people use: each row of `models_people_use.csv` decided by a tiny instance, and by the limits.
 
 The rows are MTEB's open retrieval models, by mean nDCG@10 over four of the ten retrieval tasks of MTEB(eng, v2), and
-the re-rankers of its registry; `docs/checkpoints.md` says where they come from and has tables of the shares and the
-refusals, which are compared with what is found here. A row whose `needs` names something (code of its own, images, an
+the re-rankers of its registry; `docs/measurements/models.md` says where they come from and has tables of the shares
+and the refusals, which are compared with what is found here. A row whose `needs` names something (code of its own, images, an
 own reading of texts, a prompt that the site does not know) is refused; any other is what its type and `made_as` are.
 """
 
@@ -29,7 +29,7 @@ from tests.figures import table
 ROWS = list(csv.DictReader((Path(__file__).parent / "models_people_use.csv").open(encoding="utf-8")))
 RETRIEVAL = [row for row in ROWS if row["list"] == "retrieval"]
 RERANKERS = [row for row in ROWS if row["list"] == "reranker"]
-DOCS = Path(__file__).parents[3] / "docs" / "checkpoints.md"
+DOCS = Path(__file__).parents[3] / "docs" / "measurements" / "models.md"
 #: Sizes of types that no other test saves, and what of the others' a plain decoder has not.
 _SIZES: dict[str, dict[str, Any]] = {
     "bloom": {"hidden_size": HIDDEN, "n_layer": 2, "n_head": 2},
@@ -151,7 +151,7 @@ def of_a_known_family(row: dict[str, str]) -> bool:
 
 
 def shares_table() -> str:
-    """How many of the first models and of the re-rankers are accepted, as `docs/checkpoints.md` has it."""
+    """How many of the first models and of the re-rankers are accepted, as `docs/measurements/models.md` has it."""
     parts = [(f"retrieval models, the first {count}", RETRIEVAL[:count]) for count in BOUNDS]
     rows = [
         (
@@ -165,7 +165,7 @@ def shares_table() -> str:
 
 
 def refusals_table() -> str:
-    """Every refused model by the reason, as `docs/checkpoints.md` has it."""
+    """Every refused model by the reason, as `docs/measurements/models.md` has it."""
     found: dict[str, list[str]] = {}
     for row in ROWS:
         if reason := reason_against(row):

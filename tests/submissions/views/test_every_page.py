@@ -46,6 +46,7 @@ PAGES = (
     "/efficiency/",
     "/formats/",
     "/api/v1/docs/",
+    "/api/v1/docs/submissions/",
     "/account/login/",
     "/account/signup/",
 )
